@@ -1,0 +1,68 @@
+"""Resource arithmetic in integers of 1/10 000 unit, so that 0.1 + 0.2 is 0.3 and nothing leaks.
+
+A resource set is a plain `dict[str, int]` without zeros. "CPU", "GPU", "memory" (bytes) and "object_store_memory"
+(bytes) have their own meaning; every other name is the user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+UNIT = 10_000
+"""Wire units per one of a resource."""
+
+Resources = dict[str, int]
+
+
+def to_units(amounts: Mapping[str, float]) -> Resources:
+    """User-facing floats -> wire units; zeros vanish.
+
+    Raises:
+        ValueError: an amount is negative, or finer than 0.0001.
+    """
+    out: Resources = {}
+    for name, amount in amounts.items():
+        units = round(amount * UNIT)
+        if amount < 0:
+            raise ValueError(f"The quantity of resource {name!r} must not be negative, got {amount}")
+        if amount > 0 and units == 0:
+            raise ValueError(f"The quantity of resource {name!r} is finer than 0.0001: {amount}")
+        if units:
+            out[name] = units
+    return out
+
+
+def to_floats(units: Mapping[str, int]) -> dict[str, float]:
+    """Wire units -> what users see."""
+    return {name: amount / UNIT for name, amount in units.items()}
+
+
+def fits(request: Mapping[str, int], available: Mapping[str, int]) -> bool:
+    """Whether `available` covers all of `request`."""
+    return all(available.get(name, 0) >= amount for name, amount in request.items())
+
+
+def add(target: Resources, amounts: Mapping[str, int]) -> None:
+    """target += amounts, in place."""
+    for name, amount in amounts.items():
+        total = target.get(name, 0) + amount
+        if total:
+            target[name] = total
+        else:
+            target.pop(name, None)
+
+
+def subtract(target: Resources, amounts: Mapping[str, int]) -> None:
+    """target -= amounts, in place; may go negative (a woken task takes its CPUs back)."""
+    for name, amount in amounts.items():
+        total = target.get(name, 0) - amount
+        if total:
+            target[name] = total
+        else:
+            target.pop(name, None)
+
+
+def describe(units: Mapping[str, int]) -> str:
+    """`{"CPU": 1.0, "GPU": 0.5}` as one readable text, names sorted."""
+    parts = (f"{name}: {amount / UNIT:g}" for name, amount in sorted(units.items()))
+    return "{" + ", ".join(parts) + "}"

@@ -1,0 +1,221 @@
+"""A channel carries messages both ways between two processes, with calls and replies on top, on an asyncio loop.
+
+`Channel` holds all the logic; `StreamChannel` (sockets), `LoopbackChannel` (one process) and the gRPC channels differ
+only in how a frame's payload reaches the other side. Whoever owns a channel sets `handler` and `on_close`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
+
+from runtime._wire.framing import ONE_WAY, REPLY_BIT, FrameDecoder, FrameError, encode_frame
+from runtime._wire.messages import codec
+from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request
+
+log = logging.getLogger(__name__)
+R = TypeVar("R")
+
+Handler = Callable[["Channel", Message], "Awaitable[Message | None] | Message | None"]
+"""Gets every incoming message. For a `Request` it returns (or awaits) the reply; a raised `CallError` becomes an
+`ErrorReply`. For one-way messages the result is ignored."""
+
+
+class CallError(Exception):
+    """A call was answered with `ErrorReply`, or could not be answered (`kind` UNAVAILABLE, TIMEOUT)."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(kind, message)
+        self.kind = kind
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Channel:
+    """One connection. All methods belong to the loop's thread."""
+
+    def __init__(self, handler: Handler | None = None, name: str = "") -> None:
+        self.handler = handler
+        self.name = name
+        self.on_close: Callable[[Channel], None] | None = None
+        self.context: Any = None  # the owner's own data about the peer
+        self._numbers = itertools.count(1)
+        self._calls: dict[int, asyncio.Future[Message]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def send(self, message: Message) -> None:
+        """Sends one way. Silently does nothing on a closed channel: `on_close` tells."""
+        if not self._closed:
+            self._write(codec.encode(message), ONE_WAY)
+
+    async def call(self, request: Request[R], timeout_s: float | None = 30.0) -> R:
+        """Sends a request and waits for its reply.
+
+        Raises:
+            CallError: the peer refused, the channel closed (UNAVAILABLE), or no reply came in time (TIMEOUT).
+        """
+        if self._closed:
+            raise CallError(ErrorKind.UNAVAILABLE, f"the connection to {self.name or 'the peer'} is closed")
+        number = next(self._numbers) & 0x7FFF_FFFF or next(self._numbers)
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._calls[number] = future
+        try:
+            self._write(codec.encode(request), number)
+            async with asyncio.timeout(timeout_s):
+                reply = await future
+        except TimeoutError:
+            raise CallError(
+                ErrorKind.TIMEOUT,
+                f"{self.name or 'the peer'} did not answer {type(request).__name__} within {timeout_s} s",
+            ) from None
+        finally:
+            self._calls.pop(number, None)
+        if isinstance(reply, ErrorReply):
+            raise CallError(reply.kind, reply.message)
+        return cast(R, reply)
+
+    def close(self) -> None:
+        """Closes at once; pending calls fail with UNAVAILABLE. Repeating it does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        for future in self._calls.values():
+            if not future.done():
+                future.set_exception(
+                    CallError(ErrorKind.UNAVAILABLE, f"the connection to {self.name or 'the peer'} closed")
+                )
+        self._calls.clear()
+        self._shut()
+        if self.on_close is not None:
+            self.on_close(self)
+
+    # -- for subclasses
+
+    def _write(self, payload: bytes, correlation: int) -> None:
+        raise AssertionError("a subclass sends")
+
+    def _shut(self) -> None:
+        """Closes what lies below."""
+
+    def _received(self, correlation: int, payload: bytes) -> None:
+        """A subclass calls this for every frame."""
+        try:
+            message = codec.decode(payload)
+        except Exception as error:
+            log.error("closing %s: undecodable message: %s", self.name, error)
+            self.close()
+            return
+        if correlation & REPLY_BIT:
+            future = self._calls.get(correlation & ~REPLY_BIT)
+            if future is not None and not future.done():
+                future.set_result(message)
+            return
+        if self.handler is None:
+            log.error("closing %s: no handler for %s", self.name, type(message).__name__)
+            self.close()
+            return
+        try:
+            result = self.handler(self, message)
+        except CallError as error:
+            self._reply(correlation, ErrorReply(error.kind, error.message))
+        except Exception as error:
+            log.exception("handling %s from %s failed", type(message).__name__, self.name)
+            self._reply(correlation, ErrorReply(ErrorKind.INTERNAL, f"{type(error).__name__}: {error}"))
+        else:
+            if result is None or isinstance(result, Message):
+                self._reply(correlation, result)
+            else:
+                task = asyncio.ensure_future(self._finish(correlation, message, result))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, correlation: int, message: Message, result: Awaitable[Message | None]) -> None:
+        try:
+            self._reply(correlation, await result)
+        except CallError as error:
+            self._reply(correlation, ErrorReply(error.kind, error.message))
+        except Exception as error:
+            log.exception("handling %s from %s failed", type(message).__name__, self.name)
+            self._reply(correlation, ErrorReply(ErrorKind.INTERNAL, f"{type(error).__name__}: {error}"))
+
+    def _reply(self, correlation: int, reply: Message | None) -> None:
+        if correlation != ONE_WAY and not self._closed:
+            if reply is None:
+                reply = ErrorReply(ErrorKind.INTERNAL, "the request has no answer")
+            self._write(codec.encode(reply), correlation | REPLY_BIT)
+
+
+class StreamChannel(Channel, asyncio.Protocol):
+    """A channel over a connected Unix or TCP socket. Writes of one loop turn leave in one syscall."""
+
+    def __init__(self, handler: Handler | None = None, name: str = "") -> None:
+        super().__init__(handler, name)
+        self._decoder = FrameDecoder()
+        self._transport: asyncio.Transport | None = None
+        self._out: list[bytes] = []
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for correlation, payload in self._decoder.feed(data):
+                if self._closed:
+                    return
+                self._received(correlation, payload)
+        except FrameError as error:
+            log.error("closing %s: %s", self.name, error)
+            self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.close()
+
+    def _write(self, payload: bytes, correlation: int) -> None:
+        if not self._out:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._out.append(encode_frame(payload, correlation))
+
+    def _flush(self) -> None:
+        if self._out and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(self._out))
+        self._out.clear()
+
+    def _shut(self) -> None:
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+
+class LoopbackChannel(Channel):
+    """One end of a pair inside one process; what is sent arrives on the loop's next turn."""
+
+    peer: LoopbackChannel
+
+    @classmethod
+    def pair(cls, left: Handler | None, right: Handler | None) -> tuple[LoopbackChannel, LoopbackChannel]:
+        a, b = cls(left, "the in-process peer"), cls(right, "the in-process peer")
+        a.peer, b.peer = b, a
+        return a, b
+
+    def _write(self, payload: bytes, correlation: int) -> None:
+        asyncio.get_running_loop().call_soon(self._deliver, correlation, payload)
+
+    def _deliver(self, correlation: int, payload: bytes) -> None:
+        if not self.peer.closed:
+            self.peer._received(correlation, payload)
+
+    def _shut(self) -> None:
+        try:
+            asyncio.get_running_loop().call_soon(self.peer.close)
+        except RuntimeError:  # the loop has ended: so has the peer
+            pass

@@ -1,0 +1,110 @@
+"""What every message shares: a frozen, array-like, tagged `msgspec.Struct`.
+
+Rules: fields are only ever appended, with a default; tags are never reused. A `Request[R]` is answered by exactly one
+`R` or by an `ErrorReply`; every other message is one-way.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Request(Generic[R_co]):
+    """Marks a message that is called and answered by an `R_co`."""
+
+    __slots__ = ()
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of all messages."""
+
+
+class Ok(Message, frozen=True, array_like=True, tag=1):
+    """The plain positive answer."""
+
+
+class ErrorReply(Message, frozen=True, array_like=True, tag=2):
+    """The negative answer. `kind` is one of the constants in `ErrorKind`, `message` says what to do."""
+
+    kind: str
+    message: str
+
+
+class ErrorKind:
+    """The values of `ErrorReply.kind`."""
+
+    INVALID = "invalid"  # the request itself is wrong; do not repeat it
+    NOT_FOUND = "not_found"
+    EXISTS = "exists"
+    BUSY = "busy"  # no room now; ask elsewhere or later
+    UNAVAILABLE = "unavailable"  # the peer is gone or restarting; repeat later
+    TIMEOUT = "timeout"
+    FULL = "full"  # object store or disk is full
+    LOST = "lost"  # no copy of the object is left
+    RUNTIME_ENV = "runtime_env"
+    INTERNAL = "internal"
+
+
+class WorkerAddress(Message, frozen=True, array_like=True):
+    """Where a driver or worker process listens. On its own node use `unix_path`, elsewhere `host:port`."""
+
+    worker_id: bytes  # 28 bytes
+    node_id: bytes  # 28 bytes
+    unix_path: str
+    host: str = ""
+    port: int = 0
+
+
+class SchedulingStrategy(Message, frozen=True, array_like=True):
+    """How a node is chosen for a task, an actor or a lease.
+
+    Placement groups need no kind of their own here: the submitter rewrites the resources of the request to the
+    bundle's (`CPU_group_<index>_<pg hex>`), and only nodes that hold the bundle have those.
+    """
+
+    kind: str = "DEFAULT"  # DEFAULT (hybrid) | SPREAD | NODE_AFFINITY
+    node_id: bytes = b""  # NODE_AFFINITY only
+    soft: bool = False  # NODE_AFFINITY: fall back to DEFAULT when the node is dead or cannot fit
+    labels: dict[str, str] = {}  # label selector, hard: key -> "v" | "!v" | "in(a,b)" | "!in(a,b)"
+
+
+class ResourceRequest(Message, frozen=True, array_like=True):
+    """What one lease, actor or bundle needs. Amounts are integers in 1/10 000 units."""
+
+    resources: dict[str, int]
+    strategy: SchedulingStrategy = SchedulingStrategy()
+    placement_group_id: bytes = b""  # 18 bytes when the request lives in a group
+
+
+class NodeInfo(Message, frozen=True, array_like=True):
+    """One node as the control store knows it."""
+
+    node_id: bytes
+    state: str  # ALIVE | DRAINING | DEAD
+    address: str  # host:port of the node agent's TCP listener
+    unix_path: str  # the agent's Unix socket, for processes of the same host
+    host: str
+    host_name: str
+    is_head: bool
+    session_dir: str
+    total: dict[str, int]  # resources, 1/10 000 units
+    available: dict[str, int]
+    labels: dict[str, str]
+    death_reason: str = ""
+    idle_since_s: float = 0.0  # unix time since when nothing holds the node; 0 while busy
+    instance_id: str = ""  # the autoscaler's name of the machine, given at start; "" when started by hand
+    node_type: str = ""
+    started_s: float = 0.0
+    store_path: str = ""
+
+
+class Demand(Message, frozen=True, array_like=True):
+    """`count` equal requests that wait for a node. `infeasible`: no node of today could ever hold one."""
+
+    request: ResourceRequest
+    count: int
+    infeasible: bool = False

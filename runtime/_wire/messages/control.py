@@ -1,0 +1,485 @@
+"""What the control store answers and announces. Sent by node agents, the autoscaler, the API server and `clusterctl`.
+
+Drivers and workers send the requests of `FROM_WORKERS` to their own node agent, which forwards them unread.
+All watches are long polls: they answer when the version is above `after_version`, or after `timeout_s` with what there
+is. So a lost connection or a restarted control store loses nothing: ask again.
+"""
+
+from __future__ import annotations
+
+from .base import (
+    Demand,
+    Message,
+    NodeInfo,
+    Ok,
+    Request,
+    ResourceRequest,
+    WorkerAddress,
+)
+
+# ---------------------------------------------------------------- nodes
+
+
+class NodeRegistered(Message, frozen=True, array_like=True, tag=101):
+    """`nodes` is the whole cluster, the new node included."""
+
+    cluster_id: str
+    nodes: list[NodeInfo]
+
+
+class RegisterNode(Message, Request[NodeRegistered], frozen=True, array_like=True, tag=100):
+    """Agent -> control, first message of its connection, again after every reconnect.
+
+    `actors` are the actors alive on the node (id, worker), so that a restarted control store agrees with reality.
+    """
+
+    info: NodeInfo
+    actors: list[tuple[bytes, WorkerAddress]] = []
+
+
+class NodeReport(Message, frozen=True, array_like=True, tag=102):
+    """Agent -> control, one-way: on change (at most every 50 ms) and at least every second; also the heartbeat.
+
+    `total` changes with placement-group bundles. `demands` are the leases that wait at this agent.
+    """
+
+    node_id: bytes
+    total: dict[str, int]
+    available: dict[str, int]
+    demands: list[Demand]
+    idle_since_s: float
+    store_used_bytes: int = 0
+
+
+class ClusterView(Message, frozen=True, array_like=True, tag=103):
+    """Control -> every agent, one-way: the nodes that changed since the last one (a dead node is sent once)."""
+
+    nodes: list[NodeInfo]
+    notes: list[tuple[str, str]] = []  # from AutoscalerReport: (demand as text, why it cannot be met)
+
+
+class Nodes(Message, frozen=True, array_like=True, tag=105):
+    nodes: list[NodeInfo]
+
+
+class GetNodes(Message, Request[Nodes], frozen=True, array_like=True, tag=104):
+    """Every node, dead ones of this cluster's life included."""
+
+
+class DrainNode(Message, Request[Ok], frozen=True, array_like=True, tag=106):
+    """Autoscaler -> control: stop placing work on the node. With `only_if_idle` an `ErrorReply(BUSY)` refuses when
+    the node is not idle any more. The control store marks it DRAINING and tells the agent with `Drain`."""
+
+    node_id: bytes
+    reason: str
+    only_if_idle: bool = True
+
+
+class Drain(Message, Request[Ok], frozen=True, array_like=True, tag=107):
+    """Control -> agent: refuse new leases; answer BUSY when `only_if_idle` and something holds the node."""
+
+    reason: str
+    only_if_idle: bool
+
+
+class StopNode(Message, frozen=True, array_like=True, tag=108):
+    """Control -> agent, one-way: end the node: kill the workers, leave nothing behind, exit."""
+
+    reason: str
+
+
+# ---------------------------------------------------------------- jobs
+
+
+class JobInfo(Message, frozen=True, array_like=True, tag=121):
+    """A driver and all it started. `config` is the JSON that workers of the job receive (see `JobConfig` below)."""
+
+    job_id: bytes  # 4 bytes
+    state: str  # RUNNING | FINISHED
+    driver: WorkerAddress
+    pid: int
+    host: str
+    namespace: str
+    entrypoint: str
+    config: str
+    started_s: float
+    ended_s: float = 0.0
+    submission_id: str = ""  # "" for a driver started by hand
+
+
+class AddJob(Message, Request[JobInfo], frozen=True, array_like=True, tag=120):
+    """Agent -> control for a driver that registers. The answer carries the new job id.
+
+    `config` is JSON: {"sys_path": [...], "cwd": "...", "env_vars": {...}, "working_dir_uri": "kv://packages/<hash>.zip"
+    or "", "log_to_driver": true}.
+    """
+
+    node_id: bytes
+    driver: WorkerAddress
+    pid: int
+    namespace: str
+    entrypoint: str
+    config: str
+    submission_id: str = ""
+
+
+class GetJob(Message, Request[JobInfo], frozen=True, array_like=True, tag=122):
+    job_id: bytes
+
+
+class Jobs(Message, frozen=True, array_like=True, tag=124):
+    jobs: list[JobInfo]
+
+
+class ListJobs(Message, Request[Jobs], frozen=True, array_like=True, tag=123):
+    pass
+
+
+class FinishJob(Message, Request[Ok], frozen=True, array_like=True, tag=125):
+    """Agent -> control: the driver left (its socket closed). Its non-detached actors and groups end."""
+
+    job_id: bytes
+
+
+class JobFinished(Message, frozen=True, array_like=True, tag=126):
+    """Control -> every agent, one-way: kill the job's workers that run no detached actor, free its objects."""
+
+    job_id: bytes
+
+
+# ---------------------------------------------------------------- workers
+
+
+class WorkerFailed(Message, frozen=True, array_like=True, tag=130):
+    """Agent -> control, one-way: a worker process ended, as expected or not."""
+
+    worker_id: bytes
+    actor_id: bytes  # empty when it held no actor
+    reason: str
+    intended: bool = False  # exit_actor, kill, graceful end
+
+
+class WorkersDead(Message, frozen=True, array_like=True, tag=131):
+    """Control -> every agent, one-way: these processes are gone; drop the objects they owned, end their leases."""
+
+    worker_ids: list[bytes]
+
+
+class LogBatch(Message, frozen=True, array_like=True, tag=132):
+    """Agent -> control -> the agent of the job's driver -> driver, one-way: new lines of a worker's output."""
+
+    job_id: bytes
+    node_id: bytes
+    host: str
+    pid: int
+    name: str  # task or actor name for the prefix; may be empty
+    is_error_stream: bool
+    lines: list[str]
+
+
+# ---------------------------------------------------------------- actors
+
+
+class ActorSpec(Message, frozen=True, array_like=True, tag=141):
+    """Everything needed to make the actor again. `creation` is an encoded `worker.Push` (the constructor call)."""
+
+    actor_id: bytes  # 16 bytes
+    job_id: bytes
+    class_name: str
+    name: str  # "" when unnamed
+    namespace: str
+    owner: WorkerAddress
+    detached: bool
+    max_restarts: int  # -1: without bound
+    max_task_retries: int
+    max_concurrency: int
+    placement: ResourceRequest  # what a node must have for the actor to be placed there
+    held: dict[str, int]  # what the actor keeps while it lives
+    runtime_env: str  # JSON, "" for none
+    function_key: bytes  # the class in KV namespace "functions"
+    creation: bytes
+    methods: bytes = b""  # method names and defaults, for handles made by get_actor
+
+
+class ActorInfo(Message, frozen=True, array_like=True, tag=142):
+    """The actor's state. `version` grows with every change."""
+
+    actor_id: bytes
+    state: str  # DEPENDENCIES_UNREADY | PENDING_CREATION | ALIVE | RESTARTING | DEAD
+    version: int
+    address: WorkerAddress | None
+    restarts: int
+    spec: ActorSpec
+    death_reason: str = ""
+    death_cause: bytes = b""  # serialized exception when the constructor raised
+    pid: int = 0
+    node_id: bytes = b""
+
+
+class RegisterActor(Message, Request[ActorInfo], frozen=True, array_like=True, tag=140):
+    """Worker/driver -> control. Idempotent by actor id. EXISTS when the name is taken; with `get_if_exists` the answer
+    is the holder of the name instead. The class is in KV already."""
+
+    spec: ActorSpec
+    get_if_exists: bool = False
+
+
+class WatchActor(Message, Request[ActorInfo], frozen=True, array_like=True, tag=143):
+    actor_id: bytes
+    after_version: int = -1
+    timeout_s: float = 30.0
+
+
+class GetNamedActor(Message, Request[ActorInfo], frozen=True, array_like=True, tag=144):
+    """NOT_FOUND unless an actor of that name is not DEAD."""
+
+    name: str
+    namespace: str
+
+
+class Actors(Message, frozen=True, array_like=True, tag=146):
+    actors: list[ActorInfo]
+
+
+class ListActors(Message, Request[Actors], frozen=True, array_like=True, tag=145):
+    """All actors, dead ones included (bounded to the last 10 000)."""
+
+    named_only: bool = False
+    namespace: str = ""  # "": all
+
+
+class KillActor(Message, Request[Ok], frozen=True, array_like=True, tag=147):
+    """Ends the actor's process. With `no_restart=False` its restarts apply. Unknown or dead: Ok.
+    `graceful`: the last handle went; the worker ends after the calls it already has."""
+
+    actor_id: bytes
+    no_restart: bool = True
+    graceful: bool = False
+
+
+class ActorStarted(Message, frozen=True, array_like=True, tag=149):
+    """`error` is a serialized exception when the constructor raised (the worker is gone then)."""
+
+    address: WorkerAddress
+    pid: int
+    error: bytes = b""
+
+
+class StartActor(Message, Request[ActorStarted], frozen=True, array_like=True, tag=148):
+    """Control -> agent: take `placement`, start a worker, run the constructor, then keep only `held`.
+    BUSY when the resources are not there now; RUNTIME_ENV when the environment cannot be built."""
+
+    spec: ActorSpec
+    restarts: int
+
+
+class StopActor(Message, frozen=True, array_like=True, tag=150):
+    """Control -> agent, one-way. `graceful` sends the worker `worker.ExitActor` first and kills after 30 s."""
+
+    actor_id: bytes
+    graceful: bool
+    intended: bool = True  # False: let max_restarts act
+
+
+# ---------------------------------------------------------------- placement groups
+
+
+class PlacementGroupInfo(Message, frozen=True, array_like=True, tag=161):
+    pg_id: bytes  # 18 bytes
+    name: str
+    state: str  # PENDING | PREPARED | CREATED | RESCHEDULING | REMOVED
+    strategy: str  # PACK | SPREAD | STRICT_PACK | STRICT_SPREAD
+    bundles: list[dict[str, int]]  # 1/10 000 units
+    nodes: list[bytes]  # node id per bundle, b"" while unplaced
+    version: int
+    job_id: bytes
+    detached: bool
+    reason: str = ""  # why it waits
+
+
+class CreatePlacementGroup(Message, Request[PlacementGroupInfo], frozen=True, array_like=True, tag=160):
+    """Idempotent by id. EXISTS when the name is taken."""
+
+    pg_id: bytes
+    name: str
+    namespace: str
+    strategy: str
+    bundles: list[dict[str, int]]
+    job_id: bytes
+    detached: bool
+    label_selectors: list[dict[str, str]] = []
+
+
+class WatchPlacementGroup(Message, Request[PlacementGroupInfo], frozen=True, array_like=True, tag=162):
+    pg_id: bytes
+    after_version: int = -1
+    timeout_s: float = 30.0
+
+
+class RemovePlacementGroup(Message, Request[Ok], frozen=True, array_like=True, tag=163):
+    """Kills what runs in the group and gives the bundles back. Unknown: Ok."""
+
+    pg_id: bytes
+
+
+class PlacementGroups(Message, frozen=True, array_like=True, tag=165):
+    groups: list[PlacementGroupInfo]
+
+
+class ListPlacementGroups(Message, Request[PlacementGroups], frozen=True, array_like=True, tag=164):
+    """`name` "": all of them."""
+
+    name: str = ""
+    namespace: str = ""
+
+
+class PrepareBundle(Message, Request[Ok], frozen=True, array_like=True, tag=166):
+    """Control -> agent, phase 1: set the resources aside, or BUSY. Idempotent by (pg_id, index)."""
+
+    pg_id: bytes
+    index: int
+    resources: dict[str, int]
+
+
+class CommitBundle(Message, Request[Ok], frozen=True, array_like=True, tag=167):
+    """Control -> agent, phase 2: offer them as `<R>_group_<index>_<pg hex>` and `<R>_group_<pg hex>`, plus 1000 units
+    each of `bundle_group_<index>_<pg hex>` and `bundle_group_<pg hex>` (whole units)."""
+
+    pg_id: bytes
+    index: int
+
+
+class ReturnBundle(Message, Request[Ok], frozen=True, array_like=True, tag=168):
+    """Control -> agent: abort or remove. Workers inside are killed. Unknown: Ok."""
+
+    pg_id: bytes
+    index: int
+
+
+# ---------------------------------------------------------------- key-value
+
+
+class KvValue(Message, frozen=True, array_like=True, tag=181):
+    value: bytes | None
+
+
+class KvGet(Message, Request[KvValue], frozen=True, array_like=True, tag=180):
+    namespace: str
+    key: bytes
+
+
+class KvAdded(Message, frozen=True, array_like=True, tag=183):
+    added: bool  # False: the key was there
+
+
+class KvPut(Message, Request[KvAdded], frozen=True, array_like=True, tag=182):
+    """On disk before it is answered."""
+
+    namespace: str
+    key: bytes
+    value: bytes
+    overwrite: bool = True
+
+
+class KvDeleted(Message, frozen=True, array_like=True, tag=185):
+    count: int
+
+
+class KvDelete(Message, Request[KvDeleted], frozen=True, array_like=True, tag=184):
+    namespace: str
+    key: bytes
+    is_prefix: bool = False
+
+
+class KvKeyList(Message, frozen=True, array_like=True, tag=187):
+    keys: list[bytes]
+
+
+class KvKeys(Message, Request[KvKeyList], frozen=True, array_like=True, tag=186):
+    namespace: str
+    prefix: bytes = b""
+
+
+# ---------------------------------------------------------------- autoscaling
+
+
+class PendingGroup(Message, frozen=True, array_like=True):
+    """A placement group that waits; `placed` are node ids of the bundles that have one already."""
+
+    pg_id: bytes
+    strategy: str
+    bundles: list[dict[str, int]]
+    placed: list[bytes]
+
+
+class ClusterState(Message, frozen=True, array_like=True, tag=201):
+    """One consistent picture for the autoscaler. `demands`: waiting leases of all agents and waiting actors, equal
+    shapes summed; requests inside placement groups are left out (the group itself is the demand)."""
+
+    version: int
+    now_s: float
+    nodes: list[NodeInfo]
+    demands: list[Demand]
+    groups: list[PendingGroup]
+    requested: list[dict[str, int]]  # explicit requests (autoscaler.sdk)
+    last_report: bytes = b""  # the latest AutoscalerReport.report
+
+
+class WatchClusterState(Message, Request[ClusterState], frozen=True, array_like=True, tag=200):
+    """Answers at once when the version is above `after_version`, else when something that matters to the autoscaler
+    changes (demand, nodes, idleness), or after `timeout_s`."""
+
+    after_version: int = -1
+    timeout_s: float = 5.0
+
+
+class RequestResources(Message, Request[Ok], frozen=True, array_like=True, tag=202):
+    """Replaces the explicit demand of `owner` until `ttl_s` passes (0: for ever)."""
+
+    owner: str
+    bundles: list[dict[str, int]]
+    ttl_s: float = 0.0
+
+
+class AutoscalerReport(Message, Request[Ok], frozen=True, array_like=True, tag=203):
+    """Autoscaler -> control after each tick that changed something. `report` is JSON for `clusterctl status`.
+    `infeasible` notes reach the drivers that wait, through `ClusterView.notes`."""
+
+    report: bytes
+    infeasible: list[tuple[str, str]]
+
+
+class ClusterInfo(Message, frozen=True, array_like=True, tag=211):
+    cluster_id: str
+    session_dir: str
+    started_s: float
+    python_version: str
+    runtime_version: str
+
+
+class GetClusterInfo(Message, Request[ClusterInfo], frozen=True, array_like=True, tag=210):
+    pass
+
+
+FROM_WORKERS: tuple[type[Message], ...] = (
+    GetNodes,
+    GetJob,
+    ListJobs,
+    RegisterActor,
+    WatchActor,
+    GetNamedActor,
+    ListActors,
+    KillActor,
+    CreatePlacementGroup,
+    WatchPlacementGroup,
+    RemovePlacementGroup,
+    ListPlacementGroups,
+    KvGet,
+    KvPut,
+    KvDelete,
+    KvKeys,
+    RequestResources,
+    WatchClusterState,
+    GetClusterInfo,
+)
+"""The requests that a node agent forwards for its drivers and workers."""

@@ -1,0 +1,235 @@
+"""What a driver or worker says to its own node agent and hears from it (Unix socket), and what agents say to each other
+(TCP). A process is known by its connection: when the socket closes, the process counts as dead.
+"""
+
+from __future__ import annotations
+
+from .base import Message, Ok, Request, ResourceRequest, WorkerAddress
+
+# ---------------------------------------------------------------- joining
+
+
+class Registered(Message, frozen=True, array_like=True, tag=301):
+    """`store_path` (under /proc/<agent>/fd) is the store's shared memory: open it read-write and map
+    `store_capacity_bytes`. `job_config` is `control.AddJob.config`. `secret` proves us to processes of other nodes."""
+
+    node_id: bytes
+    node_host: str
+    job_id: bytes
+    namespace: str
+    job_config: str
+    session_dir: str
+    cluster_id: str
+    control_address: str
+    secret: bytes
+    store_path: str
+    store_capacity_bytes: int
+    labels: dict[str, str] = {}
+    runtime_env: str = ""  # workers: JSON of the environment they were started for
+    is_head: bool = False
+
+
+class Register(Message, Request[Registered], frozen=True, array_like=True, tag=300):
+    """First message on the connection. A driver leaves `startup_token` 0 and describes its job; a worker repeats the
+    token that the zygote gave it."""
+
+    is_driver: bool
+    address: WorkerAddress  # node_id may be empty: the agent knows it
+    pid: int
+    startup_token: int = 0
+    namespace: str = ""
+    entrypoint: str = ""
+    job_config: str = ""
+    submission_id: str = ""
+
+
+# ---------------------------------------------------------------- leases: process -> agent
+
+
+class LeaseDemand(Message, frozen=True, array_like=True, tag=310):
+    """One-way. `count` is how many MORE workers the process wants now for this class: it replaces the last number
+    (0 withdraws). Each `LeaseGranted` lowers it by one on both sides. `class_key` is the sender's own name for
+    (request, runtime_env); `locality` maps node id -> bytes of arguments it holds."""
+
+    class_key: bytes
+    count: int
+    request: ResourceRequest
+    runtime_env: str = ""  # JSON, "" for none
+    locality: dict[bytes, int] = {}
+    name: str = ""  # of the function, for reports
+
+
+class LeaseReturn(Message, frozen=True, array_like=True, tag=311):
+    """One-way: the lease is not needed any more. `discard`: the worker must not be used again."""
+
+    lease_id: bytes
+    discard: bool = False
+
+
+class Blocked(Message, frozen=True, array_like=True, tag=312):
+    """One-way, from a worker whose task waits in get/wait: lend its CPUs to others until `Unblocked`."""
+
+
+class Unblocked(Message, frozen=True, array_like=True, tag=313):
+    """One-way: the task runs again. Its CPUs are taken back at once, even if that oversubscribes for a while."""
+
+
+# ---------------------------------------------------------------- leases: agent -> process
+
+
+class LeaseGranted(Message, frozen=True, array_like=True, tag=320):
+    """One-way. `gpu_ids` are the visible device ids; `resources` the exact amounts assigned."""
+
+    class_key: bytes
+    lease_id: bytes  # 16 bytes
+    worker: WorkerAddress
+    resources: dict[str, int]
+    gpu_ids: list[str] = []
+
+
+class LeaseFailed(Message, frozen=True, array_like=True, tag=321):
+    """One-way: the demand can never be met; every waiting task of the class fails. `kind`: RUNTIME_ENV, or INVALID
+    (hard affinity to a node that is dead or too small), or NOT_FOUND (placement group removed)."""
+
+    class_key: bytes
+    kind: str
+    message: str
+
+
+class LeaseWaiting(Message, frozen=True, array_like=True, tag=322):
+    """One-way, at most every 10 s: why nothing was granted, e.g. infeasible with the autoscaler's reason."""
+
+    class_key: bytes
+    message: str
+    infeasible: bool
+
+
+class LeaseLost(Message, frozen=True, array_like=True, tag=323):
+    """One-way: the worker behind a lease died; `reason` says how (signal, exit code, out of memory, node died)."""
+
+    lease_id: bytes
+    worker_id: bytes
+    reason: str
+    node_died: bool = False
+
+
+class DriverLogs(Message, frozen=True, array_like=True, tag=324):
+    """One-way, agent -> driver: see `control.LogBatch`."""
+
+    host: str
+    pid: int
+    name: str
+    is_error_stream: bool
+    lines: list[str]
+    node_id: bytes = b""
+
+
+# ---------------------------------------------------------------- object store: process -> agent
+
+
+class StoreSpace(Message, frozen=True, array_like=True, tag=331):
+    offset: int  # into the mapping; 64-byte aligned
+
+
+class StoreCreate(Message, Request[StoreSpace], frozen=True, array_like=True, tag=330):
+    """Asks for `size_bytes`. Waits while copies are evicted or freed; `FULL` (with who holds what) after `timeout_s`.
+    A creator whose connection closes before the seal leaves nothing. EXISTS when this node has it sealed."""
+
+    object_id: bytes  # 28 bytes
+    size_bytes: int
+    owner: WorkerAddress
+    timeout_s: float = 30.0
+
+
+class StoreSeal(Message, frozen=True, array_like=True, tag=332):
+    """One-way: the bytes are written. The creator's process keeps a pin (see `StoreUnpin`); the node keeps the primary
+    copy until `StoreFree` or the owner's death."""
+
+    object_id: bytes
+
+
+class StoreAbort(Message, frozen=True, array_like=True, tag=333):
+    """One-way: give an unsealed object's space back."""
+
+    object_id: bytes
+
+
+class StorePinned(Message, frozen=True, array_like=True, tag=335):
+    offset: int
+    size_bytes: int
+
+
+class StorePin(Message, Request[StorePinned], frozen=True, array_like=True, tag=334):
+    """Makes the object readable here and keeps it until `StoreUnpin` or the connection closes. If this node has no
+    copy it is pulled from one of `locations`; LOST when none of those nodes has it any more. Pins count per process:
+    each answered `StorePin` (and each own seal) needs one `StoreUnpin`."""
+
+    object_id: bytes
+    locations: list[bytes]  # node ids
+    timeout_s: float = 600.0
+
+
+class StoreUnpin(Message, frozen=True, array_like=True, tag=336):
+    object_ids: list[bytes]
+
+
+class StoreFree(Message, frozen=True, array_like=True, tag=337):
+    """One-way, from the owner: nobody refers to these objects any more. Agents forward it to `locations`. Memory that
+    a process still pins goes when the last pin does."""
+
+    object_ids: list[bytes]
+    locations: list[bytes]  # node ids that hold copies
+
+
+# ---------------------------------------------------------------- agent -> agent
+
+
+class RemoteLeaseGranted(Message, frozen=True, array_like=True, tag=341):
+    lease_id: bytes
+    worker: WorkerAddress
+    resources: dict[str, int]
+    gpu_ids: list[str] = []
+
+
+class RemoteLease(Message, Request[RemoteLeaseGranted], frozen=True, array_like=True, tag=340):
+    """Spillback: the agent of the demanding process asks for one lease elsewhere. BUSY refuses at once, with no queue:
+    the waiting stays with the asking agent. The lease ends with that agent's connection."""
+
+    owner: WorkerAddress
+    job_id: bytes
+    request: ResourceRequest
+    runtime_env: str = ""
+
+
+class RemoteLeaseReturn(Message, frozen=True, array_like=True, tag=342):
+    lease_id: bytes
+    discard: bool = False
+
+
+class RemoteLeaseLost(Message, frozen=True, array_like=True, tag=343):
+    lease_id: bytes
+    worker_id: bytes
+    reason: str
+
+
+class ObjectChunk(Message, frozen=True, array_like=True, tag=351):
+    total_bytes: int
+    data: bytes
+
+
+class ReadObject(Message, Request[ObjectChunk], frozen=True, array_like=True, tag=350):
+    """Reads part of a sealed object of the other node; NOT_FOUND when it has none."""
+
+    object_id: bytes
+    offset: int
+    length: int
+
+
+class FreeObjects(Message, frozen=True, array_like=True, tag=352):
+    object_ids: list[bytes]
+
+
+class AgentHello(Message, Request[Ok], frozen=True, array_like=True, tag=353):
+    """First message between agents, after the secret is proved."""
+
+    node_id: bytes

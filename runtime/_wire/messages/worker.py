@@ -1,0 +1,190 @@
+"""The hot path: what drivers and workers say to each other, directly. No agent and no control store reads these.
+
+Whoever submits (the caller) connects to the worker; the owner of an object answers questions about it on its own
+listener. On one connection messages arrive in order, and the protocol leans on that.
+"""
+
+from __future__ import annotations
+
+from .base import Message, Ok, Request, WorkerAddress
+
+
+class Hello(Message, frozen=True, array_like=True, tag=400):
+    """First message on every connection between processes."""
+
+    address: WorkerAddress
+    job_id: bytes
+
+
+class BindLease(Message, frozen=True, array_like=True, tag=401):
+    """Caller -> worker before the first push of a lease: what the tasks may use."""
+
+    lease_id: bytes
+    resources: dict[str, int]
+    gpu_ids: list[str]
+    placement_group_id: bytes = b""
+    capture_child_tasks: bool = False
+
+
+class DefineFunction(Message, frozen=True, array_like=True, tag=402):
+    """Caller -> worker before the first push of a function on this connection. `key` is the digest of `pickled`."""
+
+    key: bytes
+    pickled: bytes
+    name: str
+
+
+class Value(Message, frozen=True, array_like=True):
+    """A serialized value, or where it is.
+
+    kind 0: `data` is the pickle, `buffers` its out-of-band buffers; 1: the same, but the value is an exception to
+    raise; 2: in the object store of the nodes `locations`, `size_bytes` long; 3: an exception in the object store.
+    `nested` are the references inside: (object id, owner).
+    """
+
+    kind: int
+    data: bytes = b""
+    buffers: list[bytes] = []
+    nested: list[tuple[bytes, WorkerAddress]] = []
+    locations: list[bytes] = []
+    size_bytes: int = 0
+
+
+class Argument(Message, frozen=True, array_like=True):
+    """An object passed as a top-level argument. `position` >= 0 or `keyword`. Without `value` the executor asks the
+    owner."""
+
+    position: int
+    keyword: str
+    object_id: bytes
+    owner: WorkerAddress
+    value: Value | None = None
+
+
+class Push(Message, frozen=True, array_like=True, tag=410):
+    """Caller -> worker: run this. Answered by one `Done` (or `Returned`), matched by `task_id`.
+
+    `method`: "" runs the function `key`; "__init__" makes the actor of class `key`; else an actor's method.
+    `args` holds the positional and keyword values with None where an `Argument` goes.
+    """
+
+    task_id: bytes  # 24 bytes
+    key: bytes
+    method: str
+    args: Value | None  # None: no arguments
+    refs: list[Argument]
+    num_returns: int  # -1: a streaming generator
+    caller: WorkerAddress | None = None  # None: the process at the other end of the connection
+    attempt: int = 0
+    name: str = ""
+    sequence: int = -1  # actor calls: position in the caller's order
+    concurrency_group: str = ""
+    actor: ActorSetup | None = None  # with method "__init__"
+    retry_exceptions: bool = False
+
+
+class ActorSetup(Message, frozen=True, array_like=True):
+    """How the worker will run the actor's methods."""
+
+    actor_id: bytes
+    max_concurrency: int
+    name: str
+    namespace: str
+    class_name: str
+    concurrency_groups: dict[str, int] = {}
+    restarts: int = 0
+    lease: BindLease | None = None  # filled in by the agent that starts it
+
+
+class Done(Message, frozen=True, array_like=True, tag=411):
+    """Worker -> caller. One value per return. `seconds`: time in user code. `failed`: the task raised, and `values`
+    holds the error once. When values nest references the worker keeps them until `ReleaseHold`."""
+
+    task_id: bytes
+    values: list[Value]
+    seconds: float = 0.0
+    failed: bool = False
+
+
+class Returned(Message, frozen=True, array_like=True, tag=412):
+    """Worker -> caller: these were never started (taken back, or the worker waits in a nested get); push them
+    elsewhere. It costs no attempt."""
+
+    task_ids: list[bytes]
+    blocked: bool = False  # do not push here before the next Done
+
+
+class TakeBack(Message, frozen=True, array_like=True, tag=413):
+    """Caller -> worker: return up to `count` tasks that are queued and not started (`Returned` answers, maybe empty)."""
+
+    count: int
+
+
+class Cancel(Message, frozen=True, array_like=True, tag=414):
+    """Caller -> worker. Queued: dropped. Running: KeyboardInterrupt, or death with `force`. `Done` follows anyway."""
+
+    task_id: bytes
+    force: bool
+    recursive: bool
+
+
+class ReleaseHold(Message, frozen=True, array_like=True, tag=415):
+    """Caller -> worker: the references nested in this task's values are registered; stop keeping them."""
+
+    task_id: bytes
+
+
+class ExitActor(Message, frozen=True, array_like=True, tag=416):
+    """Agent -> worker: end after the calls that are already here. No answer: the process exits."""
+
+
+class StreamItem(Message, frozen=True, array_like=True, tag=417):
+    """Worker -> caller: the next value of a streaming generator; `Done` ends the stream."""
+
+    task_id: bytes
+    index: int
+    value: Value
+
+
+class StreamAck(Message, frozen=True, array_like=True, tag=418):
+    """Caller -> worker: items consumed so far (back-pressure)."""
+
+    task_id: bytes
+    consumed: int
+
+
+# ---------------------------------------------------------------- objects: borrower -> owner
+
+
+class BorrowRefs(Message, Request[Ok], frozen=True, array_like=True, tag=430):
+    """This process now holds references to objects that you own. Ends with `ReturnRefs` or the connection."""
+
+    object_ids: list[bytes]
+
+
+class ReturnRefs(Message, frozen=True, array_like=True, tag=431):
+    object_ids: list[bytes]
+
+
+class ObjectValue(Message, frozen=True, array_like=True, tag=433):
+    value: Value
+
+
+class GetObject(Message, Request[ObjectValue], frozen=True, array_like=True, tag=432):
+    """Answered when the object is ready. LOST when the owner does not know it (any more)."""
+
+    object_id: bytes
+
+
+class ObjectLost(Message, Request[Ok], frozen=True, array_like=True, tag=434):
+    """A reader found no copy on `locations`: rebuild it. Answered at once; ask `GetObject` again."""
+
+    object_id: bytes
+    locations: list[bytes]
+
+
+class AddLocation(Message, frozen=True, array_like=True, tag=435):
+    """A reader's node holds a copy now."""
+
+    object_id: bytes
+    node_id: bytes
