@@ -1,0 +1,252 @@
+"""Packing of placement-group bundles onto nodes, and the names that resources have inside a group.
+
+The strategies: PACK puts bundles together as far as they fit, SPREAD apart as far as there are nodes, STRICT_PACK on
+one node or nowhere, STRICT_SPREAD each on its own node or nowhere.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from runtime._core.nodeview import NodeView, accepts, utilization
+from runtime._core.resources import UNIT, fits, subtract
+
+STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
+
+BUNDLE_UNITS = 1000 * UNIT
+"""How much of its marker resource a bundle offers: room for a thousand zero-resource tasks at a time."""
+
+_GROUP_NAME = re.compile(r"_group_(?:\d+_)?[0-9a-f]{36}\Z")
+
+Bundle = Mapping[str, int]
+Pick = Callable[[Bundle, list[NodeView], set[bytes]], NodeView]
+
+
+def place_bundles(
+    bundles: Sequence[Bundle],
+    strategy: str,
+    nodes: Sequence[NodeView],
+    *,
+    rng: random.Random,
+    placed: Sequence[bytes] = (),
+    selectors: Sequence[Mapping[str, str]] = (),
+) -> list[bytes] | None:
+    """Chooses a node per bundle among what is available now.
+
+    Args:
+        bundles: resources per bundle.
+        strategy: one of `STRATEGIES`.
+        nodes: the cluster; unschedulable nodes count as absent. Not changed.
+        rng: breaks ties.
+        placed: `placed[i]` non-empty keeps bundle i there; its resources are taken already.
+        selectors: label selector per bundle, or none at all.
+
+    Returns:
+        A node id per bundle, or None when they do not fit now.
+
+    Raises:
+        ValueError: the strategy is unknown.
+    """
+    if strategy not in STRATEGIES:
+        raise ValueError(f"unknown placement strategy {strategy!r}; use one of {', '.join(STRATEGIES)}")
+    result = [*placed, *(b"" for _ in range(len(bundles) - len(placed)))]
+    todo = [index for index, node_id in enumerate(result) if not node_id]
+    if not todo:
+        return result
+    free = [node.copy() for node in nodes if node.schedulable]
+    taken = {node_id for node_id in result if node_id}
+    wanted = {index: (bundles[index], selectors[index] if selectors else {}) for index in todo}
+    if strategy == "STRICT_PACK":
+        found = _on_one_node(wanted, free, taken, rng)
+    elif strategy == "STRICT_SPREAD":
+        found = _on_distinct_nodes(wanted, free, taken, rng)
+    elif strategy == "PACK":
+        found = _on_one_node(wanted, free, taken, rng) or _one_by_one(
+            wanted, free, taken, _most_together, rng
+        )
+    else:
+        found = _one_by_one(wanted, free, taken, _most_apart, rng)
+    if found is None:
+        return None
+    for index, node_id in found.items():
+        result[index] = node_id
+    return result
+
+
+def bundles_feasible(
+    bundles: Sequence[Bundle],
+    strategy: str,
+    nodes: Sequence[NodeView],
+    *,
+    selectors: Sequence[Mapping[str, str]] = (),
+) -> bool:
+    """Whether the bundles would fit if every node were idle."""
+    idle = [NodeView(n.node_id, n.total, dict(n.total), n.labels, n.schedulable) for n in nodes]
+    return place_bundles(bundles, strategy, idle, rng=random.Random(0), selectors=selectors) is not None
+
+
+_Wanted = Mapping[int, tuple[Bundle, Mapping[str, str]]]
+
+
+def _on_one_node(
+    wanted: _Wanted, nodes: list[NodeView], taken: set[bytes], rng: random.Random
+) -> dict[int, bytes] | None:
+    """All on one node; on the one that holds the rest of the group, if there is a rest."""
+    together: dict[str, int] = {}
+    for bundle, _ in wanted.values():
+        for name, amount in bundle.items():
+            together[name] = together.get(name, 0) + amount
+    candidates = [
+        node
+        for node in nodes
+        if (not taken or taken == {node.node_id})
+        and fits(together, node.available)
+        and all(accepts(node, selector) for _, selector in wanted.values())
+    ]
+    if not candidates:
+        return None
+    best = min(candidates, key=lambda node: (_waste(together, node), rng.random()))
+    return dict.fromkeys(wanted, best.node_id)
+
+
+def _one_by_one(
+    wanted: _Wanted, nodes: list[NodeView], taken: set[bytes], pick: Pick, rng: random.Random
+) -> dict[int, bytes] | None:
+    """Biggest bundle first, each where `pick` says among the nodes that have room."""
+    used = set(taken)
+    found: dict[int, bytes] = {}
+    rng.shuffle(nodes)
+    for index in _biggest_first(wanted, nodes):
+        bundle, selector = wanted[index]
+        room = [node for node in nodes if fits(bundle, node.available) and accepts(node, selector)]
+        if not room:
+            return None
+        node = pick(bundle, room, used)
+        subtract(node.available, bundle)
+        used.add(node.node_id)
+        found[index] = node.node_id
+    return found
+
+
+def _most_together(bundle: Bundle, room: list[NodeView], used: set[bytes]) -> NodeView:
+    return min(room, key=lambda node: (node.node_id not in used, _waste(bundle, node)))
+
+
+def _most_apart(bundle: Bundle, room: list[NodeView], used: set[bytes]) -> NodeView:
+    return min(
+        room, key=lambda node: (node.node_id in used, _idle_gpu(bundle, node), utilization(node, bundle))
+    )
+
+
+def _on_distinct_nodes(
+    wanted: _Wanted, nodes: list[NodeView], taken: set[bytes], rng: random.Random
+) -> dict[int, bytes] | None:
+    """A maximum matching of bundles to nodes by augmenting paths (Kuhn): exact, so that no feasible group is refused."""
+    rng.shuffle(nodes)
+    free = [node for node in nodes if node.node_id not in taken]
+    if len(free) < len(wanted):
+        return None
+    choices: dict[int, list[bytes]] = {}
+    for index, (bundle, selector) in wanted.items():
+        able = [node for node in free if fits(bundle, node.available) and accepts(node, selector)]
+        able.sort(key=lambda node: _waste(bundle, node))
+        choices[index] = [node.node_id for node in able]
+    holder: dict[bytes, int] = {}
+
+    for index in sorted(wanted, key=lambda index: len(choices[index])):
+        if not _augment(index, choices, holder):
+            return None
+    return {index: node_id for node_id, index in holder.items()}
+
+
+def _augment(root: int, choices: Mapping[int, Sequence[bytes]], holder: dict[bytes, int]) -> bool:
+    """Finds a node for bundle `root`, moving others along an alternating path when it must (breadth first)."""
+    came_from: dict[bytes, int] = {}
+    frontier = [root]
+    for index in frontier:
+        for node_id in choices[index]:
+            if node_id in came_from:
+                continue
+            came_from[node_id] = index
+            if node_id in holder:
+                frontier.append(holder[node_id])
+                continue
+            _shift(node_id, root, came_from, holder)
+            return True
+    return False
+
+
+def _shift(free: bytes, root: int, came_from: Mapping[bytes, int], holder: dict[bytes, int]) -> None:
+    node_of = {index: node_id for node_id, index in holder.items()}
+    node_id = free
+    while True:
+        index = came_from[node_id]
+        holder[node_id] = index
+        if index == root:
+            return
+        node_id = node_of[index]
+
+
+def _biggest_first(wanted: _Wanted, nodes: Sequence[NodeView]) -> list[int]:
+    """Bundles in the order of the largest share of any resource they ask for; GPUs before the rest."""
+    largest: dict[str, int] = {}
+    for node in nodes:
+        for name, amount in node.total.items():
+            largest[name] = max(largest.get(name, 0), amount)
+
+    def size(index: int) -> tuple[int, float, int]:
+        bundle = wanted[index][0]
+        share = max((amount / largest.get(name, amount) for name, amount in bundle.items()), default=0.0)
+        return bundle.get("GPU", 0), share, sum(bundle.values())
+
+    return sorted(wanted, key=size, reverse=True)
+
+
+def _idle_gpu(bundle: Bundle, node: NodeView) -> bool:
+    return "GPU" not in bundle and bool(node.total.get("GPU"))
+
+
+def _waste(bundle: Bundle, node: NodeView) -> tuple[bool, float]:
+    """Best fit: no GPU node for CPU work, then the least that is left over of what the bundle asks for."""
+    left = 0.0
+    for name, amount in bundle.items():
+        size = node.total.get(name, 0)
+        if size:
+            left += (node.available.get(name, 0) - amount) / size
+    return _idle_gpu(bundle, node), left
+
+
+# ---------------------------------------------------------------- names inside a group
+
+
+def group_resources(resources: Mapping[str, int], pg_hex: str, index: int) -> dict[str, int]:
+    """What a committed bundle offers: each resource under the bundle's and the group's name, and their markers."""
+    out: dict[str, int] = {}
+    for name, amount in {**resources, "bundle": BUNDLE_UNITS}.items():
+        out[f"{name}_group_{index}_{pg_hex}"] = amount
+        out[f"{name}_group_{pg_hex}"] = amount
+    return out
+
+
+def rewrite_for_group(resources: Mapping[str, int], pg_hex: str, index: int) -> dict[str, int]:
+    """What a task or actor in the group asks for; `index` -1 means any bundle.
+
+    A request for one bundle takes from the group's common name too, so that requests for any bundle see what is left.
+    A request for nothing takes a sliver of the marker, which ties it to the group's nodes.
+    """
+    wanted = {name: amount for name, amount in resources.items() if amount} or {
+        "bundle": max(1, UNIT // 1000)
+    }
+    out: dict[str, int] = {}
+    for name, amount in wanted.items():
+        if index >= 0:
+            out[f"{name}_group_{index}_{pg_hex}"] = amount
+        out[f"{name}_group_{pg_hex}"] = amount
+    return out
+
+
+def is_group_resource(name: str) -> bool:
+    """Whether the name belongs to a placement group's bundle."""
+    return _GROUP_NAME.search(name) is not None

@@ -1,0 +1,43 @@
+"""What placement sees of a node, and the two questions it asks about one: who may go there, and how full is it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from runtime._core import labels as _labels
+
+_MEASURED = ("CPU", "memory", "GPU")
+
+
+@dataclass(slots=True)
+class NodeView:
+    """One node as placement sees it. Callers own it and may deduct from `available` between calls."""
+
+    node_id: bytes
+    total: dict[str, int]
+    available: dict[str, int]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    schedulable: bool = True  # False: draining or dead
+
+    def copy(self) -> NodeView:
+        """A view whose `available` can be changed without changing this one's."""
+        return NodeView(self.node_id, self.total, dict(self.available), self.labels, self.schedulable)
+
+
+def accepts(node: NodeView, selector: Mapping[str, str]) -> bool:
+    """Whether the node takes new work at all, and by `selector`."""
+    return node.schedulable and (not selector or _labels.matches(selector, node.labels))
+
+
+def utilization(node: NodeView, names: Iterable[str]) -> float:
+    """The fullest of the node's common resources and of `names`: 0 idle, 1 full, above 1 oversubscribed."""
+    worst = 0.0
+    total, available = node.total, node.available
+    for name in (*_MEASURED, *names):
+        size = total.get(name)
+        if size:
+            used = (size - available.get(name, 0)) / size
+            if used > worst:
+                worst = used
+    return worst

@@ -1,0 +1,169 @@
+"""Which node a request goes to, and (from `bundles`) which nodes a placement group's bundles go to. Pure, shared by the
+node agent, the control store and the autoscaler, so that no machine is launched for work that the scheduler refuses.
+
+Amounts are integers in 1/10 000 units. `available` of a `NodeView` is the caller's copy: deduct from it between calls
+to place several requests in one go.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from runtime._core.bundles import (
+    bundles_feasible,
+    group_resources,
+    is_group_resource,
+    place_bundles,
+    rewrite_for_group,
+)
+from runtime._core.nodeview import NodeView, accepts, utilization
+from runtime._core.resources import fits
+
+__all__ = [
+    "Choice",
+    "Fit",
+    "NodeView",
+    "Request",
+    "bundles_feasible",
+    "choose_node",
+    "group_resources",
+    "is_group_resource",
+    "place_bundles",
+    "rewrite_for_group",
+]
+
+PACK_BELOW = 0.5
+"""The default policy packs onto nodes that are less utilised than this, and spreads above it."""
+
+BEST_FEW = 0.2
+"""The default policy draws among this share of the nodes, the best ones, so that many placers do not all pick one."""
+
+_NOTHING: Mapping[str, str] = {}
+_NOWHERE: Mapping[bytes, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one lease or actor needs of a node."""
+
+    resources: Mapping[str, int]
+    kind: str = "DEFAULT"  # DEFAULT | SPREAD | NODE_AFFINITY
+    node_id: bytes = b""  # NODE_AFFINITY only
+    soft: bool = False  # NODE_AFFINITY: any other node will do when that one is gone or too small
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+class Fit(Enum):
+    """Whether a request can be placed."""
+
+    AVAILABLE = "available"
+    WAITING = "waiting"  # some node could hold it, none has room now
+    INFEASIBLE = "infeasible"  # no node of today could ever hold it
+    IMPOSSIBLE = "impossible"  # hard affinity to a node that is gone or too small
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The verdict; `node_id` is set when it is AVAILABLE."""
+
+    fit: Fit
+    node_id: bytes = b""
+
+
+_WAITING = Choice(Fit.WAITING)
+_INFEASIBLE = Choice(Fit.INFEASIBLE)
+_IMPOSSIBLE = Choice(Fit.IMPOSSIBLE)
+
+
+def choose_node(
+    request: Request,
+    nodes: Sequence[NodeView],
+    *,
+    local: bytes = b"",
+    locality: Mapping[bytes, int] = _NOWHERE,
+    rng: random.Random,
+    spread_after: bytes = b"",
+) -> Choice:
+    """Chooses a node for one request.
+
+    Args:
+        request: what is to be placed.
+        nodes: the cluster; unschedulable nodes count as absent.
+        local: the node that the default policy prefers among equals (the asking agent's own).
+        locality: bytes of the request's arguments per node; the node with the most goes first when it has room.
+        rng: breaks ties of the default policy.
+        spread_after: SPREAD goes round the nodes, and this one had the last turn.
+    """
+    if request.kind == "NODE_AFFINITY":
+        choice = _affinity(request, nodes)
+        if choice is not None:
+            return choice
+    wanted = request.resources
+    selector = request.labels
+    open_nodes: list[NodeView] = []
+    feasible = False
+    for node in nodes:
+        if not accepts(node, selector):
+            continue
+        if fits(wanted, node.available):
+            open_nodes.append(node)
+        elif not feasible:
+            feasible = fits(wanted, node.total)
+    if not open_nodes:
+        return _WAITING if feasible else _INFEASIBLE
+    if len(open_nodes) == 1:
+        return Choice(Fit.AVAILABLE, open_nodes[0].node_id)
+    if request.kind == "SPREAD":
+        return Choice(Fit.AVAILABLE, _spread(wanted, open_nodes, spread_after))
+    return Choice(Fit.AVAILABLE, _hybrid(wanted, open_nodes, local, locality, rng, len(nodes)))
+
+
+def _affinity(request: Request, nodes: Sequence[NodeView]) -> Choice | None:
+    """The verdict of the wanted node, or None when a soft request may go elsewhere."""
+    node = next((node for node in nodes if node.node_id == request.node_id), None)
+    if node is not None and accepts(node, request.labels):
+        if fits(request.resources, node.available):
+            return Choice(Fit.AVAILABLE, node.node_id)
+        # Resources of a placement group come and go with its bundles: their absence today proves nothing.
+        own = {name: amount for name, amount in request.resources.items() if not is_group_resource(name)}
+        if fits(own, node.total):
+            return _WAITING
+    return None if request.soft else _IMPOSSIBLE
+
+
+def _spread(wanted: Mapping[str, int], nodes: list[NodeView], after: bytes) -> bytes:
+    loads = [utilization(node, wanted) for node in nodes]
+    least = min(loads)
+    ring = sorted(node.node_id for node, load in zip(nodes, loads, strict=True) if load <= least)
+    return next((node_id for node_id in ring if node_id > after), ring[0])
+
+
+def _hybrid(
+    wanted: Mapping[str, int],
+    nodes: list[NodeView],
+    local: bytes,
+    locality: Mapping[bytes, int],
+    rng: random.Random,
+    cluster_size: int,
+) -> bytes:
+    if locality:
+        holder = max(nodes, key=lambda node: (locality.get(node.node_id, 0), node.node_id == local))
+        if locality.get(holder.node_id, 0) > 0:
+            return holder.node_id
+    if "GPU" not in wanted:
+        nodes = [node for node in nodes if not node.total.get("GPU")] or nodes
+    ranked: list[tuple[float, bool, bytes]] = []
+    for node in nodes:
+        load = utilization(node, wanted)
+        ranked.append((load if load >= PACK_BELOW else 0.0, node.node_id != local, node.node_id))
+    ranked.sort()
+    best_score, is_remote, best = ranked[0]
+    few = int(cluster_size * BEST_FEW)
+    if few <= 1 or (best_score == 0.0 and not is_remote):
+        return best
+    # Equal scores only: a worse node is never drawn over a better one.
+    drawn = [node_id for score, _, node_id in ranked[:few] if score <= best_score]
+    return rng.choice(drawn)
