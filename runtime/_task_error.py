@@ -1,0 +1,262 @@
+"""The error of a task: the remote exception, its traceback, and the class that is both.
+
+Public as `runtime.exceptions.RayTaskError`.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import pathlib
+import pickle
+import traceback
+from types import GetSetDescriptorType, MemberDescriptorType
+from typing import Any, Self
+
+import cloudpickle
+
+logger = logging.getLogger(__name__)
+
+_PACKAGE = str(pathlib.Path(__file__).resolve().parent)
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by Python code
+
+
+class RayError(Exception):
+    """Base of every error below."""
+
+
+class UnserializableException(RayError):
+    """The remote exception could not be rebuilt here.
+
+    Args:
+        original_stack_trace: the remote traceback as text.
+    """
+
+    def __init__(self, original_stack_trace: str) -> None:
+        super().__init__(original_stack_trace)
+        self._original_stack_trace = original_stack_trace
+
+    def __str__(self) -> str:
+        return (
+            "The remote exception could not be unpickled here. Give its class a `__reduce__`, or pass all "
+            "constructor arguments on to `super().__init__()`. What happened there:\n"
+            f"{self._original_stack_trace}"
+        )
+
+
+class RayTaskError(RayError):
+    """A task or an actor method raised.
+
+    What `get` raises is `as_instanceof_cause()`: an object that is both this and the class of the user's
+    exception, so that `except ValueError` works across processes. `str()` is the remote traceback without the
+    engine's frames.
+
+    Attributes:
+        function_name: what was called, `module.function` or `Class.method`.
+        traceback_str: the remote traceback, with a first line that names call, process and host.
+        cause: the exception that the user's code raised.
+        proctitle: title of the remote process.
+        pid: its process id.
+        ip: its host.
+        actor_repr: `repr` of the actor instance when the call was an actor's.
+    """
+
+    def __init__(
+        self,
+        function_name: str,
+        traceback_str: str,
+        cause: BaseException | None,
+        proctitle: str | None = None,
+        pid: int | None = None,
+        ip: str | None = None,
+        actor_repr: str | None = None,
+        actor_id: str | None = None,
+    ) -> None:
+        super().__init__(function_name, traceback_str, cause, proctitle, pid, ip)
+        self.function_name = function_name
+        self.traceback_str = traceback_str
+        self.cause = cause
+        self.proctitle = proctitle
+        self.pid = pid
+        self.ip = ip
+        self.actor_repr = actor_repr
+        self._actor_id = actor_id
+
+    @classmethod
+    def from_exception(
+        cls,
+        error: BaseException,
+        function_name: str,
+        *,
+        proctitle: str | None = None,
+        pid: int | None = None,
+        ip: str | None = None,
+        actor_repr: str | None = None,
+        actor_id: str | None = None,
+    ) -> Self:
+        """The error to send back for `error`, which user code raised just now.
+
+        An error that itself came out of a nested `get` is unwrapped: `cause` is always the first user
+        exception, and the traceback shows every hop.
+        """
+        title = proctitle or f"ray::{function_name}()"
+        facts = {"pid": pid, "ip": ip, "actor_id": actor_id, "repr": actor_repr}
+        where = ", ".join(f"{name}={fact}" for name, fact in facts.items() if fact is not None)
+        text = f"{title} ({where})\n" + format_user_traceback(error)
+        return cls(function_name, text, _first_cause(error), proctitle, pid, ip, actor_repr, actor_id)
+
+    @classmethod
+    def from_failed_argument(
+        cls,
+        error: BaseException,
+        function_name: str,
+        *,
+        proctitle: str | None = None,
+        pid: int | None = None,
+        ip: str | None = None,
+    ) -> Self:
+        """The error of a task that could not start because the value of an argument is the error `error`."""
+        title = proctitle or f"ray::{function_name}()"
+        last = "".join(traceback.format_exception_only(error)).rstrip("\n")
+        text = f"{title} (pid={pid}, ip={ip})\n  An argument of this call could not be computed:\n{last}"
+        return cls(function_name, text, _first_cause(error), proctitle, pid, ip)
+
+    def as_instanceof_cause(self) -> RayTaskError:
+        """This error as an instance of the cause's class as well.
+
+        Falls back to this very error where that cannot be: there is no cause, its class is a base of this
+        one, or it refuses to be subclassed. `cause` holds the user's exception either way.
+        """
+        cause = _first_cause(self.cause) if self.cause is not None else None
+        if cause is None or issubclass(RayTaskError, type(cause)):
+            return self
+        try:
+            return _make_dual(self, cause)
+        except Exception as error:
+            logger.warning(
+                "%s cannot be combined with RayTaskError (%s); it is raised as a plain RayTaskError, "
+                "and its `cause` holds the original.",
+                type(cause).__name__,
+                error,
+            )
+            return self
+
+    def __str__(self) -> str:
+        return self.traceback_str.rstrip("\n")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _load_task_error, (
+            type(self),
+            self.function_name,
+            self.traceback_str,
+            _dump_cause(self.cause, self.traceback_str),
+            (self.proctitle, self.pid, self.ip, self.actor_repr, self._actor_id),
+        )
+
+
+def format_user_traceback(error: BaseException) -> str:
+    """The traceback of `error` and what it was raised from, without the frames that belong to the engine."""
+    rendered = traceback.TracebackException.from_exception(error)
+    pending, seen = [rendered], set[int]()
+    while pending:
+        one = pending.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        kept = [frame for frame in one.stack if not frame.filename.startswith(_PACKAGE)]
+        one.stack = traceback.StackSummary.from_list(kept)
+        pending += [other for other in (one.__cause__, one.__context__) if other is not None]
+        pending += one.exceptions or []
+    text = "".join(rendered.format())
+    return text.removeprefix("Traceback (most recent call last):\n").rstrip("\n")
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    while isinstance(error, RayTaskError) and error.cause is not None:
+        error = error.cause
+    return error
+
+
+def _dump_cause(cause: BaseException | None, traceback_str: str) -> bytes:
+    try:
+        return bytes(cloudpickle.dumps(cause))
+    except Exception as error:
+        name = type(cause).__qualname__
+        return pickle.dumps(RayError(f"{name} cannot be pickled ({error}). It was:\n{traceback_str}"))
+
+
+def _load_task_error(
+    cls: type[RayTaskError], function_name: str, traceback_str: str, cause: bytes, rest: tuple[Any, ...]
+) -> RayTaskError:
+    try:
+        loaded = pickle.loads(cause)
+    except Exception as error:
+        # The constructor of the user's class may ask for more than its `args`: keep what can be read.
+        loaded = UnserializableException(
+            f"{traceback_str}\n(loading it failed: {type(error).__name__}: {error})"
+        )
+    return cls(function_name, traceback_str, loaded, *rest)
+
+
+class _DualError(RayTaskError):
+    """What all `RayTaskError(<Cause>)` classes share. Built without running the cause's constructor."""
+
+    _plain: RayTaskError
+
+    def __init__(self, *_ignored: object) -> None:
+        """Everything is filled in by `_make_dual`."""
+
+    def as_instanceof_cause(self) -> RayTaskError:
+        return self
+
+    def __str__(self) -> str:
+        return str(self._plain)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.cause!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RayTaskError.as_instanceof_cause, (self._plain,)
+
+
+@functools.lru_cache(maxsize=512)
+def _dual_class(cause_class: Any) -> type[_DualError]:
+    name = f"RayTaskError({cause_class.__name__})"
+    body = {"__module__": RayTaskError.__module__, "__qualname__": name, "__doc__": cause_class.__doc__}
+    return type(name, (_DualError, cause_class), body)
+
+
+def _make_dual(plain: RayTaskError, cause: BaseException) -> RayTaskError:
+    cause_class: Any = type(cause)
+    cls = _dual_class(cause_class)
+    # The nearest class made in C allocates the instance; no constructor written in Python is called.
+    builtin: Any = next(base for base in cause_class.__mro__ if not base.__flags__ & _HEAP_TYPE)
+    if isinstance(cause, BaseExceptionGroup):
+        dual: Any = builtin.__new__(cls, cause.message, list(cause.exceptions))
+    else:
+        dual = builtin.__new__(cls)
+        dual.args = (cause,)
+    _copy_slots(cause, dual)
+    dual.__dict__.update(vars(plain))
+    dual.__dict__.update(vars(cause))
+    dual.__dict__.update(cause=cause, _plain=plain)
+    assert isinstance(dual, RayTaskError)
+    return dual
+
+
+def _copy_slots(source: BaseException, target: BaseException) -> None:
+    """Copies what lives outside `__dict__`: `OSError.errno`, `SyntaxError.lineno`, a class's `__slots__`."""
+    for base in type(source).__mro__:
+        for name, slot in vars(base).items():
+            if name.startswith("__") or name == "args":
+                continue
+            if not isinstance(slot, MemberDescriptorType | GetSetDescriptorType):
+                continue
+            try:
+                slot.__set__(target, slot.__get__(source, type(source)))
+            except (AttributeError, TypeError):
+                continue  # unset in the source, or read-only and set by the allocation
+
+
+for _public in (RayError, RayTaskError, UnserializableException):
+    _public.__module__ = "runtime.exceptions"

@@ -1,0 +1,535 @@
+"""Every error that a program can meet, under Ray's names.
+
+All of them pickle, carry the ids they speak of as fields, and say what to do next.
+
+```
+RayError
+├── RayTaskError                          raised as RayTaskError(<Cause>), also an instance of <Cause>
+├── RayActorError
+│   ├── ActorDiedError
+│   └── ActorUnavailableError
+├── ObjectLostError
+│   ├── ObjectFetchTimedOutError
+│   ├── ObjectFreedError
+│   ├── ObjectReconstructionFailedError
+│   ├── OwnerDiedError
+│   └── ReferenceCountingAssertionError   (and AssertionError)
+├── RaySystemError
+│   ├── RayCgraphCapacityExceeded
+│   ├── RayChannelError
+│   │   └── RayChannelTimeoutError        (and TimeoutError)
+│   ├── RayDirectTransportError
+│   └── StreamingGeneratorReplayInconsistentError
+├── ActorAlreadyExistsError               (and ValueError)
+├── ActorHandleNotFoundError              (and ValueError)
+├── GetTimeoutError                       (and TimeoutError)
+├── ActorPlacementGroupRemoved, TaskPlacementGroupRemoved
+├── ActorUnschedulableError, TaskUnschedulableError
+├── AsyncioActorExit
+├── AuthenticationError
+├── CrossLanguageError
+├── LocalRayletDiedError, NodeDiedError, WorkerCrashedError
+├── ObjectRefStreamEndOfStreamError
+├── ObjectStoreFullError, OutOfDiskError, OutOfMemoryError
+├── OufOfBandObjectRefSerializationException
+├── PendingCallsLimitExceeded
+├── PlasmaObjectNotAvailable
+├── RpcError
+├── RuntimeEnvSetupError
+├── TaskCancelledError
+├── UnserializableException
+└── UserCodeException
+```
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ._core.ids import TaskID
+from ._task_error import RayError as RayError
+from ._task_error import RayTaskError as RayTaskError
+from ._task_error import UnserializableException as UnserializableException
+
+# ---------------------------------------------------------------- errors raised by user code
+
+
+class UserCodeException(RayError):
+    """User code that the engine calls (a hook, a callback, a data transformation) raised."""
+
+
+class CrossLanguageError(RayError):
+    """A task written in another language raised.
+
+    Args:
+        ray_exception: its description: any object; `formatted_exception_string` is used when it has one.
+    """
+
+    def __init__(self, ray_exception: object) -> None:
+        super().__init__(ray_exception)
+
+    def __str__(self) -> str:
+        shown = getattr(self.args[0], "formatted_exception_string", self.args[0])
+        return f"A call into another language failed:\n{shown}"
+
+
+class TaskCancelledError(RayError):
+    """The task was cancelled with `cancel`, before or while it ran."""
+
+    def __init__(self, task_id: TaskID | None = None, error_message: str | None = None) -> None:
+        super().__init__(task_id, error_message)
+        self.task_id = task_id
+        self.error_message = error_message
+
+    def __str__(self) -> str:
+        if self.task_id is None:
+            return self.error_message or "This task or its parent was cancelled."
+        return f"Task {self.task_id.hex()} was cancelled. {self.error_message or ''}".rstrip()
+
+
+# ---------------------------------------------------------------- actors
+
+
+@dataclass(frozen=True, slots=True)
+class ActorDeath:
+    """Who died and why; the cause that `ActorDiedError` is made from.
+
+    Attributes:
+        reason: one sentence or more: what ended the actor.
+        actor_id: in hex.
+        never_started: it died before its constructor ran.
+        preempted: its node was taken away by the provider.
+    """
+
+    reason: str
+    actor_id: str | None = None
+    class_name: str = ""
+    name: str = ""
+    namespace: str = ""
+    pid: int | None = None
+    ip: str = ""
+    never_started: bool = False
+    preempted: bool = False
+
+    def __str__(self) -> str:
+        first = "The actor died before it started." if self.never_started else _DIED
+        facts = {
+            "class_name": self.class_name,
+            "actor_id": self.actor_id,
+            "pid": self.pid,
+            "name": self.name,
+            "namespace": self.namespace,
+            "ip": self.ip,
+        }
+        lines = [f"\t{key}: {value}" for key, value in facts.items() if value]
+        return "\n".join([first, *lines, self.reason]).rstrip("\n")
+
+
+_DIED = "The actor died before it finished this call."
+
+
+class RayActorError(RayError):
+    """An actor did not finish a call.
+
+    Args:
+        actor_id: the actor, in hex, where it is known.
+        error_msg: what happened.
+        actor_init_failed: its constructor raised.
+        preempted: the provider took its node away.
+    """
+
+    def __init__(
+        self,
+        actor_id: str | None = None,
+        error_msg: str = "The actor failed before it finished this call.",
+        actor_init_failed: bool = False,
+        preempted: bool = False,
+    ) -> None:
+        super().__init__(actor_id, error_msg, actor_init_failed, preempted)
+        self.actor_id = actor_id
+        self.error_msg = error_msg
+        self._actor_init_failed = actor_init_failed
+        self._preempted = preempted
+
+    @property
+    def actor_init_failed(self) -> bool:
+        """Whether the constructor raised."""
+        return self._actor_init_failed
+
+    @property
+    def preempted(self) -> bool:
+        """Whether the actor died because its node was taken away by the provider."""
+        return self._preempted
+
+    def __str__(self) -> str:
+        return self.error_msg
+
+
+class ActorDiedError(RayActorError):
+    """The actor is dead for good: no call to it will ever be answered. Make a new one.
+
+    Args:
+        cause: the error its constructor raised, a description of its death, a sentence, or nothing.
+    """
+
+    def __init__(self, cause: RayTaskError | ActorDeath | str | None = None) -> None:
+        actor_id, preempted = None, False
+        if isinstance(cause, RayTaskError):
+            actor_id = cause._actor_id
+            text = f"The actor died because its constructor raised:\n{cause}"
+        elif isinstance(cause, ActorDeath):
+            actor_id, preempted, text = cause.actor_id, cause.preempted, str(cause)
+        else:
+            text = f"{_DIED} {cause}" if cause else _DIED
+        super().__init__(actor_id, text, isinstance(cause, RayTaskError), preempted)
+        self.args = (cause,)
+
+    @staticmethod
+    def from_task_error(task_error: RayTaskError) -> ActorDiedError:
+        """The error of every call to an actor whose constructor raised `task_error`."""
+        return ActorDiedError(task_error)
+
+
+class ActorUnavailableError(RayActorError):
+    """The actor cannot be reached now, and may come back: it restarts, or the network to it is down.
+
+    The call may have run or not. Call again, or let `max_task_retries` do so.
+
+    Args:
+        error_message: what is the matter.
+        actor_id: the actor, as bytes.
+    """
+
+    def __init__(self, error_message: str, actor_id: bytes | None) -> None:
+        shown = actor_id.hex() if actor_id is not None else None
+        text = (
+            f"The actor {shown or '(unknown)'} is unavailable: {error_message}. This call may or may not "
+            "have run; repeat it if it is safe to, or set max_task_retries."
+        )
+        super().__init__(shown, text)
+        self.args = (error_message, actor_id)
+
+
+class PendingCallsLimitExceeded(RayError):
+    """The actor handle already has `max_pending_calls` unanswered calls. Wait for some, then call again."""
+
+
+class AsyncioActorExit(RayError):
+    """Raised inside an async actor method by `exit_actor`, to unwind it."""
+
+
+class ActorAlreadyExistsError(ValueError, RayError):
+    """An actor of that name lives in the namespace already."""
+
+    def __init__(self, error_message: str) -> None:
+        super().__init__(error_message)
+        self.error_message = error_message
+
+
+class ActorHandleNotFoundError(ValueError, RayError):
+    """The handle belongs to no actor of this cluster, or to one that is long gone."""
+
+    def __init__(self, error_message: str) -> None:
+        super().__init__(error_message)
+        self.error_message = error_message
+
+
+# ---------------------------------------------------------------- processes, nodes, the system
+
+
+class _FixedMessage(RayError):
+    """An error whose class says it all; arguments add detail."""
+
+    TEXT = ""
+
+    def __str__(self) -> str:
+        return " ".join([self.TEXT, *map(str, self.args)]).strip()
+
+
+class WorkerCrashedError(_FixedMessage):
+    """The worker process died in the middle of the task, and the task has no retries left."""
+
+    TEXT = (
+        "The worker process died while it ran this task. Look for its last lines in the session's logs, and "
+        "in dmesg for the kernel's out-of-memory killer; max_retries lets the task run again."
+    )
+
+
+class LocalRayletDiedError(_FixedMessage):
+    """The node agent of this process's own node died: nothing can be submitted from here any more."""
+
+    TEXT = (
+        "The node agent of this node died. See the agent's log in the session's folder, then connect again."
+    )
+
+
+class NodeDiedError(RayError):
+    """The node died that something needed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class RpcError(RayError):
+    """A request to another process of the cluster failed."""
+
+    def __init__(self, message: str, rpc_code: int | str | None = None) -> None:
+        super().__init__(message, rpc_code)
+        self.message = message
+        self.rpc_code = rpc_code
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class AuthenticationError(RayError):
+    """The peer's secret is missing or wrong."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        return (
+            f"{self.message}. Every process of a cluster needs the cluster's secret; on another machine, "
+            "pass it on with the cluster's files."
+        )
+
+
+class RaySystemError(RayError):
+    """The engine itself failed, or was used before `init`.
+
+    Args:
+        client_exc: what happened.
+        traceback_str: where, if that is known.
+    """
+
+    def __init__(self, client_exc: object, traceback_str: str | None = None) -> None:
+        super().__init__(client_exc, traceback_str)
+        self.client_exc = client_exc
+        self.traceback_str = traceback_str
+
+    def __str__(self) -> str:
+        text = f"System error: {self.client_exc}"
+        return f"{text}\ntraceback: {self.traceback_str}" if self.traceback_str else text
+
+
+class StreamingGeneratorReplayInconsistentError(RaySystemError):
+    """A generator was run again and yielded another number of values than the first time."""
+
+
+class RayChannelError(RaySystemError):
+    """A channel of a compiled graph failed or was closed."""
+
+
+class RayChannelTimeoutError(RayChannelError, TimeoutError):
+    """A channel of a compiled graph was not ready in time."""
+
+
+class RayCgraphCapacityExceeded(RaySystemError):
+    """A compiled graph has too many executions in flight. Fetch results first."""
+
+
+class RayDirectTransportError(RaySystemError):
+    """A tensor could not be moved directly between accelerators."""
+
+
+class RuntimeEnvSetupError(RayError):
+    """The task's or actor's runtime environment could not be made."""
+
+    def __init__(self, error_message: str | None = None) -> None:
+        super().__init__(error_message)
+        self.error_message = error_message
+
+    def __str__(self) -> str:
+        first = "The runtime environment could not be set up."
+        return f"{first}\n{self.error_message}" if self.error_message else first
+
+
+# ---------------------------------------------------------------- scheduling
+
+
+class TaskUnschedulableError(RayError):
+    """No node can or will ever run the task under its scheduling strategy."""
+
+    def __init__(self, error_message: str) -> None:
+        super().__init__(error_message)
+        self.error_message = error_message
+
+    def __str__(self) -> str:
+        return f"The task cannot be scheduled: {self.error_message}"
+
+
+class ActorUnschedulableError(RayError):
+    """No node can or will ever hold the actor under its scheduling strategy."""
+
+    def __init__(self, error_message: str) -> None:
+        super().__init__(error_message)
+        self.error_message = error_message
+
+    def __str__(self) -> str:
+        return f"The actor cannot be scheduled: {self.error_message}"
+
+
+class TaskPlacementGroupRemoved(_FixedMessage):
+    """The placement group that the task was to run in, or ran in, was removed."""
+
+    TEXT = "The placement group of this task was removed."
+
+
+class ActorPlacementGroupRemoved(_FixedMessage):
+    """The placement group that the actor was to live in, or lived in, was removed."""
+
+    TEXT = "The placement group of this actor was removed."
+
+
+# ---------------------------------------------------------------- objects
+
+
+class GetTimeoutError(RayError, TimeoutError):
+    """`get` did not have every value within `timeout` seconds. The tasks go on; get again."""
+
+
+class PlasmaObjectNotAvailable(RayError):
+    """The object is not in this node's store yet."""
+
+
+class ObjectRefStreamEndOfStreamError(RayError):
+    """The generator has no more values."""
+
+
+class OufOfBandObjectRefSerializationException(RayError):
+    """A reference was pickled outside of the engine while that is forbidden. (The spelling is Ray's.)"""
+
+
+class ObjectStoreFullError(RayError):
+    """The object store has no room, and nothing in it can be evicted or spilled."""
+
+    def __str__(self) -> str:
+        advice = (
+            "The object store of this node is full of objects that are in use. Drop references that are not "
+            "needed any more, or give the node a larger object_store_memory."
+        )
+        return "\n".join([*map(str, self.args), advice])
+
+
+class OutOfDiskError(RayError):
+    """The object store is full, and the disk has no room to spill to."""
+
+    def __str__(self) -> str:
+        advice = (
+            "The object store of this node is full, and so is the disk that it spills to. Free disk space "
+            "(`df` shows it), or drop references that are not needed any more."
+        )
+        return "\n".join([*map(str, self.args), advice])
+
+
+class OutOfMemoryError(RayError):
+    """The node ran out of memory and this worker was killed to save it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class ObjectLostError(RayError):
+    """No copy of the object is left, and it cannot be made again.
+
+    Args:
+        object_ref_hex: the object's id.
+        owner_address: the encoded address of the process that owned it.
+        call_site: where the reference was made; "" when that is not recorded.
+    """
+
+    def __init__(self, object_ref_hex: str, owner_address: bytes | None, call_site: str) -> None:
+        super().__init__(object_ref_hex, owner_address, call_site)
+        self.object_ref_hex = object_ref_hex
+        self.owner_address = owner_address
+        self.call_site = call_site
+
+    def _base_str(self) -> str:
+        made = f" Its reference was made at: {self.call_site}." if self.call_site else ""
+        return f"Object {self.object_ref_hex} cannot be had.{made}"
+
+    def _why(self) -> str:
+        return (
+            "All its copies went with the nodes that held them, and it cannot be rebuilt. Values of `put` "
+            "never are; those of tasks are while max_retries allows it."
+        )
+
+    def __str__(self) -> str:
+        return f"{self._base_str()} {self._why()}"
+
+
+class ObjectFetchTimedOutError(ObjectLostError):
+    """The object exists somewhere, but no node that has it answered in time."""
+
+    def _why(self) -> str:
+        return "It should exist, but no node delivered it in time. Check the network and try again."
+
+
+class ObjectFreedError(ObjectLostError):
+    """The object was freed by hand, while references to it were left."""
+
+    def _why(self) -> str:
+        return "It was freed explicitly. Free an object only when nothing will read it any more."
+
+
+class OwnerDiedError(ObjectLostError):
+    """The process that made the reference is gone, and the object with it."""
+
+    def _why(self) -> str:
+        return (
+            "The process that owned it, the one that called `.remote()` or `put()`, has exited, and what a "
+            "process owns ends with it. Let one that lives longer (the driver, a detached actor) make it."
+        )
+
+
+class ReferenceCountingAssertionError(ObjectLostError, AssertionError):
+    """The object was deleted although a reference to it is left."""
+
+    def _why(self) -> str:
+        return (
+            "Its owner has deleted it as unused although this reference is left: that is a bug in the engine."
+        )
+
+
+class ObjectReconstructionFailedError(ObjectLostError):
+    """The object was lost and could not be made again.
+
+    Args:
+        reason: why not, one of the keys of `REASON_MESSAGES`.
+        reason_message: the same in words, when there is more to say.
+    """
+
+    REASON_MESSAGES: ClassVar[dict[str, str]] = {
+        "OBJECT_UNRECONSTRUCTABLE_MAX_ATTEMPTS_EXCEEDED": (
+            "its task has used up max_retries; a higher value lets it run more often"
+        ),
+        "OBJECT_UNRECONSTRUCTABLE_LINEAGE_EVICTED": "the description of its task was dropped to save memory",
+        "OBJECT_UNRECONSTRUCTABLE_PUT": "it was made by `put`, which cannot be run again",
+        "OBJECT_UNRECONSTRUCTABLE_RETRIES_DISABLED": "its task has max_retries=0; any other value allows it",
+        "OBJECT_UNRECONSTRUCTABLE_BORROWED": "it crossed several owners, and only the first can rebuild it",
+        "OBJECT_UNRECONSTRUCTABLE_REF_NOT_FOUND": "its reference is not known to its owner any more",
+        "OBJECT_UNRECONSTRUCTABLE_TASK_CANCELLED": "its task was cancelled",
+        "OBJECT_UNRECONSTRUCTABLE_LINEAGE_DISABLED": "rebuilding of lost objects is switched off",
+    }
+
+    def __init__(
+        self,
+        object_ref_hex: str,
+        reason: str | None = None,
+        reason_message: str | None = None,
+        owner_address: bytes | None = None,
+        call_site: str = "",
+    ) -> None:
+        super().__init__(object_ref_hex, owner_address, call_site)
+        self.args = (object_ref_hex, reason, reason_message, owner_address, call_site)
+        self.reason = reason
+        known = self.REASON_MESSAGES.get(reason or "", "for a reason that was not recorded")
+        self.reason_message = reason_message or known
+
+    def _why(self) -> str:
+        return f"It was lost and cannot be rebuilt: {self.reason_message}. [{self.reason or 'UNKNOWN'}]"
