@@ -27,6 +27,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[base.Message] = msgspec.msgpack.Decoder(Union[ALL])
 
 encode = _encoder.encode
+encode_into = _encoder.encode_into
 
 
 def decode(payload: bytes | memoryview) -> base.Message:

@@ -1,0 +1,210 @@
+"""User values <-> bytes: pickle protocol 5 with large buffers out of band, and the references met on the way.
+
+Values that plain pickle rebuilds by value (builtins, numpy arrays) take C pickle; everything else takes cloudpickle,
+which ships functions and classes of `__main__` by value. References inside values are collected through `Collector`:
+`ObjectRef.__reduce__` reports to the one of its thread.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import threading
+from collections.abc import Callable, Sequence
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+PROTOCOL = 5
+_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, range, slice})
+
+
+class Collector(threading.local):
+    """Per thread: where references met while pickling go, and who made the ones met while unpickling."""
+
+    pickled: list[Any] | None = None
+    unpickled: list[Any] | None = None
+
+
+collector = Collector()
+_reducers: dict[type, Callable[[Any], Any]] = {}
+
+
+def register_serializer(cls: type, serializer: Callable[[Any], Any], deserializer: Callable[[Any], Any]) -> None:
+    """Makes every value of exactly this class travel as `deserializer(serializer(value))` in this process."""
+    _reducers[cls] = lambda value: (deserializer, (serializer(value),))
+
+
+def deregister_serializer(cls: type) -> None:
+    """Undoes `register_serializer`; unknown classes are fine."""
+    _reducers.pop(cls, None)
+
+
+class Serialized:
+    """A pickled value: `data`, out-of-band `buffers` (contiguous, any buffer type) and the `references` inside."""
+
+    __slots__ = ("buffers", "data", "references")
+
+    def __init__(self, data: bytes, buffers: Sequence[Any], references: list[Any]) -> None:
+        self.data = data
+        self.buffers = buffers
+        self.references = references
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data) + sum(buffer.nbytes for buffer in self.buffers)
+
+
+class _ByValue(Exception):
+    """Plain pickle met something it would pickle by reference."""
+
+
+_NUMPY_MODULES = frozenset({"numpy", "numpy.dtypes", "numpy._core.numeric", "numpy._core.multiarray"})
+
+
+def _is_numpy(cls: type) -> bool:
+    return cls.__module__ in _NUMPY_MODULES
+
+
+class _PlainPickler(pickle.Pickler):
+    """Refuses whatever a receiver might be unable to import: anything but builtins, numpy's own and references."""
+
+    def reducer_override(self, value: Any) -> Any:
+        cls = type(value)
+        if _reducers:
+            raise _ByValue
+        if _is_numpy(cls) or cls.__module__ == "runtime.object_ref":
+            return NotImplemented
+        if (cls is FunctionType or cls is BuiltinFunctionType or cls is type) and (
+            value.__module__ in _NUMPY_MODULES or value.__module__ == "runtime.object_ref"
+        ):
+            return NotImplemented
+        raise _ByValue
+
+
+def serialize(value: Any) -> Serialized:
+    """Pickles a value.
+
+    Raises:
+        TypeError: the value, or something inside it, cannot be pickled; the message names the type.
+    """
+    if type(value) in _PLAIN:
+        return Serialized(pickle.dumps(value, PROTOCOL), (), [])
+    previous, collector.pickled = collector.pickled, []
+    try:
+        data, buffers = _dump(value)
+        return Serialized(data, buffers, collector.pickled)
+    finally:
+        collector.pickled = previous
+
+
+def _dump(value: Any) -> tuple[bytes, list[memoryview]]:
+    cls = type(value)
+    if cls is tuple or cls is list or cls is dict or _is_numpy(cls):
+        try:
+            return _dump_plain(value)
+        except (_ByValue, pickle.PicklingError, AttributeError, TypeError, RecursionError):
+            assert collector.pickled is not None
+            collector.pickled.clear()
+    return _dump_cloud(value)
+
+
+def _dump_plain(value: Any) -> tuple[bytes, list[memoryview]]:
+    buffers: list[pickle.PickleBuffer] = []
+    file = io.BytesIO()
+    _PlainPickler(file, PROTOCOL, buffer_callback=buffers.append).dump(value)
+    return file.getvalue(), [buffer.raw() for buffer in buffers]
+
+
+def _dump_cloud(value: Any) -> tuple[bytes, list[memoryview]]:
+    buffers: list[pickle.PickleBuffer] = []
+    file = io.BytesIO()
+    _cloud_pickler()(file, PROTOCOL, buffer_callback=buffers.append).dump(value)
+    return file.getvalue(), [buffer.raw() for buffer in buffers]
+
+
+_cloud_class: Any = None
+
+
+def _cloud_pickler() -> Any:
+    global _cloud_class
+    if _cloud_class is None:
+        import cloudpickle
+
+        class CloudPickler(cloudpickle.Pickler):  # type: ignore[misc,name-defined]
+            def reducer_override(self, value: Any) -> Any:
+                reducer = _reducers.get(type(value))
+                if reducer is not None:
+                    return reducer(value)
+                return super().reducer_override(value)
+
+        _cloud_class = CloudPickler
+    return _cloud_class
+
+
+def deserialize(data: bytes | memoryview, buffers: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
+    """Rebuilds a value. Returns it with the references made on the way.
+
+    Raises:
+        Exception: whatever the classes inside raise, e.g. ModuleNotFoundError.
+    """
+    previous, collector.unpickled = collector.unpickled, []
+    try:
+        value = pickle.loads(data, buffers=buffers)
+        return value, collector.unpickled
+    finally:
+        collector.unpickled = previous
+
+
+def dumps_function(function: Any) -> tuple[bytes, list[Any]]:
+    """cloudpickles a function or class in one piece; returns it with the references in its closure."""
+    previous, collector.pickled = collector.pickled, []
+    try:
+        file = io.BytesIO()
+        _cloud_pickler()(file, PROTOCOL).dump(function)
+        return file.getvalue(), collector.pickled
+    finally:
+        collector.pickled = previous
+
+
+# ---------------------------------------------------------------- layout in shared memory
+
+ALIGNMENT = 64
+_HEAD_WORDS = 2  # data length, buffer count; then (offset, length) per buffer
+
+
+def layout(data: bytes, buffers: Sequence[memoryview]) -> tuple[int, list[int]]:
+    """Where the parts go in one block: total size in bytes, and the offset of each buffer (64-byte aligned)."""
+    position = 8 * (_HEAD_WORDS + 2 * len(buffers)) + len(data)
+    offsets = []
+    for buffer in buffers:
+        position = -(-position // ALIGNMENT) * ALIGNMENT
+        offsets.append(position)
+        position += buffer.nbytes
+    return position, offsets
+
+
+def write_block(target: memoryview, data: bytes, buffers: Sequence[memoryview], offsets: Sequence[int]) -> None:
+    """Writes the parts into a block of the size that `layout` gave."""
+    words = [len(data), len(buffers)]
+    for buffer, offset in zip(buffers, offsets, strict=True):
+        words += (offset, buffer.nbytes)
+    head = b"".join(word.to_bytes(8, "little") for word in words)
+    target[: len(head)] = head
+    target[len(head) : len(head) + len(data)] = data
+    for buffer, offset in zip(buffers, offsets, strict=True):
+        if buffer.nbytes:
+            target[offset : offset + buffer.nbytes] = buffer.cast("B")
+
+
+def read_block(block: memoryview) -> tuple[memoryview, list[memoryview]]:
+    """The parts of a block, in place."""
+    data_length = int.from_bytes(block[:8], "little")
+    count = int.from_bytes(block[8:16], "little")
+    start = 8 * (_HEAD_WORDS + 2 * count)
+    buffers = []
+    for index in range(count):
+        at = 16 + 16 * index
+        offset = int.from_bytes(block[at : at + 8], "little")
+        length = int.from_bytes(block[at + 8 : at + 16], "little")
+        buffers.append(block[offset : offset + length])
+    return block[start : start + data_length], buffers
