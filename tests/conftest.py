@@ -1,0 +1,50 @@
+"""What every test gets: a private place for all the engine leaves on disk, and a check that nothing is left behind.
+
+Every process that a test starts inherits `CLUSTERCTL_TEST_RUN`; that is how strays are found, whoever their parent
+became.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.leaks import Snapshot, describe_leaks, kill_strays
+
+RUN_ID = uuid.uuid4().hex
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Short: the paths of Unix sockets below it are limited to 107 bytes.
+    root = pathlib.Path(tempfile.mkdtemp(prefix="cct-"))
+    for name in ("t", "h"):
+        (root / name).mkdir()
+    os.environ["CLUSTERCTL_TEST_RUN"] = RUN_ID
+    os.environ["CLUSTERCTL_TMPDIR"] = str(root / "t")
+    os.environ["CLUSTERCTL_HOME"] = str(root / "h")
+    config.stash[_ROOT] = root
+
+
+_ROOT = pytest.StashKey[pathlib.Path]()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    kill_strays(RUN_ID)
+    shutil.rmtree(config.stash[_ROOT], ignore_errors=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_leaks() -> Iterator[None]:
+    """Fails the module's last test when the module leaves a process, thread, descriptor, file or segment behind."""
+    before = Snapshot.take(RUN_ID)
+    yield
+    leaks = describe_leaks(RUN_ID, before, within_s=10.0)
+    if leaks:
+        kill_strays(RUN_ID)
+        pytest.fail("left behind:\n  " + "\n  ".join(leaks), pytrace=False)
