@@ -410,6 +410,7 @@ class PendingGroup(Message, frozen=True, array_like=True):
     strategy: str
     bundles: list[dict[str, int]]
     placed: list[bytes]
+    selectors: list[dict[str, str]] = []  # label selector per bundle, or none at all
 
 
 class ClusterState(Message, frozen=True, array_like=True, tag=201):
