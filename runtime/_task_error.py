@@ -235,7 +235,7 @@ def _make_dual(plain: RayTaskError, cause: BaseException) -> RayTaskError:
         dual: Any = builtin.__new__(cls, cause.message, list(cause.exceptions))
     else:
         dual = builtin.__new__(cls)
-        dual.args = (cause,)
+        object.__setattr__(dual, "args", (cause,))  # the user's class may be frozen
     _copy_slots(cause, dual)
     dual.__dict__.update(vars(plain))
     dual.__dict__.update(vars(cause))

@@ -1,7 +1,7 @@
-"""What every test gets: a private place for all the engine leaves on disk, and a check that nothing is left behind.
+"""What every test gets: a private place for what the engine leaves on disk, and a check that nothing stays.
 
-Every process that a test starts inherits `CLUSTERCTL_TEST_RUN`; that is how strays are found, whoever their parent
-became.
+Every process that a test starts inherits `CLUSTERCTL_TEST_RUN`; that is how strays are found, whoever their
+parent became.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def no_leaks() -> Iterator[None]:
-    """Fails the module's last test when the module leaves a process, thread, descriptor, file or segment behind."""
+    """Fails a module that leaves a process, thread, descriptor, file or segment behind."""
     before = Snapshot.take(RUN_ID)
     yield
     leaks = describe_leaks(RUN_ID, before, within_s=10.0)

@@ -30,7 +30,7 @@ class Snapshot:
     def take(cls, run_id: str) -> Self:
         return cls(
             processes=tagged_processes(run_id),
-            threads=frozenset(thread for thread in threading.enumerate() if not thread.daemon),
+            threads=frozenset(thread for thread in threading.enumerate() if _counts(thread)),
             fds=_open_fds(),
             files=frozenset(_session_files()),
             segments=frozenset(_segments()),
@@ -78,6 +78,10 @@ def kill_strays(run_id: str) -> None:
     for pid in tagged_processes(run_id):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def _counts(thread: threading.Thread) -> bool:
+    return not thread.daemon and not thread.name.startswith("pytest_timeout")
 
 
 def _open_fds() -> dict[int, str]:

@@ -1,7 +1,7 @@
 """The engine that the tests of the public API run against.
 
-`RAY_MODULE=ray` runs the same tests against the engine whose behaviour this one follows, where that is installed: a
-test that fails there claims something wrong.
+`RAY_MODULE=ray` runs the same tests against the engine whose behaviour this one follows, where that is
+installed: a test that fails there claims something wrong.
 """
 
 from __future__ import annotations
