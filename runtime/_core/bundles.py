@@ -1,7 +1,7 @@
 """Packing of placement-group bundles onto nodes, and the names that resources have inside a group.
 
-The strategies: PACK puts bundles together as far as they fit, SPREAD apart as far as there are nodes, STRICT_PACK on
-one node or nowhere, STRICT_SPREAD each on its own node or nowhere.
+The strategies: PACK puts bundles together as far as they fit, SPREAD apart as far as there are nodes,
+STRICT_PACK on one node or nowhere, STRICT_SPREAD each on its own node or nowhere.
 """
 
 from __future__ import annotations
@@ -143,7 +143,9 @@ def _most_apart(bundle: Bundle, room: list[NodeView], used: set[bytes]) -> NodeV
 def _on_distinct_nodes(
     wanted: _Wanted, nodes: list[NodeView], taken: set[bytes], rng: random.Random
 ) -> dict[int, bytes] | None:
-    """A maximum matching of bundles to nodes by augmenting paths (Kuhn): exact, so that no feasible group is refused."""
+    """A maximum matching of bundles to nodes by augmenting paths (Kuhn): exact, so that no feasible group
+    is refused.
+    """
     rng.shuffle(nodes)
     free = [node for node in nodes if node.node_id not in taken]
     if len(free) < len(wanted):
@@ -162,7 +164,7 @@ def _on_distinct_nodes(
 
 
 def _augment(root: int, choices: Mapping[int, Sequence[bytes]], holder: dict[bytes, int]) -> bool:
-    """Finds a node for bundle `root`, moving others along an alternating path when it must (breadth first)."""
+    """Finds a node for bundle `root`, moving others along an alternating path if it must."""
     came_from: dict[bytes, int] = {}
     frontier = [root]
     for index in frontier:
@@ -222,7 +224,9 @@ def _waste(bundle: Bundle, node: NodeView) -> tuple[bool, float]:
 
 
 def group_resources(resources: Mapping[str, int], pg_hex: str, index: int) -> dict[str, int]:
-    """What a committed bundle offers: each resource under the bundle's and the group's name, and their markers."""
+    """What a committed bundle offers: each resource under the bundle's and the group's name, and their
+    markers.
+    """
     out: dict[str, int] = {}
     for name, amount in {**resources, "bundle": BUNDLE_UNITS}.items():
         out[f"{name}_group_{index}_{pg_hex}"] = amount
@@ -233,8 +237,8 @@ def group_resources(resources: Mapping[str, int], pg_hex: str, index: int) -> di
 def rewrite_for_group(resources: Mapping[str, int], pg_hex: str, index: int) -> dict[str, int]:
     """What a task or actor in the group asks for; `index` -1 means any bundle.
 
-    A request for one bundle takes from the group's common name too, so that requests for any bundle see what is left.
-    A request for nothing takes a sliver of the marker, which ties it to the group's nodes.
+    A request for one bundle takes from the group's common name too, so that requests for any bundle see
+    what is left. A request for nothing takes a sliver of the marker, which ties it to the group's nodes.
     """
     wanted = {name: amount for name, amount in resources.items() if amount} or {
         "bundle": max(1, UNIT // 1000)

@@ -1,7 +1,8 @@
 """State machines as constant tables: an Enum, a `TRANSITIONS` mapping, and nothing hidden.
 
-A table maps `(state, event)` to an `Edge`: the next state and the reason the edge fires. The event is a member of a
-second Enum, or the wanted state itself where an entity has no events of its own: `(A, B): Edge(B, "why")`.
+A table maps `(state, event)` to an `Edge`: the next state and the reason the edge fires. The event is a
+member of a second Enum, or the wanted state itself where an entity has no events of its own: `(A, B):
+Edge(B, "why")`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Label selectors: which nodes a request accepts by their labels.
 
-A selector maps a label's key to a condition: "v" (equal), "!v" (not equal, or missing), "in(a,b)" (one of), "!in(a,b)"
-(none of, or missing). All conditions must hold.
+A selector maps a label's key to a condition: "v" (equal), "!v" (not equal, or missing), "in(a,b)" (one of),
+"!in(a,b)" (none of, or missing). All conditions must hold.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def parse_condition(text: str) -> Condition:
     negated = body.startswith("!")
     if negated:
         body = body[1:].strip()
-    if body.startswith("in(") or body.startswith("in ("):
+    if body.startswith(("in(", "in (")):
         if not body.endswith(")"):
             raise ValueError(f"label condition {text!r} lacks its closing parenthesis")
         values = frozenset(part.strip() for part in body[body.index("(") + 1 : -1].split(","))

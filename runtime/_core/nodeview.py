@@ -1,4 +1,6 @@
-"""What placement sees of a node, and the two questions it asks about one: who may go there, and how full is it."""
+"""What placement sees of a node, and the two questions it asks about one: who may go there, and how full is
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Which node a request goes to, and (from `bundles`) which nodes a placement group's bundles go to. Pure, shared by the
-node agent, the control store and the autoscaler, so that no machine is launched for work that the scheduler refuses.
+"""Which node a request goes to, and (from `bundles`) which nodes a placement group's bundles go to. Pure,
+shared by the node agent, the control store and the autoscaler, so that no machine is launched for work that
+the scheduler refuses.
 
-Amounts are integers in 1/10 000 units. `available` of a `NodeView` is the caller's copy: deduct from it between calls
-to place several requests in one go.
+Amounts are integers in 1/10 000 units. `available` of a `NodeView` is the caller's copy: deduct from it
+between calls to place several requests in one go.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ PACK_BELOW = 0.5
 """The default policy packs onto nodes that are less utilised than this, and spreads above it."""
 
 BEST_FEW = 0.2
-"""The default policy draws among this share of the nodes, the best ones, so that many placers do not all pick one."""
+"""The default policy draws among this share of the nodes, the best ones, so that many placers do not all
+pick one.
+"""
 
-_NOTHING: Mapping[str, str] = {}
 _NOWHERE: Mapping[bytes, int] = {}
 
 
@@ -93,7 +95,8 @@ def choose_node(
         request: what is to be placed.
         nodes: the cluster; unschedulable nodes count as absent.
         local: the node that the default policy prefers among equals (the asking agent's own).
-        locality: bytes of the request's arguments per node; the node with the most goes first when it has room.
+        locality: bytes of the request's arguments per node; the node with the most goes first when it has
+            room.
         rng: breaks ties of the default policy.
         spread_after: SPREAD goes round the nodes, and this one had the last turn.
     """
