@@ -1,0 +1,283 @@
+"""A node's queue of lease demands: whose turn it is, and whether a lease is granted here, elsewhere, or
+never. Pure.
+
+Demands are level-triggered: an owner says how many more workers it wants for a class, and that number
+replaces the last one. Turns go round the (owner, class) pairs that can be served, one lease each, so that
+neither an owner nor a class with many waiting tasks starves the others.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from .ledger import Allocation, Ledger
+from .placement import Choice, Fit, NodeView, Request, choose_node
+from .resources import fits
+
+Owner = Hashable
+"""Whatever key the caller uses for the demanding process (its connection)."""
+
+NOTE_INTERVAL_S = 10.0
+_LOCAL_FIT = Choice(Fit.AVAILABLE)
+_WAITING = Choice(Fit.WAITING)
+_INFEASIBLE = Choice(Fit.INFEASIBLE)
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    """What one owner wants for one class. `in_flight`: granted, but the worker is not handed over yet."""
+
+    owner: Owner
+    class_key: bytes
+    shape: bytes  # equal shapes are equal requests
+    request: Request
+    group_id: bytes
+    job_id: bytes
+    runtime_env: str
+    locality: Mapping[bytes, int]
+    name: str
+    count: int
+    in_flight: int = 0
+    infeasible: bool = False
+    noted_at: float = float("-inf")
+    waiting_since: float = 0.0
+    withdrawn: bool = False
+
+    @property
+    def wanted(self) -> int:
+        return self.count - self.in_flight
+
+
+@dataclass(frozen=True, slots=True)
+class GrantHere:
+    """Give the owner a worker of this node with `allocation`; report with `LeaseQueue.settle`."""
+
+    waiting: Waiting
+    allocation: Allocation
+
+
+@dataclass(frozen=True, slots=True)
+class AskNode:
+    """Ask another node for one lease; report with `LeaseQueue.settle`."""
+
+    waiting: Waiting
+    node_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The demand can never be met and is forgotten."""
+
+    waiting: Waiting
+    message: str
+
+
+Effect = GrantHere | AskNode | Refuse
+
+
+@dataclass(slots=True)
+class NodeTable:
+    """The cluster as this node sees it: its own live accounts, the last word of the others, and who was busy
+    lately."""
+
+    local: NodeView
+    others: dict[bytes, NodeView] = field(default_factory=dict)
+    busy_until: dict[bytes, float] = field(default_factory=dict)
+
+    def views(self) -> list[NodeView]:
+        return [self.local, *self.others.values()]
+
+    def open_views(self, now: float) -> list[NodeView]:
+        """Without the nodes that refused a moment ago."""
+        if not self.busy_until:
+            return self.views()
+        self.busy_until = {node_id: until for node_id, until in self.busy_until.items() if until > now}
+        return [self.local, *(v for v in self.others.values() if v.node_id not in self.busy_until)]
+
+    def deduct(self, node_id: bytes, resources: Mapping[str, int]) -> None:
+        """A lease was asked for there: count it until the node's next report."""
+        view = self.others.get(node_id)
+        if view is not None:
+            for name, amount in resources.items():
+                view.available[name] = view.available.get(name, 0) - amount
+
+    def refused(self, node_id: bytes, until: float) -> None:
+        self.busy_until[node_id] = until
+
+
+class LeaseQueue:
+    """All demands that reached this node's agent.
+
+    Args:
+        ledger: the node's accounts.
+        nodes: the cluster view; `nodes.local` must share `ledger.total` and `ledger.available`.
+        rng: breaks ties of placement.
+        zero_cap: leases without any resources that may be out here at once.
+    """
+
+    def __init__(self, ledger: Ledger, nodes: NodeTable, rng: random.Random, zero_cap: int) -> None:
+        self._ledger = ledger
+        self._nodes = nodes
+        self._rng = rng
+        self._zero_cap = zero_cap
+        self._entries: dict[tuple[Owner, bytes], Waiting] = {}
+        self._spread_after = b""
+        self.zero_leases = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def demand(
+        self,
+        owner: Owner,
+        class_key: bytes,
+        count: int,
+        *,
+        shape: bytes,
+        request: Request,
+        job_id: bytes,
+        group_id: bytes = b"",
+        runtime_env: str = "",
+        locality: Mapping[bytes, int] | None = None,
+        name: str = "",
+        now: float = 0.0,
+    ) -> None:
+        """The owner wants `count` more workers of this class; replaces what it wanted before."""
+        key = (owner, class_key)
+        entry = self._entries.get(key)
+        if entry is None:
+            if count > 0:
+                self._entries[key] = Waiting(
+                    owner,
+                    class_key,
+                    shape,
+                    request,
+                    group_id,
+                    job_id,
+                    runtime_env,
+                    locality or {},
+                    name,
+                    count,
+                    waiting_since=now,
+                )
+            return
+        entry.count = max(count, 0)
+        entry.locality = locality or {}
+        self._forget_if_done(entry)
+
+    def drop_owner(self, owner: Owner) -> None:
+        """The owner is gone: so are its demands. Grants in flight settle as unwanted."""
+        for key in [key for key in self._entries if key[0] == owner]:
+            self._withdraw(self._entries[key])
+
+    def fail(self, entry: Waiting) -> None:
+        """The demand will never be met (its environment or its group is no more)."""
+        self._withdraw(entry)
+
+    def settle(self, entry: Waiting, granted: bool) -> bool:
+        """A `GrantHere` or `AskNode` came to its end. Returns whether the owner still wants the lease
+        (granted only)."""
+        entry.in_flight -= 1
+        wanted = granted and entry.count > 0 and not entry.withdrawn
+        if wanted:
+            entry.count -= 1
+            entry.infeasible = False
+        self._forget_if_done(entry)
+        return wanted
+
+    def schedule(self, now: float) -> list[Effect]:
+        """Grants what can be granted now, round after round, one lease per demand and round."""
+        effects: list[Effect] = []
+        stuck: set[bytes] = set()
+        served = True
+        while served:
+            served = False
+            for key, entry in list(self._entries.items()):
+                if entry.count <= entry.in_flight or entry.shape in stuck:
+                    continue
+                effect = self._place(entry, now)
+                if effect is None:
+                    stuck.add(entry.shape)
+                    continue
+                effects.append(effect)
+                if not entry.withdrawn:
+                    # To the end of the line: dicts keep insertion order.
+                    del self._entries[key]
+                    self._entries[key] = entry
+                served = True
+        return effects
+
+    def waiting(self) -> Iterable[Waiting]:
+        """The demands that wait for a node or a worker's turn."""
+        return [entry for entry in self._entries.values() if entry.wanted > 0]
+
+    def due_notes(self, now: float, patience_s: float) -> list[Waiting]:
+        """Demands that have waited for `patience_s` (or are infeasible) and whose owner was not told for 10
+        s."""
+        due = []
+        for entry in self._entries.values():
+            if entry.wanted <= 0 or now - entry.noted_at < NOTE_INTERVAL_S:
+                continue
+            if entry.infeasible or now - max(entry.waiting_since, entry.noted_at) >= patience_s:
+                entry.noted_at = now
+                due.append(entry)
+        return due
+
+    def _place(self, entry: Waiting, now: float) -> Effect | None:
+        choice = self._choose(entry, now)
+        entry.infeasible = choice.fit is Fit.INFEASIBLE
+        if choice.fit is Fit.IMPOSSIBLE:
+            if entry.group_id:
+                return None
+            self._withdraw(entry)
+            return Refuse(entry, "the node it must run on is dead, unknown, or too small for it")
+        if choice.fit is not Fit.AVAILABLE:
+            return None
+        local = self._nodes.local.node_id
+        if choice is not _LOCAL_FIT and choice.node_id != local:
+            entry.in_flight += 1
+            self._nodes.deduct(choice.node_id, entry.request.resources)
+            self._spread_after = choice.node_id
+            return AskNode(entry, choice.node_id)
+        if not entry.request.resources and self.zero_leases >= self._zero_cap:
+            return None
+        allocation = self._ledger.allocate(entry.request.resources)
+        if allocation is None:
+            return None
+        if not entry.request.resources:
+            self.zero_leases += 1
+        entry.in_flight += 1
+        self._spread_after = local
+        return GrantHere(entry, allocation)
+
+    def _choose(self, entry: Waiting, now: float) -> Choice:
+        request, local = entry.request, self._nodes.local
+        if not self._nodes.others and local.schedulable and request.kind == "DEFAULT" and not request.labels:
+            if fits(request.resources, local.available):
+                return _LOCAL_FIT
+            return _WAITING if fits(request.resources, local.total) else _INFEASIBLE
+        views = self._nodes.open_views(now)
+        choice = choose_node(
+            request,
+            views,
+            local=local.node_id,
+            locality=entry.locality,
+            rng=self._rng,
+            spread_after=self._spread_after,
+        )
+        if choice.fit in (Fit.INFEASIBLE, Fit.IMPOSSIBLE) and self._nodes.busy_until:
+            return _WAITING
+        return choice
+
+    def _withdraw(self, entry: Waiting) -> None:
+        entry.withdrawn = True
+        entry.count = 0
+        self._entries.pop((entry.owner, entry.class_key), None)
+
+    def _forget_if_done(self, entry: Waiting) -> None:
+        if entry.count <= 0 and entry.in_flight <= 0:
+            key = (entry.owner, entry.class_key)
+            if self._entries.get(key) is entry:
+                del self._entries[key]

@@ -1,0 +1,201 @@
+"""The worker processes of a node: their states, who may use which, and which ones are too many. Pure.
+
+A worker belongs to one job and one runtime environment for life; the pool is keyed by both.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .fsm import Edge, Machine, Transitions
+
+PoolKey = tuple[bytes, str]
+"""Job id and runtime environment (JSON, "" for none)."""
+
+
+class WorkerState(enum.Enum):
+    STARTING = "STARTING"
+    IDLE = "IDLE"
+    LEASED = "LEASED"
+    ACTOR = "ACTOR"
+    STOPPING = "STOPPING"
+    DEAD = "DEAD"
+
+
+class WorkerEvent(enum.Enum):
+    REGISTER = "REGISTER"
+    LEASE = "LEASE"
+    RETURN = "RETURN"
+    BECOME_ACTOR = "BECOME_ACTOR"
+    STOP = "STOP"
+    EXIT = "EXIT"
+
+
+_S, _E = WorkerState, WorkerEvent
+TRANSITIONS: Transitions[WorkerState, WorkerEvent] = {
+    (_S.STARTING, _E.REGISTER): Edge(_S.IDLE, "the forked process connected with its token"),
+    (_S.STARTING, _E.STOP): Edge(_S.STOPPING, "its job ended before it came up"),
+    (_S.STARTING, _E.EXIT): Edge(_S.DEAD, "the process ended before it connected"),
+    (_S.IDLE, _E.LEASE): Edge(_S.LEASED, "an owner was granted a lease"),
+    (_S.IDLE, _E.BECOME_ACTOR): Edge(_S.ACTOR, "an actor's constructor was sent"),
+    (_S.IDLE, _E.STOP): Edge(_S.STOPPING, "idle for too long, or its job ended"),
+    (_S.IDLE, _E.EXIT): Edge(_S.DEAD, "the process ended"),
+    (_S.LEASED, _E.RETURN): Edge(_S.IDLE, "the owner gave the lease back"),
+    (_S.LEASED, _E.STOP): Edge(_S.STOPPING, "the owner died or discarded it, or its job ended"),
+    (_S.LEASED, _E.EXIT): Edge(_S.DEAD, "the process ended"),
+    (_S.ACTOR, _E.STOP): Edge(_S.STOPPING, "the actor was killed, or its job ended"),
+    (_S.ACTOR, _E.EXIT): Edge(_S.DEAD, "the process ended"),
+    (_S.STOPPING, _E.EXIT): Edge(_S.DEAD, "the signal took effect"),
+}
+
+
+class Worker:
+    """One worker process. `channel` and `use` belong to the caller: its connection, and what it is leased
+    to."""
+
+    __slots__ = (
+        "actor_id",
+        "channel",
+        "idle_since",
+        "key",
+        "machine",
+        "pid",
+        "stop_intended",
+        "stop_reason",
+        "token",
+        "unix_path",
+        "use",
+        "worker_id",
+    )
+
+    def __init__(self, worker_id: bytes, token: int, key: PoolKey) -> None:
+        self.worker_id = worker_id
+        self.token = token
+        self.key = key
+        self.machine: Machine[WorkerState, WorkerEvent] = Machine(
+            f"worker {worker_id.hex()[:12]}", WorkerState.STARTING, TRANSITIONS
+        )
+        self.pid = 0
+        self.unix_path = ""
+        self.idle_since = 0.0
+        self.actor_id = b""
+        self.stop_reason = ""
+        self.stop_intended = False
+        self.channel: Any = None
+        self.use: Any = None
+
+    @property
+    def job_id(self) -> bytes:
+        return self.key[0]
+
+    @property
+    def state(self) -> WorkerState:
+        return self.machine.state
+
+
+@dataclass(frozen=True, slots=True)
+class PoolCounts:
+    starting: int
+    idle: int
+    busy: int
+
+
+class WorkerTable:
+    """All workers of a node that are not dead, and the idle ones by key, the warmest last."""
+
+    def __init__(self) -> None:
+        self._by_token: dict[int, Worker] = {}
+        self._by_id: dict[bytes, Worker] = {}
+        self._idle: dict[PoolKey, list[Worker]] = {}
+        self._tokens = 0
+
+    def __iter__(self) -> Iterator[Worker]:
+        return iter(list(self._by_id.values()))
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def add(self, worker_id: bytes, key: PoolKey) -> Worker:
+        """A process is being started."""
+        self._tokens += 1
+        worker = Worker(worker_id, self._tokens, key)
+        self._by_token[worker.token] = worker
+        self._by_id[worker_id] = worker
+        return worker
+
+    def by_token(self, token: int) -> Worker | None:
+        return self._by_token.get(token)
+
+    def get(self, worker_id: bytes) -> Worker | None:
+        return self._by_id.get(worker_id)
+
+    def starting(self, key: PoolKey) -> int:
+        """How many processes of this key are on their way."""
+        return sum(1 for w in self._by_id.values() if w.key == key and w.state is WorkerState.STARTING)
+
+    def registered(self, worker: Worker, now: float) -> None:
+        worker.machine.step(WorkerEvent.REGISTER, now)
+        self._make_idle(worker, now)
+
+    def take(self, key: PoolKey, event: WorkerEvent, now: float) -> Worker | None:
+        """Takes the idle worker of `key` that was used last, for a lease or an actor (`event`)."""
+        idle = self._idle.get(key)
+        if not idle:
+            return None
+        worker = idle.pop()
+        if not idle:
+            del self._idle[key]
+        worker.machine.step(event, now)
+        return worker
+
+    def give_back(self, worker: Worker, now: float) -> None:
+        """A leased worker is free again."""
+        worker.machine.step(WorkerEvent.RETURN, now)
+        worker.use = None
+        self._make_idle(worker, now)
+
+    def stopping(self, worker: Worker, reason: str, intended: bool, now: float) -> bool:
+        """Its end was decided. False when that was so before."""
+        if not worker.machine.can(WorkerEvent.STOP):
+            return False
+        self._leave_idle(worker)
+        worker.stop_reason, worker.stop_intended = reason, intended
+        worker.machine.step(WorkerEvent.STOP, now)
+        return True
+
+    def died(self, worker: Worker, now: float) -> None:
+        """The process is gone; the table forgets it."""
+        self._leave_idle(worker)
+        worker.machine.step(WorkerEvent.EXIT, now)
+        self._by_token.pop(worker.token, None)
+        self._by_id.pop(worker.worker_id, None)
+
+    def surplus(self, keep: int, idle_s: float, now: float) -> list[Worker]:
+        """Idle workers above `keep` that have been idle for `idle_s`, the longest idle first."""
+        idle = [worker for workers in self._idle.values() for worker in workers]
+        if len(idle) <= keep:
+            return []
+        idle.sort(key=lambda worker: worker.idle_since)
+        return [w for w in idle[: len(idle) - keep] if now - w.idle_since >= idle_s]
+
+    def of_job(self, job_id: bytes) -> list[Worker]:
+        return [worker for worker in self._by_id.values() if worker.job_id == job_id]
+
+    def counts(self) -> PoolCounts:
+        starting = sum(1 for w in self._by_id.values() if w.state is WorkerState.STARTING)
+        idle = sum(len(workers) for workers in self._idle.values())
+        return PoolCounts(starting, idle, len(self._by_id) - starting - idle)
+
+    def _make_idle(self, worker: Worker, now: float) -> None:
+        worker.idle_since = now
+        self._idle.setdefault(worker.key, []).append(worker)
+
+    def _leave_idle(self, worker: Worker) -> None:
+        idle = self._idle.get(worker.key)
+        if idle and worker in idle:
+            idle.remove(worker)
+            if not idle:
+                del self._idle[worker.key]
