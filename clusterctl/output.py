@@ -1,0 +1,100 @@
+"""Everything the command line prints. Results go to stdout; progress, warnings and errors to stderr.
+
+Plain text when the stream is no terminal or NO_COLOR is set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import IO, Any
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+
+
+def styled(text: str, style: str, stream: IO[str]) -> str:
+    """`text` in a terminal style when `stream` is a terminal that wants it."""
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
+
+
+def say(text: str = "") -> None:
+    """One line of result."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def raw(data: bytes) -> None:
+    """Bytes of a job or a command, as they are."""
+    sys.stdout.flush()
+    buffer = getattr(sys.stdout, "buffer", None)
+    if buffer is None:
+        sys.stdout.write(data.decode(errors="replace"))
+    else:
+        buffer.write(data)
+    sys.stdout.flush()
+
+
+def as_json(value: Any) -> None:
+    """A result for programs."""
+    say(json.dumps(value, indent=2, sort_keys=False, default=str))
+
+
+def progress(text: str) -> None:
+    """One line about what happens now."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def warn(text: str) -> None:
+    """Something the reader should know, although the command goes on."""
+    progress(styled("warning: ", "yellow", sys.stderr) + text)
+
+
+def error(message: str, hint: str = "") -> None:
+    """Why the command failed, and what to do."""
+    progress(styled("error: ", "red", sys.stderr) + message)
+    if hint:
+        progress(hint)
+
+
+def confirm(question: str) -> bool:
+    """Asks on the terminal; without one the answer is no."""
+    if not sys.stdin.isatty():
+        return False
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Aligned lines; columns are as wide as their widest cell."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in [list(header), *cells]) for i in range(len(header))]
+    lines = []
+    for row in [list(header), *cells]:
+        lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    return lines
+
+
+def duration(seconds: float) -> str:
+    """A readable length of time."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
+
+
+def size(amount: float) -> str:
+    """A readable number of bytes."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"

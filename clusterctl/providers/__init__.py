@@ -1,0 +1,59 @@
+"""One package per platform, each behind `autoscaler.provider.Provider`. Platform SDKs are imported lazily,
+only there.
+
+Used by the launcher (on the operator's side) and by the head's autoscaler. `make` is the only door.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from autoscaler.provider import Machine, Provider
+from clusterctl.spec.definition import ClusterSpec, LocalProvider
+
+
+class OperatorProvider(Provider, Protocol):
+    """What the launcher asks beyond the autoscaler's needs."""
+
+    def stop(self, ids: Sequence[str]) -> None:
+        """Ends what runs on the machines and keeps the machines."""
+        ...
+
+    def start(self, ids: Sequence[str]) -> None:
+        """Starts stopped machines."""
+        ...
+
+    def clusters(self, name: str) -> Sequence[str]:
+        """Ids of the clusters of that name and our owner that have machines, from tags alone."""
+        ...
+
+    def settings(self) -> Mapping[str, str]:
+        """What another process needs besides the spec to make this provider again (resolved defaults)."""
+        ...
+
+    def default_resources(self) -> dict[str, float]:
+        """What a machine brings when its node type names nothing."""
+        ...
+
+    def session_dir(self, machine: Machine) -> str:
+        """Where the machine's daemons keep sockets and logs."""
+        ...
+
+
+OWNER_TAG = "clusterctl-owner"
+"""Tag: whose cluster it is (a digest of the operator's state folder), so that equal names do not collide."""
+
+
+def make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> OperatorProvider:
+    """The provider of a spec, for one cluster.
+
+    Args:
+        settings: "owner", or all of another such provider's `settings()`.
+    """
+    config = spec.provider
+    assert isinstance(config, LocalProvider)
+    from clusterctl.providers.local.provider import LocalMachines
+
+    root = settings.get("root") or config.root
+    return LocalMachines(cluster_id, settings["owner"], root=root, listing_lag_s=config.listing_lag_s)

@@ -1,0 +1,104 @@
+"""Which processes belong to a machine, and their end.
+
+Everything started on a machine carries `CLUSTERCTL_MACHINE=<id>` in its environment, as does all that it
+starts. A child that dropped its environment belongs to its parent's machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Collection, Iterable
+
+TAG = "CLUSTERCTL_MACHINE"
+_PREFIX = TAG.encode() + b"="
+
+
+def start_ticks(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot: with the pid it names a process for ever. None:
+    gone."""
+    fields = _stat(pid)
+    return None if fields is None else int(fields[19])
+
+
+def is_alive(pid: int, ticks: int) -> bool:
+    """Whether this very process runs (a zombie does not)."""
+    fields = _stat(pid)
+    return fields is not None and fields[0] != b"Z" and int(fields[19]) == ticks
+
+
+def of_machines(ids: Collection[str]) -> dict[str, set[int]]:
+    """Live processes of each machine, the caller's own process left out."""
+    tags: dict[int, str | None] = {}
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        pid = int(name)
+        fields = _stat(pid)
+        if fields is None or fields[0] == b"Z":
+            continue
+        children.setdefault(int(fields[1]), []).append(pid)
+        tags[pid] = _tag(pid)
+    found: dict[str, set[int]] = {machine: set() for machine in ids}
+    for machine, members in found.items():
+        queue = [pid for pid, tag in tags.items() if tag == machine]
+        while queue:
+            pid = queue.pop()
+            if pid in members:
+                continue
+            members.add(pid)
+            queue.extend(child for child in children.get(pid, ()) if tags.get(child) in (None, machine))
+        members.discard(os.getpid())
+    return found
+
+
+def end(ids: Collection[str], grace_s: float = 0.5, deadline_s: float = 5.0) -> set[int]:
+    """Ends all processes of the machines: SIGTERM, and SIGKILL for what is left after `grace_s`.
+
+    Returns:
+        What is still there after `deadline_s` (processes stuck in the kernel); normally empty.
+    """
+    started = time.monotonic()
+    asked: set[int] = set()
+    while True:
+        left = set().union(*of_machines(ids).values())
+        elapsed = time.monotonic() - started
+        if not left or elapsed > deadline_s:
+            return left
+        _signal(
+            left if elapsed >= grace_s else left - asked,
+            signal.SIGKILL if elapsed >= grace_s else signal.SIGTERM,
+        )
+        asked |= left
+        time.sleep(0.02)
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """The fields of /proc/<pid>/stat after the name: state, parent, ..."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            data = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return data[data.rindex(b")") + 2 :].split() if b")" in data else None
+
+
+def _tag(pid: int) -> str | None:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            data = file.read()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None  # gone, or another user's: never ours
+    for entry in data.split(b"\0"):
+        if entry.startswith(_PREFIX):
+            return entry[len(_PREFIX) :].decode(errors="replace")
+    return None

@@ -1,0 +1,261 @@
+"""The provider protocol over local machines. What exists is what the disk and the process table say."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from autoscaler.provider import (
+    Capabilities,
+    Capacity,
+    Config,
+    LaunchRequest,
+    LaunchResult,
+    Machine,
+    MachineTags,
+    NodeType,
+    NotFound,
+    Offer,
+    Prepared,
+    Problem,
+    ProviderError,
+    Shell,
+    Transient,
+)
+from clusterctl.providers import OWNER_TAG
+from clusterctl.shell.local import LocalShell
+from clusterctl.spec.definition import LocalNodeConfig
+
+from . import machine as machines
+from . import processes
+from .machine import LocalMachine
+
+_SOCKET_ROOM = 48
+"""Bytes of a Unix socket's path (107 at most) that sockets below a machine's folder need."""
+
+
+def default_root() -> str:
+    """`<tmp>/clusterctl-<uid>/m`: short, private, gone when the last machine is."""
+    base = os.environ.get("CLUSTERCTL_TMPDIR") or tempfile.gettempdir()
+    return os.path.join(base, f"clusterctl-{os.getuid()}", "m")
+
+
+class LocalMachines:
+    """The machines of one cluster on this host. See `autoscaler.provider.Provider` for the contract."""
+
+    def __init__(self, cluster_id: str, owner: str, root: str = "", listing_lag_s: float = 0.0) -> None:
+        self._cluster_id = cluster_id
+        self._owner = owner
+        self._root = Path(root or default_root())
+        self._lag_s = listing_lag_s
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(stop_start=True, listing_lag_s=self._lag_s)
+
+    def settings(self) -> Mapping[str, str]:
+        return {"root": str(self._root), "owner": self._owner}
+
+    def session_dir(self, machine: Machine) -> str:
+        return str(self._root / machine.id / "s")
+
+    def default_resources(self) -> dict[str, float]:
+        """All CPUs of the host; a quarter of its memory, because several machines share it."""
+        memory = psutil.virtual_memory().total // 4
+        return {"CPU": float(os.cpu_count() or 1), "memory": float(memory)}
+
+    def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
+        problems = []
+        length = len(str(self._root)) + 9
+        if length + _SOCKET_ROOM > 107:
+            problems.append(
+                Problem(
+                    f"the machines' folder {self._root} is too long for Unix sockets",
+                    f"Set
+                    provider.root (or CLUSTERCTL_TMPDIR) to a path of at most {98
+                    - _SOCKET_ROOM} characters.",
+                )
+            )
+        try:
+            self._make_root()
+        except OSError as error:
+            problems.append(
+                Problem(
+                    f"the machines' folder cannot be made: {error}",
+                    "Set provider.root (or CLUSTERCTL_TMPDIR) to a folder you may write.",
+                )
+            )
+        else:
+            self.cleanup()
+        for node_type in node_types:
+            try:
+                _node_config(node_type)
+            except Config as error:
+                problems.append(Problem(str(error), "Correct node_config of the type."))
+        return problems
+
+    def prepare(self, node_types: Sequence[NodeType]) -> Prepared:
+        return Prepared({"machines": str(self._root)})
+
+    def offers(self, node_type: NodeType) -> list[Offer]:
+        if node_type.zones and "local" not in node_type.zones:
+            return []
+        return [Offer(zone="local", resources=dict(node_type.resources))]
+
+    def create(self, request: LaunchRequest) -> LaunchResult:
+        config = _node_config(request.node_type)
+        if config.create_latency_s:
+            time.sleep(config.create_latency_s)
+        made: list[Machine] = []
+        errors: list[ProviderError] = []
+        with self._locked():
+            present = [other for other in self._all() if other.node_type == request.node_type.name]
+            for index in range(request.count):
+                machine = self._describe(request, index, config)
+                exists = any(other.id == machine.id for other in present)
+                if not exists and config.capacity is not None and len(present) >= config.capacity:
+                    errors.append(
+                        Capacity(
+                            f"this host has no more machines of type {request.node_type.name}: "
+                            f"node_config.capacity is {config.capacity}"
+                        )
+                    )
+                    continue
+                if not exists:
+                    machine.create()
+                    present.append(machine)
+                try:
+                    machine.boot()
+                except (ProviderError, OSError) as error:
+                    machine.remove()
+                    errors.append(error if isinstance(error, ProviderError) else Transient(str(error)))
+                    continue
+                made.append(machine.listed())
+        return LaunchResult(tuple(made), tuple(errors))
+
+    def list(self) -> list[Machine]:
+        horizon = time.time() - self._lag_s
+        return [
+            machine.listed() for machine in self._all() if not self._lag_s or machine.launched_s <= horizon
+        ]
+
+    def terminate(self, ids: Sequence[str]) -> dict[str, ProviderError | None]:
+        mine = {machine.id: machine for machine in self._all()}
+        result: dict[str, ProviderError | None] = {
+            id: None if id in mine else NotFound(f"there is no machine {id}") for id in ids
+        }
+        ending = [mine[id] for id in ids if id in mine]
+        stuck = processes.end([machine.id for machine in ending])
+        for machine in ending:
+            if stuck:
+                result[machine.id] = Transient(f"processes {sorted(stuck)} do not end", 1.0)
+            else:
+                machine.remove()
+        return result
+
+    def stop(self, ids: Sequence[str]) -> None:
+        """Ends what runs on the machines, init included, and keeps their folders."""
+        processes.end([machine.id for machine in self._all() if machine.id in ids], grace_s=1.0)
+
+    def start(self, ids: Sequence[str]) -> None:
+        """Boots stopped machines."""
+        for machine in self._all():
+            if machine.id in ids:
+                machine.boot()
+
+    def clusters(self, name: str) -> Sequence[str]:
+        """Ids of the clusters of that name and our owner that have machines."""
+        found = set()
+        for machine in self._every():
+            if (
+                machine.tags.get(OWNER_TAG) == self._owner
+                and machine.tags.get(MachineTags.CLUSTER_NAME) == name
+            ):
+                found.add(machine.tags[MachineTags.CLUSTER_ID])
+        return sorted(found)
+
+    def shell(self, machine: Machine) -> Shell:
+        found = machines.read(self._root / machine.id)
+        if found is None:
+            raise NotFound(f"there is no machine {machine.id}")
+        return LocalShell(str(found.folder / "home"), found.environment())
+
+    def cleanup(self) -> None:
+        """Removes drafts of dead creators, and the root once it is empty."""
+        with contextlib.suppress(FileNotFoundError):
+            for entry in os.scandir(self._root):
+                creator = entry.name.rpartition(".")[2]
+                if entry.name.startswith(".") and not os.path.exists(f"/proc/{creator}"):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+        for folder in (self._root, self._root.parent):
+            with contextlib.suppress(OSError):  # others' machines are in it, or it is gone
+                folder.rmdir()
+
+    # -- inside
+
+    def _describe(self, request: LaunchRequest, index: int, config: LocalNodeConfig) -> LocalMachine:
+        digest = hashlib.sha256(f"{self._cluster_id}/{request.token}/{index}".encode()).hexdigest()[:8]
+        tags = {**request.tags_of(index), MachineTags.CLUSTER_ID: self._cluster_id, OWNER_TAG: self._owner}
+        return LocalMachine(
+            id=digest,
+            folder=self._root / digest,
+            node_type=request.node_type.name,
+            tags=tags,
+            zone=request.offer.zone,
+            launched_s=time.time(),
+            vanish_after_s=config.vanish_after_s,
+        )
+
+    def _every(self) -> Iterator[LocalMachine]:
+        try:
+            names = sorted(os.listdir(self._root))
+        except FileNotFoundError:
+            return
+        for name in names:
+            machine = None if name.startswith(".") else machines.read(self._root / name)
+            if machine is not None:
+                yield machine
+
+    def _all(self) -> Sequence[LocalMachine]:
+        return [m for m in self._every() if m.tags.get(MachineTags.CLUSTER_ID) == self._cluster_id]
+
+    def _make_root(self) -> None:
+        for folder in (self._root.parent, self._root):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._root.stat().st_uid != os.getuid():
+            raise PermissionError(f"{self._root} belongs to another user")
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One creator at a time on this host, so that capacities hold."""
+        while True:
+            self._make_root()
+            try:
+                descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+            except FileNotFoundError:  # another cluster's clean-up took it just now
+                continue
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if self._root.exists() and self._root.stat().st_ino == os.fstat(descriptor).st_ino:
+                break
+            os.close(descriptor)
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _node_config(node_type: NodeType) -> LocalNodeConfig:
+    try:
+        return msgspec.convert(dict(node_type.node_config), LocalNodeConfig)
+    except msgspec.ValidationError as error:
+        raise Config(f"node_config of {node_type.name}: {error}") from error

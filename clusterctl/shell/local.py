@@ -1,0 +1,139 @@
+"""The shell of a local machine: processes of this host with the machine's environment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from autoscaler.provider import CommandResult, ShellTimedOut
+
+from . import terminal
+
+_KEEP_BYTES = 2**20
+
+
+class LocalShell:
+    """See `autoscaler.provider.Shell`. `home` is where relative paths and `~` begin."""
+
+    def __init__(self, home: str, environment: Mapping[str, str]) -> None:
+        self._home = home
+        self._environment = dict(environment)
+
+    def run(
+        self,
+        command: str,
+        *,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        on_output: Callable[[str], None] | None = None,
+    ) -> CommandResult:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with subprocess.Popen(
+            ["/bin/sh", "-c", command],
+            cwd=self._home,
+            env={**self._environment, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process:
+            try:
+                output = _collect(process, deadline, on_output)
+            except BaseException:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise
+            if output is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise ShellTimedOut(f"the command did not end within {timeout_s} s: {command}")
+            return CommandResult(process.wait(), output)
+
+    def put(self, local: str, remote: str) -> None:
+        _copy(local, self._resolve(remote))
+
+    def get(self, remote: str, local: str) -> None:
+        _copy(self._resolve(remote), local)
+
+    def interactive(self, command: str | None = None) -> int:
+        bash = shutil.which("bash")
+        if command is not None:
+            arguments = ["/bin/sh", "-c", command]
+        else:
+            arguments = [bash, "-i"] if bash else ["/bin/sh", "-i"]
+        return terminal.join(arguments, self._home, self._environment)
+
+    @contextlib.contextmanager
+    def forward(self, port: int) -> Iterator[int]:
+        yield port  # the machine's loopback is the host's
+
+    def close(self) -> None:
+        pass  # nothing is kept open
+
+    def _resolve(self, remote: str) -> str:
+        path = remote[2:] if remote.startswith("~/") else remote
+        return os.path.join(self._home, path)
+
+
+def _collect(
+    process: subprocess.Popen[bytes], deadline: float | None, on_output: Callable[[str], None] | None
+) -> str | None:
+    """Reads until the command ended, or returns None at the deadline.
+
+    It does not wait for the end of the stream: a daemon that the command left behind may hold that open for
+    ever.
+    """
+    assert process.stdout is not None
+    descriptor = process.stdout.fileno()
+    os.set_blocking(descriptor, False)
+    ended = os.pidfd_open(process.pid)
+    kept, line = bytearray(), bytearray()
+
+    def take() -> bool:
+        try:
+            data = os.read(descriptor, 65536)
+        except BlockingIOError:
+            return False
+        kept.extend(data)
+        del kept[:-_KEEP_BYTES]
+        if on_output is not None:
+            line.extend(data)
+            *lines, rest = bytes(line).split(b"\n")
+            line[:] = rest
+            for text in lines:
+                on_output(text.decode(errors="replace"))
+        return bool(data)
+
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(descriptor, selectors.EVENT_READ)
+            selector.register(ended, selectors.EVENT_READ)
+            while True:
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return None
+                ready = {key.fd for key, _ in selector.select(left)}
+                if descriptor in ready and not take() and ended not in ready:
+                    selector.unregister(descriptor)  # closed its output; still runs
+                if ended in ready:
+                    while take():
+                        pass
+                    break
+    finally:
+        os.close(ended)
+    if on_output is not None and line:
+        on_output(line.decode(errors="replace"))
+    return kept.decode(errors="replace")
+
+
+def _copy(source: str, target: str) -> None:
+    os.makedirs(os.path.dirname(target.rstrip("/")) or "/", exist_ok=True)
+    if os.path.isdir(source):
+        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+    else:
+        shutil.copy(source, target)

@@ -1,0 +1,162 @@
+"""The cluster spec as types. The reader, the JSON Schema and the documentation all come from these classes.
+
+Keys keep the names of Ray's cluster YAML where Ray has them. `extra={"env": True}` marks strings in which
+`${NAME}` is replaced by an environment variable; in commands it is not, because there it belongs to the
+node's own shell.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+Count = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0)]
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Amount = Annotated[float, Meta(ge=0)]
+EnvString = Annotated[str, Meta(extra={"env": True})]
+ClusterName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$",
+        description="What the cluster is called: letters, digits, - and _, at most 63.",
+    ),
+]
+
+
+class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of every part of the spec: immutable, strict."""
+
+
+class LocalNodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`node_config` of a node type of the local provider. All of it serves rehearsals of bad days."""
+
+    capacity: Annotated[
+        int | None,
+        Meta(description="How many machines of the type the host has to give; further ones are refused."),
+    ] = None
+    create_latency_s: Annotated[Seconds, Meta(description="How long creating a machine takes.")] = 0.0
+    vanish_after_s: Annotated[
+        float | None, Meta(description="The machine disappears this long after its creation.")
+    ] = None
+
+
+class LocalProvider(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="local"
+):
+    """Machines are groups of processes of this host, each with its own directories, ports and resources."""
+
+    root: Annotated[
+        str,
+        Meta(
+            description="Where machines keep their files; a short path, for the sake of Unix sockets. "
+            "Default: a folder in the system's temporary directory.",
+            extra={"env": True},
+        ),
+    ] = ""
+    listing_lag_s: Annotated[
+        Seconds, Meta(description="Rehearsal: a new machine is listed only after this time.")
+    ] = 0.0
+
+
+class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How machines are entered. The local provider needs none of it."""
+
+    ssh_user: EnvString = ""
+    ssh_private_key: EnvString = ""
+    ssh_public_key: EnvString = ""
+    ssh_proxy_command: EnvString = ""
+
+
+class Docker(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Containers on the machines."""
+
+    image: EnvString = ""
+    head_image: EnvString = ""
+    worker_image: EnvString = ""
+    container_name: EnvString = ""
+    pull_before_run: bool = True
+    run_options: list[str] = []
+    head_run_options: list[str] = []
+    worker_run_options: list[str] = []
+    disable_automatic_runtime_detection: bool = False
+    disable_shm_size_detection: bool = False
+
+
+class NodeType(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A kind of machine."""
+
+    resources: Annotated[
+        dict[str, Amount],
+        Meta(
+            description="What
+            a node brings, e.g. {CPU: 4, GPU: 1, memory: 8e9}. Default: what the machine has."
+        ),
+    ] = {}
+    labels: Annotated[dict[str, str], Meta(description="Labels of the nodes, for label selectors.")] = {}
+    node_config: Annotated[dict[str, Any], Meta(description="The provider's own settings.")] = {}
+    min_workers: Annotated[Count, Meta(description="Workers of this type that always run.")] = 0
+    max_workers: Annotated[
+        Count | None, Meta(description="The most workers of this type. Default: the cluster's max_workers.")
+    ] = None
+    idle_timeout_s: Annotated[
+        Seconds | None,
+        Meta(description="A worker idle this long is removed. Default: idle_timeout_minutes of the cluster."),
+    ] = None
+    docker: Docker | None = None
+    worker_setup_commands: Annotated[
+        list[str] | None, Meta(description="Instead of the cluster's worker_setup_commands, for this type.")
+    ] = None
+
+
+class Ports(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the head listens. 0: any free port."""
+
+    control: Port = 0
+    api: Port = 0
+
+
+class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A cluster."""
+
+    cluster_name: ClusterName
+    provider: LocalProvider
+    available_node_types: Annotated[
+        dict[Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")], NodeType],
+        Meta(min_length=1, description="The kinds of machines, by name."),
+    ]
+    head_node_type: Annotated[str, Meta(description="The node type of the head.")]
+    max_workers: Annotated[
+        Count | None,
+        Meta(description="The most workers of all types. Default: the sum of the types' limits."),
+    ] = None
+    upscaling_speed: Annotated[
+        float,
+        Meta(gt=0, description="How many nodes may be launching at once, as a multiple of those that run."),
+    ] = 1.0
+    idle_timeout_minutes: Annotated[Amount, Meta(description="A worker idle this long is removed.")] = 5.0
+    ports: Ports = Ports()
+    auth: Auth = Auth()
+    docker: Docker | None = None
+    file_mounts: Annotated[
+        dict[str, EnvString],
+        Meta(description="Path on every node -> file or folder here that is copied to it."),
+    ] = {}
+    cluster_synced_files: list[str] = []
+    file_mounts_sync_continuously: bool = False
+    rsync_exclude: list[str] = []
+    rsync_filter: list[str] = []
+    initialization_commands: Annotated[
+        list[str], Meta(description="Run first on every node, before files are copied.")
+    ] = []
+    setup_commands: Annotated[list[str], Meta(description="Run on every node after files were copied.")] = []
+    head_setup_commands: Annotated[list[str], Meta(description="Run on the head after setup_commands.")] = []
+    worker_setup_commands: Annotated[list[str], Meta(description="Run on workers after setup_commands.")] = []
+    head_start_ray_commands: Annotated[
+        list[str], Meta(description="Accepted for Ray's sake: see docs/cluster-spec.md.")
+    ] = []
+    worker_start_ray_commands: Annotated[
+        list[str], Meta(description="Accepted for Ray's sake: see docs/cluster-spec.md.")
+    ] = []

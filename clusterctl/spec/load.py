@@ -1,0 +1,160 @@
+"""From a file to a checked, complete `ClusterSpec`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+
+import msgspec
+from msgspec import inspect
+
+from clusterctl.errors import NotFound, SpecError
+
+from . import ray_yaml
+from .definition import ClusterSpec, LocalNodeConfig
+from .positions import Path, Problem, compose
+from .reader import Reader
+
+NODE_CONFIGS: Mapping[str, type[msgspec.Struct]] = {"local": LocalNodeConfig}
+"""What `node_config` may hold, by provider type."""
+
+
+def load_file(file: str, environ: Mapping[str, str] | None = None) -> ClusterSpec:
+    """Reads a spec.
+
+    Raises:
+        NotFound: there is no such file.
+        SpecError: the spec is wrong; every problem is listed.
+    """
+    try:
+        text = FilePath(file).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise NotFound(
+            f"there is no file {file}", "Name a cluster YAML, e.g. cluster-configs/local.yaml."
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{file} cannot be read: {error}") from error
+    return load_text(text, file, environ)
+
+
+def load_text(text: str, file: str = "<spec>", environ: Mapping[str, str] | None = None) -> ClusterSpec:
+    """Like `load_file`, for text at hand. `file` names it in messages."""
+    spec, problems = read_text(text, os.environ if environ is None else environ)
+    if problems:
+        lines = [problem.render(file) for problem in problems]
+        raise SpecError("\n".join(lines), f"{len(lines)} problem{'s' if len(lines) > 1 else ''} in {file}.")
+    assert spec is not None
+    return spec
+
+
+def read_text(text: str, environ: Mapping[str, str]) -> tuple[ClusterSpec | None, list[Problem]]:
+    """Returns the complete spec, or None and all problems in the order of the file."""
+    root, problems = compose(text)
+    if root is None:
+        return None, problems or [Problem(1, 1, (), "the file is empty; a spec needs at least cluster_name")]
+    reader = Reader(environ, _homes())
+    spec = reader.read(root, ClusterSpec)
+    if isinstance(spec, ClusterSpec):
+        ray_yaml.check(spec, reader)
+        _check_node_configs(spec, reader)
+        _check_across(spec, reader)
+        _check_supported(spec, reader)
+    if reader.problems or not isinstance(spec, ClusterSpec):
+        return None, sorted(reader.problems, key=lambda problem: (problem.line, problem.column))
+    return spec, []
+
+
+def _homes() -> dict[str, list[Path]]:
+    """Where each key of the definition belongs, to explain misplaced ones."""
+    homes: dict[str, list[Path]] = {}
+
+    def visit(kind: inspect.Type, path: Path) -> None:
+        if isinstance(kind, inspect.Metadata):
+            visit(kind.type, path)
+        elif isinstance(kind, inspect.UnionType):
+            for option in kind.types:
+                visit(option, path)
+        elif isinstance(kind, inspect.DictType):
+            visit(kind.value_type, (*path, "<name>"))
+        elif isinstance(kind, inspect.StructType):
+            for field in kind.fields:
+                homes.setdefault(field.encode_name, []).append(path)
+                visit(field.type, (*path, field.encode_name))
+
+    visit(inspect.type_info(ClusterSpec), ())
+    return homes
+
+
+def _check_node_configs(spec: ClusterSpec, reader: Reader) -> None:
+    kind = NODE_CONFIGS[provider_type(spec)]
+    for name in spec.available_node_types:
+        path: Path = ("available_node_types", name, "node_config")
+        if path in reader.values:
+            sub = Reader(reader.environ)
+            sub.read(reader.values[path], kind, path)
+            reader.problems.extend(sub.problems)
+
+
+def _check_across(spec: ClusterSpec, reader: Reader) -> None:
+    types = spec.available_node_types
+    if spec.head_node_type not in types:
+        names = ", ".join(sorted(types))
+        reader.problem_at(
+            ("head_node_type",),
+            f"there is no node type '{spec.head_node_type}'; available_node_types has: {names}",
+        )
+    for name, node_type in types.items():
+        path: Path = ("available_node_types", name)
+        limit = node_type.max_workers
+        if limit is not None and node_type.min_workers > limit:
+            reader.problem_at(
+                (*path, "min_workers"), f"min_workers {node_type.min_workers} is above max_workers {limit}"
+            )
+    wanted = sum(node_type.min_workers for node_type in types.values())
+    if spec.max_workers is not None and wanted > spec.max_workers:
+        reader.problem_at(
+            ("max_workers",),
+            f"the types' min_workers are {wanted} together, above max_workers {spec.max_workers}",
+        )
+
+
+def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
+    """Keys that are valid and that this version cannot honour: said, never ignored."""
+    not_here = "is not available in this version; remove it"
+    if spec.docker is not None and (spec.docker.image or spec.docker.head_image or spec.docker.worker_image):
+        reader.problem_at(("docker",), f"running nodes in containers {not_here}")
+    for name, node_type in spec.available_node_types.items():
+        if node_type.docker is not None:
+            reader.problem_at(
+                ("available_node_types", name, "docker"), f"running nodes in containers {not_here}"
+            )
+    if spec.file_mounts_sync_continuously:
+        reader.problem_at(("file_mounts_sync_continuously",), f"continuous syncing {not_here}")
+    if spec.cluster_synced_files:
+        reader.problem_at(("cluster_synced_files",), f"syncing from the head to workers {not_here}")
+
+
+def provider_type(spec: ClusterSpec) -> str:
+    """`provider.type` of a spec."""
+    tag = spec.provider.__struct_config__.tag
+    assert isinstance(tag, str)
+    return tag
+
+
+def worker_limit(spec: ClusterSpec, name: str) -> int:
+    """How many workers of the node type `name` the autoscaler may run. The head's type has none unless it
+    says so."""
+    node_type = spec.available_node_types[name]
+    if node_type.max_workers is not None:
+        return node_type.max_workers
+    if name == spec.head_node_type or spec.max_workers is None:
+        return node_type.min_workers
+    return spec.max_workers
+
+
+def cluster_limit(spec: ClusterSpec) -> int:
+    """How many workers the autoscaler may run in all."""
+    if spec.max_workers is not None:
+        return spec.max_workers
+    return sum(worker_limit(spec, name) for name in spec.available_node_types)
