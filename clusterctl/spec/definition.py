@@ -90,10 +90,7 @@ class NodeType(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     resources: Annotated[
         dict[str, Amount],
-        Meta(
-            description="What
-            a node brings, e.g. {CPU: 4, GPU: 1, memory: 8e9}. Default: what the machine has."
-        ),
+        Meta(description="What a node brings, as {CPU: 4, GPU: 1, memory: 8e9}. Default: all it has."),
     ] = {}
     labels: Annotated[dict[str, str], Meta(description="Labels of the nodes, for label selectors.")] = {}
     node_config: Annotated[dict[str, Any], Meta(description="The provider's own settings.")] = {}

@@ -81,9 +81,7 @@ class LocalMachines:
             problems.append(
                 Problem(
                     f"the machines' folder {self._root} is too long for Unix sockets",
-                    f"Set
-                    provider.root (or CLUSTERCTL_TMPDIR) to a path of at most {98
-                    - _SOCKET_ROOM} characters.",
+                    f"Set provider.root (or CLUSTERCTL_TMPDIR) to at most {98 - _SOCKET_ROOM} bytes.",
                 )
             )
         try:
