@@ -1,0 +1,26 @@
+"""An actor that holds tasks back until it is told to let them go."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.under_test import ray
+
+
+@ray.remote(num_cpus=0, max_concurrency=1000)
+class Gate:
+    """Closed until `open`. Counts who came to wait."""
+
+    def __init__(self) -> None:
+        self.opened = asyncio.Event()
+        self.arrived = 0
+
+    async def pass_through(self) -> None:
+        self.arrived += 1
+        await self.opened.wait()
+
+    async def open(self) -> None:
+        self.opened.set()
+
+    async def waiting(self) -> int:
+        return self.arrived

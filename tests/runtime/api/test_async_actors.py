@@ -1,0 +1,186 @@
+"""Async actors, and references that are awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.under_test import exceptions, ray
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+@ray.remote(num_cpus=0)
+class Service:
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self.inside = 0
+        self.most = 0
+
+    async def wait(self) -> str:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        await self.event.wait()
+        self.inside -= 1
+        return "done"
+
+    async def release(self) -> int:
+        self.event.set()
+        return self.most
+
+    async def count(self) -> int:
+        return self.inside
+
+    async def fail(self) -> None:
+        raise KeyError("async")
+
+    def plain(self) -> str:
+        return "plain"
+
+    async def add(self, left: int, right: int) -> int:
+        await asyncio.sleep(0)
+        return left + right
+
+
+def test_coroutines_interleave() -> None:
+    service = Service.remote()
+    waiting = [service.wait.remote() for _ in range(20)]
+    assert ray.get(service.release.remote(), timeout=60) >= 0
+    assert ray.get(waiting, timeout=60) == ["done"] * 20
+
+
+def test_a_waiting_coroutine_does_not_hold_up_others() -> None:
+    service = Service.remote()
+    waiting = service.wait.remote()
+    assert ray.get(service.add.remote(1, 2)) == 3
+    assert ray.get(service.plain.remote()) == "plain"
+    assert ray.wait([waiting], timeout=0)[0] == []
+    ray.get(service.release.remote())
+    assert ray.get(waiting) == "done"
+
+
+def test_max_concurrency_bounds_them() -> None:
+    service = Service.options(max_concurrency=3).remote()
+    waiting = [service.wait.remote() for _ in range(2)]
+    later = [service.wait.remote() for _ in range(5)]
+    ray.get(service.__ray_call__.remote(lambda self: self.event.set()), timeout=60)
+    assert ray.get(waiting + later, timeout=60) == ["done"] * 7
+    assert ray.get(service.release.remote()) <= 3
+
+
+def test_errors_of_coroutines() -> None:
+    service = Service.remote()
+    with pytest.raises(KeyError) as caught:
+        ray.get(service.fail.remote())
+    assert isinstance(caught.value, exceptions.RayTaskError)
+    assert ray.get(service.add.remote(1, 1)) == 2
+
+
+def test_references_as_arguments() -> None:
+    service = Service.remote()
+    assert ray.get(service.add.remote(ray.put(1), service.add.remote(2, 3))) == 6
+
+
+def test_an_async_actor_awaits_references() -> None:
+    @ray.remote
+    def double(value: int) -> int:
+        return value * 2
+
+    @ray.remote(num_cpus=0)
+    class Caller:
+        async def run(self, values: list[int]) -> list[int]:
+            return await asyncio.gather(*[double.remote(value) for value in values])
+
+    assert ray.get(Caller.remote().run.remote([1, 2, 3])) == [2, 4, 6]
+
+
+def test_the_driver_awaits_references() -> None:
+    @ray.remote
+    def double(value: int) -> int:
+        return value * 2
+
+    async def main() -> Any:
+        one = await double.remote(1)
+        others = await asyncio.gather(double.remote(2), double.remote(3))
+        return [one, *others]
+
+    assert asyncio.run(main()) == [2, 4, 6]
+
+
+def test_awaiting_an_error_raises_it() -> None:
+    @ray.remote
+    def fail() -> None:
+        raise ValueError("awaited")
+
+    async def main() -> None:
+        await fail.remote()
+
+    with pytest.raises(ValueError, match="awaited"):
+        asyncio.run(main())
+
+
+def test_waiting_with_asyncio() -> None:
+    service = Service.remote()
+
+    async def main() -> tuple[int, int]:
+        blocked = asyncio.wrap_future(service.wait.remote().future())
+        quick = asyncio.wrap_future(service.add.remote(1, 2).future())
+        done, pending = await asyncio.wait([blocked, quick], return_when=asyncio.FIRST_COMPLETED)
+        await service.release.remote()
+        await blocked
+        return len(done), len(pending)
+
+    assert asyncio.run(main()) == (1, 1)
+
+
+def test_async_actors_call_each_other() -> None:
+    @ray.remote(num_cpus=0)
+    class Player:
+        def set_other(self, other: Any) -> None:
+            self.other = other
+
+        async def play(self, left: int) -> int:
+            if left == 0:
+                return 0
+            return 1 + await self.other.play.remote(left - 1)
+
+    ping, pong = Player.remote(), Player.remote()
+    ray.get([ping.set_other.remote(pong), pong.set_other.remote(ping)])
+    assert ray.get(ping.play.remote(10), timeout=60) == 10
+
+
+def test_many_calls() -> None:
+    service = Service.remote()
+    assert ray.get([service.add.remote(i, 1) for i in range(300)]) == list(range(1, 301))
+
+
+def test_exit_actor_from_a_coroutine() -> None:
+    @ray.remote(num_cpus=0)
+    class Leaver:
+        async def leave(self) -> None:
+            ray.actor.exit_actor()
+
+    leaver = Leaver.remote()
+    with pytest.raises(exceptions.RayActorError):
+        ray.get(leaver.leave.remote(), timeout=60)
+
+
+def test_local_state_of_one_loop_is_shared() -> None:
+    @ray.remote(num_cpus=0)
+    class Queue:
+        def __init__(self) -> None:
+            self.queue: asyncio.Queue[int] = asyncio.Queue()
+
+        async def put(self, value: int) -> None:
+            await self.queue.put(value)
+
+        async def get(self) -> int:
+            return await self.queue.get()
+
+    queue = Queue.remote()
+    taken = [queue.get.remote() for _ in range(5)]
+    for i in range(5):
+        queue.put.remote(i)
+    assert sorted(ray.get(taken, timeout=60)) == [0, 1, 2, 3, 4]

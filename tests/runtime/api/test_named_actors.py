@@ -1,0 +1,168 @@
+"""Actors with names: look-up, namespaces, detached lifetimes."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+
+from tests.polling import eventually
+from tests.under_test import NAME, exceptions, ray
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+@ray.remote(num_cpus=0)
+class Box:
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
+
+    def set(self, value: Any) -> None:
+        self.value = value
+
+    def get(self) -> Any:
+        return self.value
+
+
+def gone(name: str) -> bool:
+    try:
+        ray.get_actor(name)
+    except ValueError:
+        return True
+    return False
+
+
+def test_look_up_by_name() -> None:
+    box = Box.options(name="looked-up").remote(5)
+    same = ray.get_actor("looked-up")
+    assert same == box
+    assert ray.get(same.get.remote()) == 5
+    ray.kill(box)
+
+
+def test_look_up_from_a_task() -> None:
+    box = Box.options(name="from-task").remote()
+
+    @ray.remote
+    def fill() -> None:
+        ray.get(ray.get_actor("from-task").set.remote("filled"))
+
+    ray.get(fill.remote())
+    assert ray.get(box.get.remote()) == "filled"
+    ray.kill(box)
+
+
+def test_an_unknown_name() -> None:
+    with pytest.raises(ValueError, match="no-such-actor"):
+        ray.get_actor("no-such-actor")
+
+
+def test_the_empty_name() -> None:
+    with pytest.raises(ValueError):
+        ray.get_actor("")
+
+
+def test_a_name_is_taken_once() -> None:
+    box = Box.options(name="taken").remote(1)
+    with pytest.raises(ValueError, match="taken") as caught:
+        Box.options(name="taken").remote(2)
+    assert isinstance(caught.value, exceptions.ActorAlreadyExistsError)
+    assert ray.get(box.get.remote()) == 1
+    ray.kill(box)
+
+
+def test_get_if_exists() -> None:
+    first = Box.options(name="shared", get_if_exists=True).remote(1)
+    second = Box.options(name="shared", get_if_exists=True).remote(2)
+    assert first == second
+    assert ray.get(second.get.remote()) == 1
+    ray.kill(first)
+
+
+def test_a_name_is_free_again_after_kill() -> None:
+    box = Box.options(name="reused").remote(1)
+    ray.get(box.get.remote())
+    ray.kill(box)
+    assert eventually(lambda: gone("reused"))
+    again = Box.options(name="reused").remote(2)
+    assert ray.get(again.get.remote()) == 2
+    ray.kill(again)
+
+
+def test_a_name_does_not_keep_the_actor() -> None:
+    box = Box.options(name="fleeting").remote()
+    ray.get(box.get.remote())
+    del box
+    gc.collect()
+    assert eventually(lambda: gone("fleeting"))
+
+
+def test_names_live_in_namespaces() -> None:
+    here = Box.options(name="twice").remote("here")
+    there = Box.options(name="twice", namespace="elsewhere").remote("there")
+    assert ray.get(ray.get_actor("twice").get.remote()) == "here"
+    assert ray.get(ray.get_actor("twice", namespace="elsewhere").get.remote()) == "there"
+    with pytest.raises(ValueError):
+        ray.get_actor("twice", namespace="third")
+    ray.kill(here)
+    ray.kill(there)
+
+
+def test_a_detached_actor_outlives_its_handles() -> None:
+    box = Box.options(name="detached", lifetime="detached").remote("kept")
+    ray.get(box.get.remote())
+    del box
+    gc.collect()
+    again = ray.get_actor("detached")
+    assert ray.get(again.get.remote()) == "kept"
+    ray.kill(again)
+    assert eventually(lambda: gone("detached"))
+
+
+def test_a_detached_actor_outlives_the_task_that_made_it() -> None:
+    @ray.remote
+    def make() -> None:
+        ray.get(Box.options(name="by-task", lifetime="detached").remote(7).get.remote())
+
+    ray.get(make.remote())
+    box = ray.get_actor("by-task")
+    assert ray.get(box.get.remote()) == 7
+    ray.kill(box)
+
+
+def test_a_detached_actor_outlives_its_driver() -> None:
+    """Another driver of the same cluster makes one and leaves."""
+    address = ray.get_runtime_context().gcs_address
+    program = textwrap.dedent(f"""
+        import {NAME} as ray
+        ray.init(address={address!r}, namespace="shared-space")
+
+        @ray.remote(num_cpus=0)
+        class Box:
+            def get(self):
+                return "from the other driver"
+
+        kept = Box.options(name="kept", lifetime="detached").remote()
+        lost = Box.options(name="lost").remote()
+        print(ray.get([kept.get.remote(), lost.get.remote()]))
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=80, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    box = ray.get_actor("kept", namespace="shared-space")
+    assert ray.get(box.get.remote(), timeout=60) == "from the other driver"
+
+    def lost_is_gone() -> bool:
+        try:
+            ray.get_actor("lost", namespace="shared-space")
+        except ValueError:
+            return True
+        return False
+
+    assert eventually(lost_is_gone)
+    ray.kill(box)

@@ -1,0 +1,195 @@
+"""References: identity, counting across processes, lifetimes, rebuilding."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.under_test import OWN, exceptions, ray
+
+pytestmark = pytest.mark.usefixtures("session")
+
+LARGE = 2**18
+
+
+@ray.remote
+def identity(value: Any) -> Any:
+    return value
+
+
+@ray.remote
+def total(refs: list[Any]) -> int:
+    return int(sum(ray.get(ref).sum() for ref in refs))
+
+
+@ray.remote(num_cpus=0)
+class Keeper:
+    def keep(self, refs: list[Any]) -> None:
+        self.refs = refs
+
+    def read(self) -> int:
+        return int(ray.get(self.refs[0]).sum())
+
+    def make(self) -> list[Any]:
+        return [ray.put(np.ones(LARGE))]
+
+    def hand_on(self) -> list[Any]:
+        return self.refs
+
+
+def test_identity() -> None:
+    one, other = ray.put(1), ray.put(1)
+    assert one != other
+    assert one == ray.get(ray.put([one]))[0]
+    assert len({one, other, ray.get(ray.put([one]))[0]}) == 2
+
+
+def test_what_a_reference_tells() -> None:
+    ref = identity.remote(1)
+    assert len(ref.binary()) == 28
+    assert ref.hex() == ref.binary().hex()
+    assert repr(ref) == f"ObjectRef({ref.hex()})"
+    assert ref.task_id().hex() == ref.hex()[:48]
+    assert ref.job_id().hex() == ray.get_runtime_context().get_job_id()
+    assert not ref.is_nil()
+
+
+def test_references_are_no_containers() -> None:
+    with pytest.raises(TypeError):
+        list(ray.put([1]))
+
+
+def test_references_can_be_referred_to_weakly() -> None:
+    ref = ray.put(1)
+    assert weakref.ref(ref)() is ref
+
+
+def test_a_borrower_keeps_the_object() -> None:
+    keeper = Keeper.remote()
+    ref = ray.put(np.ones(LARGE))
+    ray.get(keeper.keep.remote([ref]))
+    del ref
+    gc.collect()
+    assert ray.get(keeper.read.remote()) == LARGE
+
+
+def test_a_queued_task_keeps_its_arguments() -> None:
+    from tests.gate import Gate
+
+    @ray.remote
+    def after(gate: Any, array: Any, nested: list[Any]) -> int:
+        return int(array.sum() + ray.get(nested[0]).sum())
+
+    gate = Gate.remote()
+    array, nested = ray.put(np.ones(LARGE)), ray.put(np.ones(LARGE))
+    ref = after.remote(gate.pass_through.remote(), array, [nested])
+    del array, nested
+    gc.collect()
+    ray.get(gate.open.remote())
+    assert ray.get(ref, timeout=60) == 2 * LARGE
+
+
+def test_references_made_elsewhere_can_be_read_here() -> None:
+    keeper = Keeper.remote()
+    (ref,) = ray.get(keeper.make.remote())
+    assert ray.get(ref).sum() == LARGE
+    assert ray.get(total.remote([ref])) == LARGE
+
+
+def test_a_reference_passed_through_three_processes() -> None:
+    first, second = Keeper.remote(), Keeper.remote()
+    ray.get(first.keep.remote([ray.put(np.ones(LARGE))]))
+    ray.get(second.keep.remote(ray.get(first.hand_on.remote())))
+    ray.get(first.keep.remote([]))
+    gc.collect()
+    assert ray.get(second.read.remote()) == LARGE
+
+
+def test_the_object_goes_with_the_process_that_owned_it() -> None:
+    keeper = Keeper.remote()
+    (ref,) = ray.get(keeper.make.remote())
+    ray.kill(keeper)
+    with pytest.raises(exceptions.ObjectLostError):
+        for _ in range(200):
+            ray.get(ref, timeout=10)
+            ray.get(identity.remote(1))
+
+
+def test_nested_references_in_results_stay_alive() -> None:
+    @ray.remote
+    def nest() -> dict[str, list[Any]]:
+        return {"refs": [ray.put(np.full(LARGE, i)) for i in range(3)]}
+
+    nested = ray.get(nest.remote())
+    gc.collect()
+    assert [int(ray.get(ref)[0]) for ref in nested["refs"]] == [0, 1, 2]
+
+
+def test_a_result_that_is_never_fetched_does_no_harm() -> None:
+    for i in range(200):
+        identity.remote(np.full(100, i))
+    gc.collect()
+    assert ray.get(identity.remote("fine")) == "fine"
+
+
+def test_dropping_a_reference_to_running_work_does_not_cancel_it() -> None:
+    keeper = Keeper.remote()
+
+    @ray.remote
+    def tell(keeper: Any) -> None:
+        ray.get(keeper.keep.remote([ray.put(np.ones(LARGE))]))
+        ray.get(keeper.read.remote())
+
+    done = tell.remote(keeper)
+    del done
+    gc.collect()
+    assert ray.get(identity.remote(3)) == 3
+
+
+def test_futures() -> None:
+    assert identity.remote(5).future().result(timeout=60) == 5
+
+
+def test_a_future_of_a_failure() -> None:
+    @ray.remote
+    def fail() -> None:
+        raise ValueError("future")
+
+    with pytest.raises(ValueError, match="future"):
+        fail.remote().future().result(timeout=60)
+
+
+def test_many_references_in_one_value() -> None:
+    refs = ray.get(ray.put([ray.put(i) for i in range(1000)]))
+    assert ray.get(refs) == list(range(1000))
+
+
+def test_thousands_of_references_come_and_go() -> None:
+    for _ in range(5):
+        refs = [identity.remote(i) for i in range(400)]
+        assert sum(ray.get(refs)) == sum(range(400))
+        del refs
+        gc.collect()
+
+
+@pytest.mark.skipif(not OWN, reason="the other engine lets references be pickled by anything")
+def test_pickling_outside_of_the_engine_keeps_the_object() -> None:
+    ref = ray.put("value")
+    data = pickle.dumps(ref)
+    assert ray.get(pickle.loads(data)) == "value"
+
+
+def test_a_task_result_that_was_lost_with_its_worker_is_still_there() -> None:
+    @ray.remote(max_retries=0)
+    def make() -> Any:
+        return np.ones(LARGE), os.getpid()
+
+    array_ref, pid_ref = make.options(num_returns=2).remote()
+    os.kill(ray.get(pid_ref), 9)
+    assert ray.get(array_ref).sum() == LARGE

@@ -1,0 +1,175 @@
+"""Actors that come back: max_restarts, max_task_retries."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from tests.polling import eventually
+from tests.under_test import exceptions, ray
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+@ray.remote(num_cpus=0)
+class Phoenix:
+    def __init__(self, start: int = 0) -> None:
+        self.value = start
+
+    def add(self) -> int:
+        self.value += 1
+        return self.value
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def die(self) -> None:
+        os._exit(1)
+
+    def die_once(self, marker: str) -> str:
+        if not os.path.exists(marker):
+            open(marker, "w").close()
+            os._exit(1)
+        return "second time"
+
+    def reconstructed(self) -> bool:
+        return ray.get_runtime_context().was_current_actor_reconstructed
+
+
+def call(phoenix: Any, method: str = "add") -> Any:
+    """Calls until the actor is back; calls may fail while it restarts."""
+    result = []
+
+    def answered() -> bool:
+        try:
+            result.append(ray.get(getattr(phoenix, method).remote(), timeout=30))
+        except exceptions.RayActorError:
+            return False
+        return True
+
+    assert eventually(answered, timeout_s=40)
+    return result[-1]
+
+
+def test_an_actor_starts_over_with_its_constructor() -> None:
+    phoenix = Phoenix.options(max_restarts=1).remote(10)
+    assert ray.get(phoenix.add.remote()) == 11
+    first = ray.get(phoenix.pid.remote())
+    assert not ray.get(phoenix.reconstructed.remote())
+    os.kill(first, signal.SIGKILL)
+    assert call(phoenix) == 11
+    assert call(phoenix, "pid") != first
+    assert call(phoenix, "reconstructed")
+
+
+def test_without_restarts_it_stays_dead() -> None:
+    phoenix = Phoenix.remote()
+    os.kill(ray.get(phoenix.pid.remote()), signal.SIGKILL)
+    with pytest.raises(exceptions.RayActorError):
+        ray.get(phoenix.add.remote(), timeout=60)
+
+
+def test_restarts_are_counted() -> None:
+    phoenix = Phoenix.options(max_restarts=2).remote()
+    for _ in range(2):
+        os.kill(call(phoenix, "pid"), signal.SIGKILL)
+    pid = call(phoenix, "pid")
+    os.kill(pid, signal.SIGKILL)
+
+    def dead() -> bool:
+        try:
+            ray.get(phoenix.add.remote(), timeout=30)
+        except exceptions.ActorDiedError:
+            return True
+        except exceptions.RayActorError:
+            return False
+        return False
+
+    assert eventually(dead, timeout_s=40)
+
+
+def test_without_bound() -> None:
+    phoenix = Phoenix.options(max_restarts=-1).remote()
+    for _ in range(4):
+        os.kill(call(phoenix, "pid"), signal.SIGKILL)
+    assert call(phoenix) == 1
+
+
+def test_a_call_in_flight_fails_unless_it_may_be_repeated() -> None:
+    phoenix = Phoenix.options(max_restarts=1).remote()
+    with pytest.raises(exceptions.RayActorError):
+        ray.get(phoenix.die.remote(), timeout=60)
+    assert call(phoenix) == 1
+
+
+def test_max_task_retries_repeats_the_call(tmp_path: Any) -> None:
+    phoenix = Phoenix.options(max_restarts=1, max_task_retries=1).remote()
+    assert ray.get(phoenix.die_once.remote(str(tmp_path / "marker")), timeout=60) == "second time"
+
+
+def test_calls_wait_for_the_restart_when_they_may(tmp_path: Any) -> None:
+    phoenix = Phoenix.options(max_restarts=-1, max_task_retries=-1).remote()
+    refs = [phoenix.die_once.remote(str(tmp_path / "marker")), *(phoenix.add.remote() for _ in range(5))]
+    assert ray.get(refs, timeout=60) == ["second time", 1, 2, 3, 4, 5]
+
+
+def test_kill_with_no_restart_is_final() -> None:
+    phoenix = Phoenix.options(max_restarts=-1).remote()
+    ray.get(phoenix.add.remote())
+    ray.kill(phoenix)
+    with pytest.raises(exceptions.ActorDiedError):
+        for _ in range(100):
+            ray.get(phoenix.add.remote(), timeout=60)
+
+
+def test_kill_may_leave_room_for_a_restart() -> None:
+    phoenix = Phoenix.options(max_restarts=1).remote()
+    first = ray.get(phoenix.pid.remote())
+    ray.kill(phoenix, no_restart=False)
+
+    def other_pid() -> bool:
+        return call(phoenix, "pid") != first
+
+    assert eventually(other_pid)
+
+
+def test_exit_actor_is_no_reason_to_restart() -> None:
+    @ray.remote(num_cpus=0, max_restarts=-1)
+    class Leaver:
+        def leave(self) -> None:
+            ray.actor.exit_actor()
+
+        def hello(self) -> str:
+            return "hello"
+
+    leaver = Leaver.remote()
+    with pytest.raises(exceptions.RayActorError):
+        ray.get(leaver.leave.remote(), timeout=60)
+    with pytest.raises(exceptions.ActorDiedError):
+        ray.get(leaver.hello.remote(), timeout=60)
+
+
+def test_a_constructor_that_raises_is_not_tried_again(tmp_path: Any) -> None:
+    @ray.remote(num_cpus=0, max_restarts=3)
+    class Broken:
+        def __init__(self) -> None:
+            (tmp_path / str(len(list(tmp_path.iterdir())))).touch()
+            raise ValueError("broken")
+
+        def hello(self) -> None:
+            pass
+
+    with pytest.raises(exceptions.ActorDiedError, match="broken"):
+        ray.get(Broken.remote().hello.remote(), timeout=60)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_restarted_actors_keep_their_name() -> None:
+    phoenix = Phoenix.options(name="phoenix", max_restarts=1).remote()
+    os.kill(ray.get(phoenix.pid.remote()), signal.SIGKILL)
+    assert call(phoenix) == 1
+    assert call(ray.get_actor("phoenix")) == 2
+    ray.kill(phoenix)

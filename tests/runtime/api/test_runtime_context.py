@@ -1,0 +1,160 @@
+"""What a program can ask about itself and the cluster; init and shutdown."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from tests.under_test import init, ray
+
+
+@ray.remote
+def facts() -> dict[str, Any]:
+    context = ray.get_runtime_context()
+    return {
+        "job": context.get_job_id(),
+        "node": context.get_node_id(),
+        "worker": context.get_worker_id(),
+        "task": context.get_task_id(),
+        "task_name": context.get_task_name(),
+        "function": context.get_task_function_name(),
+        "actor": context.get_actor_id(),
+        "namespace": context.namespace,
+        "resources": context.get_assigned_resources(),
+        "group": context.get_placement_group_id(),
+        "pid": os.getpid(),
+    }
+
+
+@ray.remote(num_cpus=0)
+class Actor:
+    def facts(self) -> dict[str, Any]:
+        context = ray.get_runtime_context()
+        return {
+            "actor": context.get_actor_id(),
+            "name": context.get_actor_name(),
+            "task": context.get_task_id(),
+            "reconstructed": context.was_current_actor_reconstructed,
+            "resources": context.get_assigned_resources(),
+        }
+
+
+@pytest.mark.usefixtures("session")
+class TestInSession:
+    def test_the_driver(self) -> None:
+        context = ray.get_runtime_context()
+        (node,) = ray.nodes()
+        assert len(context.get_job_id()) == 8
+        assert context.get_node_id() == node["NodeID"]
+        assert len(context.get_worker_id()) == 56
+        assert context.get_actor_id() is None
+        assert context.get_task_id() is None
+
+    def test_a_task(self) -> None:
+        context = ray.get_runtime_context()
+        ref = facts.remote()
+        told = ray.get(ref)
+        assert told["job"] == context.get_job_id()
+        assert told["node"] == context.get_node_id()
+        assert told["worker"] != context.get_worker_id()
+        assert told["task"] == ref.task_id().hex()
+        assert told["task_name"] == "facts"
+        assert told["function"].endswith("facts")
+        assert told["actor"] is None
+        assert told["group"] is None
+        assert told["namespace"] == context.namespace
+        assert told["resources"] == {"CPU": 1.0}
+
+    def test_resources_of_a_task_with_options(self) -> None:
+        told = ray.get(facts.options(num_cpus=2).remote())
+        assert told["resources"] == {"CPU": 2.0}
+
+    def test_an_actor(self) -> None:
+        actor = Actor.options(name="context-actor").remote()
+        told = ray.get(actor.facts.remote())
+        assert told["actor"] in repr(actor)
+        assert told["name"] == "context-actor"
+        assert told["task"].endswith(told["actor"])
+        assert told["reconstructed"] is False
+        ray.kill(actor)
+
+    def test_no_current_actor_in_the_driver(self) -> None:
+        with pytest.raises(RuntimeError):
+            _ = ray.get_runtime_context().current_actor
+
+    def test_cluster_resources(self) -> None:
+        assert ray.cluster_resources()["CPU"] == 4
+        assert ray.cluster_resources()["memory"] > 0
+        assert ray.cluster_resources()["object_store_memory"] > 0
+        assert ray.available_resources()["CPU"] <= 4
+
+    def test_nodes(self) -> None:
+        (node,) = ray.nodes()
+        assert node["Alive"]
+        assert node["Resources"]["CPU"] == 4
+        assert {"NodeID", "NodeManagerAddress", "NodeManagerHostname", "Labels"} <= set(node)
+
+    def test_a_second_init_is_refused(self) -> None:
+        with pytest.raises(RuntimeError, match="ignore_reinit_error"):
+            init()
+
+    def test_a_second_init_may_be_ignored(self) -> None:
+        init(ignore_reinit_error=True)
+        assert ray.get(ray.put(1)) == 1
+
+    def test_workers_are_initialized(self) -> None:
+        assert ray.is_initialized()
+        assert ray.get(ray.remote(ray.is_initialized).remote())
+
+
+@pytest.mark.usefixtures("fresh")
+class TestLifecycle:
+    def test_init_and_shutdown(self) -> None:
+        assert not ray.is_initialized()
+        context = init(num_cpus=1)
+        assert ray.is_initialized()
+        assert context.address_info["node_id"] == ray.nodes()[0]["NodeID"]
+        ray.shutdown()
+        assert not ray.is_initialized()
+
+    def test_shutdown_twice_is_harmless(self) -> None:
+        ray.shutdown()
+        ray.shutdown()
+
+    def test_sessions_follow_each_other(self) -> None:
+        for cpus in (1, 2):
+            init(num_cpus=cpus)
+            assert ray.cluster_resources()["CPU"] == cpus
+            assert ray.get(facts.remote())["resources"] == {"CPU": 1.0}
+            ray.shutdown()
+
+    def test_as_a_context_manager(self) -> None:
+        with init(num_cpus=1):
+            assert ray.get(ray.put(1)) == 1
+        assert not ray.is_initialized()
+
+    def test_custom_resources(self) -> None:
+        init(num_cpus=1, num_gpus=2, resources={"widget": 1.5})
+        total = ray.cluster_resources()
+        assert (total["GPU"], total["widget"]) == (2, 1.5)
+        told = ray.get(facts.options(num_gpus=1, resources={"widget": 0.5}).remote())
+        assert told["resources"] == {"CPU": 1.0, "GPU": 1.0, "widget": 0.5}
+
+    def test_the_namespace_can_be_chosen(self) -> None:
+        init(num_cpus=1, namespace="mine")
+        assert ray.get_runtime_context().namespace == "mine"
+        assert ray.get(facts.remote())["namespace"] == "mine"
+
+    def test_unknown_arguments_are_refused(self) -> None:
+        with pytest.raises(RuntimeError, match="no_such_argument"):
+            init(no_such_argument=1)
+
+    def test_no_cluster_to_join(self) -> None:
+        with pytest.raises(ConnectionError):
+            init(address="auto")
+
+    def test_kill_before_init_starts_nothing_odd(self) -> None:
+        with pytest.raises(ValueError):
+            ray.get_actor("nobody")
