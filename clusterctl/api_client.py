@@ -1,0 +1,151 @@
+"""Calls of the head's HTTP API, with every failure translated into what the reader should do."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from clusterctl.errors import CliError, Denied, NotFound, TimedOut, Unreachable, UsageProblem
+
+_ATTEMPT_GAP_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer; header names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body) if self.body else None
+
+
+class ApiClient:
+    """One cluster's API. Keeps a connection; belongs to one thread."""
+
+    def __init__(self, url: str, secret: str, cluster: str, timeout_s: float = 5.0) -> None:
+        self._secret = secret
+        self._cluster = cluster
+        self._timeout_s = timeout_s
+        self._url = url
+        parts = urlsplit(url)
+        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
+        self._connection: http.client.HTTPConnection | None = None
+
+    def get(self, path: str, timeout_s: float | None = None, **query: object) -> Any:
+        """The JSON of a GET."""
+        return self.request("GET", path, query=query, timeout_s=timeout_s).json()
+
+    def post(self, path: str, value: object = None) -> Any:
+        """The JSON of a POST, which is not repeated."""
+        return self.request("POST", path, body=json.dumps(value).encode()).json()
+
+    def delete(self, path: str) -> Any:
+        return self.request("DELETE", path).json()
+
+    def put(self, path: str, body: bytes, timeout_s: float = 120.0) -> Any:
+        return self.request("PUT", path, body=body, timeout_s=timeout_s).json()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        body: bytes | None = None,
+        timeout_s: float | None = None,
+        patience_s: float = 0.0,
+    ) -> Answer:
+        """Calls the API.
+
+        Args:
+            timeout_s: for each wait on the socket.
+            patience_s: how long to go on trying when the head does not answer.
+
+        Raises:
+            Unreachable, TimedOut, Denied, NotFound, UsageProblem, CliError: as the head or the network says.
+        """
+        target = quote(path) + (f"?{urlencode(query)}" if query else "")
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                answer = self._once(method, target, body, timeout_s or self._timeout_s)
+                break
+            except TimeoutError as error:
+                self.close()
+                problem: CliError = TimedOut(
+                    f"the head of cluster '{self._cluster}' does not answer in time ({self._url})",
+                    "It may be busy: try again. `clusterctl logs` shows what it does.",
+                )
+                cause: Exception = error
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                problem = self.unreachable()
+                cause = error
+            if time.monotonic() + _ATTEMPT_GAP_S >= deadline:
+                raise problem from cause
+            time.sleep(_ATTEMPT_GAP_S)
+        if answer.status >= 400:
+            raise self._refusal(answer)
+        return answer
+
+    def unreachable(self) -> Unreachable:
+        """The error for a head that is not there."""
+        return Unreachable(
+            f"the head of cluster '{self._cluster}' does not answer ({self._url})",
+            "It may have died: `clusterctl up FILE` starts the cluster over, `clusterctl down` ends it.",
+        )
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _once(self, method: str, target: str, body: bytes | None, timeout_s: float) -> Answer:
+        fresh = self._connection is None
+        if self._connection is None:
+            self._connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+            self._connection.connect()
+            self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection = self._connection
+        connection.sock.settimeout(timeout_s)
+        headers = {"Authorization": f"Bearer {self._secret}"}
+        if body is not None:
+            headers["Content-Type"] = "application/octet-stream" if method == "PUT" else "application/json"
+        try:
+            connection.request(method, target, body, headers)
+            response = connection.getresponse()
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            if fresh or method == "POST":
+                raise
+            self.close()  # the head closed a connection that was idle: that is no failure
+            return self._once(method, target, body, timeout_s)
+        data = response.read()
+        names = {name.lower(): value for name, value in response.getheaders()}
+        if response.will_close:
+            self.close()
+        return Answer(response.status, names, data)
+
+    def _refusal(self, answer: Answer) -> CliError:
+        try:
+            message = str(json.loads(answer.body)["error"])
+        except (ValueError, KeyError, TypeError):
+            message = f"the head answered with HTTP status {answer.status}"
+        if answer.status in (401, 403):
+            return Denied(
+                f"the head of cluster '{self._cluster}' refuses our secret",
+                "It may be another cluster by now: run `clusterctl down` and `clusterctl up FILE`.",
+            )
+        if answer.status == 404:
+            return NotFound(message)
+        if answer.status in (400, 413, 422):
+            return UsageProblem(message)
+        return CliError(message)

@@ -1,0 +1,292 @@
+"""The head's HTTP API: one table of routes, from which the application and its OpenAPI description are made.
+
+Every route but /api/healthz asks for the cluster's secret as bearer token before anything else of the
+request is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+import clusterctl
+from clusterctl.jobs.package import LIMIT_BYTES
+from clusterctl.jobs.records import JobRecord, JobRequest
+from clusterctl.spec.definition import ClusterSpec
+from runtime._clients.control import ControlClient
+from runtime._transport.channel import CallError
+from runtime._wire.messages import control as messages
+from runtime._wire.messages.base import ErrorKind
+
+from . import views
+from .jobs import JobError, JobSupervisor
+
+LOG_CHUNK_BYTES = 2**20
+MAX_WAIT_S = 30.0
+_BODY_LIMIT_BYTES = 4 * 2**20
+_POLL_S = 0.05
+_HTTP_STATUS = {ErrorKind.NOT_FOUND: 404, ErrorKind.UNAVAILABLE: 503, ErrorKind.TIMEOUT: 504}
+
+
+class Scaling(Protocol):
+    """What the API asks of the autoscaler's owner."""
+
+    async def reconfigure(self, spec: ClusterSpec) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One row of the route table."""
+
+    method: str
+    path: str
+    summary: str
+    run: Callable[[Request], Awaitable[Response]]
+
+
+class Api:
+    """The handlers. `scaling` is None on a head without an autoscaler."""
+
+    def __init__(
+        self, control: ControlClient, jobs: JobSupervisor, scaling: Scaling | None, cluster_name: str
+    ) -> None:
+        self._control = control
+        self._jobs = jobs
+        self._scaling = scaling
+        self._cluster_name = cluster_name
+
+    def endpoints(self) -> list[Endpoint]:
+        """The route table."""
+        return [
+            Endpoint("GET", "/api/healthz", "Whether the head answers. Needs no secret.", self.healthz),
+            Endpoint("GET", "/api/version", "Versions, and which cluster this is.", self.version),
+            Endpoint("GET", "/api/openapi.json", "This description.", self.openapi),
+            Endpoint("POST", "/api/jobs/", "Submits a job.", self.submit),
+            Endpoint("GET", "/api/jobs/", "All jobs.", self.jobs),
+            Endpoint("GET", "/api/jobs/{id}", "One job.", self.job),
+            Endpoint("DELETE", "/api/jobs/{id}", "Forgets a job that has ended.", self.delete_job),
+            Endpoint("POST", "/api/jobs/{id}/stop", "Stops a job and all its processes.", self.stop_job),
+            Endpoint(
+                "GET",
+                "/api/jobs/{id}/logs",
+                "Output as JSON; with `offset` the bytes from there on, waiting up to `wait_s` for some.",
+                self.job_logs,
+            ),
+            Endpoint("GET", "/api/packages/{sha256}", "Whether a package is there.", self.has_package),
+            Endpoint("PUT", "/api/packages/{sha256}", "Uploads a package.", self.put_package),
+            Endpoint("GET", "/api/nodes", "All nodes.", self.nodes),
+            Endpoint("GET", "/api/cluster_status", "Nodes, demand and the autoscaler's report.", self.status),
+            Endpoint("PUT", "/api/autoscaler/config", "New spec for the autoscaler.", self.configure),
+        ]
+
+    def application(self, secret: str) -> ASGIApp:
+        """The whole API as ASGI application."""
+        routes = [Route(e.path, e.run, methods=[e.method]) for e in self.endpoints()]
+        handlers: dict[Any, Any] = {JobError: _job_error, CallError: _call_error}
+        return Authenticated(Starlette(routes=routes, exception_handlers=handlers), secret)
+
+    # -- about the head
+
+    async def healthz(self, request: Request) -> Response:
+        return JSONResponse({"ok": self._control.connected}, 200 if self._control.connected else 503)
+
+    async def version(self, request: Request) -> Response:
+        info = await self._control.call(messages.GetClusterInfo(), 5.0)
+        return JSONResponse(
+            {
+                "version": clusterctl.__version__,
+                "api_version": "1",
+                "cluster_name": self._cluster_name,
+                "cluster_id": info.cluster_id,
+                "session_dir": info.session_dir,
+                "python_version": info.python_version,
+            }
+        )
+
+    async def openapi(self, request: Request) -> Response:
+        return JSONResponse(describe(self.endpoints()))
+
+    # -- jobs
+
+    async def submit(self, request: Request) -> Response:
+        try:
+            wanted = msgspec.json.decode(await _body(request), type=JobRequest)
+        except msgspec.MsgspecError as error:
+            raise JobError(400, f"this is no job: {error}") from error
+        record = await self._jobs.submit(wanted)
+        return JSONResponse({"job_id": record.submission_id, "submission_id": record.submission_id})
+
+    async def jobs(self, request: Request) -> Response:
+        drivers = (await self._control.call(messages.ListJobs(), 10.0)).jobs
+        return JSONResponse(views.jobs(self._jobs.list(), drivers))
+
+    async def job(self, request: Request) -> Response:
+        return _record(self._jobs.get(request.path_params["id"]))
+
+    async def delete_job(self, request: Request) -> Response:
+        await self._jobs.delete(request.path_params["id"])
+        return JSONResponse({"deleted": True})
+
+    async def stop_job(self, request: Request) -> Response:
+        stopped = await self._jobs.stop(request.path_params["id"])
+        return JSONResponse({"stopped": stopped})
+
+    async def job_logs(self, request: Request) -> Response:
+        name = request.path_params["id"]
+        self._jobs.get(name)
+        if "offset" not in request.query_params:
+            text = self._jobs.log_file(name).read_bytes() if self._jobs.log_file(name).exists() else b""
+            return JSONResponse({"logs": text.decode(errors="replace")})
+        offset = int(_number(request, "offset"))
+        deadline = asyncio.get_running_loop().time() + min(_number(request, "wait_s"), MAX_WAIT_S)
+        while True:
+            record = self._jobs.get(name)
+            data = self._jobs.read_log(name, offset, LOG_CHUNK_BYTES)
+            if data or record.status.is_final or asyncio.get_running_loop().time() >= deadline:
+                break
+            await self._jobs.wait_final(name, _POLL_S)
+        headers = {
+            "X-Next-Offset": str(offset + len(data)),
+            "X-Job-Status": record.status.value,
+            "X-Job-Ended": str(int(record.status.is_final and len(data) < LOG_CHUNK_BYTES)),
+        }
+        return Response(data, headers=headers, media_type="application/octet-stream")
+
+    # -- packages
+
+    async def has_package(self, request: Request) -> Response:
+        digest = request.path_params["sha256"]
+        if not await self._jobs.has_package(digest):
+            raise JobError(404, f"there is no package {digest}")
+        return JSONResponse({"sha256": digest})
+
+    async def put_package(self, request: Request) -> Response:
+        digest = request.path_params["sha256"]
+        data = await _body(request, LIMIT_BYTES)
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise JobError(400, "the package's bytes do not have the digest of its name")
+        await self._jobs.put_package(digest, data)
+        return JSONResponse({"sha256": digest})
+
+    # -- the cluster
+
+    async def nodes(self, request: Request) -> Response:
+        nodes = (await self._control.call(messages.GetNodes(), 10.0)).nodes
+        return JSONResponse([views.node(node) for node in nodes])
+
+    async def status(self, request: Request) -> Response:
+        state = await self._control.call(messages.WatchClusterState(timeout_s=0.0), 10.0)
+        return JSONResponse(views.cluster_status(self._cluster_name, state, self._jobs.list()))
+
+    async def configure(self, request: Request) -> Response:
+        if self._scaling is None:
+            raise JobError(400, "this head was started by hand and has no autoscaler")
+        try:
+            spec = msgspec.json.decode(await _body(request), type=ClusterSpec)
+        except msgspec.MsgspecError as error:
+            raise JobError(400, f"this is no cluster spec: {error}") from error
+        await self._scaling.reconfigure(spec)
+        return JSONResponse({"accepted": True})
+
+
+class Authenticated:
+    """ASGI middleware: no route but the health check without the secret."""
+
+    def __init__(self, app: ASGIApp, secret: str) -> None:
+        self._app = app
+        self._expected = f"Bearer {secret}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] != "/api/healthz":
+            given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+            if not hmac.compare_digest(given, self._expected):
+                await JSONResponse({"error": "the cluster's secret is missing or wrong"}, 401)(
+                    scope, receive, send
+                )
+                return
+        await self._app(scope, receive, send)
+
+
+def describe(endpoints: list[Endpoint]) -> dict[str, Any]:
+    """The OpenAPI description of a route table."""
+    (request, record), components = msgspec.json.schema_components(
+        [JobRequest, JobRecord], ref_template="#/components/schemas/{name}"
+    )
+    paths: dict[str, Any] = {}
+    for endpoint in endpoints:
+        names = [part[1:-1] for part in endpoint.path.split("/") if part.startswith("{")]
+        operation: dict[str, Any] = {
+            "summary": endpoint.summary,
+            "operationId": endpoint.run.__name__,
+            "parameters": [
+                {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names
+            ],
+            "responses": {
+                "200": {"description": "OK"},
+                "401": {"description": "The secret is missing or wrong."},
+            },
+        }
+        if endpoint.path == "/api/healthz":
+            operation["security"] = []
+        if endpoint.run.__name__ == "submit":
+            operation["requestBody"] = {"content": {"application/json": {"schema": request}}}
+        if endpoint.run.__name__ == "job":
+            operation["responses"]["200"]["content"] = {"application/json": {"schema": record}}
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "clusterctl head", "version": clusterctl.__version__},
+        "security": [{"secret": []}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"secret": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _record(record: JobRecord) -> Response:
+    return Response(msgspec.json.encode(record), media_type="application/json")
+
+
+async def _body(request: Request, limit_bytes: int = _BODY_LIMIT_BYTES) -> bytes:
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > limit_bytes:
+            raise JobError(413, f"the request is longer than {limit_bytes} bytes")
+    return bytes(data)
+
+
+def _number(request: Request, name: str) -> float:
+    text = request.query_params.get(name, "0")
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 2**63:
+        raise JobError(400, f"{name} must be a number that is not negative, got {text!r}")
+    return value
+
+
+async def _job_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, JobError)
+    return Response(json.dumps({"error": error.message}), error.status, media_type="application/json")
+
+
+async def _call_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, CallError)
+    message = f"the control store: {error.message}"
+    return JSONResponse({"error": message}, _HTTP_STATUS.get(error.kind, 500))

@@ -1,0 +1,49 @@
+"""What the head is started with: one JSON file, written by `up` (or by `clusterctl start --head`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from clusterctl.spec.definition import ClusterSpec
+
+
+class HeadConfig(msgspec.Struct, kw_only=True):
+    """Without `spec` the head has no autoscaler: machines are joined by hand."""
+
+    cluster_id: str
+    cluster_name: str
+    host: str = "127.0.0.1"
+    control_port: int = 0
+    api_port: int = 0
+    node_type: str = "head"
+    resources: dict[str, float] = {}
+    labels: dict[str, str] = {}
+    instance_id: str = ""
+    spec: ClusterSpec | None = None
+    provider_settings: dict[str, str] = {}
+
+    @classmethod
+    def read(cls, path: str) -> HeadConfig:
+        """Reads the file.
+
+        Raises:
+            ValueError: it is no such configuration.
+        """
+        return msgspec.json.decode(Path(path).read_bytes(), type=cls)
+
+    def to_json(self) -> bytes:
+        return msgspec.json.encode(self)
+
+
+class DaemonRecord(msgspec.Struct, kw_only=True):
+    """`<session>/daemon.json`: which process the node lives by, and what it said when it was ready."""
+
+    pid: int
+    start_ticks: int
+    role: str  # head | worker
+    control_address: str
+    node_id: str = ""
+    api_url: str = ""
+    session_dir: str = ""

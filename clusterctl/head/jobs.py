@@ -1,0 +1,303 @@
+"""Runs submitted jobs on the head: each in a folder and a process group of its own, its state kept in the
+control store, so that a job outlives whoever submitted it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import secrets
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from clusterctl.jobs.package import unpack
+from clusterctl.jobs.records import JobRecord, JobRequest, JobStatus, outcome, package_digest, package_uri
+from runtime._clients.control import ControlClient
+from runtime._wire.messages import control as messages
+
+log = logging.getLogger(__name__)
+
+JOBS = "jobs"
+PACKAGES = "packages"
+STOP_GRACE_S = 3.0
+_POLL_S = 0.05
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+class JobError(Exception):
+    """A request about a job that cannot be met. `status` is the HTTP status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class JobSupervisor:
+    """All submitted jobs of the cluster. Belongs to the event loop."""
+
+    def __init__(
+        self,
+        control: ControlClient,
+        session_dir: str,
+        environment: Mapping[str, str],
+        spawn: Callable[..., object],
+    ) -> None:
+        """Args:
+        environment: of every job's process; the cluster's address is in it.
+        spawn: starts a coroutine in the owner's task group.
+        """
+        self._control = control
+        self._folder = Path(session_dir, "jobs")
+        self._logs = Path(session_dir, "logs")
+        self._environment = dict(environment)
+        self._spawn = spawn
+        self._jobs: dict[str, JobRecord] = {}
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._stopping: set[str] = set()
+        self._changed = asyncio.Condition()
+
+    async def recover(self) -> None:
+        """Reads the jobs of an earlier head; those that ran then have failed."""
+        keys = await self._control.call(messages.KvKeys(JOBS))
+        for key in keys.keys:
+            value = (await self._control.call(messages.KvGet(JOBS, key))).value
+            if value is None:
+                continue
+            record = msgspec.json.decode(value, type=JobRecord)
+            self._jobs[record.submission_id] = record
+            if not record.status.is_final:
+                await self._store(
+                    msgspec.structs.replace(
+                        record,
+                        status=JobStatus.FAILED,
+                        message="the head was restarted while the job ran",
+                        end_time=_now_ms(),
+                    )
+                )
+
+    async def submit(self, request: JobRequest) -> JobRecord:
+        """Accepts a job; it starts at once.
+
+        Raises:
+            JobError: the request is wrong, or the id is taken.
+        """
+        if not request.entrypoint.strip():
+            raise JobError(400, "the entrypoint is empty")
+        name = request.submission_id or f"job-{secrets.token_hex(4)}"
+        if not _NAME.fullmatch(name):
+            raise JobError(400, f"'{name}' is no valid job id: letters, digits, '.', '_' and '-' only")
+        if name in self._jobs:
+            raise JobError(409, f"there is a job '{name}' already")
+        unknown = set(request.runtime_env) - {"working_dir", "env_vars"}
+        if unknown:
+            raise JobError(
+                400, f"runtime_env of a job may hold working_dir and env_vars, got {sorted(unknown)}"
+            )
+        package = b""
+        uri = request.runtime_env.get("working_dir")
+        if uri:
+            try:
+                digest = package_digest(str(uri))
+            except ValueError as error:
+                raise JobError(400, str(error)) from error
+            found = await self.package(digest)
+            if found is None:
+                raise JobError(404, f"there is no package {digest}; upload it first")
+            package = found
+        record = JobRecord(
+            submission_id=name,
+            entrypoint=request.entrypoint,
+            status=JobStatus.PENDING,
+            start_time=_now_ms(),
+            metadata=request.metadata,
+            runtime_env=request.runtime_env,
+        )
+        await self._store(record)
+        self._spawn(self._run(record, package))
+        return record
+
+    def get(self, name: str) -> JobRecord:
+        """A job's record.
+
+        Raises:
+            JobError: there is no such job.
+        """
+        record = self._jobs.get(name)
+        if record is None:
+            raise JobError(404, f"there is no job '{name}'; `clusterctl job list` shows all")
+        return record
+
+    def list(self) -> list[JobRecord]:
+        """All jobs, oldest first."""
+        return sorted(self._jobs.values(), key=lambda record: record.start_time or 0)
+
+    async def stop(self, name: str) -> bool:
+        """Ends a job and all its processes; False when it had ended already."""
+        record = self.get(name)
+        if record.status.is_final:
+            return False
+        self._stopping.add(name)
+        process = self._processes.get(name)
+        if process is not None:
+            await _end_tree(process)
+        await self.wait_final(name, STOP_GRACE_S)
+        return True
+
+    async def delete(self, name: str) -> None:
+        """Forgets a job that has ended, its output and its folder."""
+        record = self.get(name)
+        if not record.status.is_final:
+            raise JobError(400, f"job '{name}' still runs; stop it first")
+        del self._jobs[name]
+        await self._control.call(messages.KvDelete(JOBS, name.encode()))
+        self.log_file(name).unlink(missing_ok=True)
+        await asyncio.to_thread(shutil.rmtree, self._folder / name, ignore_errors=True)
+
+    async def close(self) -> None:
+        """Stops every job, because the head ends."""
+        for name in [*self._processes]:
+            await self.stop(name)
+
+    def log_file(self, name: str) -> Path:
+        return self._logs / f"job-{name}.log"
+
+    def read_log(self, name: str, offset: int, limit: int) -> bytes:
+        """Output from byte `offset` on, at most `limit` bytes."""
+        try:
+            with open(self.log_file(name), "rb") as file:
+                file.seek(offset)
+                return file.read(limit)
+        except FileNotFoundError:
+            return b""
+
+    async def wait_final(self, name: str, timeout_s: float) -> None:
+        """Returns when the job has ended, or after the time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s), self._changed:
+                await self._changed.wait_for(
+                    lambda: name not in self._jobs or self._jobs[name].status.is_final
+                )
+
+    async def package(self, digest: str) -> bytes | None:
+        """The package of that digest; None when it was never uploaded."""
+        return (await self._control.call(messages.KvGet(PACKAGES, f"{digest}.zip".encode()), 120.0)).value
+
+    async def has_package(self, digest: str) -> bool:
+        key = f"{digest}.zip".encode()
+        return key in (await self._control.call(messages.KvKeys(PACKAGES, key))).keys
+
+    async def put_package(self, digest: str, data: bytes) -> None:
+        await self._control.call(messages.KvPut(PACKAGES, f"{digest}.zip".encode(), data), 120.0)
+
+    # -- inside
+
+    async def _run(self, record: JobRecord, package: bytes) -> None:
+        name = record.submission_id
+        folder = self._folder / name
+        try:
+            folder.mkdir(parents=True, mode=0o700)
+            if package:
+                await asyncio.to_thread(unpack, package, str(folder))
+            process = await self._start(record, folder)
+        except (OSError, ValueError) as error:
+            await self._finish(record, JobStatus.FAILED, None, f"the job could not be started: {error}")
+            return
+        self._processes[name] = process
+        running = msgspec.structs.replace(record, status=JobStatus.RUNNING)
+        await self._store(running)
+        if name in self._stopping:
+            await _end_tree(process)
+        log.info("job %s runs as process %d", name, process.pid)
+        returncode = await process.wait()  # a job may take as long as it likes
+        await _end_group(process.pid)
+        del self._processes[name]
+        status, code, message = outcome(returncode, name in self._stopping)
+        await self._finish(running, status, code, message)
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    async def _start(self, record: JobRecord, folder: Path) -> asyncio.subprocess.Process:
+        env = dict(self._environment)
+        env.update({str(key): str(value) for key, value in record.runtime_env.get("env_vars", {}).items()})
+        env["CLUSTERCTL_SUBMISSION_ID"] = record.submission_id
+        env["PYTHONUNBUFFERED"] = "1"
+        uri = record.runtime_env.get("working_dir")
+        if uri:
+            env["CLUSTERCTL_WORKING_DIR_URI"] = package_uri(package_digest(uri))
+        self._logs.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(
+            self.log_file(record.submission_id), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+        )
+        try:
+            return await asyncio.create_subprocess_exec(
+                "/bin/sh",
+                "-c",
+                record.entrypoint,
+                cwd=folder,
+                env=env,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=descriptor,
+                stderr=descriptor,
+                start_new_session=True,
+            )
+        finally:
+            os.close(descriptor)
+
+    async def _finish(self, record: JobRecord, status: JobStatus, code: int | None, message: str) -> None:
+        log.info("job %s: %s %s", record.submission_id, status.value, message)
+        await self._store(
+            msgspec.structs.replace(
+                record, status=status, driver_exit_code=code, message=message, end_time=_now_ms()
+            )
+        )
+
+    async def _store(self, record: JobRecord) -> None:
+        key = record.submission_id.encode()
+        await self._control.call(messages.KvPut(JOBS, key, msgspec.json.encode(record)))
+        self._jobs[record.submission_id] = record
+        async with self._changed:
+            self._changed.notify_all()
+
+
+async def _end_tree(process: asyncio.subprocess.Process) -> None:
+    """SIGTERM to the job's processes, SIGKILL to what is left after the grace."""
+    tree: list[psutil.Process] = []
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(process.pid)
+        tree = [root, *root.children(recursive=True)]
+    for member in tree:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.terminate()
+    for _ in range(int(STOP_GRACE_S / _POLL_S)):
+        if not any(_runs(member) for member in tree):
+            break
+        await asyncio.sleep(_POLL_S)
+    for member in tree:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()
+    await _end_group(process.pid)
+
+
+async def _end_group(group: int) -> None:
+    """Kills what the job left behind in its process group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _runs(member: psutil.Process) -> bool:
+    try:
+        return bool(member.is_running() and member.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

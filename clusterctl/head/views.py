@@ -1,0 +1,106 @@
+"""What the API shows of nodes, demand and jobs. Pure: messages in, JSON values out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from clusterctl.jobs.records import JobRecord, JobStatus
+from runtime._core.resources import to_floats
+from runtime._wire.messages.base import Demand, NodeInfo
+from runtime._wire.messages.control import ClusterState, JobInfo
+
+
+def node(info: NodeInfo) -> dict[str, Any]:
+    """One node."""
+    return {
+        "node_id": info.node_id.hex(),
+        "state": info.state,
+        "is_head": info.is_head,
+        "node_type": info.node_type,
+        "instance_id": info.instance_id,
+        "address": info.address,
+        "host_name": info.host_name,
+        "resources_total": _visible(info.total),
+        "resources_available": _visible(info.available),
+        "labels": dict(info.labels),
+        "started_s": info.started_s,
+        "idle_since_s": info.idle_since_s,
+        "death_reason": info.death_reason,
+    }
+
+
+def _visible(units: Mapping[str, int]) -> dict[str, float]:
+    """Resources without the bookkeeping ones of placement groups and nodes."""
+    return to_floats(
+        {
+            name: amount
+            for name, amount in units.items()
+            if "_group_" not in name and not name.startswith("node:")
+        }
+    )
+
+
+def demand(item: Demand) -> dict[str, Any]:
+    """Equal requests that wait."""
+    strategy = item.request.strategy
+    return {
+        "resources": to_floats(item.request.resources),
+        "count": item.count,
+        "infeasible": item.infeasible,
+        "strategy": strategy.kind,
+        "labels": dict(strategy.labels),
+    }
+
+
+def cluster_status(name: str, state: ClusterState, jobs: Iterable[JobRecord]) -> dict[str, Any]:
+    """The whole picture for `clusterctl status`. `autoscaler` is its own report, None before the first."""
+    return {
+        "cluster_name": name,
+        "now_s": state.now_s,
+        "nodes": [node(info) for info in state.nodes],
+        "demands": [demand(item) for item in state.demands],
+        "placement_groups": [
+            {
+                "pg_id": group.pg_id.hex(),
+                "strategy": group.strategy,
+                "bundles": [to_floats(bundle) for bundle in group.bundles],
+                "placed": sum(1 for place in group.placed if place),
+            }
+            for group in state.groups
+        ],
+        "requested": [to_floats(bundle) for bundle in state.requested],
+        "autoscaler": json.loads(state.last_report) if state.last_report else None,
+        "jobs": [msgspec.to_builtins(record) for record in jobs],
+    }
+
+
+def jobs(submitted: Iterable[JobRecord], drivers: Iterable[JobInfo]) -> list[dict[str, Any]]:
+    """Submitted jobs with the engine's id of their driver, then drivers that connected by themselves."""
+    by_submission = {info.submission_id: info for info in drivers if info.submission_id}
+    out = []
+    for record in submitted:
+        info = by_submission.get(record.submission_id)
+        if info is not None:
+            record = msgspec.structs.replace(record, job_id=info.job_id.hex())
+        out.append(msgspec.to_builtins(record))
+    known = {record["submission_id"] for record in out}
+    for info in drivers:
+        if info.submission_id not in known:
+            out.append(msgspec.to_builtins(_driver(info)))
+    return out
+
+
+def _driver(info: JobInfo) -> JobRecord:
+    return JobRecord(
+        submission_id="",
+        job_id=info.job_id.hex(),
+        type="DRIVER",
+        entrypoint=info.entrypoint,
+        status=JobStatus.RUNNING if info.state == "RUNNING" else JobStatus.SUCCEEDED,
+        start_time=int(info.started_s * 1000),
+        end_time=int(info.ended_s * 1000) or None,
+    )

@@ -1,0 +1,230 @@
+"""What the operator's side remembers: `$CLUSTERCTL_HOME`, by default `~/.clusterctl`, for this user only.
+
+    current                  the name of the cluster that was brought up last
+    clusters/<name>/         one folder per cluster
+        cluster.json         a `ClusterRecord`
+        secret               the cluster's secret, mode 0600
+        logs/                setup log of the head
+    locks/<name>             held while a command changes the cluster
+
+All of it can be lost: the machines' tags suffice to take a cluster down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from clusterctl.errors import Busy, CliError, NotFound, UsageProblem
+from clusterctl.spec.definition import ClusterSpec
+
+
+class ClusterRecord(msgspec.Struct, kw_only=True):
+    """One cluster as the operator's side knows it."""
+
+    name: str
+    cluster_id: str
+    state: str  # STARTING | UP | STOPPED
+    spec: ClusterSpec
+    spec_file: str
+    spec_hash: str
+    provider_settings: dict[str, str]
+    created_s: float
+    head_machine: str = ""
+    control_address: str = ""
+    api_url: str = ""
+
+
+STARTING = "STARTING"
+UP = "UP"
+STOPPED = "STOPPED"
+
+
+def spec_hash(spec: ClusterSpec) -> str:
+    """The digest of everything a spec says, defaults included."""
+    return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()[:16]
+
+
+class Home:
+    """The operator's state folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @classmethod
+    def find(cls, environ: Mapping[str, str] | None = None) -> Home:
+        """The folder that the environment names, made when it is missing.
+
+        Raises:
+            UsageProblem: there is none, or it cannot be written.
+        """
+        env = os.environ if environ is None else environ
+        configured = env.get("CLUSTERCTL_HOME")
+        if configured:
+            root = Path(configured).absolute()
+        elif env.get("HOME"):
+            root = Path(env["HOME"]) / ".clusterctl"
+        else:
+            raise UsageProblem(
+                "neither CLUSTERCTL_HOME nor HOME is set, so there is no folder for the clusters' keys",
+                "Set one of them.",
+            )
+        try:
+            for folder in (root, root / "clusters", root / "locks"):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            root.chmod(0o700)
+            probe = root / f".writable.{os.getpid()}"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise UsageProblem(
+                f"the state folder {root} cannot be used: {error.strerror or error}",
+                "Set CLUSTERCTL_HOME to a folder you may write.",
+            ) from error
+        return cls(root)
+
+    @property
+    def owner(self) -> str:
+        """A digest that tells this state folder from others; machines carry it as a tag."""
+        return hashlib.sha256(f"{os.getuid()}:{self.root.resolve()}".encode()).hexdigest()[:16]
+
+    def folder(self, name: str) -> Path:
+        return self.root / "clusters" / name
+
+    def names(self) -> list[str]:
+        """Known clusters."""
+        return sorted(entry.parent.name for entry in (self.root / "clusters").glob("*/cluster.json"))
+
+    def read(self, name: str) -> ClusterRecord | None:
+        """The record of a cluster; None when it is not known here."""
+        try:
+            return msgspec.json.decode((self.folder(name) / "cluster.json").read_bytes(), type=ClusterRecord)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except msgspec.MsgspecError as error:
+            raise CliError(
+                f"the record of cluster '{name}' is damaged: {error}",
+                f"Remove {self.folder(name)}, then run `clusterctl down` with the cluster's YAML.",
+            ) from error
+
+    def write(self, record: ClusterRecord) -> None:
+        """Stores a record, whole or not at all."""
+        folder = self.folder(record.name)
+        (folder / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)
+        _replace(folder / "cluster.json", msgspec.json.format(msgspec.json.encode(record), indent=2))
+
+    def new_secret(self, name: str) -> str:
+        """Makes a cluster's secret anew; returns its file."""
+        path = self.folder(name) / "secret"
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _replace(path, secrets.token_hex(32).encode())
+        return str(path)
+
+    def secret_file(self, name: str) -> str:
+        return str(self.folder(name) / "secret")
+
+    def secret(self, name: str) -> str:
+        """A cluster's secret.
+
+        Raises:
+            NotFound: it is gone.
+        """
+        try:
+            return (self.folder(name) / "secret").read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            raise NotFound(
+                f"the secret of cluster '{name}' is gone from {self.folder(name)}",
+                "Without it the cluster cannot be used: run `clusterctl down`, then `clusterctl up`.",
+            ) from None
+
+    def forget(self, name: str) -> None:
+        """Removes all that is known of a cluster."""
+        shutil.rmtree(self.folder(name), ignore_errors=True)
+        if self.current() == name:
+            (self.root / "current").unlink(missing_ok=True)
+
+    def current(self) -> str:
+        """The cluster that commands mean without `--cluster`; "" when there is none."""
+        with contextlib.suppress(FileNotFoundError):
+            return (self.root / "current").read_text(encoding="utf-8").strip()
+        return ""
+
+    def set_current(self, name: str) -> None:
+        _replace(self.root / "current", name.encode())
+
+    def resolve(self, cluster: str | None) -> ClusterRecord:
+        """The record that a `--cluster NAME|FILE` means, or the current cluster's.
+
+        Raises:
+            NotFound: there is no such cluster; the message lists those there are.
+        """
+        name = cluster or self.current()
+        if cluster and cluster.endswith((".yaml", ".yml")):
+            from clusterctl.spec.load import load_file
+
+            name = load_file(cluster).cluster_name
+        known = self.names()
+        listing = f"Known clusters: {', '.join(known)}." if known else "No cluster is up."
+        if not name:
+            raise NotFound(
+                "there is no current cluster",
+                f"{listing} Bring one up with `clusterctl up FILE`, or name one with --cluster.",
+            )
+        record = self.read(name) if "/" not in name else None
+        if record is None:
+            raise NotFound(f"there is no cluster '{name}'", f"{listing} See `clusterctl up --help`.")
+        return record
+
+    @contextlib.contextmanager
+    def locked(self, name: str, command: str) -> Iterator[None]:
+        """Keeps other commands from changing the cluster.
+
+        Raises:
+            Busy: another one does; the message says which process.
+        """
+        descriptor = os.open(self.root / "locks" / name, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.read(descriptor, 200).decode(errors="replace").strip() or "another clusterctl"
+                raise Busy(
+                    f"cluster '{name}' is being changed by {holder}",
+                    "Wait until it has finished, or stop it with Ctrl-C, and run the command again.",
+                ) from None
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"`clusterctl {command}` (process {os.getpid()})".encode())
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def new_record(home: Home, spec: ClusterSpec, spec_file: str) -> ClusterRecord:
+    """A record of a cluster that is about to be made."""
+    return ClusterRecord(
+        name=spec.cluster_name,
+        cluster_id=f"{spec.cluster_name}-{secrets.token_hex(4)}",
+        state=STARTING,
+        spec=spec,
+        spec_file=spec_file,
+        spec_hash=spec_hash(spec),
+        provider_settings={"owner": home.owner},
+        created_s=time.time(),
+    )
+
+
+def _replace(path: Path, data: bytes) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    draft.replace(path)

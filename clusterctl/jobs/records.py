@@ -1,0 +1,79 @@
+"""A submitted job, with the field names of Ray's job API. Pure."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+
+class JobStatus(Enum):
+    """PENDING -> RUNNING -> SUCCEEDED | FAILED | STOPPED."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    STOPPED = "STOPPED"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.STOPPED)
+
+
+class JobRecord(msgspec.Struct, kw_only=True, frozen=True):
+    """One job. Times are unix milliseconds; `driver_exit_code` is 128 + n when signal n ended the driver."""
+
+    submission_id: str
+    entrypoint: str
+    status: JobStatus
+    message: str = ""
+    type: str = "SUBMISSION"  # DRIVER: a program that connected by itself
+    job_id: str | None = None
+    start_time: int | None = None
+    end_time: int | None = None
+    metadata: dict[str, str] = {}
+    runtime_env: dict[str, Any] = {}
+    driver_exit_code: int | None = None
+
+
+class JobRequest(msgspec.Struct, kw_only=True, frozen=True):
+    """What `POST /api/jobs/` takes. `runtime_env` may hold `working_dir` ("kv://packages/<sha256>.zip") and
+    `env_vars`."""
+
+    entrypoint: str
+    submission_id: str | None = None
+    runtime_env: dict[str, Any] = {}
+    metadata: dict[str, str] = {}
+
+
+PACKAGE_PREFIX = "kv://packages/"
+
+
+def package_uri(digest: str) -> str:
+    """Where the package of that digest is found."""
+    return f"{PACKAGE_PREFIX}{digest}.zip"
+
+
+def package_digest(uri: str) -> str:
+    """The digest inside a package URI.
+
+    Raises:
+        ValueError: it is no such URI.
+    """
+    digest = uri.removeprefix(PACKAGE_PREFIX).removesuffix(".zip")
+    if uri != package_uri(digest) or len(digest) != 64 or not all(c in "0123456789abcdef" for c in digest):
+        raise ValueError(f"working_dir must be {PACKAGE_PREFIX}<sha256>.zip, got {uri!r}")
+    return digest
+
+
+def outcome(returncode: int, stopped: bool) -> tuple[JobStatus, int, str]:
+    """What the end of the driver process means: status, exit code, message."""
+    code = 128 - returncode if returncode < 0 else returncode
+    how = f"was ended by signal {-returncode}" if returncode < 0 else f"exited with status {returncode}"
+    if stopped:
+        return JobStatus.STOPPED, code, "stopped on request"
+    if returncode == 0:
+        return JobStatus.SUCCEEDED, 0, ""
+    return JobStatus.FAILED, code, f"the entrypoint {how}"

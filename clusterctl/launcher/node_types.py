@@ -1,0 +1,127 @@
+"""The spec's node types as the autoscaler's, and hashes that say what a change of the spec touches. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from autoscaler.config import HASH_VERSION, AutoscalerConfig
+from autoscaler.provider import MachineTags, NodeType
+from clusterctl.spec import ray_yaml
+from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.load import cluster_limit, worker_limit
+
+
+def node_types(spec: ClusterSpec, defaults: Mapping[str, float]) -> tuple[NodeType, ...]:
+    """All node types.
+
+    Args:
+        defaults: what a machine brings when its type says nothing; resources that a type leaves out and that
+        every
+            machine has ("memory") come from here too.
+    """
+    return tuple(_node_type(spec, name, defaults) for name in spec.available_node_types)
+
+
+def head_type(spec: ClusterSpec, defaults: Mapping[str, float]) -> NodeType:
+    """The head's node type."""
+    return next(kind for kind in node_types(spec, defaults) if kind.name == spec.head_node_type)
+
+
+def _node_type(spec: ClusterSpec, name: str, defaults: Mapping[str, float]) -> NodeType:
+    kind = spec.available_node_types[name]
+    is_head = name == spec.head_node_type
+    commands = spec.head_start_ray_commands if is_head else spec.worker_start_ray_commands
+    resources = {**defaults, **ray_yaml.parse_start(commands).resources, **kind.resources}
+    worker_commands = (
+        spec.worker_setup_commands if kind.worker_setup_commands is None else kind.worker_setup_commands
+    )
+    return NodeType(
+        name=name,
+        resources=resources,
+        labels=dict(kind.labels),
+        min_workers=kind.min_workers,
+        max_workers=worker_limit(spec, name),
+        idle_timeout_s=kind.idle_timeout_s,
+        node_config=dict(kind.node_config),
+        setup={"worker_setup_commands": list(worker_commands)},
+    )
+
+
+def autoscaler_config(
+    spec: ClusterSpec, cluster_id: str, defaults: Mapping[str, float], log_dir: str
+) -> AutoscalerConfig:
+    """What the autoscaler is told of a spec."""
+    return AutoscalerConfig(
+        cluster_id=cluster_id,
+        cluster_name=spec.cluster_name,
+        node_types=node_types(spec, defaults),
+        head_type=spec.head_node_type,
+        max_workers=cluster_limit(spec),
+        upscaling_speed=spec.upscaling_speed,
+        idle_timeout_s=spec.idle_timeout_minutes * 60,
+        config_hashes={name: worker_hash(spec, name) for name in spec.available_node_types},
+        log_dir=log_dir,
+    )
+
+
+def worker_hash(spec: ClusterSpec, name: str) -> str:
+    """Changes when workers of the type would be made differently; not when only their numbers change."""
+    kind = spec.available_node_types[name]
+    commands = (
+        spec.worker_setup_commands if kind.worker_setup_commands is None else kind.worker_setup_commands
+    )
+    return _digest(
+        [
+            spec.provider,
+            kind.resources,
+            kind.labels,
+            kind.node_config,
+            spec.file_mounts,
+            spec.rsync_exclude,
+            spec.rsync_filter,
+            spec.initialization_commands,
+            spec.setup_commands,
+            commands,
+            spec.worker_start_ray_commands,
+        ]
+    )
+
+
+def head_hash(spec: ClusterSpec) -> str:
+    """Changes when the head would be made differently."""
+    kind = spec.available_node_types[spec.head_node_type]
+    return _digest(
+        [
+            spec.provider,
+            spec.ports,
+            spec.head_node_type,
+            kind.resources,
+            kind.labels,
+            kind.node_config,
+            spec.file_mounts,
+            spec.rsync_exclude,
+            spec.rsync_filter,
+            spec.initialization_commands,
+            spec.setup_commands,
+            spec.head_setup_commands,
+            spec.head_start_ray_commands,
+        ]
+    )
+
+
+def head_tags(spec: ClusterSpec, cluster_id: str) -> dict[str, str]:
+    """The tags of the head's machine."""
+    return {
+        MachineTags.CLUSTER_ID: cluster_id,
+        MachineTags.CLUSTER_NAME: spec.cluster_name,
+        MachineTags.ROLE: MachineTags.HEAD,
+        MachineTags.CONFIG_HASH: head_hash(spec),
+        MachineTags.HASH_VERSION: HASH_VERSION,
+    }
+
+
+def _digest(parts: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()[:16]

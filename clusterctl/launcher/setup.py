@@ -1,0 +1,281 @@
+"""Turns a machine into a node: the steps are computed purely, then run through the machine's shell and
+logged.
+
+The same code serves `up` for the head and the head's autoscaler for workers.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import IO
+
+import msgspec
+
+from autoscaler.provider import (
+    CommandResult,
+    Machine,
+    NodeType,
+    SetupError,
+    Shell,
+    ShellAuthFailed,
+    ShellError,
+    ShellRefused,
+    ShellTimedOut,
+)
+from clusterctl.jobs import package
+from clusterctl.providers import OperatorProvider
+from clusterctl.spec import ray_yaml
+from clusterctl.spec.definition import ClusterSpec
+
+NODE_FOLDER = "~/.clusterctl-node"
+"""Where a node keeps what it was given: the secret, the head's configuration."""
+
+PYTHON = '"${CLUSTERCTL_PYTHON:-python3}"'
+SHELL_DEADLINE_S = 300.0
+_RETRY_S = 0.25
+_STEP_TIMEOUT_S = 1800.0
+_START_TIMEOUT_S = 60.0
+_LAST_LINES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: copy `source` to `target`, or run `command`."""
+
+    name: str
+    command: str = ""
+    source: str = ""
+    target: str = ""
+    timeout_s: float = _STEP_TIMEOUT_S
+    expected: str | None = None  # what the command must print
+    advice: str = ""  # what to do when it does not
+
+
+@dataclass(frozen=True, slots=True)
+class Mounts:
+    """Files that travel to a node: (target there, source here), and what stays behind."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+    excludes: tuple[str, ...] = ()
+    use_gitignore: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """All that decides a node's steps."""
+
+    is_head: bool
+    start: str
+    secret_file: str
+    files: tuple[tuple[str, str], ...] = ()  # further private files: (target, source)
+    mounts: Mounts = Mounts()
+    initialization: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    start_commands: tuple[str, ...] = ()
+    python: tuple[int, int] = field(default_factory=lambda: sys.version_info[:2])
+
+
+def steps(facts: NodeFacts) -> list[Step]:
+    """The steps of a node, in order. The runtime itself is not installed: a local machine uses this
+    interpreter."""
+    wanted = f"{facts.python[0]}.{facts.python[1]}"
+    out = [
+        Step(
+            "python version",
+            f"{PYTHON} -c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'",
+            timeout_s=60.0,
+            expected=wanted,
+            advice=f"the node needs Python {wanted}, as here: programs and their data travel between the two",
+        ),
+        Step("secret", source=facts.secret_file, target=f"{NODE_FOLDER}/secret"),
+    ]
+    out += [Step(f"copy {target}", source=source, target=target) for target, source in facts.files]
+    out += [Step(f"initialization_commands[{i}]", c) for i, c in enumerate(facts.initialization)]
+    out += [
+        Step(f"file_mounts {target}", source=source, target=target) for target, source in facts.mounts.pairs
+    ]
+    out += [Step(f"setup_commands[{i}]", c) for i, c in enumerate(facts.commands)]
+    out += [Step(f"start_commands[{i}]", c) for i, c in enumerate(facts.start_commands)]
+    out.append(Step("start", facts.start, timeout_s=_START_TIMEOUT_S))
+    return out
+
+
+def head_facts(spec: ClusterSpec, secret_file: str, config_file: str) -> NodeFacts:
+    """Facts of the head, seen from the operator's machine."""
+    config = f"{NODE_FOLDER}/head.json"
+    return NodeFacts(
+        is_head=True,
+        start=f"{PYTHON} -m clusterctl start --head --config {config} --secret-file {NODE_FOLDER}/secret --json",
+        secret_file=secret_file,
+        files=((config, config_file),),
+        mounts=Mounts(
+            tuple((target, os.path.expanduser(source)) for target, source in spec.file_mounts.items()),
+            tuple(spec.rsync_exclude),
+            ".gitignore" in spec.rsync_filter,
+        ),
+        initialization=tuple(spec.initialization_commands),
+        commands=(*spec.setup_commands, *spec.head_setup_commands),
+        start_commands=tuple(ray_yaml.parse_start(spec.head_start_ray_commands).commands),
+    )
+
+
+def worker_facts(
+    spec: ClusterSpec, node_type: NodeType, instance_id: str, control_address: str, secret_file: str
+) -> NodeFacts:
+    """Facts of a worker, seen from the head: file mounts come from where the head has them."""
+    start = [
+        *("--address", control_address),
+        *("--secret-file", "@"),
+        *("--node-type", node_type.name),
+        *("--instance-id", instance_id),
+        *("--resources", msgspec.json.encode(dict(node_type.resources)).decode()),
+        *("--labels", msgspec.json.encode(dict(node_type.labels)).decode()),
+    ]
+    words = " ".join(f"{NODE_FOLDER}/secret" if word == "@" else shlex.quote(word) for word in start)
+    return NodeFacts(
+        is_head=False,
+        start=f"{PYTHON} -m clusterctl start {words} --json",
+        secret_file=secret_file,
+        mounts=Mounts(tuple((target, os.path.expanduser(target)) for target in spec.file_mounts)),
+        initialization=tuple(spec.initialization_commands),
+        commands=(*spec.setup_commands, *node_type.setup.get("worker_setup_commands", ())),
+        start_commands=tuple(ray_yaml.parse_start(spec.worker_start_ray_commands).commands),
+    )
+
+
+class SetupLog:
+    """The log of one node's setup: a line per step and its output, each with the time."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self.last: list[str] = []
+
+    def write(self, text: str) -> None:
+        self._file.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+        self._file.flush()
+
+    def output(self, line: str) -> None:
+        self.write(f"  {line}")
+        self.last = [*self.last, line][-_LAST_LINES:]
+
+
+@contextmanager
+def open_log(path: str) -> Iterator[SetupLog]:
+    """Appends to the log at `path`, readable by the owner only."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(descriptor, "a", encoding="utf-8") as file:
+        yield SetupLog(file)
+
+
+def run(
+    shell: Shell,
+    facts: NodeFacts,
+    log: SetupLog,
+    on_step: Callable[[str], None] = lambda name: None,
+    shell_deadline_s: float = SHELL_DEADLINE_S,
+) -> str:
+    """Runs all steps; returns what the start command printed.
+
+    Raises:
+        SetupError: a step failed; its reason ends with the last lines that it printed.
+    """
+    on_step("wait for the shell")
+    _await_shell(shell, log, shell_deadline_s)
+    output = ""
+    for step in steps(facts):
+        on_step(step.name)
+        log.write(f"step: {step.name}" + (f": {step.command}" if step.command else ""))
+        log.last = []
+        started = time.monotonic()
+        try:
+            output = _run_step(shell, step, facts.mounts, log)
+        except SetupError as error:
+            log.write(f"FAILED: {error.reason}")
+            raise
+        log.write(f"done in {time.monotonic() - started:.2f} s")
+    return output
+
+
+def _run_step(shell: Shell, step: Step, mounts: Mounts, log: SetupLog) -> str:
+    try:
+        if step.source:
+            _put(shell, step, mounts)
+            return ""
+        result: CommandResult = shell.run(step.command, timeout_s=step.timeout_s, on_output=log.output)
+    except (ShellError, OSError) as error:
+        raise SetupError(step.name, f"{error}{_tail(log.last)}") from error
+    if result.exit_status != 0:
+        raise SetupError(step.name, f"exit status {result.exit_status}{_tail(log.last)}")
+    if step.expected is not None and result.output.strip() != step.expected:
+        raise SetupError(step.name, f"it says {result.output.strip()!r}; {step.advice}")
+    return result.output
+
+
+def _tail(lines: Sequence[str]) -> str:
+    return ": " + "\n  ".join(lines) if lines else ""
+
+
+def _put(shell: Shell, step: Step, mounts: Mounts) -> None:
+    """Copies a file or a folder, without what the spec excludes."""
+    if not os.path.exists(step.source):
+        raise SetupError(step.name, f"there is no {step.source}")
+    filtered = os.path.isdir(step.source) and (mounts.excludes or mounts.use_gitignore)
+    if not filtered:
+        shell.put(step.source, step.target)
+        return
+    for entry in package.manifest(step.source, mounts.excludes, mounts.use_gitignore):
+        shell.put(os.path.join(step.source, entry.path), f"{step.target.rstrip('/')}/{entry.path}")
+
+
+def _await_shell(shell: Shell, log: SetupLog, deadline_s: float) -> None:
+    """Waits until the shell answers. Refused and timed out are worth waiting for; a rejected identity is not."""
+    deadline = time.monotonic() + deadline_s
+    while True:
+        try:
+            result = shell.run("true", timeout_s=min(30.0, deadline_s))
+            if result.exit_status == 0:
+                return
+            raise SetupError(
+                "wait for the shell", f"`true` gives status {result.exit_status}: {result.output}"
+            )
+        except ShellAuthFailed as error:
+            raise SetupError("wait for the shell", f"the machine rejects our identity: {error}") from error
+        except (ShellRefused, ShellTimedOut) as error:
+            if time.monotonic() >= deadline:
+                kind = "refuses connections" if isinstance(error, ShellRefused) else "does not answer"
+                raise SetupError(
+                    "wait for the shell", f"after {deadline_s:g} s the machine still {kind}: {error}"
+                ) from error
+            log.write(f"the shell is not there yet: {error}")
+            time.sleep(_RETRY_S)
+        except (ShellError, OSError) as error:
+            raise SetupError("wait for the shell", str(error)) from error
+
+
+class WorkerSetup:
+    """`autoscaler.provider.NodeSetup` for the workers of a cluster; lives on the head."""
+
+    def __init__(
+        self, spec: ClusterSpec, provider: OperatorProvider, control_address: str, secret_file: str
+    ) -> None:
+        self._spec = spec
+        self._provider = provider
+        self._control_address = control_address
+        self._secret_file = secret_file
+
+    def run(self, machine: Machine, node_type: NodeType, instance_id: str, log_path: str) -> None:
+        facts = worker_facts(self._spec, node_type, instance_id, self._control_address, self._secret_file)
+        shell = self._provider.shell(machine)
+        try:
+            with open_log(log_path) as log:
+                log.write(f"machine {machine.id}, instance {instance_id}, node type {node_type.name}")
+                run(shell, facts, log)
+        finally:
+            shell.close()
