@@ -203,7 +203,7 @@ class ControlClient:
         """Waits for the connection's end, opens the next one, and so on until it gives up."""
         while True:
             closed = asyncio.Event()
-            channel.on_close = lambda _, closed=closed: closed.set()  # type: ignore[misc]
+            channel.on_close = lambda _, closed=closed: closed.set()
             if not channel.closed:
                 await closed.wait()  # a connection may live as long as the process
             self._channel = None

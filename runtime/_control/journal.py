@@ -20,15 +20,19 @@ class Journal:
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self._scheduled = False
+        self._closed = False
         self._waiting: list[asyncio.Future[None]] = []
 
     def put(self, table: str, key: bytes, value: bytes) -> None:
-        """Writes; committed at the end of this loop turn."""
-        self.storage.put(table, key, value)
-        self._schedule()
+        """Writes; committed at the end of this loop turn. Ignored once closed."""
+        if not self._closed:
+            self.storage.put(table, key, value)
+            self._schedule()
 
     def delete(self, table: str, key: bytes) -> bool:
-        """Removes; committed at the end of this loop turn."""
+        """Removes; committed at the end of this loop turn. Ignored once closed."""
+        if self._closed:
+            return False
         deleted = self.storage.delete(table, key)
         self._schedule()
         return deleted
@@ -45,6 +49,12 @@ class Journal:
             self._schedule()
             await future  # resolved by the commit of this loop turn, whether it succeeds or not
 
+    def close(self) -> None:
+        """Commits and closes the storage; timers that still fire write nothing any more."""
+        self._commit()
+        self._closed = True
+        self.storage.close()
+
     def _schedule(self) -> None:
         if not self._scheduled and self.storage.dirty:
             self._scheduled = True
@@ -52,6 +62,8 @@ class Journal:
 
     def _commit(self) -> None:
         self._scheduled = False
+        if self._closed:
+            return
         waiting, self._waiting = self._waiting, []
         try:
             self.storage.commit()

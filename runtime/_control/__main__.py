@@ -1,0 +1,96 @@
+"""`python -m runtime._control`: the control store as a process of its own, over gRPC."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+
+from runtime._control.server import ControlStore
+from runtime._control.storage import StorageError, open_storage
+from runtime._transport.grpc_server import serve_grpc
+
+log = logging.getLogger("runtime._control")
+
+
+class Ready:
+    """The pipe to whoever started us; it hears one thing."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def tell(self, words: dict[str, str]) -> None:
+        """Writes one JSON line and closes the pipe, the first time."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with os.fdopen(fd, "w") as pipe:
+                pipe.write(json.dumps(words) + "\n")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs until SIGTERM or SIGINT; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m runtime._control", description=__doc__)
+    parser.add_argument("--session-dir", required=True, help="the head's session directory")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on; 0: any free one")
+    parser.add_argument("--state", default=":memory:", help="SQLite file, or :memory:")
+    parser.add_argument("--secret-file", required=True, help="file that holds the cluster's secret")
+    parser.add_argument(
+        "--ready-fd", type=int, default=-1, help="where to write one JSON line when it listens"
+    )
+    parser.add_argument("--cluster-id", default="", help="id of a new cluster; default: random")
+    options = parser.parse_args(argv)
+    logging.basicConfig(
+        level=os.environ.get("CLUSTERCTL_LOG_LEVEL", "INFO"),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    ready = Ready(options.ready_fd)
+    try:
+        asyncio.run(_serve(options, ready))
+    except (OSError, StorageError) as error:
+        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        log.error("ending: %s", text)
+        ready.tell({"error": text})
+        return 1
+    return 0
+
+
+async def _serve(options: argparse.Namespace, ready: Ready) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    secret = _read_secret(options.secret_file)
+    store = ControlStore(open_storage(options.state), options.session_dir, cluster_id=options.cluster_id)
+    try:
+        await store.start()
+        server = await serve_grpc(options.host, options.port, secret, store.attach)
+        try:
+            address = f"{options.host}:{server.port}"
+            log.info("cluster %s: listening on %s", store.cluster_id, address)
+            ready.tell({"address": address, "cluster_id": store.cluster_id})
+            await stop.wait()  # a control store runs until it is told to end
+            log.info("stopping")
+        finally:
+            await server.stop()
+    finally:
+        await store.stop()
+
+
+def _read_secret(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            secret = file.read().strip()
+    except OSError as error:
+        raise OSError(error.errno, f"cannot read the secret file {path}: {error.strerror}") from error
+    if not secret:
+        raise OSError(0, f"the secret file {path} is empty")
+    return secret
+
+
+if __name__ == "__main__":
+    sys.exit(main())

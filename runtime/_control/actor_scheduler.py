@@ -1,0 +1,216 @@
+"""Finding nodes for actors and starting them there, many at once, again after their process ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from runtime._control.actor_table import Actor, ActorTable, ShapeKey
+from runtime._control.cluster import Charge, Cluster, Node
+from runtime._control.context import Context, Signal
+from runtime._core.actors import SHORT_LIFE_S, ActorEvent, ActorState, after_loss, restart_delay_s
+from runtime._core.nodes import NodeState
+from runtime._core.placement import Fit, choose_node
+from runtime._transport.channel import CallError
+from runtime._wire.messages.base import ErrorKind, WorkerAddress
+from runtime._wire.messages.control import ActorStarted, StartActor, StopActor
+
+log = logging.getLogger(__name__)
+
+BUSY_RETRY_S = 0.05
+
+
+class ActorScheduler:
+    """Moves actors between waiting, starting, alive and dead. `schedule` runs whenever the view changes."""
+
+    def __init__(
+        self, context: Context, cluster: Cluster, table: ActorTable, view_changed: Signal, demand: Signal
+    ) -> None:
+        self._context = context
+        self._cluster = cluster
+        self._table = table
+        self._view_changed = view_changed
+        self._demand = demand
+        self._waiting: dict[bytes, Actor] = {}  # in the order they came
+        self._told: set[bytes] = set()  # the waiting ones that the autoscaler knows of
+        self._spread_after: dict[ShapeKey, bytes] = {}
+
+    def waiting(self) -> list[Actor]:
+        """The actors that no node has room for."""
+        return list(self._waiting.values())
+
+    def enqueue(self, actor: Actor) -> None:
+        """The actor needs a node."""
+        actor.node_id = b""
+        self._waiting[actor.actor_id] = actor
+        self._view_changed.set()
+
+    def schedule(self) -> None:
+        """Starts every waiting actor for which there is room now."""
+        if not self._waiting:
+            return
+        views = self._cluster.views()
+        refused: dict[ShapeKey, Fit] = {}
+        changed = False
+        for actor in list(self._waiting.values()):
+            fit = refused.get(actor.shape)
+            if fit is None:
+                choice = choose_node(
+                    actor.request,
+                    views,
+                    local=actor.spec.owner.node_id,
+                    rng=self._context.rng,
+                    spread_after=self._spread_after.get(actor.shape, b""),
+                )
+                if choice.fit is Fit.AVAILABLE:
+                    self._begin(actor, choice.node_id)
+                    changed = True
+                    continue
+                fit = refused[actor.shape] = choice.fit
+            if fit is Fit.IMPOSSIBLE:
+                self.finish(
+                    actor,
+                    ActorEvent.UNPLACEABLE,
+                    f"it must run on node {actor.request.node_id.hex()}, which is gone or too small; "
+                    "use soft=True to let it run elsewhere",
+                )
+                changed = True
+            elif actor.infeasible != (fit is Fit.INFEASIBLE):
+                actor.infeasible = fit is Fit.INFEASIBLE
+                changed = True
+        if changed or self._told != self._waiting.keys():
+            self._told = set(self._waiting)
+            self._demand.set()
+
+    def adopt(self, actor: Actor, node: Node, address: WorkerAddress) -> None:
+        """The actor's start succeeded, though its answer never arrived."""
+        self._waiting.pop(actor.actor_id, None)
+        actor.node_id = node.node_id
+        self._alive(actor, address, actor.pid)
+
+    def start_again(self, actor: Actor, node: Node) -> None:
+        """Repeats a start whose answer was lost, on the node that may be busy with it."""
+        charge = node.charge(actor.spec.placement.resources, self._context.now())
+        actor.starting += 1
+        self._context.tasks.spawn(self._start(actor, node, charge), f"start of actor {actor.actor_id.hex()}")
+
+    def lost(self, actor: Actor, reason: str, intended: bool) -> None:
+        """The actor's process ended: start it again while its budget lasts."""
+        now = self._context.now()
+        event = after_loss(actor.restarts, actor.spec.max_restarts, intended)
+        if event is not ActorEvent.LOST:
+            self.finish(actor, event, reason)
+            return
+        lived_long = actor.state is ActorState.ALIVE and now - actor.started_s >= SHORT_LIFE_S
+        actor.short_lives = 1 if lived_long else actor.short_lives + 1
+        actor.machine.step(event, now)
+        actor.restarts += 1
+        actor.address = None
+        actor.pid = 0
+        actor.node_id = b""
+        actor.death_reason = reason
+        self._table.changed(actor)
+        log.info("restarting actor %s: %s", actor.actor_id.hex(), reason)
+        delay_s = restart_delay_s(actor.short_lives)
+        if delay_s:
+            asyncio.get_running_loop().call_later(delay_s, self._enqueue_if_restarting, actor, actor.restarts)
+        else:
+            self.enqueue(actor)
+
+    def finish(self, actor: Actor, event: ActorEvent, reason: str, cause: bytes = b"") -> None:
+        """The actor is dead for good."""
+        self._waiting.pop(actor.actor_id, None)
+        actor.machine.step(event, self._context.now())
+        actor.death_reason = reason
+        actor.death_cause = cause
+        actor.address = None
+        self._table.changed(actor)
+        self._demand.set()
+        log.info("actor %s is dead: %s", actor.actor_id.hex(), reason)
+
+    # ---------------------------------------------------------------- starting
+
+    def _begin(self, actor: Actor, node_id: bytes) -> None:
+        node = self._cluster.get(node_id)
+        assert node is not None
+        del self._waiting[actor.actor_id]
+        actor.infeasible = False
+        actor.node_id = node_id
+        if actor.request.kind == "SPREAD":
+            self._spread_after[actor.shape] = node_id
+        self._table.save_intent(actor)
+        self.start_again(actor, node)
+
+    async def _start(self, actor: Actor, node: Node, charge: Charge) -> None:
+        try:
+            await self._start_on(actor, node, charge)
+        finally:
+            actor.starting -= 1
+
+    async def _start_on(self, actor: Actor, node: Node, charge: Charge) -> None:
+        channel = node.channel
+        try:
+            if channel is None:
+                raise CallError(ErrorKind.UNAVAILABLE, "the node has no connection")
+            # A constructor may take any time; the wait ends with the agent's connection.
+            started = await channel.call(StartActor(actor.spec, actor.restarts), timeout_s=None)
+        except CallError as error:
+            is_cut = channel is None or channel.closed
+            self._start_failed(actor, node, charge, error, is_cut)
+            return
+        node.settle(charge, {} if started.error else actor.spec.held)
+        self._view_changed.set()
+        if actor.is_dead or actor.node_id != node.node_id:
+            if channel is not None:
+                channel.send(StopActor(actor.actor_id, graceful=False))
+        elif actor.state is not ActorState.ALIVE:  # it is when the node came back with it in the meantime
+            self._started(actor, started)
+
+    def _started(self, actor: Actor, started: ActorStarted) -> None:
+        if started.error:
+            actor.pid = started.pid
+            self.finish(
+                actor, ActorEvent.CONSTRUCTOR_RAISED, "its constructor raised an exception", started.error
+            )
+        else:
+            self._alive(actor, started.address, started.pid)
+
+    def _alive(self, actor: Actor, address: WorkerAddress, pid: int) -> None:
+        now = self._context.now()
+        actor.machine.step(ActorEvent.STARTED, now)
+        actor.address = address
+        actor.pid = pid
+        actor.started_s = now
+        actor.death_reason = ""
+        self._table.changed(actor)
+
+    def _start_failed(self, actor: Actor, node: Node, charge: Charge, error: CallError, is_cut: bool) -> None:
+        """Waits for room, for the node's return, or for another process, as the error has it."""
+        if error.kind == ErrorKind.BUSY:
+            node.refuse(charge)
+            asyncio.get_running_loop().call_later(BUSY_RETRY_S, self._forgive, node, charge)
+        else:
+            node.settle(charge, {})
+            self._view_changed.set()
+        if actor.is_dead or actor.state is ActorState.ALIVE or actor.node_id != node.node_id:
+            return
+        if error.kind == ErrorKind.BUSY:
+            self.enqueue(actor)
+        elif is_cut:
+            if node.is_dead:
+                self.enqueue(actor)
+            elif node.channel is not None and node.state is NodeState.ALIVE:
+                self.start_again(actor, node)  # it is back already
+            # Otherwise its return or its death decides.
+        elif error.kind in (ErrorKind.RUNTIME_ENV, ErrorKind.INVALID, ErrorKind.NOT_FOUND):
+            self.finish(actor, ActorEvent.UNPLACEABLE, error.message)
+        else:
+            self.lost(actor, error.message, False)
+
+    def _forgive(self, node: Node, charge: Charge) -> None:
+        node.forgive(charge)
+        self._view_changed.set()
+
+    def _enqueue_if_restarting(self, actor: Actor, restarts: int) -> None:
+        if actor.state is ActorState.RESTARTING and actor.restarts == restarts and not actor.node_id:
+            self.enqueue(actor)

@@ -1,0 +1,246 @@
+"""The actors as records: their states, names, owners, and what of them is kept on disk."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from runtime._control.journal import Journal
+from runtime._control.waiters import Waiters
+from runtime._core.actors import TRANSITIONS, ActorEvent, ActorState
+from runtime._core.fsm import Machine
+from runtime._core.placement import Request
+from runtime._wire.messages.base import ResourceRequest, WorkerAddress
+from runtime._wire.messages.control import ActorInfo, ActorSpec
+
+SPECS = "actor_specs"
+STATES = "actor_states"
+MAX_DEAD = 10_000
+
+_encode = msgspec.msgpack.encode
+
+
+class _Saved(msgspec.Struct, frozen=True, array_like=True):
+    """What changes during an actor's life; its spec is written once, apart."""
+
+    state: str
+    version: int
+    restarts: int
+    address: WorkerAddress | None
+    pid: int
+    node_id: bytes
+    death_reason: str
+    death_cause: bytes
+
+
+ShapeKey = tuple[Any, ...]
+"""Equal for requests that placement treats alike."""
+
+
+def shape_key(request: ResourceRequest) -> ShapeKey:
+    """A hashable stand-in for a request."""
+    strategy = request.strategy
+    return (
+        tuple(sorted(request.resources.items())),
+        strategy.kind,
+        strategy.node_id,
+        strategy.soft,
+        tuple(sorted(strategy.labels.items())),
+    )
+
+
+def to_request(request: ResourceRequest) -> Request:
+    """The wire's request as placement takes it."""
+    strategy = request.strategy
+    return Request(request.resources, strategy.kind, strategy.node_id, strategy.soft, strategy.labels)
+
+
+class Actor:
+    """One actor. `node_id` is where it runs or is being started; empty while it waits for a node."""
+
+    __slots__ = (
+        "address",
+        "death_cause",
+        "death_reason",
+        "infeasible",
+        "machine",
+        "node_id",
+        "pid",
+        "request",
+        "restarts",
+        "shape",
+        "short_lives",
+        "spec",
+        "started_s",
+        "starting",
+        "version",
+        "waiters",
+    )
+
+    def __init__(self, spec: ActorSpec, state: ActorState = ActorState.PENDING_CREATION) -> None:
+        self.spec = spec
+        self.machine: Machine[ActorState, ActorEvent] = Machine(
+            f"actor {spec.actor_id.hex()}", state, TRANSITIONS
+        )
+        self.request = to_request(spec.placement)
+        self.shape = shape_key(spec.placement)
+        self.version = 0
+        self.restarts = 0
+        self.address: WorkerAddress | None = None
+        self.pid = 0
+        self.node_id = b""
+        self.death_reason = ""
+        self.death_cause = b""
+        self.infeasible = False
+        self.starting = 0  # tasks that are busy with its start
+        self.short_lives = 0
+        self.started_s = 0.0
+        self.waiters = Waiters()
+
+    @property
+    def actor_id(self) -> bytes:
+        return self.spec.actor_id
+
+    @property
+    def state(self) -> ActorState:
+        return self.machine.state
+
+    @property
+    def is_dead(self) -> bool:
+        return self.machine.state is ActorState.DEAD
+
+    def info(self) -> ActorInfo:
+        """What others are told of it."""
+        return ActorInfo(
+            actor_id=self.spec.actor_id,
+            state=self.machine.state.value,
+            version=self.version,
+            address=self.address,
+            restarts=self.restarts,
+            spec=self.spec,
+            death_reason=self.death_reason,
+            death_cause=self.death_cause,
+            pid=self.pid,
+            node_id=self.node_id,
+        )
+
+
+class ActorTable:
+    """All actors, dead ones up to a bound, with the ways to find them."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._actors: dict[bytes, Actor] = {}
+        self._names: dict[tuple[str, str], bytes] = {}
+        self._of_owner: dict[bytes, set[bytes]] = {}
+        self._dead: deque[bytes] = deque()
+
+    def load(self) -> list[Actor]:
+        """Takes the actors of an earlier life of this control store and returns the living."""
+        storage = self._journal.storage
+        states = dict(storage.scan(STATES))
+        for actor_id, row in storage.scan(SPECS):
+            spec = msgspec.msgpack.decode(row, type=ActorSpec)
+            actor = Actor(spec)
+            if (saved_row := states.get(actor_id)) is not None:
+                saved = msgspec.msgpack.decode(saved_row, type=_Saved)
+                actor.machine.state = ActorState(saved.state)
+                actor.version, actor.restarts = saved.version, saved.restarts
+                actor.address, actor.pid, actor.node_id = saved.address, saved.pid, saved.node_id
+                actor.death_reason, actor.death_cause = saved.death_reason, saved.death_cause
+            self._actors[actor_id] = actor
+            if actor.is_dead:
+                self._dead.append(actor_id)
+            else:
+                self._index(actor)
+        return self.living()
+
+    def add(self, actor: Actor) -> None:
+        """Adds a new actor and writes it down."""
+        self._actors[actor.actor_id] = actor
+        self._index(actor)
+        self._journal.put(SPECS, actor.actor_id, _encode(actor.spec))
+        self._save(actor)
+
+    def get(self, actor_id: bytes) -> Actor | None:
+        return self._actors.get(actor_id)
+
+    def named(self, namespace: str, name: str) -> Actor | None:
+        """The living actor of that name."""
+        actor_id = self._names.get((namespace, name))
+        return None if actor_id is None else self._actors[actor_id]
+
+    def all(self) -> Iterable[Actor]:
+        return self._actors.values()
+
+    def living(self) -> list[Actor]:
+        return [actor for actor in self._actors.values() if not actor.is_dead]
+
+    def on_node(self, node_id: bytes) -> list[Actor]:
+        """The living actors that run on the node or are being started there."""
+        return [actor for actor in self.living() if actor.node_id == node_id]
+
+    def owned_by(self, worker_id: bytes) -> list[Actor]:
+        """The living actors that end with this owner."""
+        return [self._actors[actor_id] for actor_id in self._of_owner.get(worker_id, ())]
+
+    def owned_from(self, node_id: bytes) -> list[Actor]:
+        """The living actors that end with owners on this node."""
+        return [
+            actor
+            for actor in self.living()
+            if not actor.spec.detached and actor.spec.owner.node_id == node_id
+        ]
+
+    def changed(self, actor: Actor) -> None:
+        """Writes an actor's new state down and wakes those who watch it."""
+        actor.version += 1
+        if actor.is_dead:
+            self._unindex(actor)
+            self._dead.append(actor.actor_id)
+        self._save(actor)
+        actor.waiters.wake()
+        while len(self._dead) > MAX_DEAD:
+            oldest = self._dead.popleft()
+            del self._actors[oldest]
+            self._journal.delete(SPECS, oldest)
+            self._journal.delete(STATES, oldest)
+
+    def save_intent(self, actor: Actor) -> None:
+        """Writes down where an actor is about to be started, so that a restarted control store asks there
+        first.
+        """
+        self._save(actor)
+
+    def _index(self, actor: Actor) -> None:
+        spec = actor.spec
+        if spec.name:
+            self._names[spec.namespace, spec.name] = spec.actor_id
+        if not spec.detached:
+            self._of_owner.setdefault(spec.owner.worker_id, set()).add(spec.actor_id)
+
+    def _unindex(self, actor: Actor) -> None:
+        spec = actor.spec
+        if self._names.get((spec.namespace, spec.name)) == spec.actor_id:
+            del self._names[spec.namespace, spec.name]
+        owned = self._of_owner.get(spec.owner.worker_id)
+        if owned is not None:
+            owned.discard(spec.actor_id)
+            if not owned:
+                del self._of_owner[spec.owner.worker_id]
+
+    def _save(self, actor: Actor) -> None:
+        saved = _Saved(
+            actor.state.value,
+            actor.version,
+            actor.restarts,
+            actor.address,
+            actor.pid,
+            actor.node_id,
+            actor.death_reason,
+            actor.death_cause,
+        )
+        self._journal.put(STATES, actor.actor_id, _encode(saved))

@@ -1,0 +1,229 @@
+"""Actors as their users see them: registration, names, watching, killing; and what ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+
+from runtime._control.actor_scheduler import ActorScheduler
+from runtime._control.actor_table import Actor, ActorTable
+from runtime._control.cluster import Cluster, Node
+from runtime._control.context import Context, Handlers
+from runtime._core.actors import ActorEvent, ActorState
+from runtime._core.labels import check_selector
+from runtime._core.placement import is_group_resource
+from runtime._transport.channel import CallError, Channel
+from runtime._wire.messages.base import Demand, ErrorKind, Message, Ok
+from runtime._wire.messages.control import (
+    ActorInfo,
+    Actors,
+    GetNamedActor,
+    KillActor,
+    ListActors,
+    RegisterActor,
+    RegisterNode,
+    StopActor,
+    WatchActor,
+    WorkerFailed,
+    WorkersDead,
+)
+
+log = logging.getLogger(__name__)
+
+
+class ActorService:
+    """Owns the actors; `ActorScheduler` finds them nodes."""
+
+    def __init__(
+        self, context: Context, cluster: Cluster, table: ActorTable, scheduler: ActorScheduler
+    ) -> None:
+        self._context = context
+        self._cluster = cluster
+        self._table = table
+        self._scheduler = scheduler
+        self._dead_workers: list[bytes] = []
+
+    def handlers(self) -> Handlers:
+        return {
+            RegisterActor: self.register,
+            WatchActor: self.watch,
+            GetNamedActor: self.get_named,
+            ListActors: self.list_actors,
+            KillActor: self.kill,
+            WorkerFailed: self.worker_failed,
+        }
+
+    def load(self) -> None:
+        """Takes the actors of an earlier life; their nodes have a while to come back with them."""
+        for actor in self._table.load():
+            if not actor.node_id:
+                self._scheduler.enqueue(actor)
+
+    # ---------------------------------------------------------------- messages
+
+    async def register(self, _: Channel, message: RegisterActor) -> ActorInfo:
+        spec = message.spec
+        actor = self._table.get(spec.actor_id)
+        if actor is None:
+            holder = self._table.named(spec.namespace, spec.name) if spec.name else None
+            if holder is not None:
+                if not message.get_if_exists:
+                    raise CallError(
+                        ErrorKind.EXISTS,
+                        f"the name {spec.name!r} is taken by another actor in namespace {spec.namespace!r}; "
+                        "choose another name, or use get_if_exists=True to get that actor",
+                    )
+                actor = holder
+            else:
+                try:
+                    check_selector(spec.placement.strategy.labels)
+                except ValueError as error:
+                    raise CallError(ErrorKind.INVALID, str(error)) from None
+                actor = Actor(spec)
+                self._table.add(actor)
+                self._scheduler.enqueue(actor)
+        await self._context.journal.durable()
+        return actor.info()
+
+    def watch(self, _: Channel, message: WatchActor) -> ActorInfo | Awaitable[ActorInfo]:
+        actor = self._table.get(message.actor_id)
+        if actor is None:
+            raise CallError(ErrorKind.NOT_FOUND, f"there is no actor {message.actor_id.hex()}")
+        if actor.version > message.after_version:
+            return actor.info()
+        return self._wait(actor, message)
+
+    async def _wait(self, actor: Actor, message: WatchActor) -> ActorInfo:
+        deadline = self._context.now() + message.timeout_s
+        while actor.version <= message.after_version:
+            left = deadline - self._context.now()
+            if left <= 0 or not await actor.waiters.wait(left):
+                break
+        return actor.info()
+
+    def get_named(self, _: Channel, message: GetNamedActor) -> ActorInfo:
+        actor = self._table.named(message.namespace, message.name)
+        if actor is None:
+            raise CallError(
+                ErrorKind.NOT_FOUND,
+                f"there is no living actor named {message.name!r} in namespace {message.namespace!r}; "
+                "check the name and the namespace, and that the actor was not killed",
+            )
+        return actor.info()
+
+    def list_actors(self, _: Channel, message: ListActors) -> Actors:
+        return Actors(
+            [
+                actor.info()
+                for actor in self._table.all()
+                if (not message.namespace or actor.spec.namespace == message.namespace)
+                and (not message.named_only or (actor.spec.name and not actor.is_dead))
+            ]
+        )
+
+    async def kill(self, _: Channel, message: KillActor) -> Ok:
+        actor = self._table.get(message.actor_id)
+        if actor is not None and not actor.is_dead:
+            if message.graceful and actor.state is ActorState.ALIVE:
+                self._stop(actor, StopActor(actor.actor_id, graceful=True))
+            elif message.graceful:
+                self.end(actor, ActorEvent.ABANDONED, "its last handle went out of scope before it started")
+            elif message.no_restart:
+                self.end(actor, ActorEvent.KILLED, "it was killed with kill()")
+            elif actor.node_id:
+                self._stop(actor, StopActor(actor.actor_id, graceful=False, intended=False))
+            await self._context.journal.durable()
+        return Ok()
+
+    def worker_failed(self, _: Channel, message: WorkerFailed) -> None:
+        """A worker process ended: the actor in it, and the actors it owned."""
+        if not self._dead_workers:
+            asyncio.get_running_loop().call_soon(self._tell_dead)
+        self._dead_workers.append(message.worker_id)
+        actor = self._table.get(message.actor_id) if message.actor_id else None
+        # A start in flight is answered by its own call.
+        if (
+            actor is not None
+            and actor.address is not None
+            and actor.address.worker_id == message.worker_id
+            and actor.state is ActorState.ALIVE
+        ):
+            self._scheduler.lost(actor, message.reason, message.intended)
+        self._abandon(self._table.owned_by(message.worker_id), "its owner's process ended")
+
+    # ---------------------------------------------------------------- news from elsewhere
+
+    def node_registered(self, node: Node, message: RegisterNode) -> None:
+        """Brings our records and what really runs on the node into agreement."""
+        running = dict(message.actors)
+        for actor_id, address in running.items():
+            actor = self._table.get(actor_id)
+            if actor is None or actor.is_dead or (actor.node_id and actor.node_id != node.node_id):
+                if node.channel is not None:
+                    node.channel.send(StopActor(actor_id, graceful=False))
+            elif actor.state is not ActorState.ALIVE:
+                self._scheduler.adopt(actor, node, address)
+        for actor in self._table.on_node(node.node_id):
+            if actor.actor_id in running or actor.starting:
+                continue
+            if actor.state is ActorState.ALIVE:
+                self._scheduler.lost(actor, "its process ended while the control store was away", False)
+            else:
+                self._scheduler.start_again(actor, node)
+
+    def node_dead(self, node: Node) -> None:
+        """Everything that ran on a node or was owned from there ends."""
+        self._abandon(self._table.owned_from(node.node_id), "its owner's node died")
+        for actor in self._table.on_node(node.node_id):
+            reason = f"its node {node.node_id.hex()} died: {node.info.death_reason}"
+            if actor.state is ActorState.ALIVE:
+                self._scheduler.lost(actor, reason, False)
+            elif not actor.starting:
+                self._scheduler.enqueue(actor)
+
+    def job_finished(self, job_id: bytes) -> None:
+        """A job's actors end with it, except detached ones."""
+        ended = [actor for actor in self._table.living() if actor.spec.job_id == job_id]
+        self._abandon([actor for actor in ended if not actor.spec.detached], "its job finished")
+
+    def group_removed(self, pg_id: bytes) -> None:
+        """The actors of a placement group end with it."""
+        for actor in self._table.living():
+            if actor.spec.placement.placement_group_id == pg_id:
+                self.end(actor, ActorEvent.ABANDONED, "its placement group was removed")
+
+    def demands(self) -> list[Demand]:
+        """The actors that wait for a node, equal ones summed; those in placement groups left out."""
+        counts: dict[object, tuple[Actor, int]] = {}
+        for actor in self._scheduler.waiting():
+            if any(is_group_resource(name) for name in actor.request.resources):
+                continue
+            _, count = counts.get(actor.shape, (actor, 0))
+            counts[actor.shape] = (actor, count + 1)
+        return [Demand(actor.spec.placement, count, actor.infeasible) for actor, count in counts.values()]
+
+    def end(self, actor: Actor, event: ActorEvent, reason: str) -> None:
+        """Ends an actor for good, its process too."""
+        node_id = actor.node_id
+        self._scheduler.finish(actor, event, reason)
+        node = self._cluster.get(node_id)
+        if node is not None and node.channel is not None:
+            node.channel.send(StopActor(actor.actor_id, graceful=False))
+
+    def _abandon(self, actors: list[Actor], reason: str) -> None:
+        for actor in actors:
+            if not actor.is_dead:
+                self.end(actor, ActorEvent.ABANDONED, reason)
+
+    def _stop(self, actor: Actor, message: Message) -> None:
+        node = self._cluster.get(actor.node_id)
+        if node is not None and node.channel is not None:
+            node.channel.send(message)
+
+    def _tell_dead(self) -> None:
+        worker_ids, self._dead_workers = self._dead_workers, []
+        message = WorkersDead(worker_ids)
+        for node in self._cluster.living():
+            if node.channel is not None:
+                node.channel.send(message)

@@ -1,0 +1,240 @@
+"""Reserving placement-group bundles on nodes in two phases: every node sets aside, then every node commits.
+
+A refusal or a death between the phases gives everything back, so that no group holds what it cannot use.
+Prepare requests of one group go out together, and many groups are reserved at the same time: each is
+deducted from the view before the next is placed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from runtime._control.cluster import Charge, Cluster, Node
+from runtime._control.context import Context, Signal
+from runtime._control.group_table import Group, GroupTable
+from runtime._core.placement import bundles_feasible, group_resources, place_bundles
+from runtime._core.placement_groups import GroupEvent, GroupState
+from runtime._transport.channel import CallError
+from runtime._wire.messages.base import ErrorKind
+from runtime._wire.messages.control import CommitBundle, PrepareBundle, ReturnBundle
+
+log = logging.getLogger(__name__)
+
+AGENT_TIMEOUT_S = 10.0
+RETRY_S = 0.05
+
+_Reservation = list[tuple[int, Node, Charge]]
+
+
+class GroupScheduler:
+    """Moves groups between waiting, prepared and created. `schedule` runs whenever the view changes."""
+
+    def __init__(
+        self, context: Context, cluster: Cluster, table: GroupTable, view_changed: Signal, demand: Signal
+    ) -> None:
+        self._context = context
+        self._cluster = cluster
+        self._table = table
+        self._view_changed = view_changed
+        self._demand = demand
+        self._waiting: dict[bytes, Group] = {}  # in the order they came
+
+    def enqueue(self, group: Group) -> None:
+        """The group needs nodes for bundles."""
+        self._waiting[group.pg_id] = group
+        self._view_changed.set()
+
+    def forget(self, group: Group) -> None:
+        """The group was removed: gives back every bundle that is committed. One on its way sees to itself."""
+        self._waiting.pop(group.pg_id, None)
+        self._demand.set()
+        for index, node_id in enumerate(group.nodes):
+            node = self._cluster.get(node_id) if node_id else None
+            if node is not None and not node.is_dead:
+                self.give_back(group.pg_id, index, node, group.request.bundles[index])
+        group.nodes = [b""] * len(group.nodes)
+
+    def lost(self, group: Group, indexes: list[int], reason: str) -> None:
+        """Bundles of a created group have no node any more."""
+        for index in indexes:
+            group.nodes[index] = b""
+        if group.machine.can(GroupEvent.NODE_LOST):
+            group.machine.step(GroupEvent.NODE_LOST, self._context.now())
+            group.reason = reason
+            self._table.changed(group)
+            self._demand.set()
+            if not group.busy:
+                self.enqueue(group)
+
+    def give_back(self, pg_id: bytes, index: int, node: Node, bundle: dict[str, int]) -> None:
+        """Returns one committed bundle, in the background."""
+        self._context.tasks.spawn(
+            self._return(pg_id, index, node, bundle), f"return of bundle {index} of {pg_id.hex()}"
+        )
+
+    def schedule(self) -> None:
+        """Reserves every waiting group that fits now."""
+        if not self._waiting:
+            return
+        refused: dict[object, str] = {}
+        views = self._cluster.views()
+        for group in list(self._waiting.values()):
+            request = group.request
+            # Whatever holds bundles already is a case of its own.
+            shape = (
+                None
+                if any(group.nodes)
+                else (request.strategy, repr(request.bundles), *request.label_selectors)
+            )
+            reason = refused.get(repr(shape)) if shape is not None else None
+            if reason is None:
+                nodes = place_bundles(
+                    request.bundles,
+                    request.strategy,
+                    views,
+                    rng=self._context.rng,
+                    placed=group.nodes,
+                    selectors=request.label_selectors,
+                )
+                if nodes is not None:
+                    self._begin(group, nodes)
+                    continue
+                is_feasible = bundles_feasible(
+                    request.bundles, request.strategy, views, selectors=request.label_selectors
+                )
+                reason = (
+                    "no node has room for its bundles now"
+                    if is_feasible
+                    else "the nodes of today could never hold its bundles"
+                )
+                if shape is not None:
+                    refused[repr(shape)] = reason
+            if group.reason != reason:
+                group.reason = reason
+                self._table.changed(group)
+                self._demand.set()
+
+    # ---------------------------------------------------------------- two phases
+
+    def _begin(self, group: Group, nodes: list[bytes]) -> None:
+        del self._waiting[group.pg_id]
+        group.busy = True
+        now = self._context.now()
+        reservation: _Reservation = []
+        for index, node_id in enumerate(nodes):
+            if group.nodes[index]:
+                continue
+            node = self._cluster.get(node_id)
+            assert node is not None
+            reservation.append((index, node, node.charge(group.request.bundles[index], now)))
+        self._context.tasks.spawn(
+            self._reserve(group, reservation), f"reservation of placement group {group.pg_id.hex()}"
+        )
+
+    async def _reserve(self, group: Group, reservation: _Reservation) -> None:
+        try:
+            is_done = await self._two_phases(group, reservation)
+        finally:
+            group.busy = False
+        if is_done or group.is_removed:
+            return
+        if any(charge.refused for _, _, charge in reservation):
+            await asyncio.sleep(RETRY_S)
+            for _, node, charge in reservation:
+                if charge.refused:
+                    node.forgive(charge)
+        if not group.is_removed and group.is_waiting:
+            self.enqueue(group)
+
+    async def _two_phases(self, group: Group, reservation: _Reservation) -> bool:
+        prepared = await asyncio.gather(
+            *(self._prepare(group, index, node) for index, node, _ in reservation)
+        )
+        if group.is_removed or not all(error is None for error in prepared):
+            await self._abort(group, reservation, prepared)
+            return False
+        if group.state is GroupState.PENDING:
+            group.machine.step(GroupEvent.PREPARED, self._context.now())
+        committed = await asyncio.gather(
+            *(self._commit(group, index, node) for index, node, _ in reservation)
+        )
+        if group.is_removed or not all(error is None for error in committed):
+            if group.state is GroupState.PREPARED:
+                group.machine.step(GroupEvent.ABORTED, self._context.now())
+            await self._abort(group, reservation, committed)
+            return False
+        self._complete(group, reservation)
+        return True
+
+    def _complete(self, group: Group, reservation: _Reservation) -> None:
+        pg_hex = group.pg_id.hex()
+        for index, node, charge in reservation:
+            bundle = group.request.bundles[index]
+            node.settle(charge, bundle)
+            node.offer(group_resources(bundle, pg_hex, index))
+            group.nodes[index] = node.node_id
+        # A node may have died since it answered, or while others answered.
+        gone = [index for index, node_id in enumerate(group.nodes) if not self._is_living(node_id)]
+        for index in gone:
+            group.nodes[index] = b""
+        group.machine.step(GroupEvent.COMMITTED, self._context.now())
+        group.reason = ""
+        self._table.changed(group)
+        self._view_changed.set()
+        self._demand.set()
+        if gone:
+            self.lost(group, gone, "a node died while its bundles were committed")
+
+    async def _abort(self, group: Group, reservation: _Reservation, outcomes: list[CallError | None]) -> None:
+        """Gives back what was set aside; a node that refused keeps its charge until it has room again."""
+        returns = []
+        for (index, node, charge), error in zip(reservation, outcomes, strict=True):
+            if error is not None and error.kind == ErrorKind.BUSY:
+                node.refuse(charge)
+            else:
+                node.settle(charge, group.request.bundles[index])
+                returns.append(self._return(group.pg_id, index, node, group.request.bundles[index], False))
+        await asyncio.gather(*returns)
+
+    async def _prepare(self, group: Group, index: int, node: Node) -> CallError | None:
+        try:
+            if node.channel is None:
+                raise CallError(ErrorKind.UNAVAILABLE, "the node has no connection")
+            request = PrepareBundle(group.pg_id, index, group.request.bundles[index])
+            await node.channel.call(request, AGENT_TIMEOUT_S)
+        except CallError as error:
+            return error
+        return None
+
+    async def _commit(self, group: Group, index: int, node: Node) -> CallError | None:
+        try:
+            if node.channel is None:
+                raise CallError(ErrorKind.UNAVAILABLE, "the node has no connection")
+            await node.channel.call(CommitBundle(group.pg_id, index), AGENT_TIMEOUT_S)
+        except CallError as error:
+            return error
+        return None
+
+    async def _return(
+        self, pg_id: bytes, index: int, node: Node, bundle: dict[str, int], was_committed: bool = True
+    ) -> None:
+        """A node that does not answer has lost its connection: it is asked about its bundles when it is
+        back.
+        """
+        channel = node.channel
+        if channel is None:
+            return
+        try:
+            await channel.call(ReturnBundle(pg_id, index), AGENT_TIMEOUT_S)
+        except CallError as error:
+            log.warning("node %s did not return a bundle: %s", node.node_id.hex(), error)
+            return
+        if node.channel is channel:
+            offered = group_resources(bundle, pg_id.hex(), index) if was_committed else {}
+            node.withdraw(offered, bundle)
+            self._view_changed.set()
+
+    def _is_living(self, node_id: bytes) -> bool:
+        node = self._cluster.get(node_id)
+        return node is not None and not node.is_dead

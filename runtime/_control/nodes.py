@@ -1,0 +1,262 @@
+"""Nodes: joining, reporting, draining, dying, and telling every agent of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from runtime._control.cluster import Cluster, Node
+from runtime._control.context import Context, Handlers, Signal
+from runtime._core.nodes import (
+    HEARTBEAT_TIMEOUT_S,
+    RECONNECT_GRACE_S,
+    RESTART_GRACE_S,
+    NodeEvent,
+    NodeState,
+    verdict,
+)
+from runtime._transport.channel import CallError, Channel
+from runtime._wire.messages.base import ErrorKind, Message, NodeInfo, Ok
+from runtime._wire.messages.control import (
+    ClusterView,
+    Drain,
+    DrainNode,
+    GetNodes,
+    NodeRegistered,
+    NodeReport,
+    Nodes,
+    RegisterNode,
+    StopNode,
+)
+
+log = logging.getLogger(__name__)
+
+TABLE = "nodes"
+CHECK_S = 0.5
+BROADCAST_S = 0.02
+"""Changes of what is free are told at most this often; joining, draining and dying at once."""
+
+_encode = msgspec.msgpack.encode
+_REASONS = {
+    NodeEvent.CONNECTION_LOST: "its agent's connection closed and did not come back",
+    NodeEvent.SILENT: f"its agent was silent for {HEARTBEAT_TIMEOUT_S:g} s",
+    NodeEvent.LEFT: "it was drained and left",
+}
+
+
+class NodeService:
+    """Owns the nodes. Other services set the `on_` lists to hear of registrations and deaths."""
+
+    def __init__(self, context: Context, cluster: Cluster, cluster_id: str, view_changed: Signal) -> None:
+        self.on_registered: list[Callable[[Node, RegisterNode], None]] = []
+        self.on_dead: list[Callable[[Node], None]] = []
+        self.on_demand: list[Callable[[], None]] = []
+        self.notes: list[tuple[str, str]] = []
+        self._context = context
+        self._cluster = cluster
+        self._cluster_id = cluster_id
+        self._view_changed = view_changed
+        self._changed: set[bytes] = set()  # what is free changed
+        self._moved: set[bytes] = set()  # joined, draining, dead: everyone must know, the node itself too
+        self._flush: asyncio.TimerHandle | None = None
+
+    def load(self) -> None:
+        """Takes the nodes of an earlier life of this control store; they have a while to come back."""
+        now = self._context.now()
+        for node_id, row in self._context.journal.storage.scan(TABLE):
+            info = msgspec.msgpack.decode(row, type=NodeInfo)
+            node = Node(info, now, RESTART_GRACE_S)
+            node.view.schedulable = node.state is NodeState.ALIVE
+            self._cluster.add(node)
+            log.info("remembering node %s, %s", node_id.hex(), info.state)
+
+    def handlers(self) -> Handlers:
+        return {
+            RegisterNode: self.register,
+            NodeReport: self.report,
+            GetNodes: self.get_nodes,
+            DrainNode: self.drain,
+        }
+
+    # ---------------------------------------------------------------- messages
+
+    async def register(self, channel: Channel, message: RegisterNode) -> NodeRegistered:
+        """Adds a node, or takes it back after its connection broke."""
+        info = message.info
+        now = self._context.now()
+        node = self._cluster.get(info.node_id)
+        if node is not None and node.is_dead:
+            channel.send(StopNode(f"declared dead: {node.info.death_reason}"))
+            raise CallError(
+                ErrorKind.INVALID,
+                f"node {info.node_id.hex()} was declared dead ({node.info.death_reason}); start it anew",
+            )
+        if node is None:
+            node = Node(msgspec.structs.replace(info, state=NodeState.ALIVE.value), now, RECONNECT_GRACE_S)
+            self._cluster.add(node)
+            log.info("node %s joined from %s", info.node_id.hex(), info.host)
+        else:
+            log.info("node %s is back", info.node_id.hex())
+            old = node.channel
+            if old is not None and old is not channel:
+                old.context = None
+                old.close()
+        node.connected(channel, info, now)
+        channel.context = info.node_id
+        self._save(node)
+        for listener in self.on_registered:
+            listener(node, message)
+        self.moved(node)
+        await self._context.journal.durable()
+        channel.send(ClusterView([], self.notes))
+        return NodeRegistered(self._cluster_id, [other.snapshot() for other in self._cluster.living()])
+
+    def report(self, channel: Channel, message: NodeReport) -> None:
+        """Takes in what is free on a node and what waits there; also its heartbeat."""
+        node = self._cluster.get(message.node_id)
+        if node is None or node.channel is not channel:
+            return
+        before = (node.demands, node.info.idle_since_s > 0)
+        if node.report(message, self._context.now()):
+            self.changed(node)
+            self._view_changed.set()
+        if before != (node.demands, node.info.idle_since_s > 0):
+            self._demand_changed()
+
+    def get_nodes(self, _: Channel, __: GetNodes) -> Nodes:
+        return Nodes([node.snapshot() for node in self._cluster.all()])
+
+    async def drain(self, _: Channel, message: DrainNode) -> Ok:
+        """Stops placing work on a node, unless it must be idle and is not."""
+        node = self._cluster.get(message.node_id)
+        if node is None or node.is_dead:
+            raise CallError(ErrorKind.NOT_FOUND, f"node {message.node_id.hex()} is no member of the cluster")
+        if message.only_if_idle and (node.has_promises or not node.info.idle_since_s):
+            raise CallError(ErrorKind.BUSY, f"node {message.node_id.hex()} is not idle")
+        if node.channel is None:
+            raise CallError(ErrorKind.UNAVAILABLE, f"node {message.node_id.hex()} has no connection now")
+        was_draining = node.state is NodeState.DRAINING
+        node.step(NodeEvent.DRAIN, self._context.now())
+        try:
+            await node.channel.call(Drain(message.reason, message.only_if_idle), timeout_s=5.0)
+        except CallError:
+            if node.state is NodeState.DRAINING and not was_draining:
+                node.step(NodeEvent.DRAIN_REFUSED, self._context.now())
+                self._view_changed.set()
+            raise
+        log.info("draining node %s: %s", message.node_id.hex(), message.reason)
+        if not node.is_dead:
+            self._save(node)
+            self.moved(node)
+            await self._context.journal.durable()
+        return Ok()
+
+    def closed(self, channel: Channel) -> None:
+        """A connection ended; if it was an agent's, its node has a moment to come back."""
+        node = self._cluster.get(channel.context) if isinstance(channel.context, bytes) else None
+        if node is None or node.channel is not channel:
+            return
+        node.disconnected(self._context.now(), RECONNECT_GRACE_S)
+        log.warning("lost the connection to node %s", node.node_id.hex())
+        if node.state is NodeState.DRAINING:
+            self._check(node)
+        else:
+            asyncio.get_running_loop().call_later(RECONNECT_GRACE_S + 0.01, self._check, node)
+
+    # ---------------------------------------------------------------- liveness
+
+    async def watch(self) -> None:
+        """Declares silent nodes dead; runs until cancelled."""
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        while True:
+            await asyncio.sleep(CHECK_S)
+            now = loop.time()
+            stalled_s = now - before - CHECK_S
+            before = now
+            for node in self._cluster.living():
+                if stalled_s > 4 * CHECK_S:
+                    node.heard_s = now  # this process stood still, so silence says nothing about the nodes
+                else:
+                    self._check(node)
+
+    def _check(self, node: Node) -> None:
+        event = verdict(self._context.now(), node.state, node.heard_s, node.lost_s, node.grace_s)
+        if event is not None:
+            self.die(node, event, _REASONS[event])
+
+    def die(self, node: Node, event: NodeEvent, reason: str) -> None:
+        """Declares a node dead and tells everyone."""
+        log.warning("node %s is dead: %s", node.node_id.hex(), reason)
+        node.step(event, self._context.now())
+        node.info = msgspec.structs.replace(node.info, death_reason=reason, idle_since_s=0.0)
+        channel, node.channel = node.channel, None
+        if channel is not None:
+            channel.context = None
+            channel.send(StopNode(f"declared dead: {reason}"))
+            channel.close()
+        self._save(node)
+        for node_id in self._cluster.forget_dead():
+            self._context.journal.delete(TABLE, node_id)
+        self.moved(node)
+        for listener in self.on_dead:
+            listener(node)
+
+    # ---------------------------------------------------------------- telling
+
+    def changed(self, node: Node) -> None:
+        """What is free on the node changed: tell the other agents soon."""
+        self._changed.add(node.node_id)
+        if self._flush is None:
+            self._flush = asyncio.get_running_loop().call_later(BROADCAST_S, self._broadcast)
+
+    def moved(self, node: Node) -> None:
+        """The node's state changed: tell every agent at the end of this loop turn."""
+        if not self._moved:
+            asyncio.get_running_loop().call_soon(self._broadcast)
+        self._moved.add(node.node_id)
+        self._view_changed.set()
+        self._demand_changed()
+
+    def set_notes(self, notes: list[tuple[str, str]]) -> None:
+        """Replaces what the autoscaler says of demands it cannot meet, and tells every agent."""
+        if notes != self.notes:
+            self.notes = notes
+            self.send_all(ClusterView([], notes))
+
+    def send_all(self, message: Message) -> None:
+        """Sends one way to every connected agent."""
+        for node in self._cluster.living():
+            if node.channel is not None:
+                node.channel.send(message)
+
+    def _broadcast(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+        moved, self._moved = self._moved, set()
+        changed, self._changed = self._changed - moved, set()
+        news = {}
+        for node_id in moved | changed:
+            node = self._cluster.get(node_id)
+            if node is not None:
+                news[node_id] = node.snapshot()
+        everything = list(news.values())
+        for node in self._cluster.living():
+            if node.channel is None:
+                continue
+            # An agent knows best what is free on its own node.
+            mine = node.node_id in changed
+            told = [info for key, info in news.items() if key != node.node_id] if mine else everything
+            if told:
+                node.channel.send(ClusterView(told, self.notes))
+
+    def _demand_changed(self) -> None:
+        for listener in self.on_demand:
+            listener()
+
+    def _save(self, node: Node) -> None:
+        self._context.journal.put(TABLE, node.node_id, _encode(node.info))

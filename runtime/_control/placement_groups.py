@@ -1,0 +1,188 @@
+"""Placement groups as their users see them, and what becomes of them when nodes and jobs end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+
+from runtime._control.cluster import Node
+from runtime._control.context import Context, Handlers
+from runtime._control.group_scheduler import GroupScheduler
+from runtime._control.group_table import Group, GroupTable
+from runtime._core.bundles import STRATEGIES
+from runtime._core.labels import check_selector
+from runtime._core.placement_groups import GroupEvent
+from runtime._transport.channel import CallError, Channel
+from runtime._wire.messages.base import ErrorKind, Ok
+from runtime._wire.messages.control import (
+    CreatePlacementGroup,
+    ListPlacementGroups,
+    PendingGroup,
+    PlacementGroupInfo,
+    PlacementGroups,
+    RegisterNode,
+    RemovePlacementGroup,
+    WatchPlacementGroup,
+)
+
+_BUNDLE = re.compile(r"bundle_group_(\d+)_([0-9a-f]{36})\Z")
+
+
+class GroupService:
+    """Owns the groups; `GroupScheduler` reserves their bundles. `on_removed` hears of each that goes."""
+
+    def __init__(self, context: Context, table: GroupTable, scheduler: GroupScheduler) -> None:
+        self.on_removed: list[Callable[[bytes], None]] = []
+        self._context = context
+        self._table = table
+        self._scheduler = scheduler
+
+    def handlers(self) -> Handlers:
+        return {
+            CreatePlacementGroup: self.create,
+            WatchPlacementGroup: self.watch,
+            RemovePlacementGroup: self.remove,
+            ListPlacementGroups: self.list_groups,
+        }
+
+    def load(self) -> None:
+        """Takes the groups of an earlier life."""
+        self._table.load()
+        for group in self._table.all():
+            if group.is_waiting:
+                self._scheduler.enqueue(group)
+
+    async def create(self, _: Channel, message: CreatePlacementGroup) -> PlacementGroupInfo:
+        group = self._table.get(message.pg_id)
+        if group is None:
+            self._check(message)
+            group = Group(message)
+            self._table.add(group)
+            self._scheduler.enqueue(group)
+        await self._context.journal.durable()
+        return group.info()
+
+    def watch(
+        self, _: Channel, message: WatchPlacementGroup
+    ) -> PlacementGroupInfo | Awaitable[PlacementGroupInfo]:
+        group = self._table.get(message.pg_id)
+        if group is None:
+            raise CallError(ErrorKind.NOT_FOUND, f"there is no placement group {message.pg_id.hex()}")
+        if group.version > message.after_version:
+            return group.info()
+        return self._wait(group, message)
+
+    async def _wait(self, group: Group, message: WatchPlacementGroup) -> PlacementGroupInfo:
+        deadline = self._context.now() + message.timeout_s
+        while group.version <= message.after_version:
+            left = deadline - self._context.now()
+            if left <= 0 or not await group.waiters.wait(left):
+                break
+        return group.info()
+
+    async def remove(self, _: Channel, message: RemovePlacementGroup) -> Ok:
+        group = self._table.get(message.pg_id)
+        if group is not None and not group.is_removed:
+            self._remove(group, "it was removed")
+            await self._context.journal.durable()
+        return Ok()
+
+    def list_groups(self, _: Channel, message: ListPlacementGroups) -> PlacementGroups:
+        if message.name:
+            named = self._table.named(message.namespace, message.name)
+            return PlacementGroups([] if named is None else [named.info()])
+        return PlacementGroups(
+            [
+                group.info()
+                for group in self._table.all()
+                if not message.namespace or group.request.namespace == message.namespace
+            ]
+        )
+
+    # ---------------------------------------------------------------- news from elsewhere
+
+    def node_registered(self, node: Node, message: RegisterNode) -> None:
+        """Brings our records and the bundles that the node really offers into agreement."""
+        offered = {
+            (bytes.fromhex(found[2]), int(found[1]))
+            for name in message.info.total
+            if (found := _BUNDLE.match(name)) is not None
+        }
+        for pg_id, index in offered:
+            group = self._table.get(pg_id)
+            is_ours = (
+                group is not None
+                and not group.is_removed
+                and index < len(group.nodes)
+                and group.nodes[index] == node.node_id
+            )
+            if not is_ours:
+                self._scheduler.give_back(
+                    pg_id, index, node, group.request.bundles[index] if group is not None else {}
+                )
+        for group in list(self._table.all()):
+            missing = [
+                index
+                for index, node_id in enumerate(group.nodes)
+                if node_id == node.node_id and (group.pg_id, index) not in offered
+            ]
+            if missing and not group.is_removed:
+                self._scheduler.lost(
+                    group, missing, f"node {node.node_id.hex()} came back without its bundle"
+                )
+
+    def node_dead(self, node: Node) -> None:
+        """Bundles of a dead node need another."""
+        for group in list(self._table.all()):
+            missing = [index for index, node_id in enumerate(group.nodes) if node_id == node.node_id]
+            if missing and not group.is_removed:
+                self._scheduler.lost(group, missing, f"node {node.node_id.hex()} died")
+
+    def job_finished(self, job_id: bytes) -> None:
+        """A job's groups end with it, except detached ones."""
+        for group in list(self._table.all()):
+            if group.request.job_id == job_id and not group.request.detached and not group.is_removed:
+                self._remove(group, "its job finished")
+
+    def pending(self) -> list[PendingGroup]:
+        """The groups that wait for nodes."""
+        return [
+            PendingGroup(group.pg_id, group.request.strategy, group.request.bundles, list(group.nodes))
+            for group in self._table.all()
+            if group.is_waiting and not group.busy
+        ]
+
+    def _remove(self, group: Group, reason: str) -> None:
+        group.machine.step(GroupEvent.REMOVED, self._context.now())
+        group.reason = reason
+        self._scheduler.forget(group)
+        self._table.changed(group)
+        for listener in self.on_removed:
+            listener(group.pg_id)
+
+    def _check(self, message: CreatePlacementGroup) -> None:
+        """Refuses what could never work."""
+        if message.name and self._table.named(message.namespace, message.name) is not None:
+            raise CallError(
+                ErrorKind.EXISTS,
+                f"the name {message.name!r} is taken by another placement group in namespace "
+                f"{message.namespace!r}; choose another name, or remove that group first",
+            )
+        if message.strategy not in STRATEGIES:
+            raise CallError(
+                ErrorKind.INVALID,
+                f"unknown placement strategy {message.strategy!r}; use one of {', '.join(STRATEGIES)}",
+            )
+        if not message.bundles or not all(
+            bundle and all(amount > 0 for amount in bundle.values()) for bundle in message.bundles
+        ):
+            raise CallError(
+                ErrorKind.INVALID, "a placement group needs bundles, each with some resource above zero"
+            )
+        if message.label_selectors and len(message.label_selectors) != len(message.bundles):
+            raise CallError(ErrorKind.INVALID, "give one label selector per bundle, or none at all")
+        try:
+            for selector in message.label_selectors:
+                check_selector(selector)
+        except ValueError as error:
+            raise CallError(ErrorKind.INVALID, str(error)) from None
