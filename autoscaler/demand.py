@@ -1,0 +1,168 @@
+"""What the cluster asks for, brought into counted shapes: equal requests are one entry with a number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from runtime._core.labels import matches
+from runtime._core.placement import is_group_resource
+from runtime._core.resources import UNIT, describe, fits
+from runtime._wire.messages.control import ClusterState
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shape:
+    """What one request needs of a node: resources in 1/10 000 units and a label selector, both sorted."""
+
+    resources: tuple[tuple[str, int], ...]
+    selector: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, resources: Mapping[str, int], selector: Mapping[str, str] | None = None) -> Shape:
+        amounts = tuple(sorted((name, amount) for name, amount in resources.items() if amount > 0))
+        return cls(amounts, tuple(sorted((selector or {}).items())))
+
+    def __str__(self) -> str:
+        text = describe(dict(self.resources))
+        if self.selector:
+            text += " with labels {" + ", ".join(f"{key}: {value}" for key, value in self.selector) + "}"
+        return text
+
+    def accepts(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with `labels` may hold it. A selector that does not parse accepts none."""
+        if not self.selector:
+            return True
+        try:
+            return matches(dict(self.selector), labels)
+        except ValueError:
+            return False
+
+    def fits(self, resources: Mapping[str, int], labels: Mapping[str, str]) -> bool:
+        """Whether an idle node with `resources` and `labels` could hold one."""
+        return fits(dict(self.resources), resources) and self.accepts(labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A placement group that waits: all bundles or none.
+
+    Attributes:
+        placed: node id per bundle that has one already (some nodes of the group were lost); b"" for the
+            others.
+    """
+
+    id: bytes
+    strategy: str
+    bundles: tuple[Shape, ...]
+    placed: tuple[bytes, ...] = ()
+
+    def __str__(self) -> str:
+        counts: dict[Shape, int] = {}
+        for bundle in self.bundles:
+            counts[bundle] = counts.get(bundle, 0) + 1
+        parts = ", ".join(f"{count} x {shape}" for shape, count in counts.items())
+        return f"placement group {self.strategy} [{parts}]"
+
+    @property
+    def strictness(self) -> int:
+        """Smaller is harder to place."""
+        order = ("STRICT_PACK", "STRICT_SPREAD", "PACK", "SPREAD")
+        return order.index(self.strategy) if self.strategy in order else len(order)
+
+    @property
+    def missing(self) -> tuple[Shape, ...]:
+        """The bundles that have no node yet."""
+        placed = (*self.placed, *(b"" for _ in range(len(self.bundles) - len(self.placed))))
+        return tuple(bundle for bundle, node_id in zip(self.bundles, placed, strict=True) if not node_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """All that is asked for at one moment.
+
+    Attributes:
+        shapes: waiting tasks and actors, counted.
+        gangs: waiting placement groups.
+        explicit: what programs asked to be kept ready, counted; measured against whole nodes, used or not.
+        pinned: ids of nodes that waiting work names; they are kept.
+    """
+
+    shapes: tuple[tuple[Shape, int], ...] = ()
+    gangs: tuple[Gang, ...] = ()
+    explicit: tuple[tuple[Shape, int], ...] = ()
+    pinned: frozenset[bytes] = frozenset()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every resource that is asked for."""
+        return frozenset(name for shape in self._all() for name, _ in shape.resources)
+
+    @property
+    def label_keys(self) -> frozenset[str]:
+        """Every label that is asked about."""
+        return frozenset(key for shape in self._all() for key, _ in shape.selector)
+
+    def _all(self) -> Iterable[Shape]:
+        for shape, _ in self.shapes:
+            yield shape
+        for shape, _ in self.explicit:
+            yield shape
+        for gang in self.gangs:
+            yield from gang.bundles
+
+
+def demand_of(state: ClusterState) -> Demand:
+    """Reads the demand out of the control store's picture.
+
+    Requests that only a certain node can serve ask for no machine; neither do those inside a placement group,
+    whose resources exist only where the group is.
+    """
+    shapes: dict[Shape, int] = {}
+    pinned: set[bytes] = set()
+    for waiting in state.demands:
+        strategy = waiting.request.strategy
+        if strategy.kind == "NODE_AFFINITY":
+            pinned.add(strategy.node_id)
+            if not strategy.soft:
+                continue
+        if waiting.count <= 0 or any(is_group_resource(name) for name in waiting.request.resources):
+            continue
+        shape = Shape.of(waiting.request.resources, strategy.labels)
+        shapes[shape] = shapes.get(shape, 0) + waiting.count
+    explicit: dict[Shape, int] = {}
+    for bundle in state.requested:
+        shape = Shape.of(bundle)
+        if shape.resources:
+            explicit[shape] = explicit.get(shape, 0) + 1
+    gangs = tuple(
+        Gang(
+            group.pg_id,
+            group.strategy,
+            tuple(_bundle(group.bundles, group.selectors, index) for index in range(len(group.bundles))),
+            tuple(group.placed),
+        )
+        for group in state.groups
+    )
+    return Demand(tuple(shapes.items()), gangs, tuple(explicit.items()), frozenset(pinned))
+
+
+def _bundle(
+    bundles: Sequence[Mapping[str, int]], selectors: Sequence[Mapping[str, str]], index: int
+) -> Shape:
+    return Shape.of(bundles[index], selectors[index] if index < len(selectors) else None)
+
+
+_COMMON = ("CPU", "memory", "object_store_memory")
+
+
+def scarcity(shape: Shape, largest: Mapping[str, int]) -> tuple[int, float, int, Shape]:
+    """Sort key, hardest first: special resources and selectors before common ones, big before small.
+
+    Args:
+        largest: per resource, the most that one node of any kind has.
+    """
+    special = sum(1 for name, _ in shape.resources if name not in _COMMON) + len(shape.selector)
+    share = max((amount / max(largest.get(name, 0), 1) for name, amount in shape.resources), default=0.0)
+    total = sum(amount for name, amount in shape.resources if name in ("CPU", "GPU"))
+    return -special, -share, -total // UNIT, shape

@@ -1,0 +1,435 @@
+"""Facts in, events out: what the platform lists, what the cluster registers and what effects answered,
+compared with what is tracked. Pure.
+
+Two signals are kept apart: a machine counts as gone only when listings say so for longer than they may lag; a
+node counts as dead when the control store says so, at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from autoscaler import drain
+from autoscaler.config import AutoscalerConfig
+from autoscaler.effects import Created, Drained, Listing, Outcome, SetUpEnded, Terminated
+from autoscaler.instances import Instance, InstanceState, InstanceTable, Transition, deadline_of
+from autoscaler.provider import (
+    Machine,
+    MachineState,
+    MachineTags,
+    NotFound,
+    Offer,
+    ProviderError,
+    Transient,
+)
+from runtime._wire.messages.base import NodeInfo
+
+_S = InstanceState
+_HAS_MACHINE = (_S.ALLOCATED, _S.SETTING_UP, _S.RUNNING, _S.DRAINING, _S.TERMINATING)
+_ENDING = (MachineState.STOPPING, MachineState.STOPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A machine of ours that was not tracked."""
+
+    instance: Instance
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Bookkeeping of an instance changed, not its state."""
+
+    instance: Instance
+
+
+@dataclass(frozen=True, slots=True)
+class OfferRefused:
+    node_type: str
+    offer: Offer
+    error: ProviderError
+
+
+@dataclass(frozen=True, slots=True)
+class OfferServed:
+    node_type: str
+    offer: Offer
+
+
+@dataclass(frozen=True, slots=True)
+class SetupKnown:
+    """A machine became a node (`ok`), or proved useless before it did."""
+
+    node_type: str
+    ok: bool
+
+
+Event = Transition | Adopted | Noted | OfferRefused | OfferServed | SetupKnown
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of the world.
+
+    Attributes:
+        nodes: the cluster's nodes as registered.
+        listing: the last one that succeeded.
+        outcomes: of effects, since the last time.
+        lag_s: how far listings may be behind.
+    """
+
+    nodes: Sequence[NodeInfo]
+    listing: Listing | None = None
+    outcomes: Sequence[Outcome] = ()
+    lag_s: float = 0.0
+
+
+def observe(instances: Sequence[Instance], facts: Facts, config: AutoscalerConfig, now: float) -> list[Event]:
+    """What has happened to the instances. Applying the events in order brings the table up to date."""
+    observer = _Observer(InstanceTable({i.id: i for i in instances}), facts, config, now)
+    observer.outcomes()
+    observer.nodes()
+    if facts.listing is not None:
+        observer.listing(facts.listing)
+    observer.deadlines()
+    return observer.events
+
+
+@dataclass(slots=True)
+class _Observer:
+    table: InstanceTable
+    facts: Facts
+    config: AutoscalerConfig
+    now: float
+    events: list[Event] = field(default_factory=list)
+
+    def move(
+        self,
+        instance: Instance,
+        target: InstanceState,
+        reason: str,
+        *,
+        machine: Machine | None = None,
+        node_id: bytes | None = None,
+        failure: str | None = None,
+        step: str | None = None,
+    ) -> Instance:
+        self.do(
+            Transition(
+                instance.id,
+                target,
+                reason,
+                machine_id=machine.id if machine else None,
+                address=(machine.public_address or machine.address) if machine else None,
+                node_id=node_id,
+                failure=failure,
+                step=step,
+            )
+        )
+        moved = self.table.get(instance.id)
+        assert moved is not None
+        return moved
+
+    def do(self, transition: Transition) -> None:
+        self.table.apply(transition, self.now)
+        self.events.append(transition)
+
+    def note(self, instance: Instance) -> None:
+        if self.table.get(instance.id) != instance:
+            self.table.note(instance)
+            self.events.append(Noted(instance))
+
+    # ------------------------------------------------------------ outcomes
+
+    def outcomes(self) -> None:
+        for outcome in self.facts.outcomes:
+            if isinstance(outcome, Created):
+                self._created(outcome)
+            elif isinstance(outcome, Terminated):
+                self._terminated(outcome)
+            elif isinstance(outcome, SetUpEnded):
+                self._set_up(outcome)
+            else:
+                self._drained(outcome)
+
+    def _created(self, outcome: Created) -> None:
+        machines = {machine.instance_id: machine for machine in outcome.result.machines}
+        open_ones = [i for i in self.table if i.token == outcome.token and i.state is _S.REQUESTED]
+        missing: list[Instance] = []
+        for instance in open_ones:
+            machine = machines.get(instance.id)
+            if machine is None:
+                missing.append(instance)
+                continue
+            self._allocate(instance, machine)
+        if isinstance(outcome.error, Transient):
+            for instance in missing:
+                # Machines may exist: the same token is asked again, which makes none twice.
+                retry_s = self.now + max(0.5, outcome.error.retry_after_s)
+                self.note(replace(instance, asked_s=0.0, not_before_s=retry_s, reason=str(outcome.error)))
+            return
+        errors: Sequence[ProviderError] = (outcome.error,) if outcome.error else outcome.result.errors
+        for index, instance in enumerate(missing):
+            error = (
+                errors[min(index, len(errors) - 1)]
+                if errors
+                else Transient("the platform returned fewer machines than asked, and no reason")
+            )
+            self.move(instance, _S.FAILED, str(error), failure=f"{type(error).__name__}: {error}")
+            self.events.append(OfferRefused(instance.node_type, instance.offer, error))
+
+    def _allocate(self, instance: Instance, machine: Machine) -> Instance:
+        self.events.append(OfferServed(instance.node_type, instance.offer))
+        instance = self.move(instance, _S.ALLOCATED, f"machine {machine.id}", machine=machine)
+        if machine.state is MachineState.RUNNING:
+            instance = self.move(instance, _S.SETTING_UP, "the machine runs")
+        return instance
+
+    def _terminated(self, outcome: Terminated) -> None:
+        by_machine = {i.machine_id: i for i in self.table if i.state is _S.TERMINATING}
+        for machine_id, error in outcome.answers.items():
+            instance = by_machine.get(machine_id)
+            if instance is None or error is None or isinstance(error, NotFound):
+                continue
+            rest_s = error.retry_after_s if isinstance(error, Transient) else 10.0
+            self.note(
+                replace(
+                    instance,
+                    asked_s=0.0,
+                    not_before_s=self.now + max(0.5, rest_s),
+                    reason=f"terminating it failed, asked again soon: {error}",
+                )
+            )
+
+    def _set_up(self, outcome: SetUpEnded) -> None:
+        instance = self.table.get(outcome.instance_id)
+        if instance is None or instance.state is not _S.SETTING_UP:
+            return
+        if outcome.error is None:
+            self.note(replace(instance, settled=True))
+            return
+        self._useless(instance, f"setup failed at {outcome.error}", outcome.error.step)
+
+    def _useless(self, instance: Instance, failure: str, step: str) -> None:
+        self.move(instance, _S.TERMINATING, failure, failure=failure, step=step)
+        self.events.append(SetupKnown(instance.node_type, ok=False))
+
+    def _drained(self, outcome: Drained) -> None:
+        instance = self.table.get(outcome.instance_id)
+        if instance is None or instance.state is not _S.DRAINING:
+            return
+        result = drain.answered(instance, outcome)
+        if isinstance(result, Instance):
+            self.note(result)
+            return
+        self.do(result)
+        back = self.table.get(instance.id)
+        if back is not None:
+            self.note(drain.rest_after_refusal(back, self.now))
+
+    # ------------------------------------------------------------ nodes
+
+    def nodes(self) -> None:
+        by_instance: dict[str, NodeInfo] = {}
+        for node in self.facts.nodes:
+            if not node.instance_id or node.is_head:
+                continue
+            known = by_instance.get(node.instance_id)
+            if known is None or known.state == "DEAD" or node.state != "DEAD":
+                by_instance[node.instance_id] = node
+        for instance in list(self.table):
+            self._compare(instance, by_instance.get(instance.id))
+
+    def _compare(self, instance: Instance, node: NodeInfo | None) -> None:
+        if instance.state in (_S.ALLOCATED, _S.SETTING_UP) and node is not None:
+            if node.state != "DEAD":
+                self._joined(instance, node)
+                return
+            failure = f"its node died right after joining: {node.death_reason or 'no reason known'}"
+            if instance.expires_s:
+                self.move(instance, _S.TERMINATING, failure)
+            else:
+                self._useless(instance, failure, "join the cluster")
+        elif instance.state is _S.RUNNING:
+            self._check_running(instance, node)
+        elif instance.state is _S.DRAINING:
+            if node is not None and node.state == "DEAD":
+                self.move(instance, _S.TERMINATING, "its node ended while it drained")
+                return
+            step = drain.progress(instance, node)
+            if step is not None:
+                self.do(step)
+
+    def _joined(self, instance: Instance, node: NodeInfo) -> None:
+        if instance.state is _S.ALLOCATED:
+            instance = self.move(instance, _S.SETTING_UP, "its node is there already")
+        self.move(instance, _S.RUNNING, "its node has joined", node_id=node.node_id)
+        self.events.append(SetupKnown(instance.node_type, ok=True))
+
+    def _check_running(self, instance: Instance, node: NodeInfo | None) -> None:
+        if node is None:
+            since_s = instance.unjoined_since_s or self.now
+            if self.now - since_s >= self.config.node_grace_s:
+                reason = "its node is not registered any more"
+                self.move(instance, _S.TERMINATING, reason, failure=reason)
+            else:
+                self.note(replace(instance, unjoined_since_s=since_s))
+        elif node.state == "DEAD":
+            reason = f"its node died: {node.death_reason or 'no reason known'}"
+            self.move(instance, _S.TERMINATING, reason, failure=reason)
+        else:
+            self.note(replace(instance, unjoined_since_s=0.0, node_id=node.node_id))
+            if node.state == "DRAINING" and self.now - instance.since_s > drain.REFUSED_REST_S:
+                self.do(
+                    Transition(instance.id, _S.DRAINING, "its node was drained by hand", only_if_idle=False)
+                )
+                draining = self.table.get(instance.id)
+                if draining is not None:
+                    self.note(replace(draining, settled=True))
+
+    # ------------------------------------------------------------ listing
+
+    def listing(self, listing: Listing) -> None:
+        mine = [m for m in listing.machines if m.tags.get(MachineTags.CLUSTER_ID) == self.config.cluster_id]
+        present = {m.id: m for m in mine if m.state is not MachineState.GONE}
+        alive = {n.instance_id for n in self.facts.nodes if n.instance_id and n.state != "DEAD"}
+        claimed: set[str] = set()
+        by_instance = {m.instance_id: m for m in present.values() if not m.is_head}
+        for instance in list(self.table):
+            if instance.state is _S.REQUESTED and instance.id in by_instance:
+                machine = by_instance[instance.id]
+                instance = self._allocate(instance, machine)
+            if instance.state not in _HAS_MACHINE:
+                continue
+            claimed.add(instance.machine_id)
+            found = present.get(instance.machine_id)
+            if found is None:
+                self._absent(instance, listing, instance.id in alive)
+            else:
+                self._present(instance, found)
+        for machine in present.values():
+            if machine.id not in claimed and not machine.is_head:
+                self._unknown(machine)
+
+    def _present(self, instance: Instance, machine: Machine) -> None:
+        address = machine.public_address or machine.address or instance.address
+        instance = replace(instance, absent_since_s=0.0, address=address)
+        self.note(instance)
+        if machine.state in _ENDING and instance.state in (_S.ALLOCATED, _S.SETTING_UP, _S.RUNNING):
+            reason = f"its machine is {machine.state.value.lower()}"
+            if instance.state is _S.RUNNING:
+                self.move(instance, _S.TERMINATING, reason, failure=reason)
+            else:
+                self._useless(instance, reason, "start the machine")
+        elif machine.state is MachineState.RUNNING and instance.state is _S.ALLOCATED:
+            self.move(instance, _S.SETTING_UP, "the machine runs", machine=machine)
+
+    def _absent(self, instance: Instance, listing: Listing, has_node: bool) -> None:
+        """A machine that is not listed. Not believed while listings may lag behind its creation, nor while
+        its node is alive and well."""
+        if listing.started_s < instance.allocated_s + self.facts.lag_s:
+            return
+        if has_node and instance.state in (_S.RUNNING, _S.DRAINING):
+            return
+        since_s = instance.absent_since_s or listing.started_s
+        if listing.started_s - since_s < self.facts.lag_s:
+            self.note(replace(instance, absent_since_s=since_s))
+            return
+        if instance.state is _S.TERMINATING:
+            self.move(instance, _S.TERMINATED, "gone")
+            return
+        failure = "its machine vanished"
+        if instance.state is _S.SETTING_UP:
+            self.events.append(SetupKnown(instance.node_type, ok=False))
+        self.move(instance, _S.TERMINATED, failure, failure=failure)
+
+    def _unknown(self, machine: Machine) -> None:
+        """A machine with our tags that nobody tracks: the head restarted, or a create call was given up too
+        early. It gets a while to show a living node, and goes otherwise."""
+        known = self.table.get(machine.instance_id) if machine.instance_id else None
+        base = Instance(
+            id=machine.instance_id or f"unnamed-{machine.id}",
+            node_type=machine.tags.get(MachineTags.NODE_TYPE, machine.node_type),
+            state=_S.SETTING_UP,
+            since_s=self.now,
+            created_s=machine.launched_s or self.now,
+            token=machine.tags.get(MachineTags.TOKEN, ""),
+            offer=Offer(zone=machine.zone, market=machine.market),
+            config_hash=machine.tags.get(MachineTags.CONFIG_HASH, ""),
+            machine_id=machine.id,
+            address=machine.public_address or machine.address,
+            allocated_s=self.now,
+            settled=True,
+            expires_s=self.now + max(self.config.adopt_grace_s, self.facts.lag_s),
+            reason="adopted: a machine of this cluster that was not tracked",
+        )
+        if known is not None and not known.is_terminal:
+            # Two machines carry one name; the one that is tracked stays.
+            base = replace(base, id=f"{base.id}~{machine.id}")
+            known = self.table.get(base.id)
+        if known is not None or not machine.instance_id or "~" in base.id or machine.state in _ENDING:
+            base = replace(
+                base,
+                state=_S.TERMINATING,
+                settled=False,
+                expires_s=0.0,
+                reason="a machine of this cluster that nobody needs",
+            )
+        current = self.table.get(base.id)
+        if current is not None and not current.is_terminal:
+            return
+        self.table.add(base)
+        self.events.append(Adopted(base))
+        node = next(
+            (n for n in self.facts.nodes if n.instance_id == base.id and n.state != "DEAD"),
+            None,
+        )
+        if base.state is _S.SETTING_UP and node is not None:
+            self.move(base, _S.RUNNING, "its node is registered", node_id=node.node_id)
+
+    # ------------------------------------------------------------ deadlines
+
+    def deadlines(self) -> None:
+        for instance in list(self.table):
+            until_s = deadline_of(instance, self.config.deadlines)
+            if until_s is None or self.now < until_s:
+                continue
+            spent = f"{self.now - instance.since_s:.0f} s"
+            if instance.state is _S.REQUESTED:
+                error = Transient(f"no machine within {spent}: {instance.reason}")
+                self.move(instance, _S.FAILED, str(error), failure=str(error))
+                self.events.append(OfferRefused(instance.node_type, instance.offer, error))
+            elif instance.state is _S.ALLOCATED:
+                self._useless(instance, f"the machine did not run within {spent}", "start the machine")
+            elif instance.state is _S.SETTING_UP:
+                self._too_slow(instance, spent)
+            elif instance.state is _S.DRAINING:
+                self.move(instance, _S.TERMINATING, f"not drained within {spent}: {instance.reason}")
+            elif (
+                instance.state is _S.TERMINATING
+                and instance.asked_s
+                and self.now - instance.asked_s >= self.config.deadlines.terminating_s
+            ):
+                self.note(replace(instance, asked_s=0.0))  # still listed: the effect is due again
+
+    def _too_slow(self, instance: Instance, spent: str) -> None:
+        if instance.expires_s:
+            self.move(instance, _S.TERMINATING, f"adopted, and no node within {spent}")
+        elif instance.settled:
+            failure = f"the node was started and did not join within {spent}"
+            self._useless(instance, failure, "join the cluster")
+        else:
+            self._useless(instance, f"setup took longer than {spent}", "setup")
+
+
+def machines_of(facts: Facts) -> Mapping[str, Machine]:
+    """Every machine the facts tell of, by id; the listing's word before the answer of the call that made
+    it."""
+    out: dict[str, Machine] = {}
+    for outcome in facts.outcomes:
+        if isinstance(outcome, Created):
+            out.update({machine.id: machine for machine in outcome.result.machines})
+    if facts.listing is not None:
+        out.update({machine.id: machine for machine in facts.listing.machines})
+    return out

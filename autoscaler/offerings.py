@@ -1,0 +1,149 @@
+"""Which offers may be taken now: a refused one rests for a while, longer each time, and the next one is
+tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from autoscaler.provider import (
+    ON_DEMAND,
+    SPOT,
+    Auth,
+    Capacity,
+    Config,
+    NodeType,
+    Offer,
+    ProviderError,
+    Quota,
+    Transient,
+)
+
+BASE_S = 15.0
+MOST_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Penalty:
+    """Why and until when one way to get machines is left alone."""
+
+    node_type: str
+    zone: str
+    market: str
+    reason: str
+    until_s: float
+    failures: int
+
+
+Key = tuple[str, str, str]
+
+
+def first_rest_s(error: ProviderError) -> float:
+    """How long the first refusal of a kind keeps an offer back."""
+    if isinstance(error, Transient):
+        return max(1.0, error.retry_after_s)
+    if isinstance(error, Quota):
+        return 4 * BASE_S
+    if isinstance(error, Auth | Config):
+        return 2 * BASE_S
+    return BASE_S
+
+
+def covers_all_offers(error: ProviderError) -> bool:
+    """Whether the error says something about the node type whatever the zone: wrong settings, wrong
+    credentials."""
+    return isinstance(error, Auth | Config) and not isinstance(error, Capacity)
+
+
+class Offerings:
+    """The penalties of every (type, zone, market). Pure: time is given."""
+
+    def __init__(self, penalties: Sequence[Penalty] = ()) -> None:
+        self._penalties: dict[Key, Penalty] = {(p.node_type, p.zone, p.market): p for p in penalties}
+
+    def refused(self, node_type: str, offer: Offer, error: ProviderError, now: float) -> Penalty:
+        """Notes a refusal: the offer rests, twice as long as the last time."""
+        everywhere = covers_all_offers(error)
+        key: Key = (node_type, "*", "*") if everywhere else (node_type, offer.zone, offer.market)
+        known = self._penalties.get(key)
+        failures = 1 if known is None else known.failures + 1
+        if known is not None and now < known.until_s:
+            failures = known.failures  # one burst of refusals counts once
+        rest_s = min(MOST_S, first_rest_s(error) * 2.0 ** (failures - 1))
+        penalty = Penalty(*key, reason=str(error), until_s=now + rest_s, failures=failures)
+        self._penalties[key] = penalty
+        return penalty
+
+    def succeeded(self, node_type: str, offer: Offer) -> None:
+        """A machine came: the past is forgiven."""
+        self._penalties.pop((node_type, offer.zone, offer.market), None)
+        self._penalties.pop((node_type, "*", "*"), None)
+
+    def penalty_of(self, node_type: str, offer: Offer, now: float) -> Penalty | None:
+        """What keeps the offer back now."""
+        for key in ((node_type, "*", "*"), (node_type, offer.zone, offer.market)):
+            penalty = self._penalties.get(key)
+            if penalty is not None and now < penalty.until_s:
+                return penalty
+        return None
+
+    def active(self, now: float) -> list[Penalty]:
+        """The penalties that hold now, soonest to end first."""
+        return sorted(
+            (p for p in self._penalties.values() if now < p.until_s), key=lambda p: (p.until_s, p.node_type)
+        )
+
+    def everything(self) -> list[Penalty]:
+        """For keeping: expired ones too, for they say how long the next one lasts."""
+        return list(self._penalties.values())
+
+
+def allowed(node_type: NodeType, offers: Sequence[Offer]) -> list[Offer]:
+    """The offers that the operator accepts, best first: spot before on-demand when wanted, zones in the order
+    given, then by price. A platform without any list of offers has one, without zone and price."""
+    zones = {zone: position for position, zone in enumerate(node_type.zones)}
+    fine = [
+        offer
+        for offer in (offers or (Offer(),))
+        if (not zones or not offer.zone or offer.zone in zones)
+        and (node_type.max_price is None or offer.price <= node_type.max_price)
+        and (offer.market == ON_DEMAND or (node_type.spot and offer.market == SPOT))
+    ]
+    return sorted(
+        fine,
+        key=lambda offer: (
+            offer.market != SPOT,
+            zones.get(offer.zone, len(zones)),
+            offer.price,
+            offer.zone,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """What can be launched of one type now: the open offers best first, or why there is none."""
+
+    node_type: NodeType
+    offers: tuple[Offer, ...]
+    blocked: str = ""
+    blocked_until_s: float = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.offers)
+
+
+def market_of(
+    node_type: NodeType, offers: Mapping[str, Sequence[Offer]], penalties: Offerings, now: float
+) -> Market:
+    """Looks at a type's offers through the operator's limits and the penalties."""
+    fine = allowed(node_type, offers.get(node_type.name, ()))
+    if not fine:
+        return Market(node_type, (), "no offer in the allowed zones and prices")
+    held = [(offer, penalties.penalty_of(node_type.name, offer, now)) for offer in fine]
+    usable = tuple(offer for offer, penalty in held if penalty is None)
+    if usable:
+        return Market(node_type, usable)
+    first = min((penalty for _, penalty in held if penalty is not None), key=lambda penalty: penalty.until_s)
+    return Market(node_type, (), first.reason, first.until_s)

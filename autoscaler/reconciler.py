@@ -1,0 +1,359 @@
+"""One tick: snapshot, observe, plan, terminate, launch. Does no input or output: effects are returned, and
+their outcomes are facts of a later tick."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from autoscaler.budgets import count_by_type
+from autoscaler.config import HASH_VERSION, AutoscalerConfig
+from autoscaler.demand import Demand, demand_of
+from autoscaler.effects import (
+    Create,
+    Created,
+    Drain,
+    Drained,
+    Effect,
+    Listing,
+    Outcome,
+    SetUp,
+    SetUpEnded,
+    Terminate,
+    Terminated,
+)
+from autoscaler.health import SetupHealth
+from autoscaler.instances import (
+    IN_FLIGHT,
+    Instance,
+    InstanceState,
+    InstanceTable,
+    Transition,
+    deadline_of,
+)
+from autoscaler.memory import Memory, remember, resumed
+from autoscaler.observe import (
+    Adopted,
+    Event,
+    Facts,
+    Noted,
+    OfferRefused,
+    OfferServed,
+    machines_of,
+    observe,
+)
+from autoscaler.offerings import Offerings, market_of
+from autoscaler.plan import Launch, Plan, never, plan
+from autoscaler.provider import Capabilities, LaunchRequest, Machine, MachineTags, Offer
+from autoscaler.scale_down import Removal, Way
+from autoscaler.snapshot import Snapshot, profile_of
+from autoscaler.status import Happening, Report, Resting, report_of
+from runtime._wire.messages.base import NodeInfo
+from runtime._wire.messages.control import ClusterState
+
+_S = InstanceState
+KEEP_ENDED_S = 3600.0
+KEEP_ENDED = 200
+KEEP_EVENTS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The facts one tick is given.
+
+    Attributes:
+        cluster: the control store's picture.
+        listing: the platform's last one; None before the first, and then nothing is launched.
+        outcomes: of effects that ended since the last tick; each is given once.
+        offers: per node type, what the platform offers.
+    """
+
+    cluster: ClusterState
+    listing: Listing | None = None
+    outcomes: tuple[Outcome, ...] = ()
+    offers: Mapping[str, Sequence[Offer]] = field(default_factory=dict)
+
+
+def random_id() -> str:
+    """A fresh name for an instance or a token."""
+    return os.urandom(5).hex()
+
+
+class Reconciler:
+    """Owns what the autoscaler knows; `step` moves it."""
+
+    def __init__(
+        self,
+        config: AutoscalerConfig,
+        capabilities: Capabilities,
+        *,
+        memory: Memory | None = None,
+        new_id: Callable[[], str] = random_id,
+    ) -> None:
+        memory = memory or Memory()
+        self.config = config
+        self.table = InstanceTable(resumed(memory.instances))
+        self.plan = Plan()
+        self.events: deque[Happening] = deque(maxlen=KEEP_EVENTS)
+        self._capabilities = capabilities
+        self._new_id = new_id
+        self._offerings = Offerings(memory.penalties)
+        self._health = SetupHealth(memory.setups)
+        self._machines: dict[str, Machine] = {}
+        self._busy: set[tuple[str, str]] = set()
+        self._demand = Demand()
+
+    # ------------------------------------------------------------ the tick
+
+    def step(self, world: World, now: float, out_of_time: Callable[[], bool] = never) -> list[Effect]:
+        """Brings the picture up to date, decides, and returns what is to be done, in order."""
+        facts = Facts(world.cluster.nodes, world.listing, world.outcomes, self._capabilities.listing_lag_s)
+        for outcome in world.outcomes:
+            self._ended(outcome)
+        self._machines.update(machines_of(facts))
+        for event in observe(tuple(self.table), facts, self.config, now):
+            self._take(event, now)
+        snapshot = self.snapshot(world, now)
+        self._demand = snapshot.demand
+        self.plan = plan(snapshot, out_of_time)
+        for removal in self.plan.removals:
+            self._remove(removal, now)
+        if world.listing is not None:
+            for launch in self.plan.launches:
+                self._queue(launch, now)
+        self.table.prune(now, KEEP_ENDED_S, KEEP_ENDED)
+        held = {instance.machine_id for instance in self.table}
+        self._machines = {key: machine for key, machine in self._machines.items() if key in held}
+        return [
+            *self._terminations(now),
+            *self._drains(now),
+            *self._setups(now),
+            *self._creations(now),
+        ]
+
+    def snapshot(self, world: World, now: float) -> Snapshot:
+        """The picture a plan is made from."""
+        by_type: dict[str, list[NodeInfo]] = {}
+        hashes = {i.id: i.config_hash for i in self.table if not i.is_terminal}
+        for node in world.cluster.nodes:
+            if node.state == "ALIVE" and not node.is_head and node.instance_id in hashes:
+                wanted = self.config.config_hashes.get(node.node_type, "")
+                if hashes[node.instance_id] in ("", wanted) or not wanted:
+                    by_type.setdefault(node.node_type, []).append(node)
+        in_flight = sum(count_by_type(self.table, IN_FLIGHT).values())
+        return Snapshot(
+            now=now,
+            config=self.config,
+            demand=demand_of(world.cluster),
+            nodes=tuple(world.cluster.nodes),
+            instances=tuple(self.table),
+            markets={
+                kind.name: market_of(kind, world.offers, self._offerings, now)
+                for kind in self.config.node_types
+            },
+            profiles={
+                kind.name: profile_of(kind, world.offers.get(kind.name, ()), by_type.get(kind.name, ()))
+                for kind in self.config.node_types
+            },
+            held={name: why for name, (_, why) in self._health.resting(now).items()},
+            allowance=self._health.allowance(now, in_flight),
+        )
+
+    def next_s(self, now: float) -> float | None:
+        """When time alone asks for the next tick; None: not before facts change."""
+        times = [until_s for until_s, _ in self._health.resting(now).values()]
+        times += [self._health.open_until_s] if self._health.open_until_s > now else []
+        if self.plan.next_s is not None:
+            times.append(self.plan.next_s)
+        if self.plan.is_partial:
+            times.append(now)
+        for instance in self.table:
+            if instance.is_terminal:
+                continue
+            until_s = deadline_of(instance, self.config.deadlines)
+            if until_s is not None and until_s > now:
+                times.append(until_s)
+            if instance.not_before_s > now:
+                times.append(instance.not_before_s)
+        return min(times, default=None)
+
+    def memory(self) -> Memory:
+        """What to save, so that another process carries on from here."""
+        return remember(self.table, self._offerings, self._health)
+
+    def report(self, now: float, problems: Sequence[str] = (), plan_s: float = 0.0) -> Report:
+        """What to tell the operator."""
+        resting = [Resting(name, why, until_s) for name, (until_s, why) in self._health.resting(now).items()]
+        if self._health.open_until_s > now:
+            why = "most of the last machines failed their setup; then one is tried"
+            resting.append(Resting("all launches", why, self._health.open_until_s))
+        return report_of(
+            self.config,
+            tuple(self.table),
+            self._demand,
+            self.plan,
+            self._offerings.active(now),
+            resting,
+            self.events,
+            problems,
+            now,
+            plan_s,
+        )
+
+    # ------------------------------------------------------------ events
+
+    def _ended(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Created):
+            self._busy.discard(("create", outcome.token))
+        elif isinstance(outcome, SetUpEnded):
+            self._busy.discard(("setup", outcome.instance_id))
+        elif isinstance(outcome, Drained):
+            self._busy.discard(("drain", outcome.instance_id))
+        elif isinstance(outcome, Terminated):
+            for machine_id in outcome.answers:
+                self._busy.discard(("terminate", machine_id))
+
+    def _take(self, event: Event, now: float) -> None:
+        if isinstance(event, Transition):
+            self._move(event, now)
+        elif isinstance(event, Adopted):
+            self.table.add(event.instance)
+            self._tell(now, f"{event.instance.id} ({event.instance.node_type}): {event.instance.reason}")
+        elif isinstance(event, Noted):
+            self.table.note(event.instance)
+        elif isinstance(event, OfferRefused):
+            self._offerings.refused(event.node_type, event.offer, event.error, now)
+        elif isinstance(event, OfferServed):
+            self._offerings.succeeded(event.node_type, event.offer)
+        else:
+            self._health.record(event.node_type, event.ok, now)
+
+    def _move(self, step: Transition, now: float) -> None:
+        instance = self.table.apply(step, now)
+        self._tell(now, f"{instance.id} ({instance.node_type}) {instance.state.name}: {step.reason}")
+
+    def _tell(self, now: float, text: str) -> None:
+        self.events.append(Happening(now, text))
+
+    # ------------------------------------------------------------ decisions into the table
+
+    def _remove(self, removal: Removal, now: float) -> None:
+        target = {Way.CANCEL: _S.CANCELLED, Way.TERMINATE: _S.TERMINATING, Way.DRAIN: _S.DRAINING}[
+            removal.way
+        ]
+        self._move(
+            Transition(removal.instance_id, target, removal.reason, only_if_idle=removal.only_if_idle), now
+        )
+
+    def _queue(self, launch: Launch, now: float) -> None:
+        left = launch.count
+        while left > 0:
+            batch = min(left, max(1, self._capabilities.max_per_create))
+            token = self._new_id()
+            for _ in range(batch):
+                instance_id = self._new_id()
+                self.table.add(
+                    Instance(
+                        id=instance_id,
+                        node_type=launch.node_type,
+                        state=_S.QUEUED,
+                        since_s=now,
+                        created_s=now,
+                        token=token,
+                        offer=launch.offer,
+                        config_hash=self.config.config_hashes.get(launch.node_type, ""),
+                        reason=launch.reason,
+                        log_path=os.path.join(self.config.log_dir, f"setup-{instance_id}.log"),
+                    )
+                )
+            self._tell(now, f"{batch} x {launch.node_type}: wanted for {launch.reason}")
+            left -= batch
+
+    # ------------------------------------------------------------ effects
+
+    def _start(self, kind: str, name: str, instance: Instance, now: float) -> None:
+        self._busy.add((kind, name))
+        self.table.note(replace(instance, asked_s=now))
+
+    def _due(self, instance: Instance, kind: str, name: str, now: float) -> bool:
+        return instance.asked_s == 0.0 and now >= instance.not_before_s and (kind, name) not in self._busy
+
+    def _terminations(self, now: float) -> list[Effect]:
+        due = [
+            instance
+            for instance in self.table.in_state(_S.TERMINATING)
+            if instance.machine_id and self._due(instance, "terminate", instance.machine_id, now)
+        ]
+        for instance in due:
+            self._start("terminate", instance.machine_id, instance, now)
+        return [Terminate(tuple(instance.machine_id for instance in due))] if due else []
+
+    def _drains(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for instance in self.table.in_state(_S.DRAINING):
+            if not instance.settled and self._due(instance, "drain", instance.id, now):
+                self._start("drain", instance.id, instance, now)
+                effects.append(Drain(instance.id, instance.node_id, instance.reason, instance.only_if_idle))
+        return effects
+
+    def _setups(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        room = self.config.budgets.max_setting_up - sum(1 for kind, _ in self._busy if kind == "setup")
+        for instance in self.table.in_state(_S.SETTING_UP):
+            kind = self.config.node_type(instance.node_type)
+            machine = self._machines.get(instance.machine_id)
+            if room <= 0:
+                break
+            if kind is None or machine is None or instance.settled:
+                continue
+            if self._due(instance, "setup", instance.id, now):
+                room -= 1
+                self._start("setup", instance.id, instance, now)
+                effects.append(SetUp(instance.id, machine, kind, instance.log_path))
+        return effects
+
+    def _creations(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        room = self.config.budgets.max_creating - sum(1 for kind, _ in self._busy if kind == "create")
+        batches: dict[str, list[Instance]] = {}
+        for instance in self.table:
+            if instance.token:
+                batches.setdefault(instance.token, []).append(instance)
+        for token, batch in batches.items():
+            queued = [i for i in batch if i.state is _S.QUEUED]
+            waiting = [i for i in batch if i.state is _S.REQUESTED]
+            kind = self.config.node_type(batch[0].node_type)
+            if not (queued or waiting) or kind is None or room <= 0:
+                continue
+            if queued and self._offerings.penalty_of(kind.name, queued[0].offer, now) is not None:
+                for instance in queued:
+                    self._move(Transition(instance.id, _S.CANCELLED, "its offer was refused meanwhile"), now)
+                continue
+            for instance in queued:
+                self._move(Transition(instance.id, _S.REQUESTED, "create is called"), now)
+            asked = [i for i in self.table.in_state(_S.REQUESTED) if i.token == token]
+            if not asked or not all(self._due(i, "create", token, now) for i in asked):
+                continue
+            room -= 1
+            for instance in asked:
+                self._start("create", token, instance, now)
+            # A repeated call names the whole batch again: platforms compare it with the first.
+            whole = [i for i in batch if i.state is not _S.CANCELLED]
+            effects.append(Create(self._request(token, whole)))
+        return effects
+
+    def _request(self, token: str, batch: Sequence[Instance]) -> LaunchRequest:
+        first = batch[0]
+        kind = self.config.node_type(first.node_type)
+        assert kind is not None
+        tags = {
+            MachineTags.CLUSTER_ID: self.config.cluster_id,
+            MachineTags.CLUSTER_NAME: self.config.cluster_name,
+            MachineTags.ROLE: MachineTags.WORKER,
+            MachineTags.HASH_VERSION: HASH_VERSION,
+        }
+        if first.config_hash:
+            tags[MachineTags.CONFIG_HASH] = first.config_hash
+        return LaunchRequest(token, kind, len(batch), first.offer, tags, tuple(i.id for i in batch))

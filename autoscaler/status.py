@@ -1,0 +1,232 @@
+"""What the autoscaler tells the operator: one JSON document, replaced after every tick that changed
+something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from autoscaler.config import AutoscalerConfig
+from autoscaler.demand import Demand
+from autoscaler.instances import IN_FLIGHT, Instance, InstanceState
+from autoscaler.offerings import Penalty
+from autoscaler.plan import Note, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class TypeStatus:
+    """One node type: its limits, and how many instances of it stand where. `state` names every state that is
+    held."""
+
+    name: str
+    min_workers: int
+    max_workers: int
+    running: int
+    pending: int
+    states: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceStatus:
+    """One instance that has not ended."""
+
+    id: str
+    node_type: str
+    state: str
+    since_s: float
+    reason: str
+    machine_id: str = ""
+    address: str = ""
+    node_id: str = ""
+    zone: str = ""
+    market: str = ""
+    setup_log: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One instance that ended for a fault. `step` is the setup step, "" when it failed elsewhere."""
+
+    instance_id: str
+    node_type: str
+    at_s: float
+    reason: str
+    step: str = ""
+    setup_log: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A demand that is not served, and why. `infeasible`: no node that may exist could ever hold it."""
+
+    demand: str
+    count: int
+    why: str
+    infeasible: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """Something that is left alone after it failed."""
+
+    what: str
+    why: str
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One line of the history."""
+
+    at_s: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The whole picture. `problems` are standing faults: the platform does not answer, its credentials
+    expired."""
+
+    at_s: float
+    cluster_name: str
+    max_workers: int
+    types: tuple[TypeStatus, ...] = ()
+    instances: tuple[InstanceStatus, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    demands: tuple[tuple[str, int], ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+    resting: tuple[Resting, ...] = ()
+    events: tuple[Happening, ...] = ()
+    problems: tuple[str, ...] = ()
+    plan_s: float = field(default=0.0)
+
+    def to_json(self) -> bytes:
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Report:
+        """Reads what `to_json` wrote.
+
+        Raises:
+            ValueError: it is no such report.
+        """
+        return msgspec.json.decode(text, type=cls)
+
+
+MOST_FAILURES = 20
+
+
+def report_of(
+    config: AutoscalerConfig,
+    instances: Sequence[Instance],
+    demand: Demand,
+    plan: Plan,
+    penalties: Iterable[Penalty],
+    resting: Iterable[Resting],
+    events: Iterable[Happening],
+    problems: Sequence[str],
+    now: float,
+    plan_s: float = 0.0,
+) -> Report:
+    """Puts the report together."""
+    names = [kind.name for kind in config.node_types]
+    names += sorted({i.node_type for i in instances if not i.is_terminal} - set(names))
+    return Report(
+        at_s=now,
+        cluster_name=config.cluster_name,
+        max_workers=config.max_workers,
+        types=tuple(_type_status(config, name, instances) for name in names),
+        instances=tuple(_instance_status(i) for i in instances if not i.is_terminal),
+        failures=failures_of(instances),
+        demands=_demands(demand),
+        waiting=tuple(
+            [Waiting(n.demand, n.count, n.why, True) for n in plan.infeasible]
+            + [Waiting(n.demand, n.count, n.why, False) for n in plan.waiting]
+        ),
+        resting=tuple(
+            [
+                Resting(
+                    " ".join(part for part in (p.node_type, p.zone, p.market) if part != "*"),
+                    p.reason,
+                    p.until_s,
+                )
+                for p in penalties
+            ]
+            + list(resting)
+        ),
+        events=tuple(events),
+        problems=tuple(problems),
+        plan_s=plan_s,
+    )
+
+
+def failures_of(instances: Iterable[Instance]) -> tuple[Failure, ...]:
+    """The last instances that ended, or are ending, for a fault; newest first."""
+    failed = [i for i in instances if i.failure and (i.is_terminal or i.state is InstanceState.TERMINATING)]
+    failed.sort(key=lambda instance: -instance.since_s)
+    return tuple(
+        Failure(i.id, i.node_type, i.since_s, i.failure, i.step, i.log_path) for i in failed[:MOST_FAILURES]
+    )
+
+
+def infeasible_notes(plan: Plan) -> list[tuple[str, str]]:
+    """What the waiting drivers are told."""
+    return [(note.demand, note.why) for note in plan.infeasible]
+
+
+def _type_status(config: AutoscalerConfig, name: str, instances: Iterable[Instance]) -> TypeStatus:
+    kind = config.node_type(name)
+    mine = [i for i in instances if i.node_type == name and not i.is_terminal]
+    states: dict[str, int] = {}
+    for instance in mine:
+        states[instance.state.name] = states.get(instance.state.name, 0) + 1
+    return TypeStatus(
+        name,
+        kind.min_workers if kind else 0,
+        kind.max_workers if kind else 0,
+        states.get(InstanceState.RUNNING.name, 0),
+        sum(1 for i in mine if i.state in IN_FLIGHT),
+        states,
+    )
+
+
+def _instance_status(instance: Instance) -> InstanceStatus:
+    return InstanceStatus(
+        instance.id,
+        instance.node_type,
+        instance.state.name,
+        instance.since_s,
+        instance.reason,
+        instance.machine_id,
+        instance.address,
+        instance.node_id.hex(),
+        instance.offer.zone,
+        instance.offer.market,
+        instance.log_path,
+    )
+
+
+def _demands(demand: Demand) -> tuple[tuple[str, int], ...]:
+    lines = [(str(shape), count) for shape, count in demand.shapes]
+    lines += [(f"requested {shape}", count) for shape, count in demand.explicit]
+    groups: dict[str, int] = {}
+    for gang in demand.gangs:
+        groups[str(gang)] = groups.get(str(gang), 0) + 1
+    return tuple(lines + list(groups.items()))
+
+
+__all__ = [
+    "Failure",
+    "Happening",
+    "InstanceStatus",
+    "Note",
+    "Report",
+    "Resting",
+    "TypeStatus",
+    "Waiting",
+    "failures_of",
+    "infeasible_notes",
+    "report_of",
+]
