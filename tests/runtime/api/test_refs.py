@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.polling import eventually
 from tests.under_test import OWN, exceptions, ray
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -115,10 +116,15 @@ def test_the_object_goes_with_the_process_that_owned_it() -> None:
     keeper = Keeper.remote()
     (ref,) = ray.get(keeper.make.remote())
     ray.kill(keeper)
-    with pytest.raises(exceptions.ObjectLostError):
-        for _ in range(200):
+
+    def lost() -> bool:
+        try:
             ray.get(ref, timeout=10)
-            ray.get(identity.remote(1))
+        except exceptions.ObjectLostError:
+            return True
+        return False
+
+    assert eventually(lost)
 
 
 def test_nested_references_in_results_stay_alive() -> None:

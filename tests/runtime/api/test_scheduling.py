@@ -1,0 +1,194 @@
+"""Which node gets what, on a cluster of several."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.gate import Gate
+from tests.polling import eventually
+from tests.under_test import NAME, exceptions, ray, scheduling_strategies, util
+
+OnNode = scheduling_strategies.NodeAffinitySchedulingStrategy
+InGroup = scheduling_strategies.PlacementGroupSchedulingStrategy
+
+
+@pytest.fixture(scope="module")
+def cluster(no_leaks: None) -> Iterator[Any]:
+    """A head with 2 CPUs, two nodes with 2 CPUs each; one of these has a widget."""
+    cluster_utils = importlib.import_module(f"{NAME}.cluster_utils")
+    made = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+    made.add_node(num_cpus=2, resources={"widget": 2})
+    made.add_node(num_cpus=2)
+    made.wait_for_nodes()
+    ray.init(address=made.address)
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+
+@ray.remote
+def node() -> str:
+    return ray.get_runtime_context().get_node_id()
+
+
+@ray.remote
+def hold(gate: Any) -> str:
+    ray.get(gate.pass_through.remote())
+    return ray.get_runtime_context().get_node_id()
+
+
+@ray.remote(num_cpus=0)
+class Actor:
+    def node(self) -> str:
+        return ray.get_runtime_context().get_node_id()
+
+
+def node_ids() -> list[str]:
+    return [info["NodeID"] for info in ray.nodes() if info["Alive"]]
+
+
+def widget_node() -> str:
+    (found,) = (info["NodeID"] for info in ray.nodes() if info["Resources"].get("widget"))
+    return found
+
+
+def all_free() -> bool:
+    return ray.available_resources().get("CPU") == 6
+
+
+def test_the_cluster_is_seen() -> None:
+    assert len(node_ids()) == 3
+    assert ray.cluster_resources()["CPU"] == 6
+    assert ray.cluster_resources()["widget"] == 2
+
+
+def test_work_overflows_to_other_nodes() -> None:
+    gate = Gate.remote()
+    refs = [hold.remote(gate) for _ in range(6)]
+    assert eventually(lambda: ray.get(gate.waiting.remote()) == 6, timeout_s=40)
+    ray.get(gate.open.remote())
+    assert Counter(ray.get(refs)) == dict.fromkeys(node_ids(), 2)
+    assert eventually(all_free)
+
+
+def test_custom_resources_choose_the_node() -> None:
+    refs = [node.options(resources={"widget": 1}).remote() for _ in range(6)]
+    assert set(ray.get(refs)) == {widget_node()}
+
+
+def test_actors_with_custom_resources() -> None:
+    actor = Actor.options(resources={"widget": 1}).remote()
+    assert ray.get(actor.node.remote()) == widget_node()
+    ray.kill(actor)
+
+
+def test_affinity_to_every_node() -> None:
+    wanted = node_ids()
+    refs = [node.options(scheduling_strategy=OnNode(node_id, soft=False)).remote() for node_id in wanted]
+    assert ray.get(refs) == wanted
+
+
+def test_affinity_of_actors() -> None:
+    wanted = node_ids()
+    actors = [Actor.options(scheduling_strategy=OnNode(node_id, soft=False)).remote() for node_id in wanted]
+    assert ray.get([actor.node.remote() for actor in actors]) == wanted
+
+
+def test_hard_affinity_to_an_unknown_node_fails() -> None:
+    strategy = OnNode("00" * 28, soft=False)
+    with pytest.raises(exceptions.TaskUnschedulableError):
+        ray.get(node.options(scheduling_strategy=strategy).remote(), timeout=60)
+    actor = Actor.options(scheduling_strategy=strategy).remote()
+    with pytest.raises(exceptions.ActorUnschedulableError):
+        ray.get(actor.node.remote(), timeout=60)
+
+
+def test_soft_affinity_to_an_unknown_node_runs_elsewhere() -> None:
+    strategy = OnNode("00" * 28, soft=True)
+    assert ray.get(node.options(scheduling_strategy=strategy).remote(), timeout=60) in node_ids()
+
+
+def test_spread() -> None:
+    gate = Gate.remote()
+    assert eventually(all_free)
+    refs = [hold.options(scheduling_strategy="SPREAD").remote(gate) for _ in range(3)]
+    assert eventually(lambda: ray.get(gate.waiting.remote()) == 3, timeout_s=40)
+    ray.get(gate.open.remote())
+    assert len(set(ray.get(refs))) == 3
+
+
+def test_an_infeasible_task_waits_for_a_node(cluster: Any) -> None:
+    ref = node.options(resources={"gadget": 1}).remote()
+    assert ray.wait([ref], timeout=0.3)[0] == []
+    added = cluster.add_node(num_cpus=1, resources={"gadget": 1})
+    assert ray.get(ref, timeout=60)
+    cluster.remove_node(added)
+    assert eventually(lambda: len(node_ids()) == 3, timeout_s=60)
+
+
+@pytest.mark.parametrize(("strategy", "nodes"), [("STRICT_PACK", 1), ("STRICT_SPREAD", 3), ("SPREAD", 3)])
+def test_group_strategies(strategy: str, nodes: int) -> None:
+    assert eventually(all_free)
+    count = 2 if nodes == 1 else 3
+    group = util.placement_group([{"CPU": 1}] * count, strategy=strategy)
+    assert group.wait(30)
+    refs = [node.options(scheduling_strategy=InGroup(group, index)).remote() for index in range(count)]
+    assert len(set(ray.get(refs))) == nodes
+    util.remove_placement_group(group)
+    assert eventually(all_free)
+
+
+def test_packed_groups_prefer_one_node() -> None:
+    assert eventually(all_free)
+    group = util.placement_group([{"CPU": 1}, {"CPU": 1}], strategy="PACK")
+    assert group.wait(30)
+    refs = [node.options(scheduling_strategy=InGroup(group, index)).remote() for index in range(2)]
+    assert len(set(ray.get(refs))) == 1
+    util.remove_placement_group(group)
+    assert eventually(all_free)
+
+
+def test_strict_pack_does_not_span_nodes() -> None:
+    group = util.placement_group([{"CPU": 2}, {"CPU": 2}], strategy="STRICT_PACK")
+    assert not group.wait(0.5)
+    util.remove_placement_group(group)
+
+
+def test_objects_are_read_from_other_nodes() -> None:
+    @ray.remote
+    def make(value: int) -> Any:
+        return np.full(2**18, value)
+
+    @ray.remote
+    def total(array: Any) -> int:
+        return int(array.sum())
+
+    wanted = node_ids()
+    arrays = [
+        make.options(scheduling_strategy=OnNode(node_id, soft=False)).remote(i)
+        for i, node_id in enumerate(wanted)
+    ]
+    for node_id in wanted:
+        there = total.options(scheduling_strategy=OnNode(node_id, soft=False))
+        assert ray.get([there.remote(array) for array in arrays]) == [i * 2**18 for i in range(len(wanted))]
+    assert [int(array[0]) for array in ray.get(arrays)] == [0, 1, 2]
+
+
+def test_actors_are_called_across_nodes() -> None:
+    @ray.remote
+    def ask(actor: Any) -> tuple[str, str]:
+        return ray.get(actor.node.remote()), ray.get_runtime_context().get_node_id()
+
+    first, *_, last = node_ids()
+    actor = Actor.options(scheduling_strategy=OnNode(first, soft=False)).remote()
+    task = ask.options(scheduling_strategy=OnNode(last, soft=False))
+    assert ray.get(task.remote(actor)) == (first, last)
