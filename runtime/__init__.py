@@ -1,0 +1,98 @@
+"""Tasks, actors and objects over many machines. `import runtime as ray` runs a Ray program.
+
+Names are imported when first used: the daemons import this package too, and need none of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "runtime._core.ids": (
+        "ActorClassID",
+        "ActorID",
+        "ClusterID",
+        "FunctionID",
+        "JobID",
+        "NodeID",
+        "PlacementGroupID",
+        "TaskID",
+        "UniqueID",
+        "WorkerID",
+    ),
+    "runtime.actor": ("get_actor", "method"),
+    "runtime.api": (
+        "available_resources",
+        "cancel",
+        "cluster_resources",
+        "get",
+        "get_gpu_ids",
+        "init",
+        "is_initialized",
+        "kill",
+        "nodes",
+        "put",
+        "remote",
+        "shutdown",
+        "wait",
+    ),
+    "runtime.object_ref": ("ObjectRef",),
+    "runtime.object_ref_generator": ("ObjectRefGenerator",),
+    "runtime.runtime_context": ("get_runtime_context",),
+}
+_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
+_SUBMODULES = frozenset({"actor", "cluster_utils", "exceptions", "runtime_context", "util"})
+
+__all__ = [*_MODULE_OF, "__version__", "exceptions", "util"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is not None:
+        value = getattr(importlib.import_module(module), name)
+    elif name in _SUBMODULES:
+        value = importlib.import_module(f"runtime.{name}")
+    else:
+        raise AttributeError(f"module 'runtime' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF, *_SUBMODULES})
+
+
+if TYPE_CHECKING:
+    from runtime import exceptions as exceptions
+    from runtime import util as util
+    from runtime._core.ids import ActorClassID as ActorClassID
+    from runtime._core.ids import ActorID as ActorID
+    from runtime._core.ids import ClusterID as ClusterID
+    from runtime._core.ids import FunctionID as FunctionID
+    from runtime._core.ids import JobID as JobID
+    from runtime._core.ids import NodeID as NodeID
+    from runtime._core.ids import PlacementGroupID as PlacementGroupID
+    from runtime._core.ids import TaskID as TaskID
+    from runtime._core.ids import UniqueID as UniqueID
+    from runtime._core.ids import WorkerID as WorkerID
+    from runtime.actor import get_actor as get_actor
+    from runtime.actor import method as method
+    from runtime.api import available_resources as available_resources
+    from runtime.api import cancel as cancel
+    from runtime.api import cluster_resources as cluster_resources
+    from runtime.api import get as get
+    from runtime.api import get_gpu_ids as get_gpu_ids
+    from runtime.api import init as init
+    from runtime.api import is_initialized as is_initialized
+    from runtime.api import kill as kill
+    from runtime.api import nodes as nodes
+    from runtime.api import put as put
+    from runtime.api import remote as remote
+    from runtime.api import shutdown as shutdown
+    from runtime.api import wait as wait
+    from runtime.object_ref import ObjectRef as ObjectRef
+    from runtime.object_ref_generator import ObjectRefGenerator as ObjectRefGenerator
+    from runtime.runtime_context import get_runtime_context as get_runtime_context

@@ -54,7 +54,7 @@ class ReferenceTable(Generic[R]):
         entry.holds -= 1
         if entry.holds > 0 or entry.borrowers:
             return ()
-        return self._bury(entry)
+        return self.bury(entry)
 
     def contain(self, entry: R, nested: Iterable[R]) -> None:
         """The value of `entry` contains these: hold them for as long as it lives."""
@@ -96,7 +96,7 @@ class ReferenceTable(Generic[R]):
         entry.borrowers.discard(borrower)
         if entry.holds > 0 or entry.borrowers:
             return ()
-        return self._bury(entry)
+        return self.bury(entry)
 
     def borrower_lost(self, borrower: bytes) -> Iterable[R]:
         """The borrower's process died."""
@@ -105,7 +105,8 @@ class ReferenceTable(Generic[R]):
             dead.extend(self.remove_borrower(object_id, borrower))
         return dead
 
-    def _bury(self, entry: R) -> Iterable[R]:
+    def bury(self, entry: R) -> Iterable[R]:
+        """Ends a reference that nothing holds, with what only its value held."""
         if self.entries.get(entry.object_id) is not entry:
             return ()
         del self.entries[entry.object_id]

@@ -1,0 +1,201 @@
+"""The options of tasks and actors: which exist, what they accept, and what they mean for a node.
+
+Wrong keyword -> ValueError that lists the valid ones; wrong type -> TypeError; out of range -> ValueError.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from runtime._core import placement, resources
+from runtime._wire.messages.base import ResourceRequest, SchedulingStrategy
+from runtime._worker import context
+from runtime.util.scheduling_strategies import (
+    NodeAffinitySchedulingStrategy,
+    PlacementGroupSchedulingStrategy,
+)
+
+_COMMON = (
+    "num_cpus num_gpus memory resources runtime_env scheduling_strategy name accelerator_type label_selector "
+    "fallback_strategy object_store_memory enable_task_events _labels _metadata placement_group "
+    "placement_group_bundle_index placement_group_capture_child_tasks"
+).split()
+TASK = frozenset(
+    [
+        *_COMMON,
+        *"num_returns max_retries retry_exceptions max_calls".split(),
+        "_generator_backpressure_num_objects",
+        "_num_objects_per_yield",
+    ]
+)
+ACTOR = frozenset(
+    [
+        *_COMMON,
+        *"max_restarts max_task_retries max_pending_calls max_concurrency lifetime namespace get_if_exists".split(),
+        *"concurrency_groups allow_out_of_order_execution enable_tensor_transport".split(),
+        "_actor_generator_backpressure_num_objects",
+    ]
+)
+_NUMBERS = ("num_cpus", "num_gpus", "memory", "object_store_memory")
+_INTEGERS = {
+    "max_retries": -1,
+    "max_calls": 0,
+    "max_restarts": -1,
+    "max_task_retries": -1,
+    "max_pending_calls": -1,
+    "max_concurrency": 1,
+}
+
+
+def validate(options: Mapping[str, Any], valid: frozenset[str], in_options: bool = False) -> None:
+    """Checks names, types and ranges.
+
+    Raises:
+        ValueError, TypeError: as the module says.
+    """
+    for name, value in options.items():
+        if name not in valid:
+            raise ValueError(
+                f"Invalid option keyword {name} for {'tasks' if valid is TASK else 'actors'}. "
+                f"Valid ones are {sorted(valid)}."
+            )
+        if value is None:
+            continue
+        if name in _NUMBERS:
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise TypeError(f"The type of keyword '{name}' must be (int, float, NoneType), got {type(value)}")
+            if value < 0:
+                raise ValueError(f"The quantity of {name} must be >= 0, got {value}")
+            if name == "num_gpus" and value > 1 and value != int(value):
+                raise ValueError(f"The precision of num_gpus above 1 must be whole, got {value}")
+        elif name in _INTEGERS:
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise TypeError(f"The type of keyword '{name}' must be int, got {type(value)}")
+            if value < _INTEGERS[name]:
+                raise ValueError(f"The keyword '{name}' only accepts values >= {_INTEGERS[name]}, got {value}")
+        elif name == "resources":
+            _validate_resources(value)
+        elif name == "name" and not isinstance(value, str):
+            raise TypeError(f"The type of keyword 'name' must be str, got {type(value)}")
+        elif name == "lifetime" and value not in ("detached", "non_detached"):
+            raise ValueError(
+                "actor `lifetime` argument must be one of 'detached', 'non_detached' and None. "
+                f"Got {value!r}."
+            )
+        elif name == "num_returns" and not (
+            value in ("streaming", "dynamic") or (isinstance(value, int) and value >= 0)
+        ):
+            raise ValueError(
+                "The keyword 'num_returns' only accepts None, a non-negative integer, "
+                f"\"streaming\" or \"dynamic\", got {value!r}"
+            )
+        elif name == "retry_exceptions" and not isinstance(value, bool):
+            _validate_exceptions(value)
+        elif name == "runtime_env" and not isinstance(value, str | Mapping):
+            raise TypeError(f"runtime_env must be a dict, got {type(value)}")
+        elif name in ("max_calls", "concurrency_groups") and in_options:
+            raise ValueError(f"Setting '{name}' is not supported in '.options()'.")
+
+
+def _validate_resources(value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"The type of keyword 'resources' must be dict, got {type(value)}")
+    for name in ("CPU", "GPU"):
+        if name in value:
+            raise ValueError(
+                f"Use the 'num_{name.lower()}s' keyword instead of '{name}' in the 'resources' keyword"
+            )
+    resources.to_units(value)
+
+
+def _validate_exceptions(value: Any) -> None:
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"retry_exceptions must be a boolean or a list of exceptions, got {type(value)}")
+    for item in value:
+        if not (isinstance(item, type) and issubclass(item, Exception)):
+            raise TypeError(f"retry_exceptions must hold exception classes, got {item!r}")
+
+
+def resource_request(
+    options: Mapping[str, Any], default_cpus: float
+) -> tuple[ResourceRequest, bool, dict[str, int]]:
+    """What a node must offer; whether child tasks stay in the placement group; and what the user named explicitly."""
+    amounts = dict(options.get("resources") or {})
+    cpus = options.get("num_cpus")
+    explicit = cpus is not None
+    amounts["CPU"] = default_cpus if cpus is None else cpus
+    for keyword, name in (("num_gpus", "GPU"), ("memory", "memory")):
+        if options.get(keyword):
+            amounts[name] = options[keyword]
+    if options.get("accelerator_type"):
+        amounts[f"accelerator_type:{options['accelerator_type']}"] = 0.001
+    units = resources.to_units(amounts)
+    held = dict(units) if explicit else {name: n for name, n in units.items() if name != "CPU"}
+    strategy, group, index, capture = _strategy(options)
+    if group:
+        units = placement.rewrite_for_group(units, group.hex(), index)
+        held = placement.rewrite_for_group(held, group.hex(), index)
+    return ResourceRequest(units, strategy, group), capture, held
+
+
+def _strategy(options: Mapping[str, Any]) -> tuple[SchedulingStrategy, bytes, int, bool]:
+    chosen = options.get("scheduling_strategy")
+    labels = dict(options.get("label_selector") or {})
+    group = options.get("placement_group")
+    if group is not None and group != "default":
+        chosen = PlacementGroupSchedulingStrategy(
+            group,
+            options.get("placement_group_bundle_index", -1),
+            options.get("placement_group_capture_child_tasks"),
+        )
+    if chosen is None:
+        running = context.execution.get()
+        lease = running.lease if running is not None else None
+        if lease is not None and lease.capture_child_tasks and lease.placement_group_id:
+            return SchedulingStrategy("DEFAULT", labels=labels), lease.placement_group_id, -1, True
+        return SchedulingStrategy("DEFAULT", labels=labels), b"", -1, False
+    if isinstance(chosen, PlacementGroupSchedulingStrategy):
+        if chosen.placement_group is None:
+            return SchedulingStrategy("DEFAULT", labels=labels), b"", -1, False
+        index = chosen.placement_group_bundle_index
+        count = chosen.placement_group.bundle_count
+        if index >= count or index < -1:
+            raise ValueError(f"placement group bundle index {index} is invalid. Valid indices: 0-{count - 1} or -1.")
+        capture = bool(chosen.placement_group_capture_child_tasks)
+        return SchedulingStrategy(labels=labels), chosen.placement_group.id.binary(), index, capture
+    if isinstance(chosen, NodeAffinitySchedulingStrategy):
+        node_id = bytes.fromhex(chosen.node_id)
+        return SchedulingStrategy("NODE_AFFINITY", node_id, chosen.soft, labels), b"", -1, False
+    if chosen in ("DEFAULT", "SPREAD"):
+        return SchedulingStrategy(chosen, labels=labels), b"", -1, False
+    raise ValueError(
+        "The scheduling_strategy must be 'DEFAULT', 'SPREAD', or a strategy of runtime.util.scheduling_strategies, "
+        f"got {chosen!r}"
+    )
+
+
+def runtime_env_json(options: Mapping[str, Any]) -> str:
+    """The environment as canonical JSON; "" for none."""
+    env = options.get("runtime_env")
+    if not env:
+        return ""
+    return env if isinstance(env, str) else json.dumps(dict(env), sort_keys=True)
+
+
+def num_returns(options: Mapping[str, Any], is_generator: bool) -> int:
+    """The number of references a call returns; -1 for a stream."""
+    value = options.get("num_returns")
+    if value is None:
+        return -1 if is_generator else 1
+    if value in ("streaming", "dynamic"):
+        return -1
+    return int(value)
+
+
+def encode(value: Any) -> bytes:
+    """JSON for what travels in specs."""
+    return msgspec.json.encode(value)

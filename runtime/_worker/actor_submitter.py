@@ -1,0 +1,524 @@
+"""Calls of actors, from the caller's side: in order, straight to the actor's process, across its restarts.
+
+Where an actor is, and whether it lives, the control store says (`WatchActor`, a long poll); that it died, the broken
+connection says first. Every method but `call` and `create` runs under the pump's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from runtime import exceptions
+from runtime._core import ids
+from runtime._transport.pump import Connection
+from runtime._wire import serialization
+from runtime._wire.messages import codec
+from runtime._wire.messages.base import ErrorKind, ErrorReply
+from runtime._wire.messages.control import (
+    ActorInfo,
+    ActorSpec,
+    KillActor,
+    RegisterActor,
+    WatchActor,
+)
+from runtime._wire.messages.worker import ActorSetup, Cancel, Done, Push, ReleaseHold, Value
+
+from . import arguments, context
+from .objects import Entry
+from .streaming import Stream
+
+if TYPE_CHECKING:
+    from runtime.object_ref import ObjectRef
+
+    from .core_worker import Core
+
+log = logging.getLogger("runtime")
+WATCH_S = 60.0
+
+CREATION_PREFIX = b"\xff" * 8
+
+
+def handle_object_id(actor_id: bytes) -> bytes:
+    """The object that counts the handles of an actor."""
+    return ids.object_id(CREATION_PREFIX + actor_id, 1)
+
+
+class Call:
+    """One method call."""
+
+    __slots__ = (
+        "actor",
+        "cancelled",
+        "entries",
+        "name",
+        "packed",
+        "parent",
+        "push",
+        "retries",
+        "retry_exceptions",
+        "sent",
+        "stream",
+        "waits_for",
+    )
+
+    def __init__(self, actor: Actor, name: str, retries: int, retry_exceptions: Any) -> None:
+        self.actor = actor
+        self.name = name
+        self.retries = retries
+        self.retry_exceptions = retry_exceptions
+        self.waits_for = 0
+        self.sent = False
+        self.cancelled = False
+        self.stream: Stream | None = None
+        self.parent = b""
+        self.push: Push
+        self.packed: arguments.PackedArguments
+        self.entries: list[Entry]
+
+    def done(self, connection: Connection, message: Done) -> None:
+        self.actor.submitter.on_done(self, connection, message)
+
+    def item(self, connection: Connection, message: Any) -> None:
+        if self.stream is not None:
+            self.stream.item(connection, message)
+
+
+class Actor:
+    """An actor as one of its callers knows it."""
+
+    __slots__ = (
+        "actor_id",
+        "calls",
+        "connection",
+        "death",
+        "handle",
+        "inflight",
+        "ordered",
+        "registered",
+        "sequence",
+        "state",
+        "submitter",
+        "version",
+        "watching",
+    )
+
+    def __init__(self, submitter: ActorSubmitter, actor_id: bytes, handle: Entry | None, ordered: bool) -> None:
+        self.submitter = submitter
+        self.actor_id = actor_id
+        self.handle = handle  # None: a detached actor, which nobody counts
+        self.ordered = ordered
+        self.state = "UNKNOWN"
+        self.version = -1
+        self.connection: Connection | None = None
+        self.calls: deque[Call] = deque()  # not sent yet, in the caller's order
+        self.inflight: dict[bytes, Call] = {}
+        self.death: exceptions.RayError | None = None
+        self.watching = False
+        self.registered = True
+        self.sequence = 0
+
+
+class ActorSubmitter:
+    """Every actor that this process has a handle of."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._actors: dict[bytes, Actor] = {}
+        self._prefix = os.urandom(2)
+        self._count = 0
+
+    # ------------------------------------------------------------ creation
+
+    def create(
+        self,
+        spec: ActorSpec,
+        setup: ActorSetup,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        get_if_exists: bool,
+    ) -> ActorInfo | None:
+        """Registers an actor whose spec lacks the constructor call. Returns the holder of the name when
+        `get_if_exists` found one that is not this actor.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        core = self._core
+        packed = arguments.pack(core, args, kwargs)
+        with core.lock:
+            actor = Actor(self, spec.actor_id, None, setup.max_concurrency == 1)
+            actor.registered = False
+            actor.state = "DEPENDENCIES_UNREADY"
+            self._actors[spec.actor_id] = actor
+            if not spec.detached:
+                handle = core.objects.own(handle_object_id(spec.actor_id))
+                actor.handle = handle
+                handle.value = Value(0, b"N.")  # None: nobody gets it
+                handle.on_free = lambda: self._out_of_scope(actor, packed)
+        box: list[Any] = []
+
+        def ready() -> None:
+            refs, error = arguments.wire_refs(core, packed)
+            if error is not None:
+                raised, _ = serialization.deserialize(error.data)
+                self._dead(actor, _died(raised))
+                box.append(ErrorReply(ErrorKind.INVALID, "an argument of the constructor failed"))
+                return
+            push = Push(
+                CREATION_PREFIX + spec.actor_id,
+                spec.function_key,
+                "__init__",
+                packed.value,
+                refs,
+                0,
+                core.address,
+                0,
+                f"{spec.class_name}.__init__",
+                actor=setup,
+            )
+            complete = msgspec.structs.replace(spec, creation=codec.encode(push), owner=core.address)
+            core.agent.call(RegisterActor(complete, get_if_exists), answered)
+
+        def answered(reply: Any) -> None:
+            box.append(reply)
+            actor.registered = True
+            if isinstance(reply, ErrorReply):
+                self._dead(actor, exceptions.ActorDiedError(f"It was not created: {reply.message}"))
+            elif reply.actor_id != spec.actor_id:
+                self._actors.pop(spec.actor_id, None)
+            else:
+                self._learn(actor, reply)
+
+        waiting = [entry for _, _, entry in packed.refs if entry.value is None]
+        left = len(waiting)
+
+        def one() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                ready()
+
+        with core.lock:
+            if not waiting:
+                ready()
+            for entry in waiting:
+                core.objects.when_ready(entry, one)
+        if not spec.name:
+            return None
+        core.wait(lambda: box, None)  # ends with the reply, or with the agent
+        reply = box[0]
+        if isinstance(reply, ErrorReply):
+            if reply.kind == ErrorKind.EXISTS:
+                raise ValueError(reply.message)
+            raise exceptions.RaySystemError(reply.message)
+        return reply if reply.actor_id != spec.actor_id else None
+
+    def _out_of_scope(self, actor: Actor, packed: arguments.PackedArguments) -> None:
+        for entry in packed.held:
+            self._core.objects.release(entry)
+        self._actors.pop(actor.actor_id, None)
+        if actor.death is None:
+            self._core.agent.send(KillActor(actor.actor_id, True, True))
+
+    # ------------------------------------------------------------ knowing an actor
+
+    def actor(self, actor_id: bytes, handle: Entry | None, ordered: bool) -> Actor:
+        """The actor of a handle that came from elsewhere."""
+        with self._core.lock:
+            actor = self._actors.get(actor_id)
+            if actor is None:
+                actor = self._actors[actor_id] = Actor(self, actor_id, handle, ordered)
+            return actor
+
+    def _watch(self, actor: Actor) -> None:
+        """Asks for news until the actor is alive or dead."""
+        if actor.watching or not actor.registered:
+            return
+        actor.watching = True
+
+        def answered(reply: Any) -> None:
+            actor.watching = False
+            if isinstance(reply, ErrorReply):
+                if reply.kind in (ErrorKind.NOT_FOUND, ErrorKind.INVALID):
+                    self._dead(actor, exceptions.ActorDiedError(reply.message))
+                elif self._core.pump.failure is None and not self._core.agent.closed:
+                    self._watch(actor)
+                return
+            self._learn(actor, reply)
+
+        self._core.agent.call(WatchActor(actor.actor_id, actor.version, WATCH_S), answered)
+
+    def _learn(self, actor: Actor, info: ActorInfo) -> None:
+        if info.version > actor.version:
+            actor.version = info.version
+            actor.state = info.state
+            if info.state == "ALIVE":
+                assert info.address is not None
+                connection = self._core.peer(info.address)
+                if connection is not None:
+                    actor.connection = connection
+                    self._settle_interrupted(actor, alive=True)
+                    self._send(actor)
+                    return
+            elif info.state == "DEAD":
+                self._dead(actor, _death(info))
+                return
+            elif info.state == "RESTARTING":
+                self._settle_interrupted(actor, alive=False)
+                for call in [call for call in actor.calls if not call.retries]:
+                    actor.calls.remove(call)
+                    self._fail(call, self._unavailable(actor, "it is restarting"))
+        if actor.state not in ("ALIVE", "DEAD") or actor.connection is None:
+            self._watch(actor)
+
+    def _settle_interrupted(self, actor: Actor, alive: bool) -> None:
+        """The calls that were at work when the process died: repeat them, in order, or fail them."""
+        again = []
+        for call in actor.inflight.values():
+            self._core.pending.pop(call.push.task_id, None)
+            if call.retries and not call.cancelled:
+                call.retries -= call.retries > 0
+                call.sent = False
+                call.push = msgspec.structs.replace(call.push, attempt=call.push.attempt + 1)
+                again.append(call)
+            else:
+                self._fail(call, self._unavailable(actor, "its process died while it ran this call"))
+        actor.inflight.clear()
+        actor.calls.extendleft(reversed(again))
+
+    def _unavailable(self, actor: Actor, why: str) -> exceptions.RayError:
+        return exceptions.ActorUnavailableError(why, actor.actor_id)
+
+    def _dead(self, actor: Actor, error: exceptions.RayError) -> None:
+        actor.state = "DEAD"
+        actor.death = error
+        actor.connection = None
+        calls = [*actor.inflight.values(), *actor.calls]
+        actor.inflight.clear()
+        actor.calls.clear()
+        for call in calls:
+            self._core.pending.pop(call.push.task_id, None)
+            self._fail(call, error)
+
+    def connection_lost(self, connection: Connection) -> None:
+        """The process of some actor is gone; the control store will say what comes next."""
+        for actor in list(self._actors.values()):
+            if actor.connection is connection:
+                actor.connection = None
+                actor.state = "LOST"
+                self._watch(actor)
+
+    # ------------------------------------------------------------ calls
+
+    def call(
+        self,
+        actor: Actor,
+        method: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        num_returns: int = 1,
+        retries: int = 0,
+        retry_exceptions: Any = False,
+        name: str = "",
+        concurrency_group: str = "",
+        max_pending: int = -1,
+    ) -> list[ObjectRef] | Stream:
+        """Calls a method; returns its references at once.
+
+        Raises:
+            PendingCallsLimitExceeded: `max_pending` calls are unanswered.
+        """
+        core = self._core
+        if max_pending > 0 and len(actor.calls) + len(actor.inflight) >= max_pending:
+            raise exceptions.PendingCallsLimitExceeded(
+                f"The actor {actor.actor_id.hex()} has {max_pending} pending calls already (max_pending_calls)."
+            )
+        call = Call(actor, name or method, retries, retry_exceptions)
+        call.packed = packed = arguments.pack(core, args, kwargs)
+        running = context.execution.get()
+        if running is not None:
+            call.parent = running.task_id
+        with core.lock:
+            self._count += 1
+            task_id = self._prefix + (self._count & 0xFFFF_FFFF_FFFF).to_bytes(6, "big") + actor.actor_id
+            actor.sequence += 1
+            call.push = Push(
+                task_id,
+                b"",
+                method,
+                packed.value,
+                [],
+                num_returns,
+                None,
+                0,
+                name,
+                actor.sequence,
+                concurrency_group,
+            )
+            call.entries = [
+                core.objects.own(ids.object_id(task_id, index + 1)) for index in range(max(num_returns, 0))
+            ]
+            result: list[ObjectRef] | Stream
+            if num_returns < 0:
+                call.stream = result = Stream(core, call)
+            else:
+                result = [core.objects.new_ref(entry) for entry in call.entries]
+            if actor.handle is not None:
+                actor.handle.holds += 1
+            if actor.death is not None:
+                self._fail(call, actor.death)
+                return result
+            if actor.state == "RESTARTING" and not retries:
+                self._fail(call, self._unavailable(actor, "it is restarting"))
+                return result
+            actor.calls.append(call)
+            if packed.refs:
+                self._resolve(call)
+            if actor.connection is not None:
+                if not call.waits_for:
+                    self._send(actor)
+            else:
+                self._watch(actor)
+        return result
+
+    def _resolve(self, call: Call) -> None:
+        def one() -> None:
+            call.waits_for -= 1
+            if not call.waits_for:
+                self._send(call.actor)
+
+        waiting = [entry for _, _, entry in call.packed.refs if entry.value is None]
+        call.waits_for = len(waiting)
+        for entry in waiting:
+            self._core.objects.when_ready(entry, one)
+
+    def _send(self, actor: Actor) -> None:
+        """Sends what is ready: in order, but for concurrent actors past calls that wait for arguments."""
+        connection = actor.connection
+        if connection is None:
+            return
+        waiting: list[Call] = []
+        while actor.calls:
+            call = actor.calls.popleft()
+            if call.waits_for:
+                waiting.append(call)
+                if actor.ordered:
+                    break
+                continue
+            if call.packed.refs:
+                refs, error = arguments.wire_refs(self._core, call.packed)
+                if error is not None:
+                    self._finish(call, [error], failed=True)
+                    continue
+                call.push = msgspec.structs.replace(call.push, refs=refs)
+            call.sent = True
+            actor.inflight[call.push.task_id] = call
+            self._core.pending[call.push.task_id] = call
+            connection.send(call.push)
+        if waiting:
+            actor.calls.extendleft(reversed(waiting))
+
+    # ------------------------------------------------------------ results
+
+    def on_done(self, call: Call, connection: Connection, message: Done) -> None:
+        """The actor answered."""
+        actor = call.actor
+        actor.inflight.pop(message.task_id, None)
+        if message.failed and call.retries and self._retries_error(call, message.values[0]):
+            call.retries -= call.retries > 0
+            call.sent = False
+            call.push = msgspec.structs.replace(call.push, attempt=call.push.attempt + 1)
+            actor.calls.appendleft(call)
+            self._send(actor)
+            return
+        nested = [
+            (entry, value) for entry, value in zip(call.entries, message.values, strict=False) if value.nested
+        ]
+        if nested:
+            self._core.submitter.take_nested(connection, message.task_id, nested)
+        self._finish(call, message.values, message.failed)
+
+    def _retries_error(self, call: Call, error: Value) -> bool:
+        if not call.retry_exceptions:
+            return False
+        if call.retry_exceptions is True:
+            return True
+        raised, _ = serialization.deserialize(error.data)
+        return isinstance(getattr(raised, "cause", raised), tuple(call.retry_exceptions))
+
+    def _finish(self, call: Call, values: list[Value], failed: bool) -> None:
+        objects = self._core.objects
+        if failed:
+            values = values * len(call.entries)
+        for entry, value in zip(call.entries, values, strict=False):
+            objects.set_value(entry, value)
+            if entry.holds <= 0 and not entry.borrowers:
+                objects.bury(objects.table.bury(entry))
+        if call.stream is not None:
+            call.stream.end(values[0] if failed and values else None)
+        held, call.packed.held = call.packed.held, []
+        for entry in held:
+            objects.release(entry)
+        if call.actor.handle is not None:
+            objects.release(call.actor.handle)
+
+    def _fail(self, call: Call, error: exceptions.RayError) -> None:
+        value = self._core.objects.error_value(error)
+        if call.stream is not None:
+            call.stream.end(value)
+            call.stream = None
+        self._finish(call, [value], failed=True)
+
+    def cancel(self, call: Call, recursive: bool) -> None:
+        """Cancels a call: dropped when not sent, else the actor decides. Under the lock."""
+        if call.cancelled:
+            return
+        if not call.sent and call in call.actor.calls:
+            call.cancelled = True
+            call.actor.calls.remove(call)
+            self._fail(call, exceptions.TaskCancelledError(ids.TaskID(call.push.task_id)))
+            self._send(call.actor)
+        elif call.push.task_id in call.actor.inflight and call.actor.connection is not None:
+            call.cancelled = True
+            call.actor.connection.send(Cancel(call.push.task_id, False, recursive))
+
+    def find(self, task_id: bytes) -> Call | None:
+        """The unanswered call of a task id."""
+        actor = self._actors.get(task_id[8:])
+        if actor is None:
+            return None
+        found = actor.inflight.get(task_id)
+        return found or next((call for call in actor.calls if call.push.task_id == task_id), None)
+
+
+def _died(raised: Any) -> exceptions.RayError:
+    if isinstance(raised, exceptions.RayTaskError):
+        return exceptions.ActorDiedError.from_task_error(raised)
+    return exceptions.ActorDiedError(f"An argument of its constructor failed: {raised}")
+
+
+def _death(info: ActorInfo) -> exceptions.RayError:
+    if info.death_cause:
+        value = msgspec.msgpack.decode(info.death_cause, type=Value)
+        raised, _ = serialization.deserialize(value.data)
+        return _died(raised)
+    spec = info.spec
+    return exceptions.ActorDiedError(
+        exceptions.ActorDeath(
+            info.death_reason,
+            info.actor_id.hex(),
+            spec.class_name,
+            spec.name,
+            spec.namespace,
+            info.pid or None,
+            info.address.host if info.address else "",
+            never_started=info.pid == 0,
+        )
+    )

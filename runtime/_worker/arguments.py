@@ -1,0 +1,151 @@
+"""Arguments of a call: packed by the caller, rebuilt by the executor. References at top level become values; nested
+ones stay references."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from runtime._wire import serialization
+from runtime._wire.messages.worker import Argument, Value
+from runtime.object_ref import ObjectRef
+
+from .objects import INLINE, INLINE_BYTES, INLINE_ERROR, Entry
+
+if TYPE_CHECKING:
+    from .core_worker import Core
+
+_SMALL = frozenset({type(None), bool, int, float, complex})
+
+
+class PackedArguments:
+    """`value`: everything but the top-level references, which `refs` names by position or keyword. `held`: every
+    entry the arguments refer to; the caller holds them until the call is over."""
+
+    __slots__ = ("held", "refs", "value")
+
+    def __init__(self, value: Value | None, refs: list[tuple[int, str, Entry]], held: list[Entry]) -> None:
+        self.value = value
+        self.refs = refs
+        self.held = held
+
+
+_NONE = PackedArguments(None, [], [])
+
+
+def pack(core: Core, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedArguments:
+    """Packs a call's arguments. Large ones go to the object store, as if the user had `put` them."""
+    if not args and not kwargs:
+        return _NONE
+    refs: list[tuple[int, str, Entry]] = []
+    keep: list[ObjectRef] = []
+    args, kwargs = _split(args, kwargs, refs, keep)
+    serialized = serialization.serialize((args, kwargs) if kwargs else (args,))
+    if serialized.size_bytes > INLINE_BYTES:
+        args, kwargs = _put_large(core, args, kwargs)
+        args, kwargs = _split(args, kwargs, refs, keep)
+        serialized = serialization.serialize((args, kwargs) if kwargs else (args,))
+    value = Value(
+        INLINE,
+        serialized.data,
+        [bytes(buffer) for buffer in serialized.buffers],
+        core.objects.nested_of(serialized.references) if serialized.references else [],
+    )
+    held = [entry for _, _, entry in refs] + serialized.references
+    with core.lock:
+        for entry in held:
+            entry.holds += 1
+    return PackedArguments(value, refs, held)
+
+
+def _split(
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    refs: list[tuple[int, str, Entry]],
+    keep: list[ObjectRef],
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    for arg in args:
+        if arg.__class__ is ObjectRef:
+            plain = list(args)
+            for position, value in enumerate(args):
+                if value.__class__ is ObjectRef:
+                    refs.append((position, "", value._entry))
+                    keep.append(value)
+                    plain[position] = None
+            args = tuple(plain)
+            break
+    for arg in kwargs.values():
+        if arg.__class__ is ObjectRef:
+            named = dict(kwargs)
+            for keyword, value in kwargs.items():
+                if value.__class__ is ObjectRef:
+                    refs.append((-1, keyword, value._entry))
+                    keep.append(value)
+                    named[keyword] = None
+            kwargs = named
+            break
+    return args, kwargs
+
+
+def _put_large(
+    core: Core, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    def small(value: Any) -> Any:
+        if type(value) in _SMALL or serialization.serialize(value).size_bytes <= INLINE_BYTES // 4:
+            return value
+        return core.objects.put(value)
+
+    return tuple(small(arg) for arg in args), {key: small(value) for key, value in kwargs.items()}
+
+
+def wire_refs(core: Core, packed: PackedArguments) -> tuple[list[Argument], Value | None]:
+    """The top-level references as they travel, now that their values are there; and the first error among them."""
+    out = []
+    for position, keyword, entry in packed.refs:
+        value = entry.value
+        if value is not None and value.kind & 1:
+            return out, value
+        out.append(Argument(position, keyword, entry.object_id, entry.owner or core.address, value))
+    return out, None
+
+
+def unpack(
+    core: Core, value: Value | None, refs: Sequence[Argument]
+) -> tuple[Sequence[Any], dict[str, Any], list[Entry]]:
+    """Rebuilds the arguments. Returns them with the references made on the way.
+
+    Raises:
+        Exception: what an argument's object holds instead of a value, or what rebuilding raised.
+    """
+    if value is None:
+        return (), {}, []
+    parts, made = serialization.deserialize(value.data, [memoryview(buffer) for buffer in value.buffers])
+    args = parts[0]
+    kwargs: dict[str, Any] = parts[1] if len(parts) > 1 else {}
+    if refs:
+        args = list(args)
+        for ref in refs:
+            loaded = _load(core, ref, made)
+            if ref.position >= 0:
+                args[ref.position] = loaded
+            else:
+                kwargs[ref.keyword] = loaded
+    return args, kwargs, made
+
+
+def _load(core: Core, ref: Argument, made: list[Entry]) -> Any:
+    value = ref.value
+    if value is not None and value.kind <= INLINE_ERROR and not value.nested:
+        return serialization.deserialize(value.data, [memoryview(buffer) for buffer in value.buffers])[0]
+    if value is not None and not value.nested:
+        # The caller holds the object until we answer: no borrow of our own is needed to read it.
+        entry = Entry(ref.object_id, core.released, ref.owner)
+        entry.value = value
+        return core.objects.load(entry, None)
+    with core.lock:
+        entry = core.objects.borrowed_entry(ref.object_id, ref.owner)
+        holder = core.objects.new_ref(entry)
+        if entry.value is None and value is not None:
+            entry.value = value
+        made.append(entry)
+    return core.objects.get_one(holder, None)

@@ -1,0 +1,39 @@
+"""What the current thread or coroutine is executing."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+
+from runtime._wire.messages.worker import BindLease
+
+
+class Execution:
+    """One running task or actor call."""
+
+    __slots__ = ("actor_id", "attempt", "cancelled", "function_name", "lease", "name", "task_id")
+
+    def __init__(
+        self,
+        task_id: bytes,
+        name: str,
+        function_name: str,
+        lease: BindLease | None,
+        actor_id: bytes = b"",
+        attempt: int = 0,
+    ) -> None:
+        self.task_id = task_id
+        self.name = name
+        self.function_name = function_name
+        self.lease = lease
+        self.actor_id = actor_id
+        self.attempt = attempt
+        self.cancelled = False
+
+
+execution: ContextVar[Execution | None] = ContextVar("execution", default=None)
+
+
+def captures_children() -> bool:
+    """Whether what runs here keeps the tasks it starts in its own placement group."""
+    running = execution.get()
+    return running is not None and running.lease is not None and running.lease.capture_child_tasks

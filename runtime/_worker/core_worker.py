@@ -1,0 +1,284 @@
+"""The composition root of a driver or worker process: its identity, its connections, and who handles which message."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from runtime import exceptions
+from runtime._core import ids
+from runtime._transport.pump import Connection, Pump
+from runtime._wire.messages import node
+from runtime._wire.messages import worker as messages
+from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request, WorkerAddress
+
+from .actor_submitter import ActorSubmitter
+from .functions import Functions
+from .objects import Objects
+from .store import Store
+from .submitter import TaskSubmitter
+
+log = logging.getLogger("runtime")
+TICK_S = 0.01
+REGISTER_TIMEOUT_S = 30.0
+
+_current: Core | None = None
+_auto_init: Callable[[], None] | None = None
+
+
+def current() -> Core:
+    """The core of this process; connects first if the program did not call `init`.
+
+    Raises:
+        RaySystemError: there is none and automatic initialization is off.
+    """
+    if _current is None and _auto_init is not None:
+        _auto_init()
+    if _current is None:
+        raise exceptions.RaySystemError("The runtime has not been started yet: call init() first.")
+    return _current
+
+
+def current_or_none() -> Core | None:
+    """The core of this process, if it is connected."""
+    return _current
+
+
+def set_current(core: Core | None) -> None:
+    """Makes `core` the one of this process."""
+    global _current
+    _current = core
+
+
+def set_auto_init(auto_init: Callable[[], None]) -> None:
+    """What `current` calls when nothing is connected yet."""
+    global _auto_init
+    _auto_init = auto_init
+
+
+class Core:
+    """One connected process.
+
+    Args:
+        agent_path: Unix socket of the node agent.
+        register: what to say to it; `address` is filled in here.
+        worker_id: 28 bytes.
+
+    Raises:
+        RaySystemError: the agent is not there or refuses.
+    """
+
+    def __init__(self, agent_path: str, register: node.Register, worker_id: bytes) -> None:
+        self.pump = Pump(self._on_message)
+        self.lock = self.pump.lock
+        self.released: deque[Any] = deque()
+        self.is_driver = register.is_driver
+        self.executor: Any = None  # set by a worker's main
+        self.on_driver_logs: Callable[[node.DriverLogs], None] | None = None
+        self._peers: dict[bytes, Connection] = {}
+        self._last_tick = 0.0
+        self._closing = False
+        listen_path = os.path.join(os.path.dirname(agent_path), f"w-{worker_id.hex()[:16]}")
+        self._listen_path = listen_path
+        self.pump.listen_unix(listen_path, self._accepted)
+        self.address = WorkerAddress(worker_id, b"", listen_path)
+        try:
+            self.agent = self.pump.connect_unix(agent_path, "the node agent")
+            self.agent.on_close = self._agent_lost
+            register = msgspec.structs.replace(register, address=self.address, pid=os.getpid())
+            reply = self.pump.call(self.agent, register, REGISTER_TIMEOUT_S)
+        except OSError as error:
+            self._unlisten()
+            raise exceptions.RaySystemError(
+                f"The node agent at {agent_path} does not answer ({error}). Is the cluster still up?"
+            ) from error
+        if isinstance(reply, ErrorReply):
+            self._unlisten()
+            raise exceptions.RaySystemError(f"The node agent refused this process: {reply.message}")
+        self.session: node.Registered = reply
+        port = self.pump.listen_tcp(self.session.node_host, self.session.secret, self._accepted)
+        self.address = WorkerAddress(
+            worker_id, self.session.node_id, listen_path, self.session.node_host, port
+        )
+        self.job_id = self.session.job_id
+        self.actor_or_job_bytes = b"\0" * (ids.ACTOR_BYTES - ids.JOB_BYTES) + self.job_id
+        self.store = Store(self, self.session.store_path, self.session.store_capacity_bytes)
+        self.functions = Functions(self)
+        self.objects = Objects(self)
+        self.submitter = TaskSubmitter(self)
+        self.actors = ActorSubmitter(self)
+        self.pending: dict[bytes, Any] = {}  # task id -> the submitted task or call that waits for its Done
+        self._handlers: dict[type, Callable[[Connection, Any, int], None]] = {
+            messages.Hello: self._on_hello,
+            messages.Done: self._on_done,
+            messages.Returned: self.submitter.on_returned,
+            messages.StreamItem: self._on_stream_item,
+            messages.BorrowRefs: self.objects.on_borrow,
+            messages.ReturnRefs: self.objects.on_return,
+            messages.GetObject: self.objects.on_get,
+            messages.ObjectLost: self.objects.on_lost,
+            messages.AddLocation: self.objects.on_location,
+            messages.DefineFunction: self.functions.on_define,
+            node.LeaseGranted: self.submitter.on_granted,
+            node.LeaseFailed: self.submitter.on_failed,
+            node.LeaseWaiting: self.submitter.on_waiting,
+            node.LeaseLost: self.submitter.on_lost,
+            node.DriverLogs: self._on_driver_logs,
+        }
+        self.pump.on_round = self._after_round
+
+    def start(self) -> None:
+        """Begins to serve in the background."""
+        self.pump.start()
+
+    def add_handlers(self, handlers: dict[type, Callable[[Connection, Any, int], None]]) -> None:
+        """A worker's executor adds what only workers are told."""
+        self._handlers.update(handlers)
+
+    # ------------------------------------------------------------ waiting and calling
+
+    def wait(self, ready: Callable[[], Any], timeout_s: float | None) -> bool:
+        """Waits like `Pump.wait`; a task that waits lends its CPUs meanwhile."""
+        if ready():
+            return True
+        if self.executor is not None and self.executor.may_block():
+            return bool(self.executor.blocking_wait(ready, timeout_s))
+        return self.pump.wait(ready, timeout_s)
+
+    def call_agent(self, request: Request[Any], timeout_s: float | None = 30.0) -> Any:
+        """Calls the agent (or, through it, the control store) and waits for the reply, errors included."""
+        return self.pump.call(self.agent, request, timeout_s)
+
+    def ask(self, request: Request[Any], timeout_s: float | None = 30.0) -> Any:
+        """Like `call_agent`, but errors raise.
+
+        Raises:
+            GetTimeoutError, RaySystemError: by the kind of the error.
+        """
+        reply = self.call_agent(request, timeout_s)
+        if isinstance(reply, ErrorReply):
+            if reply.kind == ErrorKind.TIMEOUT:
+                raise exceptions.GetTimeoutError(reply.message)
+            raise exceptions.RaySystemError(reply.message)
+        return reply
+
+    # ------------------------------------------------------------ peers
+
+    def peer(self, address: WorkerAddress, connect: bool = True) -> Connection | None:
+        """The connection to another driver or worker; None when it cannot be reached. Under the lock."""
+        connection = self._peers.get(address.worker_id)
+        if connection is not None or not connect:
+            return connection
+        try:
+            if address.node_id == self.address.node_id:
+                connection = self.pump.connect_unix(address.unix_path, f"worker {address.worker_id.hex()[:12]}")
+            else:
+                connection = self.pump.connect_tcp(
+                    address.host,
+                    address.port,
+                    self.session.secret,
+                    f"worker {address.worker_id.hex()[:12]} at {address.host}:{address.port}",
+                )
+        except OSError as error:
+            log.debug("cannot reach worker %s: %s", address.worker_id.hex(), error)
+            return None
+        connection.peer = address
+        connection.on_close = self._peer_lost
+        connection.send(messages.Hello(self.address, self.job_id))
+        self._peers[address.worker_id] = connection
+        return connection
+
+    def _accepted(self, connection: Connection) -> None:
+        connection.on_close = self._peer_lost
+
+    def _on_hello(self, connection: Connection, message: messages.Hello, _correlation: int) -> None:
+        connection.peer = message.address
+        self._peers.setdefault(message.address.worker_id, connection)
+
+    def _peer_lost(self, connection: Connection) -> None:
+        if self._closing or connection.peer is None:
+            return
+        worker_id = connection.peer.worker_id
+        if self._peers.get(worker_id) is connection:
+            del self._peers[worker_id]
+        self.submitter.connection_lost(connection)
+        self.actors.connection_lost(connection)
+        if self.executor is not None:
+            self.executor.connection_lost(connection)
+        self.objects.peer_lost(worker_id)
+
+    def _agent_lost(self, _connection: Connection) -> None:
+        if self._closing:
+            return
+        if not self.is_driver:
+            os._exit(1)  # the node is gone, and this worker with it
+        self.pump.failure = exceptions.RaySystemError(
+            "The node agent of this cluster died or was stopped: the head is gone. "
+            "Bring the cluster up again (clusterctl up, or init()) and rerun the program."
+        )
+
+    # ------------------------------------------------------------ messages
+
+    def _on_message(self, connection: Connection, message: Message, correlation: int) -> None:
+        handler = self._handlers.get(message.__class__)
+        if handler is None:
+            log.error("%s from %s is not understood here", type(message).__name__, connection.name)
+            if correlation:
+                connection.reply(ErrorReply(ErrorKind.INVALID, "this process does not answer that"), correlation)
+            return
+        handler(connection, message, correlation)
+
+    def _on_done(self, connection: Connection, message: messages.Done, _correlation: int) -> None:
+        waiting = self.pending.pop(message.task_id, None)
+        if waiting is not None:
+            waiting.done(connection, message)
+        elif any(value.nested for value in message.values):
+            connection.send(messages.ReleaseHold(message.task_id))
+
+    def _on_stream_item(self, connection: Connection, message: messages.StreamItem, _correlation: int) -> None:
+        waiting = self.pending.get(message.task_id)
+        if waiting is not None:
+            waiting.item(connection, message)
+
+    def _on_driver_logs(self, _connection: Connection, message: node.DriverLogs, _correlation: int) -> None:
+        if self.on_driver_logs is not None:
+            self.on_driver_logs(message)
+
+    def drain(self) -> None:
+        """Handles references that died; cheap when there are none."""
+        if self.released:
+            with self.lock:
+                self.objects.drain()
+
+    def _after_round(self) -> float:
+        if self.released:
+            self.objects.drain()
+        now = time.monotonic()
+        if now - self._last_tick >= TICK_S:
+            self._last_tick = now
+            self.store.tick(now)
+            busy = self.submitter.tick(now)
+            return TICK_S if busy else 0.25
+        return TICK_S
+
+    # ------------------------------------------------------------ the end
+
+    def _unlisten(self) -> None:
+        self._closing = True
+        self.pump.stop()
+        try:
+            os.unlink(self._listen_path)
+        except FileNotFoundError:
+            pass
+
+    def close(self) -> None:
+        """Leaves the cluster. The agent notices by the closed socket."""
+        self.objects.close()
+        self._unlisten()
+        self.store.close()

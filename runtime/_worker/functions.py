@@ -1,0 +1,85 @@
+"""Functions and classes on their way to workers: pickled once, sent once per connection, loaded once per process."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from runtime._transport.pump import Connection
+from runtime._wire import serialization
+from runtime._wire.messages.base import ErrorReply
+from runtime._wire.messages.control import KvGet, KvPut, KvValue
+from runtime._wire.messages.worker import DefineFunction
+
+if TYPE_CHECKING:
+    from .core_worker import Core
+
+NAMESPACE = "functions"
+TOO_LARGE_BYTES = 95 * 2**20
+
+
+class Function:
+    """A pickled function or class. `key`: digest of `pickled`; `held` keeps the objects in its closure alive."""
+
+    __slots__ = ("held", "key", "name", "pickled", "published")
+
+    def __init__(self, function: Any, name: str) -> None:
+        self.pickled, self.held = serialization.dumps_function(function)
+        if len(self.pickled) > TOO_LARGE_BYTES:
+            raise ValueError(
+                f"The function {name} is too large ({len(self.pickled) >> 20} MiB > FUNCTION_SIZE_ERROR_THRESHOLD="
+                f"{TOO_LARGE_BYTES >> 20} MiB). Check that its definition is not implicitly capturing a large array "
+                "or other object in scope. Tip: use put() to put large objects in the object store."
+            )
+        self.key = hashlib.sha256(self.pickled).digest()[:16]
+        self.name = name
+        self.published = False
+        for entry in self.held:
+            entry.holds += 1
+
+
+class Functions:
+    """What this process was sent, and what it has loaded."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._pickled: dict[bytes, tuple[bytes, str]] = {}
+        self._loaded: dict[bytes, Any] = {}
+
+    def on_define(self, _connection: Connection, message: DefineFunction, _correlation: int) -> None:
+        self._pickled[message.key] = (message.pickled, message.name)
+
+    def name(self, key: bytes) -> str:
+        known = self._pickled.get(key)
+        return known[1] if known else ""
+
+    def load(self, key: bytes) -> Any:
+        """The function or class of a key; a class that nobody sent comes from the control store.
+
+        Raises:
+            Exception: whatever unpickling raises, e.g. a module that is missing here.
+        """
+        function = self._loaded.get(key)
+        if function is None:
+            known = self._pickled.get(key)
+            if known is not None:
+                pickled = known[0]
+            else:
+                reply = self._core.ask(KvGet(NAMESPACE, key))
+                assert isinstance(reply, KvValue)
+                if reply.value is None:
+                    raise LookupError(f"the definition {key.hex()} is not in the control store")
+                pickled = reply.value
+            function, _ = serialization.deserialize(pickled)
+            self._loaded[key] = function
+        return function
+
+    def publish(self, function: Function) -> None:
+        """Puts a definition where it outlives this process: actors may be made again without us."""
+        if not function.published:
+            reply = self._core.call_agent(KvPut(NAMESPACE, function.key, function.pickled, True))
+            if isinstance(reply, ErrorReply):
+                from runtime import exceptions
+
+                raise exceptions.RaySystemError(f"cannot publish {function.name}: {reply.message}")
+            function.published = True

@@ -1,0 +1,61 @@
+"""The life of a worker process: from the fork to the last task."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Any
+
+from runtime._wire.messages.base import WorkerAddress
+from runtime._wire.messages.node import Register
+
+from . import core_worker
+from .core_worker import Core
+from .executor import Executor
+
+NAME_MARK = "\x01name:"
+"""A line that starts so tells the log monitor whose output follows; nobody else sees it."""
+
+
+class _NamedStream(io.TextIOWrapper):
+    """Standard output or error of a worker: marks whose lines follow."""
+
+    executor: Executor | None = None
+    _shown = ""
+
+    def write(self, text: str) -> int:
+        name = self.executor.current_name if self.executor is not None else ""
+        if name != self._shown:
+            self._shown = name
+            super().write(f"{NAME_MARK}{name}\n")
+        return super().write(text)
+
+
+def run(start: dict[str, Any]) -> None:
+    """Serves the node agent until the process ends. Called in a fresh fork, with one thread."""
+    streams = []
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        stream = _NamedStream(
+            open(fd, "wb", closefd=False, buffering=0),  # noqa: SIM115
+            encoding="utf-8",
+            errors="backslashreplace",
+            line_buffering=True,
+            write_through=True,
+        )
+        setattr(sys, name, stream)
+        streams.append(stream)
+    worker_id = bytes.fromhex(start["worker_id"])
+    register = Register(
+        False,
+        WorkerAddress(worker_id, b"", ""),
+        os.getpid(),
+        startup_token=start["startup_token"],
+    )
+    core = Core(start["agent_socket"], register, worker_id)
+    core_worker.set_current(core)
+    executor = Executor(core)
+    for stream in streams:
+        stream.executor = executor
+    core.start()
+    executor.run_forever()

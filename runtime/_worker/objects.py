@@ -1,0 +1,570 @@
+"""The objects a process knows: those it owns and those it borrows. put, get, wait, and the borrowing protocol.
+
+State changes under the pump's lock; values are rebuilt outside of it, by the thread that wants them.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from runtime import exceptions
+from runtime._core import ids
+from runtime._core.references import Reference, ReferenceTable
+from runtime._transport.pump import Connection
+from runtime._wire import serialization
+from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok, WorkerAddress
+from runtime._wire.messages.node import StoreFree
+from runtime._wire.messages.worker import (
+    AddLocation,
+    BorrowRefs,
+    GetObject,
+    ObjectLost,
+    ObjectValue,
+    ReturnRefs,
+    Value,
+)
+from runtime.object_ref import ObjectRef
+
+from .store import Pin
+
+if TYPE_CHECKING:
+    from .core_worker import Core
+    from .submitter import Task
+
+INLINE_BYTES = 100 * 1024
+"""Values up to this size travel in messages and live with their owner; larger ones go to the object store."""
+
+INLINE, INLINE_ERROR, STORED, STORED_ERROR = 0, 1, 2, 3  # Value.kind
+_address = msgspec.msgpack.Encoder().encode
+_decode_address = msgspec.msgpack.Decoder(WorkerAddress).decode
+
+
+class Entry(Reference):
+    """One object. `value` is None until it is there; then callbacks have run."""
+
+    __slots__ = ("asked", "callbacks", "on_free", "on_registered", "released", "task", "value")
+
+    def __init__(self, object_id: bytes, released: deque[Any], owner: WorkerAddress | None = None) -> None:
+        super().__init__(object_id, owner)
+        self.released = released
+        self.value: Value | None = None
+        self.callbacks: list[Callable[[], None]] | None = None
+        self.task: Task | None = None  # the task that makes it, kept as long as it may have to run again
+        self.asked = False  # borrowed: the owner has been asked for the value
+        self.on_registered: list[Callable[[], None]] | None = None
+        self.on_free: Callable[[], None] | None = None
+
+
+class Objects:
+    """The object table of a process."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.table: ReferenceTable[Entry] = ReferenceTable()
+        self._entries = self.table.entries
+        self._loaders: ThreadPoolExecutor | None = None
+        self._put_prefix = os.urandom(4)
+        self._puts = 0
+        self._lost_again: dict[bytes, int] = {}
+
+    # ------------------------------------------------------------ making references
+
+    def new_ref(self, entry: Entry) -> ObjectRef:
+        """A user's reference to an entry. Under the lock."""
+        ref = ObjectRef.__new__(ObjectRef)
+        ref._binary = entry.object_id
+        ref._entry = entry
+        entry.holds += 1
+        return ref
+
+    def own(self, object_id: bytes) -> Entry:
+        """A new object of ours, without a value yet. Under the lock."""
+        entry = Entry(object_id, self._core.released)
+        self._entries[object_id] = entry
+        return entry
+
+    def adopt(self, ref: ObjectRef, binary: bytes) -> None:
+        """Fills in a reference made from a bare id: it resolves only if the process knows the object."""
+        with self._core.lock:
+            entry = self._entries.get(binary)
+            if entry is None:
+                entry = Entry(binary, self._core.released)
+                entry.value = self.error_value(exceptions.ObjectLostError(binary.hex(), b"", ""))
+            ref._binary = binary
+            ref._entry = entry
+            entry.holds += 1
+
+    def borrow(self, binary: bytes, owner: bytes) -> ObjectRef:
+        """A reference that came from elsewhere; tells the owner if it is new here."""
+        with self._core.lock:
+            entry = self._entries.get(binary)
+            if entry is None:
+                entry = self.borrowed_entry(binary, _decode_address(owner))
+            return self.new_ref(entry)
+
+    def borrowed_entry(self, object_id: bytes, owner: WorkerAddress) -> Entry:
+        """The entry of somebody else's object; registers the borrow when it is new. Under the lock."""
+        entry = self._entries.get(object_id)
+        if entry is not None:
+            return entry
+        if owner.worker_id == self._core.address.worker_id:
+            entry = Entry(object_id, self._core.released)
+            entry.value = self.error_value(exceptions.ObjectFreedError(object_id.hex(), b"", ""))
+            return self.table.add(entry)
+        entry = self.table.add(Entry(object_id, self._core.released, owner))
+
+        def registered(reply: Any) -> None:
+            if isinstance(reply, ErrorReply) and entry.value is None:
+                self._fail_borrowed(entry, reply)
+            entry.registered = True
+            waiting, entry.on_registered = entry.on_registered, None
+            for callback in waiting or ():
+                callback()
+
+        connection = self._core.peer(owner)
+        if connection is None:
+            registered(ErrorReply(ErrorKind.UNAVAILABLE, "the owner is gone"))
+        else:
+            connection.call(BorrowRefs([object_id]), registered)
+        return entry
+
+    def when_registered(self, entries: Iterable[Entry], callback: Callable[[], None]) -> None:
+        """Calls back once every borrow is known to its owner. Under the lock."""
+        waiting = [entry for entry in entries if not entry.registered]
+        left = len(waiting)
+        if not left:
+            callback()
+            return
+
+        def one() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                callback()
+
+        for entry in waiting:
+            if entry.on_registered is None:
+                entry.on_registered = []
+            entry.on_registered.append(one)
+
+    def leak(self, entry: Entry) -> None:
+        """Keeps an object for ever: a copy of its reference left the engine's sight."""
+        with self._core.lock:
+            entry.holds += 1
+
+    def owner_address(self, entry: Entry) -> bytes:
+        """The encoded address of the owner."""
+        return _address(entry.owner or self._core.address)
+
+    def nested_of(self, entries: Sequence[Entry]) -> list[tuple[bytes, WorkerAddress]]:
+        """What a message says of the references inside a value."""
+        return [(entry.object_id, entry.owner or self._core.address) for entry in entries]
+
+    # ------------------------------------------------------------ letting go
+
+    def release(self, entry: Entry) -> None:
+        """Takes one hold away. Under the lock."""
+        entry.holds -= 1
+        if entry.holds <= 0 and not entry.borrowers:
+            self.bury(self.table.bury(entry))
+
+    def bury(self, dead: Iterable[Entry]) -> None:
+        """Frees what we owned, gives back what we borrowed. Under the lock."""
+        freed: list[bytes] = []
+        locations: set[bytes] = set()
+        for entry in dead:
+            if entry.on_free is not None:
+                entry.on_free()
+            if entry.owner is None:
+                value = entry.value
+                if value is not None and value.kind >= STORED:
+                    freed.append(entry.object_id)
+                    locations.update(value.locations)
+                if entry.task is not None:
+                    self._core.submitter.forget_lineage(entry)
+            else:
+                self._core.store.forget([entry.object_id])
+                connection = self._core.peer(entry.owner, connect=False)
+                if connection is not None:
+                    connection.send(ReturnRefs([entry.object_id]))
+        if freed:
+            self._core.store.forget(freed)
+            self._core.agent.send(StoreFree(freed, list(locations)))
+
+    # ------------------------------------------------------------ values
+
+    def set_value(self, entry: Entry, value: Value) -> None:
+        """The object is there. Under the lock."""
+        entry.value = value
+        callbacks, entry.callbacks = entry.callbacks, None
+        if callbacks is not None:
+            for callback in callbacks:
+                callback()
+
+    def when_ready(self, entry: Entry, callback: Callable[[], None]) -> None:
+        """Calls back, under the lock, when the value is there (at once if it is)."""
+        with self._core.lock:
+            if entry.value is not None:
+                callback()
+                return
+            if entry.callbacks is None:
+                entry.callbacks = []
+            entry.callbacks.append(callback)
+            self._ask(entry)
+        self._core.pump.kick()
+
+    def is_inline(self, entry: Entry) -> bool:
+        """Whether loading the value needs nothing from elsewhere."""
+        return entry.value is not None and entry.value.kind < STORED
+
+    def load_in_thread(self, job: Callable[[], None]) -> None:
+        """Runs a loading job off the pumping thread."""
+        if self._loaders is None:
+            self._loaders = ThreadPoolExecutor(4, thread_name_prefix="load")
+        self._loaders.submit(job)
+
+    def error_value(self, error: BaseException) -> Value:
+        """An error as a value."""
+        try:
+            return Value(INLINE_ERROR, serialization.serialize(error).data)
+        except Exception:
+            plain = exceptions.RaySystemError(f"{type(error).__name__}: {error}")
+            return Value(INLINE_ERROR, pickle.dumps(plain))
+
+    def _ask(self, entry: Entry) -> None:
+        """Asks the owner for the value. Under the lock."""
+        if entry.owner is None or entry.asked:
+            return
+        entry.asked = True
+        connection = self._core.peer(entry.owner)
+
+        def answered(reply: Any) -> None:
+            if isinstance(reply, ObjectValue):
+                value = reply.value
+                if value.nested:
+                    self._contain(entry, value.nested)
+                self.set_value(entry, value)
+            else:
+                self._fail_borrowed(entry, reply)
+
+        if connection is None:
+            answered(ErrorReply(ErrorKind.UNAVAILABLE, "the owner is gone"))
+        else:
+            connection.call(GetObject(entry.object_id), answered)
+
+    def _contain(self, entry: Entry, nested: list[tuple[bytes, WorkerAddress]]) -> list[Entry]:
+        inner = [self.borrowed_entry(object_id, owner) for object_id, owner in nested]
+        self.table.contain(entry, inner)
+        return inner
+
+    def contain(self, entry: Entry, value: Value, registered: Callable[[], None]) -> None:
+        """Takes the references inside a value that arrived for `entry`. Under the lock."""
+        self.when_registered(self._contain(entry, value.nested), registered)
+
+    def _fail_borrowed(self, entry: Entry, reply: ErrorReply) -> None:
+        if entry.value is not None:
+            return
+        kind = exceptions.OwnerDiedError if reply.kind == ErrorKind.UNAVAILABLE else exceptions.ObjectLostError
+        owner = self.owner_address(entry)
+        self.set_value(entry, self.error_value(kind(entry.object_id.hex(), owner, "")))
+
+    # ------------------------------------------------------------ put
+
+    def put(self, value: Any) -> ObjectRef:
+        """Makes an object of ours from a value."""
+        serialized = serialization.serialize(value)
+        self._puts += 1
+        task_id = self._put_prefix + self._puts.to_bytes(4, "big") + self._core.actor_or_job_bytes
+        object_id = ids.object_id(task_id, 1)
+        stored = self.pack(object_id, serialized, self._core.address)
+        with self._core.lock:
+            entry = self.own(object_id)
+            entry.value = stored
+            if serialized.references:
+                self.table.contain(entry, serialized.references)
+            return self.new_ref(entry)
+
+    def pack(self, object_id: bytes, serialized: serialization.Serialized, owner: WorkerAddress) -> Value:
+        """A serialized value as it travels: inline when small, else written to the store of this node."""
+        buffers = serialized.buffers
+        nested = self.nested_of(serialized.references) if serialized.references else []
+        if not buffers and len(serialized.data) <= INLINE_BYTES:
+            return Value(INLINE, serialized.data, [], nested)
+        size = serialized.size_bytes
+        if size <= INLINE_BYTES:
+            return Value(INLINE, serialized.data, [bytes(buffer) for buffer in buffers], nested)
+        self._core.store.create(object_id, serialized, owner)
+        return Value(STORED, b"", [], nested, [self._core.address.node_id], size)
+
+    # ------------------------------------------------------------ get
+
+    def get(self, refs: Sequence[ObjectRef], timeout_s: float | None) -> list[Any]:
+        """The values, in order.
+
+        Raises:
+            GetTimeoutError: not all are there in time.
+            Exception: the error that an object holds instead of a value.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        asked = False
+        values = []
+        for ref in refs:
+            entry = ref._entry
+            value = entry.value
+            if value is None:
+                if not asked:
+                    asked = True
+                    self._ask_all(refs)
+                self._await(entry, deadline)
+                value = entry.value
+            if value is not None and not value.kind and not value.nested and not value.buffers:
+                values.append(pickle.loads(value.data))
+            else:
+                values.append(self.load(entry, deadline))
+        return values
+
+    def get_one(self, ref: ObjectRef, timeout_s: float | None) -> Any:
+        """See `get`."""
+        return self.get((ref,), timeout_s)[0]
+
+    def _ask_all(self, refs: Sequence[ObjectRef]) -> None:
+        with self._core.lock:
+            for ref in refs:
+                entry = ref._entry
+                if entry.owner is not None and entry.value is None:
+                    self._ask(entry)
+
+    def _await(self, entry: Entry, deadline: float | None) -> None:
+        left = None if deadline is None else deadline - time.monotonic()
+        if not self._core.wait(lambda: entry.value is not None, left):
+            raise exceptions.GetTimeoutError(
+                f"Get timed out: some object(s) not ready: {entry.object_id.hex()} had no value in time. "
+                "Its task may still run, or wait for resources; `wait` tells which objects are ready."
+            )
+
+    def load(self, entry: Entry, deadline: float | None) -> Any:
+        """The value of one entry, made again if every copy is lost. See `get`."""
+        while True:
+            value = entry.value
+            if value is None:
+                self._await(entry, deadline)
+                continue
+            try:
+                return self.load_value(entry, value, deadline)
+            except exceptions.GetTimeoutError:
+                raise
+            except exceptions.ObjectLostError:
+                if not value.kind & 1 and value.kind >= STORED and self._rebuild(entry, value):
+                    continue
+                raise
+
+    def load_value(self, entry: Entry, value: Value, deadline: float | None) -> Any:
+        """Rebuilds a value; raises it if it is an error. Its nested references are safe afterwards."""
+        if value.kind < STORED:
+            result, made = serialization.deserialize(
+                value.data, [memoryview(buffer) for buffer in value.buffers]
+            )
+        else:
+            left = None if deadline is None else deadline - time.monotonic()
+            pin = self._core.store.fetch(entry.object_id, value.locations, left)
+            try:
+                result, made = self._core.store.read(pin)
+            finally:
+                self._core.released.append(pin)
+            self._note_copy(entry, value)
+        if made:
+            self.keep_until_registered(entry, made)
+        if value.kind & 1:
+            raise (result.as_instanceof_cause() if isinstance(result, exceptions.RayTaskError) else result)
+        return result
+
+    def keep_until_registered(self, container: Entry, made: Sequence[Entry]) -> None:
+        """References came out of `container`: keep it until their owners know of us."""
+        with self._core.lock:
+            if all(entry.registered for entry in made):
+                return
+            container.holds += 1
+            self.when_registered(made, lambda: self.release(container))
+
+    def _note_copy(self, entry: Entry, value: Value) -> None:
+        """This node holds a copy now: the owner may send others here."""
+        node_id = self._core.address.node_id
+        if node_id in value.locations:
+            return
+        with self._core.lock:
+            if entry.owner is None:
+                self.add_location(entry, node_id)
+            else:
+                connection = self._core.peer(entry.owner, connect=False)
+                if connection is not None:
+                    connection.send(AddLocation(entry.object_id, node_id))
+                value.locations.append(node_id)
+
+    def add_location(self, entry: Entry, node_id: bytes) -> None:
+        """One more node has a copy. Under the lock."""
+        if entry.value is not None and entry.value.kind >= STORED and node_id not in entry.value.locations:
+            entry.value.locations.append(node_id)
+
+    def _rebuild(self, entry: Entry, lost: Value) -> bool:
+        """No copy is left: have the value made again. False when nobody can."""
+        with self._core.lock:
+            if entry.value is not lost:
+                return True  # somebody else noticed first
+            if entry.owner is None:
+                return self._core.submitter.run_again(entry)
+            tries = self._lost_again.get(entry.object_id, 0)
+            connection = self._core.peer(entry.owner)
+            if connection is None or tries >= 5:
+                return False
+            self._lost_again[entry.object_id] = tries + 1
+            entry.value = None
+            entry.asked = True
+
+            def told(_reply: Any) -> None:
+                entry.asked = False
+                self._ask(entry)
+
+            connection.call(ObjectLost(entry.object_id, lost.locations), told)
+            return True
+
+    # ------------------------------------------------------------ wait
+
+    def wait(
+        self, refs: Sequence[ObjectRef], num_returns: int, timeout_s: float | None
+    ) -> tuple[list[Any], list[Any]]:
+        """Splits the references into at most `num_returns` ready ones and the rest, both in the given order."""
+        found = 0
+        for ref in refs:
+            if ref._entry.value is not None:
+                found += 1
+                if found >= num_returns:
+                    break
+        if found < num_returns and timeout_s != 0:
+            self._wait_for(refs, num_returns, timeout_s)
+        elif found < num_returns:
+            self._ask_all(refs)
+            self._core.pump.poll_once()
+        ready: list[Any] = []
+        for index, ref in enumerate(refs):
+            if ref._entry.value is not None:
+                ready.append(ref)
+                if len(ready) == num_returns:
+                    if num_returns == 1:
+                        return ready, [*refs[:index], *refs[index + 1 :]]
+                    break
+        chosen = set(map(id, ready))
+        return ready, [ref for ref in refs if id(ref) not in chosen]
+
+    def _wait_for(self, refs: Sequence[ObjectRef], num_returns: int, timeout_s: float | None) -> None:
+        count = 0
+
+        def one() -> None:
+            nonlocal count
+            count += 1
+
+        pending: list[Entry] = []
+        with self._core.lock:
+            for ref in refs:
+                entry = ref._entry
+                if entry.value is not None:
+                    count += 1
+                else:
+                    if entry.callbacks is None:
+                        entry.callbacks = []
+                    entry.callbacks.append(one)
+                    pending.append(entry)
+                    self._ask(entry)
+        try:
+            self._core.wait(lambda: count >= num_returns, timeout_s)
+        finally:
+            with self._core.lock:
+                for entry in pending:
+                    if entry.callbacks is not None and one in entry.callbacks:
+                        entry.callbacks.remove(one)
+
+    # ------------------------------------------------------------ questions of borrowers
+
+    def on_borrow(self, connection: Connection, message: BorrowRefs, correlation: int) -> None:
+        unknown = 0
+        for object_id in message.object_ids:
+            if not self.table.add_borrower(object_id, connection.peer.worker_id):
+                unknown += 1
+        if unknown:
+            connection.reply(
+                ErrorReply(ErrorKind.LOST, f"{unknown} of these objects are freed, or not owned here"),
+                correlation,
+            )
+        else:
+            connection.reply(Ok(), correlation)
+
+    def on_return(self, connection: Connection, message: ReturnRefs, _correlation: int) -> None:
+        for object_id in message.object_ids:
+            self.bury(self.table.remove_borrower(object_id, connection.peer.worker_id))
+
+    def on_get(self, connection: Connection, message: GetObject, correlation: int) -> None:
+        entry = self._entries.get(message.object_id)
+        if entry is None or entry.owner is not None:
+            connection.reply(
+                ErrorReply(ErrorKind.LOST, f"object {message.object_id.hex()} is not owned here any more"),
+                correlation,
+            )
+            return
+
+        def answer() -> None:
+            assert entry.value is not None
+            connection.reply(ObjectValue(entry.value), correlation)
+
+        self.when_ready(entry, answer)
+
+    def on_lost(self, connection: Connection, message: ObjectLost, correlation: int) -> None:
+        entry = self._entries.get(message.object_id)
+        if entry is not None and entry.value is not None and entry.value.kind == STORED:
+            left = [node for node in entry.value.locations if node not in message.locations]
+            if left:
+                entry.value = msgspec.structs.replace(entry.value, locations=left)
+            elif not self._core.submitter.run_again(entry):
+                lost = exceptions.ObjectLostError(entry.object_id.hex(), self.owner_address(entry), "")
+                entry.value = self.error_value(lost)
+        connection.reply(Ok(), correlation)
+
+    def on_location(self, _connection: Connection, message: AddLocation, _correlation: int) -> None:
+        entry = self._entries.get(message.object_id)
+        if entry is not None:
+            self.add_location(entry, message.node_id)
+
+    def peer_lost(self, worker_id: bytes) -> None:
+        """A process is gone: it borrows nothing any more, and what it owned is lost. Under the lock."""
+        self.bury(self.table.borrower_lost(worker_id))
+        for entry in list(self._entries.values()):
+            if entry.owner is not None and entry.owner.worker_id == worker_id and entry.value is None:
+                entry.asked = True
+                self._fail_borrowed(entry, ErrorReply(ErrorKind.UNAVAILABLE, "the owner is gone"))
+
+    # ------------------------------------------------------------ upkeep
+
+    def drain(self) -> None:
+        """Handles the references and views that died since the last time. Under the lock."""
+        released = self._core.released
+        store = self._core.store
+        while released:
+            item = released.popleft()
+            if item.__class__ is Pin:
+                store.release(item)
+            else:
+                item.holds -= 1
+                if item.holds <= 0 and not item.borrowers:
+                    self.bury(self.table.bury(item))
+
+    def close(self) -> None:
+        """Ends the loading threads."""
+        if self._loaders is not None:
+            self._loaders.shutdown(wait=False, cancel_futures=True)
+

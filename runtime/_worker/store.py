@@ -1,0 +1,177 @@
+"""This process's view of its node's object store: the shared mapping, and the pins that keep objects readable.
+
+The agent decides where objects lie and when they go; this process writes into space it was given and reads in place.
+A pin lives while the process refers to the object, or while any array that was read in place still does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import time
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from runtime import exceptions
+from runtime._wire import serialization
+from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
+from runtime._wire.messages.node import (
+    StoreAbort,
+    StoreCreate,
+    StorePin,
+    StorePinned,
+    StoreSeal,
+    StoreUnpin,
+)
+
+if TYPE_CHECKING:
+    from .core_worker import Core
+
+LINGER_S = 0.1
+"""Pins of nothing stay this long: the next task often wants the same object."""
+
+
+class Pin:
+    """An object that the node keeps for this process. `count`: reasons to keep it; see `Store.release`."""
+
+    __slots__ = ("count", "object_id", "offset", "released", "size_bytes", "unused_since")
+
+    def __init__(self, object_id: bytes, offset: int, size_bytes: int, released: deque[Any]) -> None:
+        self.object_id = object_id
+        self.offset = offset
+        self.size_bytes = size_bytes
+        self.count = 0
+        self.unused_since = 0.0
+        self.released = released
+
+
+class Store:
+    """All methods but `fetch` and `create` run under the pump's lock."""
+
+    def __init__(self, core: Core, path: str, capacity_bytes: int) -> None:
+        self._core = core
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self._map = mmap.mmap(fd, capacity_bytes)
+        finally:
+            os.close(fd)
+        self._pins: dict[bytes, Pin] = {}
+        self._unused: dict[bytes, Pin] = {}
+        self._views: dict[int, tuple[Any, Pin]] = {}
+
+    def create(
+        self, object_id: bytes, serialized: serialization.Serialized, owner: WorkerAddress
+    ) -> tuple[int, bool]:
+        """Writes an object and seals it. Returns its size in bytes, and False if the node had it already.
+
+        Raises:
+            ObjectStoreFullError: nothing could be freed in time; the message says who holds what.
+        """
+        size, offsets = serialization.layout(serialized.data, serialized.buffers)
+        self._core.drain()  # what was dropped a moment ago is the space we want
+        reply = self._core.call_agent(StoreCreate(object_id, size, owner), 60.0)
+        if isinstance(reply, ErrorReply):
+            if reply.kind == ErrorKind.EXISTS:
+                return size, False
+            raise exceptions.ObjectStoreFullError(reply.message)
+        try:
+            target = memoryview(self._map)[reply.offset : reply.offset + size]
+            serialization.write_block(target, serialized.data, serialized.buffers, offsets)
+            target.release()
+        except BaseException:
+            self._core.agent.send(StoreAbort(object_id))
+            raise
+        with self._core.lock:
+            self._core.agent.send(StoreSeal(object_id))
+            self._pins[object_id] = pin = Pin(object_id, reply.offset, size, self._core.released)
+            self._unused[object_id] = pin
+            pin.unused_since = time.monotonic()
+        return size, True
+
+    def fetch(self, object_id: bytes, locations: list[bytes], timeout_s: float | None) -> Pin:
+        """Makes an object readable here and takes one count of its pin.
+
+        Raises:
+            ObjectLostError: no node has it any more.
+            GetTimeoutError: it did not arrive in time.
+        """
+        with self._core.lock:
+            pin = self._pins.get(object_id)
+            if pin is not None:
+                self._keep(pin)
+                return pin
+        limit = 3600.0 if timeout_s is None else max(timeout_s, 0.001)
+        reply = self._core.call_agent(StorePin(object_id, locations, limit), limit + 10)
+        if isinstance(reply, ErrorReply):
+            if reply.kind == ErrorKind.TIMEOUT:
+                raise exceptions.GetTimeoutError(f"Object {object_id.hex()} did not arrive within {limit} s.")
+            raise exceptions.ObjectLostError(object_id.hex(), b"", reply.message)
+        assert isinstance(reply, StorePinned)
+        with self._core.lock:
+            known = self._pins.get(object_id)
+            if known is not None:  # another thread fetched it meanwhile
+                self._core.agent.send(StoreUnpin([object_id]))
+                self._keep(known)
+                return known
+            pin = self._pins[object_id] = Pin(
+                object_id, reply.offset, reply.size_bytes, self._core.released
+            )
+            pin.count = 1
+            return pin
+
+    def read(self, pin: Pin) -> tuple[Any, list[Any]]:
+        """Rebuilds the value in place. Returns it with the references made on the way."""
+        view = self._view(pin)
+        data, buffers = serialization.read_block(view)
+        return serialization.deserialize(data, buffers)
+
+    def _keep(self, pin: Pin) -> None:
+        if not pin.count:
+            self._unused.pop(pin.object_id, None)
+        pin.count += 1
+
+    def _view(self, pin: Pin) -> memoryview:
+        """A read-only view that holds one count of the pin until its last user dies."""
+        block = (ctypes.c_ubyte * pin.size_bytes).from_buffer(self._map, pin.offset)
+        views, released = self._views, pin.released
+
+        def died(ref: weakref.ref[Any]) -> None:
+            views.pop(id(ref), None)
+            released.append(pin)
+
+        ref = weakref.ref(block, died)
+        with self._core.lock:
+            self._keep(pin)
+            views[id(ref)] = (ref, pin)
+        return memoryview(block).cast("B").toreadonly()
+
+    def release(self, pin: Pin) -> None:
+        """Takes one count away; at zero the pin lingers a moment."""
+        pin.count -= 1
+        if not pin.count and self._pins.get(pin.object_id) is pin:
+            pin.unused_since = time.monotonic()
+            self._unused[pin.object_id] = pin
+
+    def forget(self, object_ids: list[bytes]) -> None:
+        """The objects are freed: give their pins back at once, unless a value read in place still needs them."""
+        dropped = []
+        for object_id in object_ids:
+            if self._unused.pop(object_id, None) is not None:
+                del self._pins[object_id]
+                dropped.append(object_id)
+        if dropped:
+            self._core.agent.send(StoreUnpin(dropped))
+
+    def tick(self, now: float) -> None:
+        """Gives pins back that nothing has used for a while."""
+        if self._unused:
+            self.forget([p.object_id for p in self._unused.values() if now - p.unused_since >= LINGER_S])
+
+    def close(self) -> None:
+        """Unmaps, unless a value read in place is still alive: then the mapping goes with it."""
+        try:
+            self._map.close()
+        except BufferError:
+            pass

@@ -1,0 +1,533 @@
+"""Tasks on their way to workers: dependencies, leases, direct pushes, retries, cancellation. The owner's side.
+
+Every method but `submit` and `cancel` runs under the pump's lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from runtime import exceptions
+from runtime._core import ids
+from runtime._core.lease_pool import Lease, LeasePool
+from runtime._transport.pump import Connection
+from runtime._wire import serialization
+from runtime._wire.messages.base import ErrorKind, ResourceRequest
+from runtime._wire.messages.node import (
+    LeaseDemand,
+    LeaseFailed,
+    LeaseGranted,
+    LeaseLost,
+    LeaseReturn,
+    LeaseWaiting,
+)
+from runtime._wire.messages.worker import (
+    BindLease,
+    Cancel,
+    DefineFunction,
+    Done,
+    Push,
+    ReleaseHold,
+    Returned,
+    TakeBack,
+    Value,
+)
+
+from . import arguments, context
+from .objects import STORED, Entry
+from .streaming import Stream
+
+if TYPE_CHECKING:
+    from runtime.object_ref import ObjectRef
+
+    from .core_worker import Core
+    from .functions import Function
+
+log = logging.getLogger("runtime")
+REASON_WAIT_S = 1.0
+"""How long to wait for the agent's word on why a worker died."""
+WORTH_TAKING_BACK_S = 0.002
+
+
+class TaskOptions(msgspec.Struct, frozen=True):
+    """What the owner needs to know of a task besides its function and arguments."""
+
+    request: ResourceRequest
+    runtime_env: str = ""
+    num_returns: int = 1  # -1: streaming
+    max_retries: int = 3
+    retry_exceptions: bool | tuple[type[BaseException], ...] = False
+    name: str = ""
+    capture_child_tasks: bool = False
+
+
+class Task:
+    """A submitted task, until its results are gone (lineage) or it is done."""
+
+    __slots__ = (
+        "attempt",
+        "cancelled",
+        "core",
+        "entries",
+        "function",
+        "lease",
+        "options",
+        "packed",
+        "parent",
+        "pool",
+        "push",
+        "retries",
+        "stream",
+        "waits_for",
+    )
+
+    def __init__(self, core: Core, pool: LeasePool, function: Function, options: TaskOptions) -> None:
+        self.core = core
+        self.pool = pool
+        self.function = function
+        self.options = options
+        self.retries = options.max_retries
+        self.attempt = 0
+        self.lease: Lease | None = None
+        self.cancelled = False
+        self.waits_for = 0
+        self.stream: Stream | None = None
+        self.parent = b""
+        self.push: Push
+        self.packed: arguments.PackedArguments
+        self.entries: list[Entry]
+
+    def done(self, connection: Connection, message: Done) -> None:
+        self.core.submitter.on_done(self, connection, message)
+
+    def item(self, connection: Connection, message: Any) -> None:
+        if self.stream is not None:
+            self.stream.item(connection, message)
+
+
+class TaskSubmitter:
+    """All tasks and leases that this process owns."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._pools: dict[bytes, LeasePool] = {}
+        self._active: set[LeasePool] = set()
+        self._leases: dict[bytes, Lease] = {}
+        self._reasons: dict[bytes, LeaseLost] = {}
+        self._unexplained: list[tuple[float, bytes, Task]] = []
+        self._prefix = os.urandom(4)
+        self._count = 0
+        self._suffix = b"\0" * 12 + core.job_id
+
+    # ------------------------------------------------------------ submission
+
+    def pool(self, function: Function, options: TaskOptions) -> LeasePool:
+        """The scheduling class of a function with these options."""
+        strict = options.max_retries == 0
+        described = msgspec.msgpack.encode((function.key, options.request, options.runtime_env, strict))
+        key = hashlib.sha256(described).digest()[:16]
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = LeasePool(key, options.request, options.runtime_env, function.name, strict)
+            self._pools[key] = pool
+        return pool
+
+    def new_task_id(self) -> bytes:
+        """A fresh id of a plain task."""
+        self._count += 1
+        return self._prefix + self._count.to_bytes(4, "big") + self._suffix
+
+    def submit(
+        self,
+        pool: LeasePool,
+        function: Function,
+        options: TaskOptions,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> list[ObjectRef] | Stream:
+        """Starts a task; returns its references at once."""
+        core = self._core
+        task = Task(core, pool, function, options)
+        task.packed = packed = arguments.pack(core, args, kwargs)
+        running = context.execution.get()
+        if running is not None:
+            task.parent = running.task_id
+        with core.lock:
+            task_id = self.new_task_id()
+            task.push = Push(
+                task_id, function.key, "", packed.value, [], options.num_returns, None, 0, options.name
+            )
+            count = options.num_returns
+            task.entries = [
+                core.objects.own(ids.object_id(task_id, index + 1)) for index in range(max(count, 0))
+            ]
+            result: list[ObjectRef] | Stream
+            if count < 0:
+                task.stream = result = Stream(core, task)
+            else:
+                result = [core.objects.new_ref(entry) for entry in task.entries]
+            core.pending[task_id] = task
+            if packed.refs:
+                self._resolve(task)
+            else:
+                pool.queue.append(task)
+                self._dispatch(pool)
+        return result
+
+    def _resolve(self, task: Task) -> None:
+        """Queues the task when the values of its top-level references are there."""
+
+        def one() -> None:
+            task.waits_for -= 1
+            if not task.waits_for and not task.cancelled:
+                self._ready(task)
+
+        waiting = [entry for _, _, entry in task.packed.refs if entry.value is None]
+        task.waits_for = len(waiting)
+        if not waiting:
+            self._ready(task)
+        for entry in waiting:
+            self._core.objects.when_ready(entry, one)
+
+    def _ready(self, task: Task) -> None:
+        refs, error = arguments.wire_refs(self._core, task.packed)
+        if error is not None:
+            self._core.pending.pop(task.push.task_id, None)
+            self._finish(task, [error], failed=True)
+            return
+        task.push = msgspec.structs.replace(task.push, refs=refs)
+        task.pool.queue.append(task)
+        self._dispatch(task.pool)
+
+    def _dispatch(self, pool: LeasePool) -> None:
+        """Pushes what there is room for, and asks for more workers if some remains."""
+        queue = pool.queue
+        while queue:
+            lease = pool.pick()
+            if lease is None:
+                break
+            task = queue.popleft()
+            if not task.cancelled:
+                self._push(lease, task)
+        self._active.add(pool)
+        wanted = pool.demand()
+        if wanted is not None:
+            locality = self._locality(queue[0]) if queue else {}
+            self._core.agent.send(
+                LeaseDemand(pool.key, wanted, pool.request, pool.runtime_env, locality, pool.name)
+            )
+
+    def _locality(self, task: Task) -> dict[bytes, int]:
+        held: dict[bytes, int] = {}
+        for _, _, entry in task.packed.refs:
+            if entry.value is not None and entry.value.kind >= STORED:
+                for node_id in entry.value.locations:
+                    held[node_id] = held.get(node_id, 0) + entry.value.size_bytes
+        return held
+
+    def _push(self, lease: Lease, task: Task) -> None:
+        connection: Connection = lease.connection
+        function = task.function
+        if function.key not in connection.sent_functions:
+            connection.sent_functions.add(function.key)
+            connection.send(DefineFunction(function.key, function.pickled, function.name))
+        if not lease.inflight:
+            lease.last_done = time.monotonic()
+        lease.inflight[task.push.task_id] = task
+        task.lease = lease
+        self._core.pending[task.push.task_id] = task
+        connection.send(task.push)
+
+    # ------------------------------------------------------------ leases
+
+    def on_granted(self, _connection: Connection, message: LeaseGranted, _correlation: int) -> None:
+        pool = self._pools[message.class_key]
+        pool.asked = max(0, pool.asked - 1)
+        if not pool.queue:
+            self._core.agent.send(LeaseReturn(message.lease_id))
+            return
+        connection = self._core.peer(message.worker)
+        if connection is None:
+            self._core.agent.send(LeaseReturn(message.lease_id, discard=True))
+            pool.asked = 0
+            self._dispatch(pool)
+            return
+        lease = Lease(message.lease_id, message.worker, pool, time.monotonic())
+        lease.connection = connection
+        pool.leases.append(lease)
+        self._leases[lease.lease_id] = lease
+        capture = pool.queue[0].options.capture_child_tasks
+        connection.send(
+            BindLease(
+                lease.lease_id,
+                message.resources,
+                message.gpu_ids,
+                pool.request.placement_group_id,
+                capture,
+            )
+        )
+        self._dispatch(pool)
+
+    def on_failed(self, _connection: Connection, message: LeaseFailed, _correlation: int) -> None:
+        pool = self._pools[message.class_key]
+        pool.asked = 0
+        error: exceptions.RayError
+        if message.kind == ErrorKind.RUNTIME_ENV:
+            error = exceptions.RuntimeEnvSetupError(message.message)
+        elif message.kind == ErrorKind.NOT_FOUND:
+            error = exceptions.TaskPlacementGroupRemoved()
+        else:
+            error = exceptions.TaskUnschedulableError(message.message)
+        tasks = list(pool.queue)
+        pool.queue.clear()
+        for task in tasks:
+            self._fail(task, error)
+
+    def on_waiting(self, _connection: Connection, message: LeaseWaiting, _correlation: int) -> None:
+        pool = self._pools.get(message.class_key)
+        if pool is not None and self._core.is_driver:
+            log.warning("%d task(s) of %s wait: %s", len(pool.queue), pool.name, message.message)
+
+    def on_lost(self, _connection: Connection, message: LeaseLost, _correlation: int) -> None:
+        self._reasons[message.lease_id] = message
+        lease = self._leases.get(message.lease_id)
+        if lease is not None:
+            lease.connection.close()
+        for item in [item for item in self._unexplained if item[1] == message.lease_id]:
+            self._unexplained.remove(item)
+            self._crashed(item[2], message)
+        while len(self._reasons) > 1000:
+            del self._reasons[next(iter(self._reasons))]
+
+    def connection_lost(self, connection: Connection) -> None:
+        """A worker is gone: its running task lost an attempt, those behind it only time."""
+        for lease in [lease for lease in self._leases.values() if lease.connection is connection]:
+            del self._leases[lease.lease_id]
+            lease.pool.leases.remove(lease)
+            self._core.agent.send(LeaseReturn(lease.lease_id, discard=True))
+            tasks = list(lease.inflight.values())
+            lease.inflight.clear()
+            for task in reversed(tasks[1:]):
+                task.lease = None
+                lease.pool.queue.appendleft(task)
+            if tasks:
+                self._interrupted(tasks[0], lease)
+            self._dispatch(lease.pool)
+
+    def _interrupted(self, task: Task, lease: Lease) -> None:
+        task.lease = None
+        if task.cancelled:
+            self._core.pending.pop(task.push.task_id, None)
+            self._finish(task, [self._core.objects.error_value(exceptions.WorkerCrashedError())], failed=True)
+        elif task.retries:
+            task.retries -= task.retries > 0
+            self._again(task, front=True)
+        elif lease.lease_id in self._reasons:
+            self._crashed(task, self._reasons[lease.lease_id])
+        else:
+            self._unexplained.append((time.monotonic() + REASON_WAIT_S, lease.lease_id, task))
+
+    def _crashed(self, task: Task, lost: LeaseLost | None) -> None:
+        if lost is not None and lost.node_died:
+            self._fail(task, exceptions.NodeDiedError(f"Task {task.function.name} failed: {lost.reason}"))
+        else:
+            self._fail(task, _worker_crashed(lost.reason if lost else "", task))
+
+    def _again(self, task: Task, front: bool) -> None:
+        task.attempt += 1
+        task.push = msgspec.structs.replace(task.push, attempt=task.attempt)
+        self._core.pending[task.push.task_id] = task
+        if front:
+            task.pool.queue.appendleft(task)
+        else:
+            task.pool.queue.append(task)
+        self._active.add(task.pool)
+
+    # ------------------------------------------------------------ results
+
+    def on_done(self, task: Task, connection: Connection, message: Done) -> None:
+        """A worker finished a task."""
+        lease, pool = task.lease, task.pool
+        if lease is not None:
+            lease.inflight.pop(message.task_id, None)
+            lease.blocked = False
+            lease.last_done = now = time.monotonic()
+            if not lease.inflight:
+                lease.idle_since = now
+            pool.learned(message.seconds)
+            task.lease = None
+        if message.failed and self._retries_error(task, message.values[0]):
+            self._again(task, front=False)
+        else:
+            nested = [
+                (entry, value) for entry, value in zip(task.entries, message.values, strict=False) if value.nested
+            ]
+            if nested:
+                self.take_nested(connection, message.task_id, nested)
+            self._finish(task, message.values, message.failed)
+        if pool.queue:
+            self._dispatch(pool)
+        elif lease is not None and not lease.inflight:
+            self._rebalance(pool)
+
+    def take_nested(
+        self, connection: Connection, task_id: bytes, nested: list[tuple[Entry, Value]]
+    ) -> None:
+        """References inside results: keep them, and tell the worker when it need not any more."""
+        left = len(nested)
+
+        def registered() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                connection.send(ReleaseHold(task_id))
+
+        for entry, value in nested:
+            self._core.objects.contain(entry, value, registered)
+
+    def _retries_error(self, task: Task, error: Value) -> bool:
+        wanted = task.options.retry_exceptions
+        if not wanted or not task.retries or task.cancelled:
+            return False
+        if wanted is not True:
+            raised, _ = serialization.deserialize(error.data)
+            cause = getattr(raised, "cause", raised)
+            if not isinstance(cause, wanted):
+                return False
+        task.retries -= task.retries > 0
+        return True
+
+    def _finish(self, task: Task, values: list[Value], failed: bool) -> None:
+        objects = self._core.objects
+        if failed:
+            values = values * len(task.entries)
+        stored = False
+        for entry, value in zip(task.entries, values, strict=False):
+            if value.kind == STORED and task.options.max_retries:
+                entry.task = task
+                stored = True
+            objects.set_value(entry, value)
+            if entry.holds <= 0 and not entry.borrowers:
+                objects.bury(objects.table.bury(entry))  # nobody waited for it
+        if task.stream is not None:
+            task.stream.end(values[0] if failed else None)
+        if not stored:
+            self._release_arguments(task)
+
+    def _release_arguments(self, task: Task) -> None:
+        held, task.packed.held = task.packed.held, []
+        for entry in held:
+            self._core.objects.release(entry)
+
+    def _fail(self, task: Task, error: exceptions.RayError) -> None:
+        self._core.pending.pop(task.push.task_id, None)
+        self._finish(task, [self._core.objects.error_value(error)], failed=True)
+
+    # ------------------------------------------------------------ lineage
+
+    def forget_lineage(self, entry: Entry) -> None:
+        """The result is freed: its task need not run again for it."""
+        task, entry.task = entry.task, None
+        if task is not None and not any(other.task is task for other in task.entries):
+            self._release_arguments(task)
+
+    def run_again(self, entry: Entry) -> bool:
+        """Every copy of a result is lost: run its task once more. False when it may not."""
+        task = entry.task
+        if task is None or not task.retries:
+            return False
+        if task.push.task_id in self._core.pending:
+            return True
+        task.retries -= task.retries > 0
+        for result in task.entries:
+            if result.value is not None and result.value.kind == STORED:
+                self._core.objects.bury(self._core.objects.table.empty(result))
+                result.value = None
+        self._again(task, front=True)
+        self._dispatch(task.pool)
+        return True
+
+    # ------------------------------------------------------------ taking back and cancelling
+
+    def on_returned(self, connection: Connection, message: Returned, _correlation: int) -> None:
+        pools: dict[int, LeasePool] = {}
+        for task_id in reversed(message.task_ids):
+            task = self._core.pending.get(task_id)
+            if not isinstance(task, Task) or task.lease is None:
+                continue
+            task.lease.inflight.pop(task_id, None)
+            task.lease = None
+            if task.cancelled:
+                self._core.pending.pop(task_id, None)
+                self._fail(task, exceptions.TaskCancelledError(ids.TaskID(task_id)))
+                continue
+            task.pool.queue.appendleft(task)
+            pools[id(task.pool)] = task.pool
+        for lease in self._leases.values():
+            if lease.connection is connection:
+                lease.taking_back = False
+                lease.blocked = lease.blocked or message.blocked
+        for pool in pools.values():
+            self._dispatch(pool)
+
+    def _rebalance(self, pool: LeasePool) -> None:
+        """A worker has nothing to do: take queued tasks back from the one that has most."""
+        if len(pool.leases) < 2:
+            return
+        fullest = max(pool.leases, key=lambda lease: len(lease.inflight))
+        count = len(fullest.inflight) - 1
+        if count > 0 and not fullest.taking_back and count * (pool.average_s or 0.0) > WORTH_TAKING_BACK_S:
+            fullest.taking_back = True
+            fullest.connection.send(TakeBack(-(-count // 2)))
+
+    def tick(self, now: float) -> bool:
+        """Takes back what hides behind long tasks, gives idle leases back. True while there is something to watch."""
+        for pool in tuple(self._active):
+            for lease in pool.stuck(now):
+                lease.taking_back = True
+                lease.connection.send(TakeBack(len(lease.inflight) - 1))
+            for lease in pool.idle(now):
+                pool.leases.remove(lease)
+                del self._leases[lease.lease_id]
+                self._core.agent.send(LeaseReturn(lease.lease_id))
+            if not pool.leases and not pool.queue:
+                self._active.discard(pool)
+                if pool.asked:
+                    pool.asked = 0
+                    self._core.agent.send(LeaseDemand(pool.key, 0, pool.request, pool.runtime_env))
+        if self._unexplained:
+            for item in [item for item in self._unexplained if item[0] <= now]:
+                self._unexplained.remove(item)
+                self._crashed(item[2], None)
+        return bool(self._active or self._unexplained)
+
+    def cancel(self, task: Task, force: bool, recursive: bool) -> None:
+        """Cancels a task wherever it is. A finished one stays as it is. Under the lock."""
+        if task.push.task_id not in self._core.pending or task.cancelled:
+            return
+        task.cancelled = True
+        if task.lease is None:
+            if task in task.pool.queue:
+                task.pool.queue.remove(task)
+            self._fail(task, exceptions.TaskCancelledError(ids.TaskID(task.push.task_id)))
+        else:
+            task.lease.connection.send(Cancel(task.push.task_id, force, recursive))
+
+    def cancel_children(self, parent: bytes, force: bool) -> None:
+        """Cancels what a cancelled task had submitted. Under the lock."""
+        for task in list(self._core.pending.values()):
+            if isinstance(task, Task) and task.parent == parent:
+                self.cancel(task, force, True)
+
+
+def _worker_crashed(reason: str, task: Task) -> exceptions.WorkerCrashedError:
+    error = exceptions.WorkerCrashedError()
+    error.add_note(f"Task {task.function.name} ({task.push.task_id.hex()}): {reason or 'its worker is gone'}.")
+    return error

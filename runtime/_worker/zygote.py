@@ -1,0 +1,235 @@
+"""The process that forks workers: one clean, single-threaded Python that has imported what workers need.
+
+`python -m runtime._worker.zygote --fd N` serves its node agent over the socket `N` with lines of JSON:
+
+    agent -> zygote   {"op": "fork", "token": int, "start": {...}, "env": {...}, "cwd": str, "path": [str],
+                       "out": path, "err": path}       the log paths may hold "{pid}"
+                      {"op": "kill", "pid": int}
+    zygote -> agent   {"ready": pid}    {"forked": token, "pid": pid, "out": path, "err": path}
+                      {"exited": pid, "status": int}   as of `os.waitstatus_to_exitcode`: negative is a signal
+                      {"failed": token, "error": str}
+
+It has no threads, no event loop and no gRPC, so that a fork copies nothing that cannot be copied. Its children die with
+it, and it dies with its agent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import importlib
+import importlib.util
+import io
+import json
+import os
+import random
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+Start = dict[str, Any]
+_PR_SET_PDEATHSIG = 1
+_IDLE_BEFORE_PREIMPORT_S = 0.3
+_PREIMPORT = ("numpy",)
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Asks the kernel to kill this process when its parent ends; exits at once when it has ended already."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        os._exit(1)
+
+
+class Zygote:
+    """Serves one agent until its socket closes.
+
+    Args:
+        connection: the socket to the agent.
+        entry: what a forked worker runs with the request's `start`; the process ends when it returns.
+    """
+
+    def __init__(self, connection: socket.socket, entry: Callable[[Start], None]) -> None:
+        self._connection = connection
+        self._entry = entry
+        self._children: set[int] = set()
+        self._received = b""
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._wake_write.setblocking(False)
+        self._wake_read.setblocking(False)
+
+    def serve(self) -> None:
+        """Forks, kills and reaps until the agent is gone, then kills what is left."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
+        gc.freeze()
+        self._tell({"ready": os.getpid()})
+        idle_s: float | None = _IDLE_BEFORE_PREIMPORT_S
+        while True:
+            readable, _, _ = select.select([self._connection, self._wake_read], [], [], idle_s)
+            if not readable:
+                idle_s = None
+                _preimport()
+                continue
+            if self._wake_read in readable:
+                self._drain_wakeups()
+                self._reap()
+            if self._connection in readable and not self._read():
+                break
+        for pid in self._children:
+            os.kill(pid, signal.SIGKILL)
+
+    def _read(self) -> bool:
+        data = self._connection.recv(1 << 16)
+        if not data:
+            return False
+        *lines, self._received = (self._received + data).split(b"\n")
+        for line in lines:
+            request = json.loads(line)
+            if request["op"] == "fork":
+                self._fork(request)
+            elif request["pid"] in self._children:
+                os.kill(request["pid"], signal.SIGKILL)
+        return True
+
+    def _fork(self, request: dict[str, Any]) -> None:
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._tell({"failed": request["token"], "error": f"cannot fork a worker: {error}"})
+            return
+        if pid == 0:
+            self._become_worker(request, parent)
+        self._children.add(pid)
+        out, err = _log_path(request, "out", pid), _log_path(request, "err", pid)
+        self._tell({"forked": request["token"], "pid": pid, "out": out, "err": err})
+
+    def _become_worker(self, request: dict[str, Any], parent_pid: int) -> NoReturn:
+        status = 1
+        try:
+            die_with_parent(parent_pid)
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            for held in (self._connection, self._wake_read, self._wake_write):
+                held.close()
+            _redirect(request)
+            _apply_environment(request)
+            self._entry(request["start"])
+            status = 0
+        except SystemExit as error:
+            status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            _flush()
+            os._exit(status)
+
+    def _reap(self) -> None:
+        while self._children:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._children.discard(pid)
+            self._tell({"exited": pid, "status": os.waitstatus_to_exitcode(status)})
+
+    def _drain_wakeups(self) -> None:
+        try:
+            while self._wake_read.recv(4096):
+                pass
+        except BlockingIOError:
+            pass
+
+    def _tell(self, fact: dict[str, Any]) -> None:
+        self._connection.sendall(json.dumps(fact).encode() + b"\n")
+
+
+def _log_path(request: dict[str, Any], name: str, pid: int) -> str:
+    path: str = request[name]
+    return path.replace("{pid}", str(pid))
+
+
+def _redirect(request: dict[str, Any]) -> None:
+    """Points the standard streams to /dev/null and the worker's two log files, line by line."""
+    os.umask(0o077)
+    pid = os.getpid()
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    for number, name in ((1, "out"), (2, "err")):
+        path = _log_path(request, name, pid)
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(log, number)
+        os.close(log)
+    sys.stdout = _line_buffered(1)
+    sys.stderr = _line_buffered(2)
+    sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]
+
+
+def _line_buffered(descriptor: int) -> io.TextIOWrapper:
+    raw = open(descriptor, "wb", closefd=False)
+    return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+
+
+def _apply_environment(request: dict[str, Any]) -> None:
+    """Working directory, import path, environment variables, and random numbers of this worker's own."""
+    os.environ.update(request["env"])
+    if request["cwd"]:
+        os.chdir(request["cwd"])
+    for entry in reversed(request["path"]):
+        if entry not in sys.path:
+            sys.path.insert(0, entry)
+    random.seed()
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
+    gc.unfreeze()
+
+
+def _preimport() -> None:
+    """Imports heavy modules that many programs use, so that workers share their pages."""
+    for name in _PREIMPORT:
+        if importlib.util.find_spec(name) is not None:
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):  # the user's code closed it, or the disk is full: nobody is left to tell
+            continue
+
+
+def main() -> None:
+    """Entry point of the zygote process."""
+    parser = argparse.ArgumentParser(prog="runtime._worker.zygote")
+    parser.add_argument("--fd", type=int, required=True, help="the connected socket to the agent")
+    parser.add_argument("--parent", type=int, required=True, help="process id of the agent")
+    options = parser.parse_args()
+    die_with_parent(options.parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Libraries that start threads at import would make the fork unsafe.
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    connection = socket.socket(fileno=options.fd)
+    connection.set_inheritable(False)
+    from runtime._worker.main import run
+
+    Zygote(connection, run).serve()
+
+
+if __name__ == "__main__":
+    main()

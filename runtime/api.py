@@ -1,0 +1,489 @@
+"""The functions every program uses: init, shutdown, remote, get, put, wait, kill, cancel, and what the cluster has."""
+
+from __future__ import annotations
+
+import atexit
+import inspect
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from runtime import exceptions
+from runtime._core import resources as resource_units
+from runtime._session import Daemon, find_agent, start_local
+from runtime._wire.messages.base import ErrorReply, NodeInfo, WorkerAddress
+from runtime._wire.messages.control import GetNodes, KillActor, Nodes
+from runtime._wire.messages.node import Register
+from runtime._worker import context, core_worker
+from runtime._worker.core_worker import Core, current
+from runtime._worker.driver_logs import LogPrinter
+from runtime.actor import ActorClass, ActorHandle
+from runtime.object_ref import ObjectRef
+from runtime.object_ref_generator import ObjectRefGenerator
+from runtime.remote_function import RemoteFunction
+
+log = logging.getLogger("runtime")
+_daemon: Daemon | None = None
+_lock = threading.RLock()
+
+_HIDDEN = frozenset(
+    "object_spilling_directory _enable_object_reconstruction _plasma_directory _node_ip_address "
+    "_driver_object_store_memory _memory _redis_username _redis_password _temp_dir _metrics_export_port "
+    "_system_config _tracing_startup_hook _node_name _skip_env_hook".split()
+)
+
+
+class RuntimeContextInfo(Mapping[str, Any]):
+    """What `init` returns: facts about the cluster; a context manager that shuts down at its end."""
+
+    def __init__(self, address_info: dict[str, Any]) -> None:
+        self.address_info = address_info
+        self.dashboard_url: str | None = None
+        self.python_version = ".".join(map(str, sys.version_info[:3]))
+
+    @property
+    def ray_version(self) -> str:
+        """The version of this library."""
+        from runtime import __version__
+
+        return __version__
+
+    ray_commit = ""
+
+    def disconnect(self) -> None:
+        """Leaves the cluster."""
+        shutdown()
+
+    def __enter__(self) -> RuntimeContextInfo:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.disconnect()
+
+    def __getitem__(self, key: str) -> Any:
+        return self.address_info[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.address_info)
+
+    def __len__(self) -> int:
+        return len(self.address_info)
+
+    def __repr__(self) -> str:
+        return f"RayContext(address={self.address_info['address']!r}, python_version={self.python_version!r})"
+
+
+def init(
+    address: str | None = None,
+    *,
+    num_cpus: int | None = None,
+    num_gpus: int | None = None,
+    resources: dict[str, float] | None = None,
+    labels: dict[str, str] | None = None,
+    object_store_memory: int | None = None,
+    local_mode: bool = False,
+    ignore_reinit_error: bool = False,
+    include_dashboard: bool | None = None,
+    dashboard_host: str = "127.0.0.1",
+    dashboard_port: int | None = None,
+    job_config: Any = None,
+    configure_logging: bool = True,
+    logging_level: int | str = logging.INFO,
+    logging_format: str | None = None,
+    logging_config: Any = None,
+    log_to_driver: bool | None = None,
+    namespace: str | None = None,
+    runtime_env: dict[str, Any] | None = None,
+    **kwargs: Any,
+) -> RuntimeContextInfo:
+    """Connects this program to a cluster: the one at `address`, or a new one on this machine.
+
+    Args:
+        address: None (the environment's CLUSTERCTL_ADDRESS or RAY_ADDRESS, else a new local one), "local" (a new one),
+            "auto" (the cluster whose node runs on this machine), or "host:port" of a control store.
+        num_cpus: of a new cluster; default: those of the machine. num_gpus, resources, labels and
+            object_store_memory (bytes) likewise.
+        ignore_reinit_error: a second call warns instead of raising.
+        log_to_driver: print what workers print; default true.
+        namespace: for named actors; default: one of this program's own.
+        runtime_env: environment of the job: `env_vars`, `working_dir` URI.
+
+    Raises:
+        RuntimeError: already connected, or an unknown argument.
+        ConnectionError: no cluster at `address`.
+        ValueError: resources given when joining an existing cluster.
+    """
+    unknown = kwargs.keys() - _HIDDEN
+    if unknown:
+        raise RuntimeError(f"Unknown keyword argument(s): {', '.join(sorted(unknown))}")
+    if local_mode:
+        raise RuntimeError("`local_mode` is no longer supported: use `num_cpus=1`, or call the function itself.")
+    with _lock:
+        if core_worker.current_or_none() is not None:
+            if ignore_reinit_error:
+                log.info("Calling init() again after it has already been called.")
+                return _context()
+            raise RuntimeError(
+                "Maybe you called init twice by accident? This error can be suppressed by passing in "
+                "'ignore_reinit_error=True' or by calling 'shutdown()' prior to 'init()'."
+            )
+        if configure_logging:
+            _configure_logging(logging_level, logging_format)
+        if address is None:
+            address = os.environ.get("CLUSTERCTL_ADDRESS") or os.environ.get("RAY_ADDRESS") or None
+        own = dict(
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            resources=resources,
+            labels=labels,
+            object_store_memory=object_store_memory,
+        )
+        if address is None or address == "local":
+            agent_path = _start_local(own, kwargs.get("_memory"))
+        else:
+            agent_path = _find(address, own)
+        try:
+            _connect(agent_path, namespace, runtime_env, log_to_driver)
+        except BaseException:
+            _stop_daemon()
+            raise
+        return _context()
+
+
+def _configure_logging(level: int | str, format: str | None) -> None:
+    logger = logging.getLogger("runtime")
+    logger.setLevel(level if isinstance(level, int) else level.upper())
+    if not logger.handlers and not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter(format or "%(asctime)s\t%(levelname)s %(message)s"))
+        logger.addHandler(handler)
+
+
+def _start_local(own: dict[str, Any], memory: float | None) -> str:
+    global _daemon
+    try:
+        _daemon = start_local(memory=memory, **own)
+    except OSError as error:
+        raise RuntimeError(f"The local cluster did not start: {error}") from error
+    return str(_daemon.ready["unix_path"])
+
+
+def _find(address: str, own: dict[str, Any]) -> str:
+    given = [name for name, value in own.items() if value is not None]
+    if given:
+        raise ValueError(
+            f"When connecting to an existing cluster, {' and '.join(given)} must not be provided."
+        )
+    record = find_agent(address)
+    if record is None:
+        raise ConnectionError(
+            f"Could not find any running cluster at {address!r} with a node on this machine. "
+            "Start one with `clusterctl up`, or leave the address out for a local one."
+        )
+    return record.unix_path
+
+
+def _connect(
+    agent_path: str, namespace: str | None, runtime_env: dict[str, Any] | None, log_to_driver: bool | None
+) -> None:
+    prints = log_to_driver if log_to_driver is not None else os.environ.get("RAY_LOG_TO_DRIVER") != "0"
+    env = dict(runtime_env or {})
+    config = {
+        "sys_path": _import_paths(),
+        "cwd": os.getcwd(),
+        "env_vars": {key: str(value) for key, value in (env.get("env_vars") or {}).items()},
+        "working_dir_uri": os.environ.get("CLUSTERCTL_WORKING_DIR_URI", ""),
+        "log_to_driver": prints,
+    }
+    register = Register(
+        True,
+        WorkerAddress(b"", b"", ""),
+        os.getpid(),
+        namespace=namespace or os.environ.get("RAY_NAMESPACE") or str(uuid.uuid4()),
+        entrypoint=" ".join(sys.argv) or "python",
+        job_config=json.dumps(config),
+        submission_id=os.environ.get("CLUSTERCTL_SUBMISSION_ID", ""),
+    )
+    core = Core(agent_path, register, os.urandom(28))
+    if prints:
+        core.on_driver_logs = LogPrinter(core.session.node_host).print
+    core_worker.set_current(core)
+    core.start()
+    atexit.register(shutdown)
+    if threading.current_thread() is threading.main_thread() and (
+        signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    ):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(15))  # so that atexit runs
+
+
+def _import_paths() -> list[str]:
+    """Where the driver finds its own modules: its script's folder, or the current one."""
+    first = sys.path[0] if sys.path else ""
+    return [os.path.abspath(first or os.getcwd())]
+
+
+def _context() -> RuntimeContextInfo:
+    session = current().session
+    return RuntimeContextInfo(
+        {
+            "node_ip_address": session.node_host,
+            "redis_address": None,
+            "object_store_address": session.store_path,
+            "raylet_socket_name": current().agent.sock.getpeername(),
+            "webui_url": "",
+            "session_dir": session.session_dir,
+            "metrics_export_port": 0,
+            "gcs_address": session.control_address,
+            "address": session.control_address,
+            "dashboard_agent_listen_port": 0,
+            "node_id": session.node_id.hex(),
+        }
+    )
+
+
+def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = False) -> None:
+    """Leaves the cluster; ends it if `init` started it. Doing it twice is fine."""
+    with _lock:
+        core = core_worker.current_or_none()
+        if core is not None:
+            core_worker.set_current(None)
+            core.close()
+            atexit.unregister(shutdown)
+        _stop_daemon()
+
+
+def _stop_daemon() -> None:
+    global _daemon
+    daemon, _daemon = _daemon, None
+    if daemon is not None:
+        daemon.stop()
+
+
+def is_initialized() -> bool:
+    """Whether this process is connected."""
+    return core_worker.current_or_none() is not None
+
+
+def _auto_init() -> None:
+    if os.environ.get("RAY_ENABLE_AUTO_CONNECT", "1") != "0":
+        init()
+
+
+core_worker.set_auto_init(_auto_init)
+
+
+def remote(*args: Any, **options: Any) -> Any:
+    """Makes a function a task, or a class an actor: `@remote`, `@remote(num_cpus=2)` or `remote(f)`."""
+    if len(args) == 1 and not options and (inspect.isclass(args[0]) or callable(args[0])):
+        return _make_remote(args[0], {})
+    if args or not options:
+        raise TypeError(
+            "The @remote decorator must be applied either with no arguments and no parentheses, "
+            "for example '@remote', or it must be applied using some of the arguments in the options, "
+            "for example '@remote(num_returns=2, resources={\"CustomResource\": 1})'."
+        )
+    return lambda target: _make_remote(target, options)
+
+
+def _make_remote(target: Any, options: Mapping[str, Any]) -> RemoteFunction | ActorClass:
+    if isinstance(target, RemoteFunction | ActorClass):
+        raise TypeError(f"{target!r} is remote already.")
+    if inspect.isclass(target):
+        return ActorClass(target, options)
+    if inspect.isfunction(target) or type(target).__name__ == "cython_function_or_method":
+        return RemoteFunction(target, options)
+    if callable(target) and hasattr(target, "__name__"):
+        return RemoteFunction(target, options)
+    raise TypeError("The @remote decorator must be applied to either a function or a class.")
+
+
+def get(refs: Any, *, timeout: float | None = None, _use_object_store: bool = False) -> Any:
+    """The value of a reference, or the values of a list of them; waits for them.
+
+    Args:
+        refs: an `ObjectRef` or a list (or tuple) of them.
+        timeout: seconds; 0 returns only what is there. None waits for ever.
+
+    Raises:
+        GetTimeoutError: not all were there in time.
+        RayTaskError: a task raised; also an instance of the class it raised.
+        RayError: the value cannot be had; its subclass says why.
+    """
+    core = current()
+    if refs.__class__ is ObjectRef:
+        return core.objects.get((refs,), timeout)[0]
+    if isinstance(refs, ObjectRefGenerator):
+        return refs
+    if not isinstance(refs, list | tuple):
+        raise ValueError(
+            f"Invalid type of object refs, {type(refs)}, is given. 'object_refs' must either be a single ObjectRef "
+            "or a list of ObjectRefs."
+        )
+    for ref in refs:
+        if ref.__class__ is not ObjectRef:
+            raise ValueError(
+                f"Invalid type of object refs, {type(ref)}, is given. 'object_refs' must either be a single "
+                "ObjectRef or a list of ObjectRefs."
+            )
+    return core.objects.get(refs, timeout)
+
+
+def put(value: Any, *, _owner: ActorHandle | None = None, _tensor_transport: Any = None) -> ObjectRef:
+    """Stores a value in the cluster; large ones in this node's shared memory.
+
+    Raises:
+        TypeError: the value is a reference already, or cannot be pickled.
+        ObjectStoreFullError: there is no room.
+    """
+    if isinstance(value, ObjectRef):
+        raise TypeError(
+            "Calling 'put' on an ObjectRef is not allowed. If you really want to do this, you can wrap the ObjectRef "
+            "in a list and call 'put' on it."
+        )
+    return current().objects.put(value)
+
+
+def wait(
+    ray_waitables: Sequence[Any],
+    *,
+    num_returns: int = 1,
+    timeout: float | None = None,
+    fetch_local: bool = True,
+) -> tuple[list[Any], list[Any]]:
+    """Waits until `num_returns` of the references are ready, or `timeout` seconds.
+
+    Returns:
+        The ready ones (at most `num_returns`) and the others, each in the given order.
+
+    Raises:
+        TypeError: not a list of references.
+        ValueError: duplicates, or `num_returns` out of range.
+    """
+    if isinstance(ray_waitables, ObjectRef | ObjectRefGenerator):
+        raise TypeError("wait() expected a list of ObjectRef or ObjectRefGenerator, got a single one")
+    if not isinstance(ray_waitables, list | tuple):
+        raise TypeError(f"wait() expected a list of ObjectRef or ObjectRefGenerator, got {type(ray_waitables)}")
+    core = current()
+    for ref in ray_waitables:
+        if ref.__class__ is not ObjectRef:
+            raise TypeError(
+                f"wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator, got list containing {type(ref)}"
+            )
+    if timeout is not None and timeout < 0:
+        raise ValueError(f"The 'timeout' argument must be nonnegative. Received {timeout}")
+    if len(set(ray_waitables)) != len(ray_waitables):
+        raise ValueError("Wait requires a list of unique ray_waitables.")
+    if not ray_waitables:
+        return [], []
+    if num_returns <= 0:
+        raise ValueError("Invalid number of objects to return %d." % num_returns)
+    if num_returns > len(ray_waitables):
+        raise ValueError("num_returns cannot be greater than the number of ray_waitables provided to wait.")
+    return core.objects.wait(ray_waitables, num_returns, timeout)
+
+
+def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
+    """Ends an actor at once. With `no_restart=False` its `max_restarts` apply.
+
+    Raises:
+        ValueError: `actor` is no handle.
+    """
+    if not isinstance(actor, ActorHandle):
+        raise ValueError(
+            f"kill() only supported for actors. For tasks, try cancel(). Got: {type(actor)}."
+        )
+    reply = current().call_agent(KillActor(actor._actor.actor_id, no_restart))
+    if isinstance(reply, ErrorReply):
+        raise exceptions.RaySystemError(f"cannot kill {actor!r}: {reply.message}")
+
+
+def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
+    """Cancels the task that makes `ref`: it never starts, or is interrupted (`force`: its process is killed).
+
+    Raises:
+        TypeError: not a reference of a task.
+        ValueError: `force` on an actor's call.
+    """
+    core = current()
+    if isinstance(ref, ObjectRefGenerator):
+        task_id = ref._stream.task.push.task_id
+    elif isinstance(ref, ObjectRef):
+        task_id = ref.binary()[:24]
+    else:
+        raise TypeError(f"cancel() only supported for object refs. For actors, try kill(). Got: {type(ref)}.")
+    with core.lock:
+        call = core.actors.find(task_id)
+        if call is not None:
+            if force:
+                raise ValueError("force=True is not supported for actor tasks.")
+            core.actors.cancel(call, recursive)
+            return
+        task = core.pending.get(task_id)
+        if task is not None:
+            core.submitter.cancel(task, force, recursive)
+    core.pump.kick()
+
+
+def get_gpu_ids() -> list[Any]:
+    """The ids of the GPUs that the current task or actor may use."""
+    running = context.execution.get()
+    if running is None or running.lease is None:
+        return []
+    return [int(gpu) if gpu.isdigit() else gpu for gpu in running.lease.gpu_ids]
+
+
+def _nodes() -> list[NodeInfo]:
+    reply = current().ask(GetNodes())
+    assert isinstance(reply, Nodes)
+    return reply.nodes
+
+
+def nodes() -> list[dict[str, Any]]:
+    """Every node of the cluster, dead ones included."""
+    return [
+        {
+            "NodeID": node.node_id.hex(),
+            "Alive": node.state != "DEAD",
+            "NodeManagerAddress": node.host,
+            "NodeManagerHostname": node.host_name,
+            "NodeManagerPort": int(node.address.rpartition(":")[2] or 0),
+            "ObjectManagerPort": int(node.address.rpartition(":")[2] or 0),
+            "ObjectStoreSocketName": node.store_path,
+            "RayletSocketName": node.unix_path,
+            "MetricsExportPort": 0,
+            "MetricsAgentPort": 0,
+            "DashboardAgentListenPort": 0,
+            "NodeName": node.host,
+            "RuntimeEnvAgentPort": 0,
+            "DeathReason": 0 if node.state != "DEAD" else 1,
+            "DeathReasonMessage": node.death_reason,
+            "alive": node.state != "DEAD",
+            "Resources": resource_units.to_floats(node.total) if node.state != "DEAD" else {},
+            "Labels": dict(node.labels),
+        }
+        for node in _nodes()
+    ]
+
+
+def _sum(pick: Callable[[NodeInfo], Mapping[str, int]]) -> dict[str, float]:
+    total: dict[str, int] = {}
+    for node in _nodes():
+        if node.state != "DEAD":
+            resource_units.add(total, pick(node))
+    return resource_units.to_floats(total)
+
+
+def cluster_resources() -> dict[str, float]:
+    """The resources of all live nodes."""
+    return _sum(lambda node: node.total)
+
+
+def available_resources() -> dict[str, float]:
+    """The resources that nothing holds at the moment."""
+    return _sum(lambda node: node.available)

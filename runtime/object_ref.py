@@ -1,0 +1,178 @@
+"""`ObjectRef`: a reference to a value that is somewhere, or will be."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from runtime._core import ids
+from runtime._wire.serialization import collector
+
+if TYPE_CHECKING:
+    from runtime._worker.objects import Entry
+
+ObjectID = ids.UniqueID
+
+
+class ObjectRef:
+    """A reference to an object of the cluster. Holding it keeps the object; passing it around shares the object.
+
+    Made by `.remote()` calls and `put`. Await it, or pass it to `get`, `wait` or another task.
+    """
+
+    __slots__ = ("__weakref__", "_binary", "_entry")
+
+    _binary: bytes
+    _entry: Entry
+
+    def __init__(self, binary: bytes) -> None:
+        from runtime._worker.core_worker import current
+
+        current().objects.adopt(self, binary)
+
+    def __del__(self) -> None:
+        try:
+            entry = self._entry
+        except AttributeError:
+            return
+        entry.released.append(entry)
+
+    def binary(self) -> bytes:
+        """The 28 bytes of the id."""
+        return self._binary
+
+    def hex(self) -> str:
+        """The id as 56 hexadecimal digits."""
+        return self._binary.hex()
+
+    def task_id(self) -> ids.TaskID:
+        """The task that makes the object."""
+        return ids.TaskID(ids.task_id_of(self._binary))
+
+    def job_id(self) -> ids.JobID:
+        """The job whose task makes the object."""
+        return self.task_id().job_id()
+
+    def owner_address(self) -> bytes:
+        """The encoded address of the process that owns the object."""
+        from runtime._worker.core_worker import current
+
+        return current().objects.owner_address(self._entry)
+
+    def call_site(self) -> str:
+        """Where the reference was made; empty, as call sites are not recorded."""
+        return ""
+
+    def is_nil(self) -> bool:
+        return self._binary == b"\xff" * ids.OBJECT_BYTES
+
+    @classmethod
+    def size(cls) -> int:
+        return ids.OBJECT_BYTES
+
+    @classmethod
+    def nil(cls) -> ObjectRef:
+        return cls(b"\xff" * ids.OBJECT_BYTES)
+
+    def future(self) -> concurrent.futures.Future[Any]:
+        """A `concurrent.futures.Future` that gets the value or the error."""
+        from runtime._worker.core_worker import current
+
+        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        objects = current().objects
+
+        def resolve() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(objects.get_one(self, None))
+                except BaseException as error:
+                    future.set_exception(error)
+
+        # Loading may fetch from another node: not on the thread that pumps.
+        objects.when_ready(self._entry, lambda: objects.load_in_thread(resolve))
+        return future
+
+    def as_future(self) -> asyncio.Future[Any]:
+        """An asyncio future of the running loop."""
+        return asyncio.ensure_future(self._wait())
+
+    async def _wait(self) -> Any:
+        return await asyncio.shield(self._loop_future())
+
+    def _loop_future(self) -> asyncio.Future[Any]:
+        from runtime._worker.core_worker import current
+
+        loop = asyncio.get_running_loop()
+        objects, entry = current().objects, self._entry
+        future: asyncio.Future[Any] = loop.create_future()
+
+        def load() -> None:
+            if not future.done():
+                try:
+                    future.set_result(objects.get_one(self, None))
+                except BaseException as error:
+                    future.set_exception(error)
+
+        def fetched(result: Any, error: BaseException | None) -> None:
+            if not future.done():
+                if error is None:
+                    future.set_result(result)
+                else:
+                    future.set_exception(error)
+
+        def fetch() -> None:
+            try:
+                result, error = objects.get_one(self, None), None
+            except BaseException as raised:
+                result, error = None, raised
+            loop.call_soon_threadsafe(fetched, result, error)
+
+        def ready() -> None:
+            if objects.is_inline(entry):
+                loop.call_soon_threadsafe(load)
+            else:
+                objects.load_in_thread(fetch)
+
+        objects.when_ready(entry, ready)
+        return future
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._loop_future().__await__()
+
+    def _on_completed(self, callback: Callable[[Any], None]) -> None:
+        """Calls `callback` with the value (or the error) once it is there."""
+        future = self.future()
+        future.add_done_callback(lambda done: callback(done.exception() or done.result()))
+
+    def __hash__(self) -> int:
+        return hash(self._binary)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is ObjectRef and self._binary == other._binary
+
+    def __repr__(self) -> str:
+        return f"ObjectRef({self._binary.hex()})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        met = collector.pickled
+        from runtime._worker.core_worker import current
+
+        objects = current().objects
+        if met is not None:
+            met.append(self._entry)
+        else:
+            objects.leak(self._entry)  # pickled outside of the engine: nobody will tell when the copy goes
+        return rebuild, (self._binary, objects.owner_address(self._entry))
+
+
+def rebuild(binary: bytes, owner: bytes) -> ObjectRef:
+    """Unpickles a reference; the process becomes a borrower unless it owns the object."""
+    from runtime._worker.core_worker import current
+
+    ref = current().objects.borrow(binary, owner)
+    made = collector.unpickled
+    if made is not None:
+        made.append(ref._entry)
+    return ref

@@ -1,0 +1,117 @@
+"""`@remote` functions."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from runtime import _options
+from runtime._worker import context
+from runtime._worker.core_worker import Core, current
+from runtime._worker.functions import Function
+from runtime._worker.streaming import Stream
+from runtime._worker.submitter import TaskOptions
+from runtime.object_ref_generator import ObjectRefGenerator
+
+
+class RemoteFunction:
+    """A function that runs in the cluster: `f.remote(...)` returns a reference (or several) at once."""
+
+    def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        _options.validate(options, _options.TASK)
+        self._function = function
+        self._defaults = dict(options)
+        self._name = f"{function.__module__}.{function.__qualname__}"
+        self._is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+        if inspect.iscoroutinefunction(function):
+            raise ValueError(
+                "'async def' should not be used for remote tasks. You can wrap the async function with "
+                "`asyncio.get_event_loop().run_until_complete(f())`, or use an async actor."
+            )
+        if _options.num_returns(options, self._is_generator) == -1 and not self._is_generator:
+            raise ValueError(
+                'num_returns="streaming" or "dynamic" needs a generator function: '
+                f"{self._name} has no yield."
+            )
+        self._prepared: tuple[Core, Function, TaskOptions, Any] | None = None
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        name = self._function.__name__
+        raise TypeError(
+            f"Remote functions cannot be called directly. Instead of running '{name}()', "
+            f"try '{name}.remote()'."
+        )
+
+    def options(self, **options: Any) -> _BoundOptions:
+        """The same function with other options."""
+        _options.validate(options, _options.TASK, in_options=True)
+        return _BoundOptions(self, {**self._defaults, **options})
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """Starts a task. Returns an `ObjectRef`, a list of them (num_returns > 1), None (0), or a generator."""
+        prepared = self._prepared
+        if prepared is None or prepared[0] is not current():
+            prepared = self._prepared = self._prepare(self._defaults)
+        elif context.captures_children():
+            prepared = self._prepare(self._defaults)  # the parent's placement group decides
+        return self._submit(prepared, args, kwargs)
+
+    def _function_of(self, core: Core) -> Function:
+        known = self._prepared
+        if known is not None and known[0] is core:
+            return known[1]
+        return Function(self._function, self._name)
+
+    def _prepare(self, options: Mapping[str, Any]) -> tuple[Core, Function, TaskOptions, Any]:
+        core = current()
+        function = self._function_of(core)
+        request, capture, _ = _options.resource_request(options, 1)
+        retry = options.get("retry_exceptions") or False
+        retries = options.get("max_retries")
+        task = TaskOptions(
+            request,
+            _options.runtime_env_json(options),
+            _options.num_returns(options, self._is_generator),
+            3 if retries is None else retries,
+            retry if isinstance(retry, bool) else tuple(retry),
+            options.get("name") or "",
+            capture,
+        )
+        return core, function, task, core.submitter.pool(function, task)
+
+    def _submit(
+        self, prepared: tuple[Core, Function, TaskOptions, Any], args: Any, kwargs: Any
+    ) -> Any:
+        core, function, options, pool = prepared
+        result = core.submitter.submit(pool, function, options, args, kwargs)
+        if isinstance(result, Stream):
+            return ObjectRefGenerator(result)
+        if options.num_returns == 1:
+            return result[0]
+        return result or None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"function": self._function, "options": self._defaults}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["function"], state["options"])  # type: ignore[misc]
+
+
+class _BoundOptions:
+    """`f.options(...)`."""
+
+    def __init__(self, function: RemoteFunction, options: Mapping[str, Any]) -> None:
+        self._function = function
+        self._options = options
+        self._prepared: tuple[Core, Function, TaskOptions, Any] | None = None
+
+    def remote(self, *args: Any, **kwargs: Any) -> Any:
+        """See `RemoteFunction.remote`."""
+        if self._prepared is None or self._prepared[0] is not current():
+            if self._function._prepared is None:
+                self._function._prepared = self._function._prepare(self._function._defaults)
+            self._prepared = self._function._prepare(self._options)
+        return self._function._submit(self._prepared, args, kwargs)

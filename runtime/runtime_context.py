@@ -1,0 +1,155 @@
+"""What a program can ask about where and as what it runs."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from runtime._core import ids, resources
+from runtime._worker import context
+from runtime._worker.core_worker import Core, current
+
+if TYPE_CHECKING:
+    from runtime.actor import ActorHandle
+
+
+class RuntimeContext:
+    """Facts about the current driver, task or actor. Ids are hexadecimal strings; None where there is none."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def get_job_id(self) -> str:
+        return self._core.job_id.hex()
+
+    def get_node_id(self) -> str:
+        return self._core.address.node_id.hex()
+
+    def get_worker_id(self) -> str:
+        return self._core.address.worker_id.hex()
+
+    def get_task_id(self) -> str | None:
+        running = context.execution.get()
+        return running.task_id.hex() if running is not None else None
+
+    def get_task_name(self) -> str | None:
+        running = context.execution.get()
+        return running.name if running is not None else None
+
+    def get_task_function_name(self) -> str | None:
+        running = context.execution.get()
+        return running.function_name if running is not None else None
+
+    def get_actor_id(self) -> str | None:
+        running = context.execution.get()
+        return running.actor_id.hex() if running is not None and running.actor_id else None
+
+    def get_actor_name(self) -> str | None:
+        setup = self._setup()
+        return setup.name if setup is not None else None
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the job."""
+        return self._core.session.namespace
+
+    @property
+    def was_current_actor_reconstructed(self) -> bool:
+        """Whether the actor was restarted."""
+        setup = self._setup()
+        if setup is None:
+            raise RuntimeError("This method is only available in an actor.")
+        return bool(setup.restarts)
+
+    def get_placement_group_id(self) -> str | None:
+        running = context.execution.get()
+        if running is None or running.lease is None or not running.lease.placement_group_id:
+            return None
+        return running.lease.placement_group_id.hex()
+
+    @property
+    def should_capture_child_tasks_in_placement_group(self) -> bool:
+        """Whether tasks started here stay in the current placement group."""
+        return context.captures_children()
+
+    def get_assigned_resources(self) -> dict[str, float]:
+        running = context.execution.get()
+        if running is None or running.lease is None:
+            return {}
+        return {
+            name: amount
+            for name, amount in resources.to_floats(running.lease.resources).items()
+            if not name.startswith("bundle_group_")
+        }
+
+    def get_accelerator_ids(self) -> dict[str, list[str]]:
+        running = context.execution.get()
+        found = list(running.lease.gpu_ids) if running is not None and running.lease is not None else []
+        return {"GPU": found}
+
+    def get_node_labels(self) -> dict[str, str]:
+        return dict(self._core.session.labels)
+
+    def get_runtime_env_string(self) -> str:
+        return self._core.session.runtime_env or "{}"
+
+    @property
+    def runtime_env(self) -> dict[str, Any]:
+        """The runtime environment of this process."""
+        import json
+
+        env: dict[str, Any] = json.loads(self.get_runtime_env_string())
+        return env
+
+    @property
+    def current_actor(self) -> ActorHandle:
+        """A handle of the actor that asks."""
+        from runtime import exceptions
+        from runtime._wire.messages.control import ActorInfo, WatchActor
+        from runtime.actor import _from_info
+
+        running = context.execution.get()
+        if running is None or not running.actor_id:
+            raise RuntimeError("This method is only available in an actor.")
+        reply = self._core.call_agent(WatchActor(running.actor_id, -1, 0.0))
+        if not isinstance(reply, ActorInfo):
+            raise exceptions.RaySystemError(f"cannot look up the current actor: {reply.message}")
+        return _from_info(self._core, reply)
+
+    @property
+    def gcs_address(self) -> str:
+        """Address of the control store."""
+        return self._core.session.control_address
+
+    def is_canceled(self) -> bool:
+        """Whether the running task was cancelled; a sync actor's method may look and stop."""
+        running = context.execution.get()
+        return running is not None and running.cancelled
+
+    def get_session_name(self) -> str:
+        return os.path.basename(self._core.session.session_dir)
+
+    def get_temp_dir(self) -> str:
+        return os.path.dirname(self._core.session.session_dir)
+
+    def get(self) -> dict[str, Any]:
+        """The main ids in one dict."""
+        found: dict[str, Any] = {
+            "job_id": ids.JobID(self._core.job_id),
+            "node_id": ids.NodeID(self._core.address.node_id),
+            "namespace": self.namespace,
+        }
+        running = context.execution.get()
+        if running is not None:
+            found["task_id"] = ids.TaskID(running.task_id)
+            if running.actor_id:
+                found["actor_id"] = ids.ActorID(running.actor_id)
+        return found
+
+    def _setup(self) -> Any:
+        return self._core.executor.setup if self._core.executor is not None else None
+
+
+def get_runtime_context() -> RuntimeContext:
+    """The context of the caller."""
+    return RuntimeContext(current())
