@@ -81,7 +81,7 @@ class SetupHealth:
             until_s = last_s + min(REST_MOST_S, REST_BASE_S * 2.0 ** min(streak - 1, 16))
             if now < until_s:
                 times = "once" if streak == 1 else f"{streak} times in a row"
-                out[node_type] = until_s, f"setup failed {times}, tried again in {until_s - now:.0f} s"
+                out[node_type] = until_s, f"setup failed {times}; it rests for a while"
         return out
 
     def everything(self) -> list[SetupResult]:

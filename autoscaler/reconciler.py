@@ -179,6 +179,11 @@ class Reconciler:
                 times.append(instance.not_before_s)
         return min(times, default=None)
 
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether some machine is on its way to or from being a node: its next listing matters soon."""
+        return any(i.state in (_S.REQUESTED, _S.ALLOCATED, _S.SETTING_UP, _S.TERMINATING) for i in self.table)
+
     def memory(self) -> Memory:
         """What to save, so that another process carries on from here."""
         return remember(self.table, self._offerings, self._health)

@@ -1,0 +1,428 @@
+"""The shell around the reconciler: waits for facts, ticks, carries out effects.
+
+One asyncio loop owns everything. The control store is watched by long polls; the provider and the setup
+block, so each of their calls has a thread of its own and a deadline. A call that outlives its deadline counts
+as failed and its late result is not used: tags and listings tell what it did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from autoscaler.config import AutoscalerConfig
+from autoscaler.effects import (
+    Create,
+    Created,
+    Drain,
+    Drained,
+    Effect,
+    Listing,
+    Outcome,
+    SetUp,
+    SetUpEnded,
+    Terminate,
+    Terminated,
+)
+from autoscaler.memory import KEY, NAMESPACE, Memory
+from autoscaler.provider import NodeSetup, Offer, Provider, ProviderError, SetupError, Transient
+from autoscaler.reconciler import Reconciler, World
+from autoscaler.status import Report, infeasible_notes
+from runtime._clients.control import ControlClient
+from runtime._transport.channel import CallError
+from runtime._wire.messages.base import ErrorKind
+from runtime._wire.messages.control import (
+    AutoscalerReport,
+    ClusterState,
+    DrainNode,
+    KvGet,
+    KvPut,
+    WatchClusterState,
+)
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+OFFERS_EVERY_S = 600.0
+PLAN_BUDGET_S = 5.0
+"""A plan that takes longer is cut short; the rest follows with the next one."""
+STOP_WITHIN_S = 10.0
+"""How long `stop` waits for `create` calls under way, so that what they make is known."""
+RETRY_S = 1.0
+REPORT_EVERY_S = 5.0
+
+
+async def run(
+    config: AutoscalerConfig,
+    provider: Provider,
+    setup: NodeSetup,
+    control: ControlClient,
+    *,
+    clock: Callable[[], float] = time.time,
+    stop: asyncio.Event,
+) -> None:
+    """Keeps the cluster at the size that its demand and `config` ask for, until `stop` is set.
+
+    Stopping ends no machine.
+    """
+    await Autoscaler(config, provider, setup, control, clock=clock).run(stop)
+
+
+class Autoscaler:
+    """The running autoscaler. All methods belong to the loop's thread."""
+
+    def __init__(
+        self,
+        config: AutoscalerConfig,
+        provider: Provider,
+        setup: NodeSetup,
+        control: ControlClient,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._config = config
+        self._provider = provider
+        self._setup = setup
+        self._control = control
+        self._clock = clock
+        self._reconciler = Reconciler(config, provider.capabilities)
+        self._wake = asyncio.Event()
+        self._list_now = asyncio.Event()
+        self._offer_now = asyncio.Event()
+        self._cluster: ClusterState | None = None
+        self._listing: Listing | None = None
+        self._offers: dict[str, Sequence[Offer]] = {}
+        self._outcomes: list[Outcome] = []
+        self._problems: dict[str, str] = {}
+        self._creating: set[asyncio.Task[None]] = set()
+        self._effects: set[asyncio.Task[None]] = set()
+        self._saved = -1
+        self._reported = b""
+        self._reported_s = 0.0
+        self._unsettled = False
+        self._report = self._reconciler.report(clock())
+
+    # ------------------------------------------------------------ for the head
+
+    def configure(self, config: AutoscalerConfig) -> None:
+        """Takes a new configuration into use, from the next tick on. Running machines of another
+        configuration are replaced when idle; those above a lowered maximum are drained."""
+        self._config = config
+        self._offer_now.set()
+        self._wake.set()
+
+    def report(self) -> Report:
+        """The picture after the last tick."""
+        return self._report
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Works until `stop` is set."""
+        await self._resume(stop)
+        tasks = [
+            asyncio.create_task(self._watch(), name="autoscaler watch"),
+            asyncio.create_task(self._keep_listing(), name="autoscaler listing"),
+            asyncio.create_task(self._keep_offers(), name="autoscaler offers"),
+            asyncio.create_task(self._ticks(), name="autoscaler ticks"),
+            asyncio.create_task(stop.wait(), name="autoscaler stop"),
+        ]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._finish()
+
+    async def _finish(self) -> None:
+        """Machines that are being made are worth waiting for: what exists should be in the saved state."""
+        if self._creating:
+            await asyncio.wait(self._creating, timeout=STOP_WITHIN_S)
+        for task in self._effects:
+            task.cancel()
+        await asyncio.gather(*self._effects, return_exceptions=True)
+
+    # ------------------------------------------------------------ facts
+
+    async def _resume(self, stop: asyncio.Event) -> None:
+        """Carries on from the state an earlier process saved, if there is one and it can be read."""
+        while not stop.is_set():
+            try:
+                saved = await self._control.call(KvGet(NAMESPACE, KEY))
+            except CallError as error:
+                log.warning("cannot read the saved state yet: %s", error)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), RETRY_S)
+                continue
+            if saved.value is None:
+                return
+            try:
+                memory = Memory.from_json(saved.value)
+            except ValueError as error:
+                log.error("the saved state is of no use, starting from what is listed: %s", error)
+                return
+            self._reconciler = Reconciler(self._config, self._provider.capabilities, memory=memory)
+            return
+
+    async def _watch(self) -> None:
+        version = -1
+        while True:
+            wait_s = self._config.tick_s
+            try:
+                state = await self._control.call(WatchClusterState(version, wait_s), timeout_s=wait_s + 30.0)
+            except CallError as error:
+                self._problem("control", f"the control store does not answer: {error}")
+                await asyncio.sleep(RETRY_S)
+                continue
+            self._problem("control", "")
+            changed = state.version != version
+            version = state.version
+            self._cluster = state
+            if changed:
+                self._wake.set()
+
+    async def _keep_listing(self) -> None:
+        while True:
+            self._list_now.clear()
+            started_s = self._clock()
+            try:
+                machines = await self._blocking(self._provider.list, "list")
+            except ProviderError as error:
+                self._problem("list", f"the provider cannot list machines: {error}")
+            else:
+                self._problem("list", "")
+                listing = Listing(started_s, tuple(machines))
+                if self._listing is None or listing.machines != self._listing.machines or self._unsettled:
+                    self._wake.set()
+                self._listing = listing
+            await _either(self._list_now, self._listing_pause_s())
+
+    def _listing_pause_s(self) -> float:
+        """Listings are frequent while something is on its way, and rare otherwise: platforms count calls."""
+        return min(1.0, self._config.tick_s) if self._unsettled else self._config.tick_s
+
+    async def _keep_offers(self) -> None:
+        while True:
+            self._offer_now.clear()
+            for kind in self._config.node_types:
+                try:
+                    offers = await self._blocking(partial(self._provider.offers, kind), "offers")
+                except ProviderError as error:
+                    self._problem(f"offers {kind.name}", f"no offers for node type {kind.name!r}: {error}")
+                else:
+                    self._problem(f"offers {kind.name}", "")
+                    self._offers[kind.name] = offers
+            self._wake.set()
+            await _either(self._offer_now, OFFERS_EVERY_S)
+
+    def _problem(self, key: str, text: str) -> None:
+        if text and self._problems.get(key) != text:
+            log.warning("%s", text)
+            self._problems[key] = text
+            self._wake.set()
+        elif not text:
+            self._problems.pop(key, None)
+
+    # ------------------------------------------------------------ ticks
+
+    async def _ticks(self) -> None:
+        while True:
+            await _either(self._wake, self._pause_s())
+            await self._quiet()
+            if self._cluster is not None and self._has_offers():
+                await self._tick(self._cluster)
+
+    def _has_offers(self) -> bool:
+        """Nothing is decided before the provider was asked for its offers once, or failed to answer."""
+        return all(
+            kind.name in self._offers or f"offers {kind.name}" in self._problems
+            for kind in self._config.node_types
+        )
+
+    def _pause_s(self) -> float:
+        due_s = self._reconciler.next_s(self._clock())
+        if due_s is None:
+            return self._config.tick_s
+        return max(0.01, min(self._config.tick_s, due_s - self._clock()))
+
+    async def _quiet(self) -> None:
+        """Lets a burst of demand come to its end before planning for it."""
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + self._config.patience_s
+        while self._wake.is_set() and loop.time() < latest:
+            self._wake.clear()
+            await _either(self._wake, min(self._config.quiet_s, max(0.0, latest - loop.time())))
+        self._wake.clear()
+
+    async def _tick(self, cluster: ClusterState) -> None:
+        outcomes, self._outcomes = tuple(self._outcomes), []
+        world = World(cluster, self._listing, outcomes, dict(self._offers))
+        now = self._clock()
+        began = time.monotonic()
+        self._reconciler.config = self._config
+        # In a thread, for a large plan must not stop the loop. Nothing else touches the reconciler meanwhile.
+        effects = await asyncio.to_thread(
+            self._reconciler.step, world, now, lambda: time.monotonic() - began > PLAN_BUDGET_S
+        )
+        self._unsettled = self._reconciler.is_unsettled
+        self._report = self._reconciler.report(now, tuple(self._problems.values()), time.monotonic() - began)
+        await self._save()
+        for effect in effects:
+            self._carry_out(effect)
+        await self._tell(now)
+
+    async def _save(self) -> None:
+        """Intents are kept before they are carried out. Failing to is no reason to stand still: tags
+        suffice."""
+        if self._saved == self._reconciler.table.version:
+            return
+        version = self._reconciler.table.version
+        try:
+            memory = self._reconciler.memory().to_json()
+            await self._control.call(KvPut(NAMESPACE, KEY, memory), timeout_s=5.0)
+        except CallError as error:
+            log.warning("cannot save the state: %s", error)
+            return
+        self._saved = version
+
+    async def _tell(self, now: float) -> None:
+        report = self._report
+        stable = Report(**{name: getattr(report, name) for name in _STABLE}, at_s=0.0).to_json()
+        if stable == self._reported and now - self._reported_s < REPORT_EVERY_S:
+            return
+        try:
+            await self._control.call(
+                AutoscalerReport(report.to_json(), infeasible_notes(self._reconciler.plan)), timeout_s=5.0
+            )
+        except CallError as error:
+            log.warning("cannot report: %s", error)
+            return
+        self._reported, self._reported_s = stable, now
+
+    # ------------------------------------------------------------ effects
+
+    def _carry_out(self, effect: Effect) -> None:
+        if isinstance(effect, Create):
+            task = asyncio.create_task(self._create(effect))
+            self._creating.add(task)
+            task.add_done_callback(self._creating.discard)
+        elif isinstance(effect, Terminate):
+            task = asyncio.create_task(self._terminate(effect))
+        elif isinstance(effect, SetUp):
+            task = asyncio.create_task(self._set_up(effect))
+        else:
+            task = asyncio.create_task(self._drain(effect))
+        self._effects.add(task)
+        task.add_done_callback(self._effects.discard)
+
+    def _ended(self, outcome: Outcome) -> None:
+        self._outcomes.append(outcome)
+        self._wake.set()
+
+    async def _create(self, effect: Create) -> None:
+        request = effect.request
+        try:
+            result = await self._blocking(lambda: self._provider.create(request), "create")
+        except ProviderError as error:
+            log.warning("creating %d x %s failed: %s", request.count, request.node_type.name, error)
+            self._ended(Created(request.token, error=error))
+        else:
+            for refusal in result.errors:
+                log.warning("a machine of type %s was refused: %s", request.node_type.name, refusal)
+            self._ended(Created(request.token, result))
+
+    async def _terminate(self, effect: Terminate) -> None:
+        ids = effect.machine_ids
+        try:
+            answers = await self._blocking(lambda: self._provider.terminate(ids), "terminate")
+        except ProviderError as error:
+            log.warning("terminating %d machines failed: %s", len(ids), error)
+            answers = dict.fromkeys(ids, error)
+        self._ended(Terminated({machine_id: answers.get(machine_id) for machine_id in ids}))
+        self._list_now.set()
+
+    async def _set_up(self, effect: SetUp) -> None:
+        name = effect.instance_id
+        try:
+            await self._blocking(
+                lambda: self._setup.run(effect.machine, effect.node_type, name, effect.log_path),
+                "setup",
+                self._config.deadlines.setting_up_s,
+            )
+        except SetupError as error:
+            log.warning("setting up %s failed: %s", name, error)
+            self._ended(SetUpEnded(name, error))
+        except ProviderError as error:
+            log.warning("setting up %s failed: %s", name, error)
+            self._ended(SetUpEnded(name, SetupError("reach the machine", str(error))))
+        else:
+            self._ended(SetUpEnded(name))
+
+    async def _drain(self, effect: Drain) -> None:
+        try:
+            await self._control.call(
+                DrainNode(effect.node_id, effect.reason, effect.only_if_idle), timeout_s=15.0
+            )
+        except CallError as error:
+            if error.kind == ErrorKind.NOT_FOUND:
+                self._ended(Drained(effect.instance_id))  # no such node any more: nothing to keep work off
+            else:
+                self._ended(Drained(effect.instance_id, refused=str(error)))
+        else:
+            self._ended(Drained(effect.instance_id))
+
+    async def _blocking(self, call: Callable[[], T], name: str, timeout_s: float | None = None) -> T:
+        """Runs a blocking call in a thread of its own.
+
+        Whatever a provider raises that is no `ProviderError` or `SetupError` becomes `Transient`, with its
+        text.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        limit_s = self._config.provider_timeout_s if timeout_s is None else timeout_s
+
+        def deliver(result: T | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)  # type: ignore[arg-type]
+
+        def work() -> None:
+            result: T | None = None
+            failure: BaseException | None = None
+            try:
+                result = call()
+            except (ProviderError, SetupError) as error:
+                failure = error
+            except Exception as error:
+                log.exception("the provider's %s failed unexpectedly", name)
+                failure = Transient(f"{name}: {type(error).__name__}: {error}")
+            with contextlib.suppress(RuntimeError):  # the loop has ended; nobody waits
+                loop.call_soon_threadsafe(deliver, result, failure)
+
+        # Daemonic, for a platform that never answers must not keep the process alive.
+        threading.Thread(target=work, name=f"autoscaler {name}", daemon=True).start()
+        try:
+            async with asyncio.timeout(limit_s):
+                return await future
+        except TimeoutError:
+            raise Transient(f"{name} did not end within {limit_s:g} s") from None
+
+
+_STABLE = tuple(name for name in Report.__dataclass_fields__ if name not in ("at_s", "plan_s"))
+"""The parts of a report whose change is worth telling at once."""
+
+
+async def _either(event: asyncio.Event, timeout_s: float) -> None:
+    """Waits for the event, at most so long."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), timeout_s)
