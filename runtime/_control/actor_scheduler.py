@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 from runtime._control.actor_table import Actor, ActorTable, ShapeKey
@@ -113,7 +112,8 @@ class ActorScheduler:
         log.info("restarting actor %s: %s", actor.actor_id.hex(), reason)
         delay_s = restart_delay_s(actor.short_lives)
         if delay_s:
-            asyncio.get_running_loop().call_later(delay_s, self._enqueue_if_restarting, actor, actor.restarts)
+            restarts = actor.restarts
+            self._context.after(delay_s, lambda: self._enqueue_if_restarting(actor, restarts))
         else:
             self.enqueue(actor)
 
@@ -188,7 +188,7 @@ class ActorScheduler:
         """Waits for room, for the node's return, or for another process, as the error has it."""
         if error.kind == ErrorKind.BUSY:
             node.refuse(charge)
-            asyncio.get_running_loop().call_later(BUSY_RETRY_S, self._forgive, node, charge)
+            self._context.after(BUSY_RETRY_S, lambda: self._forgive(node, charge))
         else:
             node.settle(charge, {})
             self._view_changed.set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -91,7 +90,7 @@ class AutoscalingService:
             self._requested[message.owner] = requested
             self._context.journal.put(TABLE, key, _encode(requested))
             if message.ttl_s:
-                asyncio.get_running_loop().call_later(message.ttl_s + 0.01, self.touch)
+                self._context.after(message.ttl_s + 0.01, self.touch)
         elif self._requested.pop(message.owner, None) is not None:
             self._context.journal.delete(TABLE, key)
         self.touch()

@@ -33,6 +33,14 @@ class Context:
         """The loop's clock, in seconds."""
         return asyncio.get_running_loop().time()
 
+    def after(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Runs `action` in `delay_s` seconds, unless the control store has ended by then."""
+        asyncio.get_running_loop().call_later(delay_s, self._act, action)
+
+    def _act(self, action: Callable[[], None]) -> None:
+        if not self.tasks.closed:
+            action()
+
 
 class Signal:
     """Runs its listeners once, at the end of the loop turn in which it was first set."""
@@ -52,10 +60,6 @@ class Signal:
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._run)
-
-    def set_after(self, delay_s: float) -> None:
-        """The same, `delay_s` from now."""
-        asyncio.get_running_loop().call_later(delay_s, self.set)
 
     def _run(self) -> None:
         self._scheduled = False

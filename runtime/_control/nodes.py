@@ -164,7 +164,7 @@ class NodeService:
         if node.state is NodeState.DRAINING:
             self._check(node)
         else:
-            asyncio.get_running_loop().call_later(RECONNECT_GRACE_S + 0.01, self._check, node)
+            self._context.after(RECONNECT_GRACE_S + 0.01, lambda: self._check(node))
 
     # ---------------------------------------------------------------- liveness
 

@@ -15,11 +15,11 @@ class Supervisor:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
-        self._closed = False
+        self.closed = False
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Runs `work` until it ends or the supervisor closes; an exception that escapes it is logged."""
-        if self._closed:
+        if self.closed:
             work.close()
             return
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -31,7 +31,7 @@ class Supervisor:
 
     async def close(self) -> None:
         """Cancels what still runs and waits for it."""
-        self._closed = True
+        self.closed = True
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
