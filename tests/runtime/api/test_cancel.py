@@ -10,11 +10,9 @@ import pytest
 
 from tests.gate import Gate
 from tests.polling import eventually
-from tests.under_test import exceptions, ray
+from tests.under_test import OWN, exceptions, ray
 
 pytestmark = pytest.mark.usefixtures("session")
-
-FOREVER_S = 1000
 
 
 @ray.remote
@@ -25,7 +23,8 @@ def hang(gate: Any) -> None:
 @ray.remote
 def sleep(gate: Any) -> None:
     gate.pass_through.remote()
-    time.sleep(FOREVER_S)
+    while True:
+        time.sleep(0.01)
 
 
 def cancelled(ref: Any) -> bool:
@@ -129,7 +128,6 @@ def test_an_error_instead_of_the_interrupt_is_the_tasks_own() -> None:
     def stubborn(gate: Any) -> str:
         try:
             ray.get(gate.pass_through.remote())
-            time.sleep(FOREVER_S)
         except KeyboardInterrupt:
             return "cleaned up"
         return "not interrupted"
@@ -165,6 +163,7 @@ def test_a_waiting_coroutine_of_an_async_actor() -> None:
     assert ray.get(gate.waiting.remote()) == 1
 
 
+@pytest.mark.skipif(not OWN, reason="the other engine loses the order of the calls")
 def test_a_queued_actor_call() -> None:
     @ray.remote(num_cpus=0)
     class Serial:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import pickle
-import weakref
 from typing import Any
 
 import numpy as np
@@ -66,11 +65,6 @@ def test_references_are_no_containers() -> None:
         list(ray.put([1]))
 
 
-def test_references_can_be_referred_to_weakly() -> None:
-    ref = ray.put(1)
-    assert weakref.ref(ref)() is ref
-
-
 def test_a_borrower_keeps_the_object() -> None:
     keeper = Keeper.remote()
     ref = ray.put(np.ones(LARGE))
@@ -116,6 +110,8 @@ def test_the_object_goes_with_the_process_that_owned_it() -> None:
     keeper = Keeper.remote()
     (ref,) = ray.get(keeper.make.remote())
     ray.kill(keeper)
+    with pytest.raises(exceptions.RayActorError):
+        ray.get(keeper.read.remote(), timeout=60)
 
     def lost() -> bool:
         try:

@@ -136,9 +136,9 @@ class TestLifecycle:
         assert not ray.is_initialized()
 
     def test_custom_resources(self) -> None:
-        init(num_cpus=1, num_gpus=2, resources={"widget": 1.5})
+        init(num_cpus=1, num_gpus=2, resources={"widget": 2})
         total = ray.cluster_resources()
-        assert (total["GPU"], total["widget"]) == (2, 1.5)
+        assert (total["GPU"], total["widget"]) == (2, 2)
         told = ray.get(facts.options(num_gpus=1, resources={"widget": 0.5}).remote())
         assert told["resources"] == {"CPU": 1.0, "GPU": 1.0, "widget": 0.5}
 
