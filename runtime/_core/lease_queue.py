@@ -20,6 +20,9 @@ Owner = Hashable
 """Whatever key the caller uses for the demanding process (its connection)."""
 
 NOTE_INTERVAL_S = 10.0
+PATIENCE_S = 10.0
+INFEASIBLE_PATIENCE_S = 2.0
+"""An autoscaler needs a moment to bring the node that makes a demand feasible."""
 _LOCAL_FIT = Choice(Fit.AVAILABLE)
 _WAITING = Choice(Fit.WAITING)
 _INFEASIBLE = Choice(Fit.INFEASIBLE)
@@ -103,7 +106,12 @@ class NodeTable:
             for name, amount in resources.items():
                 view.available[name] = view.available.get(name, 0) - amount
 
-    def refused(self, node_id: bytes, until: float) -> None:
+    def refused(self, node_id: bytes, resources: Mapping[str, int], until: float) -> None:
+        """It had no room: what was deducted counts again, but nothing is asked of it before `until`."""
+        view = self.others.get(node_id)
+        if view is not None:
+            for name, amount in resources.items():
+                view.available[name] = view.available.get(name, 0) + amount
         self.busy_until[node_id] = until
 
 
@@ -213,14 +221,13 @@ class LeaseQueue:
         """The demands that wait for a node or a worker's turn."""
         return [entry for entry in self._entries.values() if entry.wanted > 0]
 
-    def due_notes(self, now: float, patience_s: float) -> list[Waiting]:
-        """Demands that have waited for `patience_s` (or are infeasible) and whose owner was not told for 10
-        s."""
+    def due_notes(self, now: float) -> list[Waiting]:
+        """Demands whose owner should hear why it waits: patience is over, and it was not told for 10 s."""
         due = []
         for entry in self._entries.values():
-            if entry.wanted <= 0 or now - entry.noted_at < NOTE_INTERVAL_S:
-                continue
-            if entry.infeasible or now - max(entry.waiting_since, entry.noted_at) >= patience_s:
+            patience = INFEASIBLE_PATIENCE_S if entry.infeasible else PATIENCE_S
+            told_lately = now - entry.noted_at < NOTE_INTERVAL_S
+            if entry.wanted > 0 and not told_lately and now - entry.waiting_since >= patience:
                 entry.noted_at = now
                 due.append(entry)
         return due

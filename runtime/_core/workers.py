@@ -110,6 +110,7 @@ class WorkerTable:
         self._by_token: dict[int, Worker] = {}
         self._by_id: dict[bytes, Worker] = {}
         self._idle: dict[PoolKey, list[Worker]] = {}
+        self._starting: dict[PoolKey, int] = {}
         self._tokens = 0
 
     def __iter__(self) -> Iterator[Worker]:
@@ -124,6 +125,7 @@ class WorkerTable:
         worker = Worker(worker_id, self._tokens, key)
         self._by_token[worker.token] = worker
         self._by_id[worker_id] = worker
+        self._starting[key] = self._starting.get(key, 0) + 1
         return worker
 
     def by_token(self, token: int) -> Worker | None:
@@ -134,9 +136,10 @@ class WorkerTable:
 
     def starting(self, key: PoolKey) -> int:
         """How many processes of this key are on their way."""
-        return sum(1 for w in self._by_id.values() if w.key == key and w.state is WorkerState.STARTING)
+        return self._starting.get(key, 0)
 
     def registered(self, worker: Worker, now: float) -> None:
+        self._leave_starting(worker)
         worker.machine.step(WorkerEvent.REGISTER, now)
         self._make_idle(worker, now)
 
@@ -162,6 +165,7 @@ class WorkerTable:
         if not worker.machine.can(WorkerEvent.STOP):
             return False
         self._leave_idle(worker)
+        self._leave_starting(worker)
         worker.stop_reason, worker.stop_intended = reason, intended
         worker.machine.step(WorkerEvent.STOP, now)
         return True
@@ -169,6 +173,7 @@ class WorkerTable:
     def died(self, worker: Worker, now: float) -> None:
         """The process is gone; the table forgets it."""
         self._leave_idle(worker)
+        self._leave_starting(worker)
         worker.machine.step(WorkerEvent.EXIT, now)
         self._by_token.pop(worker.token, None)
         self._by_id.pop(worker.worker_id, None)
@@ -185,13 +190,21 @@ class WorkerTable:
         return [worker for worker in self._by_id.values() if worker.job_id == job_id]
 
     def counts(self) -> PoolCounts:
-        starting = sum(1 for w in self._by_id.values() if w.state is WorkerState.STARTING)
+        starting = sum(self._starting.values())
         idle = sum(len(workers) for workers in self._idle.values())
         return PoolCounts(starting, idle, len(self._by_id) - starting - idle)
 
     def _make_idle(self, worker: Worker, now: float) -> None:
         worker.idle_since = now
         self._idle.setdefault(worker.key, []).append(worker)
+
+    def _leave_starting(self, worker: Worker) -> None:
+        if worker.state is WorkerState.STARTING:
+            left = self._starting[worker.key] - 1
+            if left:
+                self._starting[worker.key] = left
+            else:
+                del self._starting[worker.key]
 
     def _leave_idle(self, worker: Worker) -> None:
         idle = self._idle.get(worker.key)

@@ -9,8 +9,8 @@
                       {"exited": pid, "status": int}   as of `os.waitstatus_to_exitcode`: negative is a signal
                       {"failed": token, "error": str}
 
-It has no threads, no event loop and no gRPC, so that a fork copies nothing that cannot be copied. Its children die with
-it, and it dies with its agent.
+It has no threads, no event loop and no gRPC, so that a fork copies nothing that cannot be copied. Its
+children die with it, and it dies with its agent.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _redirect(request: dict[str, Any]) -> None:
 
 
 def _line_buffered(descriptor: int) -> io.TextIOWrapper:
-    raw = open(descriptor, "wb", closefd=False)
+    raw = io.BufferedWriter(io.FileIO(descriptor, "wb", closefd=False))
     return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
@@ -209,7 +209,10 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):  # the user's code closed it, or the disk is full: nobody is left to tell
+        except (
+            OSError,
+            ValueError,
+        ):  # the user's code closed it, or the disk is full: nobody is left to tell
             continue
 
 

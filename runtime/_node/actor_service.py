@@ -1,0 +1,226 @@
+"""Actors of this node: takes the resources, a worker of its own, runs the constructor, and ends it when
+told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from runtime._core.ledger import Allocation, Ledger
+from runtime._core.workers import Worker, WorkerEvent
+from runtime._transport.channel import CallError
+from runtime._wire.messages import codec
+from runtime._wire.messages.base import ErrorKind, WorkerAddress
+from runtime._wire.messages.control import ActorSpec, ActorStarted, StartActor, StopActor
+from runtime._wire.messages.worker import BindLease, Done, ExitActor, Push
+
+from .cluster import Cluster
+from .jobs import JobTable
+from .lease_service import LeaseService
+from .processes import Process
+from .worker_pool import WorkerPool
+
+log = logging.getLogger(__name__)
+GRACE_S = 30.0
+
+
+@dataclass(slots=True, eq=False)
+class Actor:
+    """One actor that this node holds, from the moment its resources are taken."""
+
+    spec: ActorSpec
+    restarts: int
+    allocation: Allocation
+    worker: Worker | None = None
+    constructed: asyncio.Future[Done] | None = None
+    task_id: bytes = b""
+    started: ActorStarted | None = None
+    stopping: bool = False
+
+
+class ActorService:
+    """Owns the actors of this node.
+
+    Args:
+        on_change: called when resources changed: the control store should hear.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        cluster: Cluster,
+        pool: WorkerPool,
+        leases: LeaseService,
+        jobs: JobTable,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._ledger = ledger
+        self._cluster = cluster
+        self._pool = pool
+        self._leases = leases
+        self._jobs = jobs
+        self._on_change = on_change
+        self._actors: dict[bytes, Actor] = {}
+        self._starting: dict[bytes, asyncio.Future[ActorStarted]] = {}
+
+    @property
+    def count(self) -> int:
+        """Actors that hold anything here."""
+        return len(self._actors)
+
+    def alive(self) -> list[tuple[bytes, WorkerAddress]]:
+        """The constructed actors, for a control store that starts anew."""
+        return [(a.spec.actor_id, a.started.address) for a in self._actors.values() if a.started is not None]
+
+    def is_detached(self, worker: Worker) -> bool:
+        """Whether the worker runs an actor that outlives its job."""
+        actor = worker.use
+        return isinstance(actor, Actor) and actor.spec.detached
+
+    async def start(self, message: StartActor) -> ActorStarted:
+        """Brings the actor up and returns when its constructor is done. Repeating the request is safe.
+
+        Raises:
+            CallError: BUSY when the resources are not there; RUNTIME_ENV; UNAVAILABLE when the worker died.
+        """
+        actor_id = message.spec.actor_id
+        actor = self._actors.get(actor_id)
+        if actor is not None and actor.restarts == message.restarts and not actor.stopping:
+            if actor.started is not None:
+                return actor.started
+            return await asyncio.shield(self._starting[actor_id])
+        if actor is not None:
+            raise CallError(ErrorKind.BUSY, "the actor's last process is still ending here")
+        if not self._cluster.table.local.schedulable:
+            raise CallError(ErrorKind.BUSY, "the node is draining")
+        allocation = self._ledger.allocate(message.spec.placement.resources)
+        if allocation is None:
+            raise CallError(ErrorKind.BUSY, "the resources are taken")
+        actor = self._actors[actor_id] = Actor(message.spec, message.restarts, allocation)
+        self._on_change()
+        result: asyncio.Future[ActorStarted] = asyncio.get_running_loop().create_future()
+        self._starting[actor_id] = result
+        try:
+            started = await self._construct(actor)
+            result.set_result(started)
+        except CallError as error:
+            self._forget(actor)
+            if actor.worker is not None:
+                self._pool.stop_worker(actor.worker, error.message, True)
+            result.set_exception(error)
+            result.exception()  # the asker gets it; marks it as seen when nobody repeated the request
+            raise
+        finally:
+            self._starting.pop(actor_id, None)
+            if not result.done():
+                result.cancel()
+        return started
+
+    def done(self, worker: Worker, message: Done) -> None:
+        """A worker answers the constructor call."""
+        actor = worker.use
+        if not isinstance(actor, Actor) or actor.task_id != message.task_id:
+            return
+        if actor.constructed is not None and not actor.constructed.done():
+            actor.constructed.set_result(message)
+
+    def stop(self, message: StopActor) -> None:
+        """Ends an actor: at once, or when the calls it has are done (and 30 s at most)."""
+        actor = self._actors.get(message.actor_id)
+        if actor is None:
+            return
+        actor.stopping = True
+        worker = actor.worker
+        if worker is None:
+            return
+        reason = "the actor was killed" if not message.graceful else "nobody refers to the actor any more"
+        if not message.graceful or actor.started is None:
+            self._pool.stop_worker(worker, reason, message.intended)
+            return
+        worker.channel.send(ExitActor())
+        worker.stop_intended, worker.stop_reason = True, reason
+        asyncio.get_running_loop().call_later(
+            GRACE_S, self._pool.stop_worker, worker, reason, message.intended
+        )
+
+    def worker_ended(self, actor: Actor, reason: str) -> None:
+        """Its process is gone."""
+        if actor.constructed is not None and not actor.constructed.done():
+            actor.constructed.set_exception(
+                CallError(ErrorKind.UNAVAILABLE, f"the worker died in the actor's constructor: {reason}")
+            )
+        else:
+            self._forget(actor)
+
+    def owners_dead(self, worker_ids: set[bytes]) -> None:
+        """The control store ends actors of dead owners itself; those still being made stop here at once."""
+        for actor in list(self._actors.values()):
+            dead = actor.spec.owner.worker_id in worker_ids and not actor.spec.detached
+            if dead and actor.started is None and actor.worker is not None:
+                self._pool.stop_worker(actor.worker, "the owner of the actor died", True)
+
+    def bundle_returned(self, allocations: list[Allocation]) -> None:
+        """Their placement group is gone: the actors inside die, for good."""
+        voided = set(map(id, allocations))
+        for actor in list(self._actors.values()):
+            if id(actor.allocation) in voided and actor.worker is not None:
+                self._pool.stop_worker(actor.worker, "its placement group was removed", True)
+
+    async def _construct(self, actor: Actor) -> ActorStarted:
+        spec = actor.spec
+        await self._jobs.load(spec.job_id)
+        loop = asyncio.get_running_loop()
+        taken: asyncio.Future[Worker | CallError] = loop.create_future()
+        key = (spec.job_id, spec.runtime_env)
+        self._pool.acquire(key, WorkerEvent.BECOME_ACTOR, taken.set_result)
+        worker = await taken
+        if isinstance(worker, CallError):
+            raise worker
+        actor.worker = worker
+        worker.use = actor
+        worker.actor_id = spec.actor_id
+        if actor.stopping:
+            raise CallError(ErrorKind.UNAVAILABLE, "the actor was killed before it was made")
+        push = msgspec.structs.replace(_creation(spec), caller=spec.owner)
+        assert push.actor is not None
+        lease = BindLease(
+            self._leases.new_lease_id(),
+            {name: n for name, n in actor.allocation.resources.items() if name in spec.held},
+            actor.allocation.gpu_ids,
+            spec.placement.placement_group_id,
+        )
+        setup = msgspec.structs.replace(push.actor, lease=lease, restarts=actor.restarts)
+        actor.task_id = push.task_id
+        actor.constructed = loop.create_future()
+        worker.channel.send(msgspec.structs.replace(push, actor=setup))
+        done = await actor.constructed  # no deadline: a constructor may take as long as it likes
+        process: Process = worker.channel.context
+        if done.failed:
+            error = msgspec.msgpack.encode(done.values[0]) if done.values else b""
+            self._forget(actor)
+            self._pool.stop_worker(worker, "the actor's constructor failed", True)
+            return ActorStarted(process.address, worker.pid, error)
+        self._ledger.shrink(actor.allocation, spec.held)
+        actor.started = ActorStarted(process.address, worker.pid)
+        self._leases.kick()
+        return actor.started
+
+    def _forget(self, actor: Actor) -> None:
+        if self._actors.get(actor.spec.actor_id) is actor:
+            del self._actors[actor.spec.actor_id]
+        self._ledger.release(actor.allocation)
+        if actor.worker is not None and actor.worker.use is actor:
+            actor.worker.use = None
+        self._leases.kick()
+        self._on_change()
+
+
+def _creation(spec: ActorSpec) -> Push:
+    push = codec.decode(spec.creation)
+    if not isinstance(push, Push) or push.actor is None:
+        raise CallError(ErrorKind.INVALID, "the actor's creation is no constructor call")
+    return push

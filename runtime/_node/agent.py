@@ -1,0 +1,362 @@
+"""The node agent: wires the services of one node and hands each message to the one that answers for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import socket
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from runtime._clients.control import ControlClient
+from runtime._core.ledger import Ledger
+from runtime._core.workers import Worker
+from runtime._store.service import ObjectStore
+from runtime._transport.channel import CallError, Channel
+from runtime._transport.tcp import TcpListener, serve_tcp
+from runtime._transport.unix import UnixListener, serve_unix
+from runtime._wire.messages.base import NodeInfo
+from runtime._wire.messages.control import (
+    FinishJob,
+    LogBatch,
+    RegisterNode,
+    WorkerFailed,
+)
+from runtime._wire.messages.node import DriverLogs
+
+from . import registry
+from .actor_service import Actor, ActorService
+from .bundle_service import BundleService
+from .cluster import Cluster
+from .config import AgentConfig
+from .control_handler import ControlHandler
+from .jobs import JobTable
+from .lease_service import LeaseService, LocalLease
+from .log_monitor import LogMonitor
+from .object_puller import ObjectPuller
+from .object_service import ObjectService
+from .peer_handler import PeerHandler
+from .peers import PeerTable
+from .process_handler import ProcessHandler
+from .processes import Process
+from .reporter import Reporter
+from .worker_pool import PoolListener, WorkerPool
+
+log = logging.getLogger(__name__)
+DRIVER_TIMEOUT_S = 30.0
+"""With `exit_with_driver`, how long to wait for the first driver."""
+
+
+class NodeAgent:
+    """One node of the cluster. `start`, then wait for `finished`, then `stop`.
+
+    `finished` is set, with `reason`, when the node should end: told so, cut off from the control store, its
+    driver gone, or workers that cannot be started.
+    """
+
+    def __init__(self, config: AgentConfig) -> None:
+        self.config = config
+        self.finished = asyncio.Event()
+        self.reason = ""
+        self.cluster_id = ""
+        self.started_s = time.time()
+        self.sockets_dir = os.path.join(config.session_dir, "sockets")
+        self.unix_path = os.path.join(self.sockets_dir, f"agent-{config.node_id.hex()[:12]}.sock")
+        self.address = ""
+        self._unix: UnixListener | None = None
+        self._tcp: TcpListener | None = None
+        self._record: Path | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._driver_timer: asyncio.TimerHandle | None = None
+        self._stopping = False
+
+        self.ledger = Ledger(config.total)
+        self.cluster = Cluster(config.node_id, self.ledger, config.labels, self._node_died)
+        self.control = ControlClient(
+            config.connect_control,
+            self._from_control,
+            self._connected,
+            config.control_reconnect_s,
+            self.finish,
+        )
+        self.jobs = JobTable(self.control, config.session_dir)
+        self.store = ObjectStore(config.store_bytes, self._changed)
+        start = {
+            "agent_socket": self.unix_path,
+            "node_id": config.node_id.hex(),
+            "session_dir": config.session_dir,
+            "node_host": config.host,
+        }
+        self.logs = LogMonitor(config.node_id, config.host, self._deliver_logs)
+        listener = PoolListener(self._worker_ended, self.logs.follow, self.finish)
+        self.pool = WorkerPool(config.session_dir, start, self.jobs, listener, config.cpu_count)
+        self._peer_handler = PeerHandler(self)
+        self.peers = PeerTable(
+            config.node_id,
+            config.secret,
+            self.cluster.address_of,
+            self._peer_handler.on_our_connection,
+            lambda node_id: self.leases.node_lost(node_id, "the connection to its node's agent broke"),
+        )
+        zero_cap = max(8, 4 * config.cpu_count)
+        self.leases = LeaseService(self.ledger, self.cluster, self.pool, self.peers, zero_cap, self._changed)
+        self.actors = ActorService(
+            self.ledger, self.cluster, self.pool, self.leases, self.jobs, self._changed
+        )
+        self.bundles = BundleService(self.ledger, self.cluster, self.leases, self.actors, self.control)
+        puller = ObjectPuller(config.node_id, self.store, self.peers)
+        self._puller = puller
+        self.objects = ObjectService(config.node_id, self.store, puller, self.peers)
+        self.reporter = Reporter(
+            config.node_id,
+            self.control,
+            self.ledger,
+            self.is_busy,
+            self.leases.demands,
+            lambda: self.store.index.used_bytes,
+            self._on_heartbeat,
+        )
+        self._process_handler = ProcessHandler(self)
+        self._control_handler = ControlHandler(self)
+
+    # ---------------------------------------------------------------- life
+
+    async def start(self) -> dict[str, Any]:
+        """Comes up and joins the cluster. Returns what whoever started us needs to know.
+
+        Raises:
+            CallError: the control store cannot be reached, or refuses us.
+            OSError: a socket or directory cannot be made.
+            RuntimeError: workers cannot be started.
+        """
+        config = self.config
+        for folder in (config.session_dir, self.sockets_dir, os.path.join(config.session_dir, "logs")):
+            registry.make_private_dir(Path(folder))
+        await self.pool.start()
+        self._unix = await serve_unix(self.unix_path, self._process_handler.accept, "a local process")
+        if config.listen_tcp:
+            accept = self._peer_handler.accept
+            self._tcp = await serve_tcp(config.host, 0, config.secret, accept, "another agent")
+            self.address = f"{config.host}:{self._tcp.port}"
+        await self.control.start()
+        self.reporter.start()
+        await self.pool.wait_ready()
+        record = registry.record_of_this_process(
+            config.node_id,
+            config.control_address,
+            self.unix_path,
+            config.session_dir,
+            is_head=config.is_head,
+            local=config.local,
+            now=self.started_s,
+        )
+        self._record = registry.publish(record)
+        if config.exit_with_driver:
+            loop = asyncio.get_running_loop()
+            self._driver_timer = loop.call_later(DRIVER_TIMEOUT_S, self.finish, "no driver came")
+        log.info("node %s is up: %s", config.node_id.hex(), self.unix_path)
+        return {
+            "node_id": config.node_id.hex(),
+            "unix_path": self.unix_path,
+            "address": self.address,
+            "session_dir": config.session_dir,
+        }
+
+    def finish(self, reason: str) -> None:
+        """The node should end; whoever runs it calls `stop`."""
+        if not self.finished.is_set():
+            log.info("ending: %s", reason)
+            self.reason = reason
+            self.finished.set()
+
+    async def stop(self) -> None:
+        """Kills the workers and leaves nothing behind but the logs (not even those if so configured)."""
+        self._stopping = True
+        if self._record is not None:
+            registry.withdraw(self._record)
+        self.reporter.close()
+        self.leases.close()
+        self.bundles.close()
+        self.jobs.close()
+        if self._driver_timer is not None:
+            self._driver_timer.cancel()
+        for listener in (self._unix, self._tcp):
+            if listener is not None:
+                listener.stop()
+        self.pool.stop()
+        self._process_handler.close()
+        self._peer_handler.close()
+        self.peers.close()
+        self._puller.close()
+        self.objects.close()
+        self.logs.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.control.close()
+        self.store.close()
+        await asyncio.to_thread(self._remove_files)
+
+    def _remove_files(self) -> None:
+        session = Path(self.config.session_dir)
+        if self.config.remove_session_dir:
+            # A worker that is just dying may still create its log file.
+            for _ in range(5):
+                shutil.rmtree(session, ignore_errors=True)
+                if not session.exists():
+                    break
+                time.sleep(0.02)
+        else:
+            shutil.rmtree(session / "working_dirs", ignore_errors=True)
+            for path in self.pool.table:
+                _unlink(path.unix_path)
+            registry.remove_empty(Path(self.sockets_dir))
+        registry.remove_empty(session.parent)
+
+    # ---------------------------------------------------------------- shared by the handlers
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Runs a coroutine until it ends or the agent does; its failure is logged."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._reap)
+
+    def is_busy(self) -> bool:
+        """Whether a lease, an actor, a bundle, a driver or a primary object copy holds the node."""
+        return bool(
+            self.leases.count
+            or self.actors.count
+            or self.bundles.count
+            or self.store.index.primary_count
+            or self.jobs.drivers()
+        )
+
+    def driver_came(self) -> None:
+        """A driver has registered."""
+        if self._driver_timer is not None:
+            self._driver_timer.cancel()
+            self._driver_timer = None
+
+    def driver_left(self, process: Process) -> None:
+        """A driver's socket closed: its job is over."""
+        job = self.jobs.get(process.job_id)
+        if job is not None:
+            job.driver = None
+        self.objects.owners_dead({process.address.worker_id})
+        _unlink(process.address.unix_path)
+        if not self._stopping:
+            self.spawn(self._finish_job(process.job_id), "finish job")
+
+    def job_finished(self, job_id: bytes) -> None:
+        """The job's workers here die, but for detached actors, and what it left in the store goes."""
+        job = self.jobs.finish(job_id)
+        self.pool.finish_job(job_id, self.actors.is_detached)
+        driver_id = job.info.driver.worker_id if job is not None else b""
+        self.objects.job_finished(job_id, driver_id)
+
+    def processes_died(self, worker_ids: set[bytes]) -> None:
+        """Processes somewhere in the cluster are gone: what they owned here goes too."""
+        self.leases.owners_dead(worker_ids)
+        self.actors.owners_dead(worker_ids)
+        self.objects.owners_dead(worker_ids)
+
+    def own_info(self) -> NodeInfo:
+        """This node as the control store should know it."""
+        config = self.config
+        return NodeInfo(
+            config.node_id,
+            "ALIVE" if self.cluster.table.local.schedulable else "DRAINING",
+            self.address,
+            self.unix_path,
+            config.host,
+            socket.gethostname(),
+            config.is_head,
+            config.session_dir,
+            dict(self.ledger.total),
+            dict(self.ledger.available),
+            dict(config.labels),
+            idle_since_s=self.reporter.idle_since_s,
+            instance_id=config.instance_id,
+            node_type=config.node_type,
+            started_s=self.started_s,
+            store_path=self.store.arena.path,
+        )
+
+    # ---------------------------------------------------------------- events
+
+    async def _connected(self, channel: Channel) -> None:
+        registered = await channel.call(RegisterNode(self.own_info(), self.actors.alive()))
+        self.cluster_id = registered.cluster_id
+        self.cluster.update(registered.nodes, whole=True)
+        self.reporter.forget()
+        self.leases.kick()
+
+    def _from_control(self, channel: Channel, message: Any) -> Any:
+        return self._control_handler.handle(channel, message)
+
+    def _changed(self) -> None:
+        self.reporter.changed()
+
+    def _on_heartbeat(self) -> None:
+        self.leases.send_notes()
+        self.bundles.check_waiting_groups()
+
+    def _node_died(self, info: NodeInfo) -> None:
+        reason = f"its node {info.node_id.hex()[:12]} died: {info.death_reason or 'no reason is known'}"
+        self.leases.node_lost(info.node_id, reason)
+        self.peers.drop(info.node_id)
+        self._peer_handler.drop(info.node_id)
+        self.objects.node_dead(info.node_id)
+
+    def _worker_ended(self, worker: Worker, reason: str, intended: bool) -> None:
+        use = worker.use
+        actor_id = b""
+        self.logs.finish(worker)
+        if isinstance(use, LocalLease):
+            self.leases.worker_ended(use, reason)
+        elif isinstance(use, Actor):
+            actor_id = use.spec.actor_id if use.started is not None else b""
+            self.actors.worker_ended(use, reason)
+        if worker.channel is not None:
+            worker.channel.close()
+            self.objects.owners_dead({worker.worker_id})
+            self.control.send(WorkerFailed(worker.worker_id, actor_id, reason, intended))
+        _unlink(worker.unix_path)
+
+    def _deliver_logs(self, batch: LogBatch) -> None:
+        job = self.jobs.get(batch.job_id)
+        if job is None or job.finished or not job.log_to_driver:
+            return
+        if job.driver is not None:
+            self.deliver_to_driver(job.driver, batch)
+        else:
+            self.control.send(batch, keep=False)
+
+    def deliver_to_driver(self, driver: Process, batch: LogBatch) -> None:
+        """Lines of a worker, to a driver of this node."""
+        driver.channel.send(
+            DriverLogs(batch.host, batch.pid, batch.name, batch.is_error_stream, batch.lines, batch.node_id)
+        )
+
+    async def _finish_job(self, job_id: bytes) -> None:
+        try:
+            await self.control.call(FinishJob(job_id), timeout_s=5.0)
+        except CallError as error:
+            log.warning("the control store did not hear that job %s ended: %s", job_id.hex(), error)
+        self.job_finished(job_id)
+        if self.config.exit_with_driver and not self.jobs.drivers():
+            self.finish("its driver has left")
+
+    def _reap(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("%s failed", task.get_name(), exc_info=task.exception())
+
+
+def _unlink(path: str) -> None:
+    if path:
+        Path(path).unlink(missing_ok=True)

@@ -1,0 +1,101 @@
+"""Bundles of placement groups on this node: set aside, offered, given back; and groups that were removed."""
+
+from __future__ import annotations
+
+import asyncio
+
+from runtime._clients.control import ControlClient
+from runtime._core.ledger import Ledger
+from runtime._core.resources import describe
+from runtime._transport.channel import CallError
+from runtime._wire.messages.base import ErrorKind, Ok
+from runtime._wire.messages.control import (
+    CommitBundle,
+    PrepareBundle,
+    ReturnBundle,
+    WatchPlacementGroup,
+)
+
+from .actor_service import ActorService
+from .cluster import Cluster
+from .lease_service import LeaseService
+
+
+class BundleService:
+    """The node's part of the two-phase reservation."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        cluster: Cluster,
+        leases: LeaseService,
+        actors: ActorService,
+        control: ControlClient,
+    ) -> None:
+        self._ledger = ledger
+        self._cluster = cluster
+        self._leases = leases
+        self._actors = actors
+        self._control = control
+        self._checks: dict[bytes, asyncio.Task[None]] = {}
+
+    @property
+    def count(self) -> int:
+        """Bundles that are set aside here."""
+        return len(self._ledger.bundles())
+
+    def prepare(self, message: PrepareBundle) -> Ok:
+        """Phase 1.
+
+        Raises:
+            CallError: BUSY.
+        """
+        if not self._cluster.table.local.schedulable:
+            raise CallError(ErrorKind.BUSY, "the node is draining")
+        if not self._ledger.prepare_bundle(message.pg_id, message.index, message.resources):
+            raise CallError(ErrorKind.BUSY, f"{describe(message.resources)} is not there now")
+        self._leases.kick()
+        return Ok()
+
+    def commit(self, message: CommitBundle) -> Ok:
+        """Phase 2.
+
+        Raises:
+            CallError: NOT_FOUND when it was never prepared.
+        """
+        if not self._ledger.commit_bundle(message.pg_id, message.index):
+            raise CallError(ErrorKind.NOT_FOUND, "the bundle was never prepared here")
+        self._leases.kick()
+        return Ok()
+
+    def give_back(self, message: ReturnBundle) -> Ok:
+        """Abort or removal: what runs inside is killed."""
+        inside = self._ledger.return_bundle(message.pg_id, message.index)
+        if inside:
+            self._leases.bundle_returned(inside)
+            self._actors.bundle_returned(inside)
+        self._leases.kick()
+        return Ok()
+
+    def check_waiting_groups(self) -> None:
+        """Asks about groups whose resources are nowhere: they are pending, or were removed."""
+        for group_id in self._leases.waiting_groups():
+            if group_id not in self._checks:
+                task = asyncio.get_running_loop().create_task(self._check(group_id))
+                self._checks[group_id] = task
+                task.add_done_callback(lambda _, group_id=group_id: self._checks.pop(group_id, None))  # type: ignore[misc]
+
+    def close(self) -> None:
+        """Ends what is being asked."""
+        for task in self._checks.values():
+            task.cancel()
+
+    async def _check(self, group_id: bytes) -> None:
+        try:
+            group = await self._control.call(WatchPlacementGroup(group_id, timeout_s=0.0), timeout_s=10.0)
+        except CallError as error:
+            if error.kind == ErrorKind.NOT_FOUND:
+                self._leases.group_removed(group_id)
+            return
+        if group.state == "REMOVED":
+            self._leases.group_removed(group_id)

@@ -1,0 +1,68 @@
+"""The cluster as the control store tells this node, in the form that placement reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from runtime._core.lease_queue import NodeTable
+from runtime._core.ledger import Ledger
+from runtime._core.placement import NodeView
+from runtime._wire.messages.base import NodeInfo
+
+
+class Cluster:
+    """All nodes; our own accounts are live, the others as last reported.
+
+    Args:
+        node_id: of this node.
+        ledger: our own accounts.
+        labels: our own labels.
+        on_dead: called once for each node that died.
+    """
+
+    def __init__(
+        self, node_id: bytes, ledger: Ledger, labels: dict[str, str], on_dead: Callable[[NodeInfo], None]
+    ) -> None:
+        self.node_id = node_id
+        self.table = NodeTable(NodeView(node_id, ledger.total, ledger.available, labels))
+        self.notes: dict[str, str] = {}
+        self._infos: dict[bytes, NodeInfo] = {}
+        self._on_dead = on_dead
+
+    def update(self, nodes: Iterable[NodeInfo], whole: bool = False) -> None:
+        """Takes the changed nodes in, or with `whole` all that there are."""
+        nodes = list(nodes)
+        if whole:
+            seen = {info.node_id for info in nodes}
+            for node_id in [node_id for node_id in self.table.others if node_id not in seen]:
+                self._forget(node_id)
+        for info in nodes:
+            if info.node_id == self.node_id:
+                continue
+            if info.state == "DEAD":
+                known = self._infos.pop(info.node_id, None)
+                self._forget(info.node_id)
+                if known is not None:
+                    self._on_dead(info)
+                continue
+            self._infos[info.node_id] = info
+            self.table.others[info.node_id] = NodeView(
+                info.node_id, info.total, dict(info.available), info.labels, info.state == "ALIVE"
+            )
+
+    def drain(self) -> None:
+        """Nothing new is placed on this node."""
+        self.table.local.schedulable = False
+
+    def address_of(self, node_id: bytes) -> str | None:
+        """host:port of a node's agent, None when it is not alive."""
+        info = self._infos.get(node_id)
+        return info.address if info is not None else None
+
+    def is_alive(self, node_id: bytes) -> bool:
+        return node_id == self.node_id or node_id in self._infos
+
+    def _forget(self, node_id: bytes) -> None:
+        self._infos.pop(node_id, None)
+        self.table.others.pop(node_id, None)
+        self.table.busy_until.pop(node_id, None)

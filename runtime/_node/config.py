@@ -1,0 +1,72 @@
+"""What a node agent is started with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import psutil
+
+from runtime._core.resources import to_units
+from runtime._transport.channel import Channel, Handler
+
+MAX_DEFAULT_STORE_BYTES = 8 << 30
+_STORE_SHARE = 0.3
+_MEMORY_SHARE = 0.7
+
+
+@dataclass(slots=True)
+class AgentConfig:
+    """Settings of one node.
+
+    Attributes:
+        node_id: 28 bytes.
+        session_dir: private directory for sockets, logs and working directories of this node.
+        host: address under which other nodes reach this one.
+        total: resources in wire units.
+        store_bytes: size of the shared memory for objects.
+        secret: the cluster's secret.
+        control_address: host:port of the control store, "" when it lives in this process.
+        connect_control: opens a connection to the control store.
+        listen_tcp: serve other agents.
+        exit_with_driver: stop when the first driver has left, or none came in time.
+        remove_session_dir: leave nothing of the session at the end, logs included.
+    """
+
+    node_id: bytes
+    session_dir: str
+    host: str
+    total: dict[str, int]
+    labels: dict[str, str]
+    store_bytes: int
+    secret: bytes
+    control_address: str
+    connect_control: Callable[[Handler], Awaitable[Channel]]
+    is_head: bool = False
+    instance_id: str = ""
+    node_type: str = ""
+    listen_tcp: bool = True
+    exit_with_driver: bool = False
+    remove_session_dir: bool = False
+    control_reconnect_s: float = 7.0
+    local: bool = False
+
+    @property
+    def cpu_count(self) -> int:
+        """Whole CPUs of the node, at least one."""
+        return max(1, self.total.get("CPU", 0) // 10_000)
+
+
+def default_store_bytes() -> int:
+    """30 % of the memory that is there, at most 8 GiB."""
+    return min(int(psutil.virtual_memory().total * _STORE_SHARE), MAX_DEFAULT_STORE_BYTES)
+
+
+def node_resources(given: Mapping[str, float], store_bytes: int) -> dict[str, int]:
+    """The node's resources in wire units: what was given, and this machine's own for the rest."""
+    amounts: dict[str, float] = {"CPU": float(len(os.sched_getaffinity(0)))}
+    amounts["memory"] = float(int(psutil.virtual_memory().total * _MEMORY_SHARE))
+    amounts.update(given)
+    amounts["object_store_memory"] = float(store_bytes)
+    return to_units(amounts)

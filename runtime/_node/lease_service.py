@@ -1,0 +1,435 @@
+"""Leases of this node: demands in, grants out, here and on other nodes. Executes what `LeaseQueue`
+decides."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from runtime._core.lease_queue import AskNode, GrantHere, LeaseQueue, Refuse, Waiting
+from runtime._core.ledger import Allocation, Ledger
+from runtime._core.placement import Request
+from runtime._core.resources import describe
+from runtime._core.workers import Worker, WorkerEvent
+from runtime._transport.channel import CallError, Channel
+from runtime._wire.messages.base import Demand, ErrorKind, ResourceRequest, WorkerAddress
+from runtime._wire.messages.node import (
+    LeaseDemand,
+    LeaseFailed,
+    LeaseGranted,
+    LeaseLost,
+    LeaseReturn,
+    LeaseWaiting,
+    RemoteLease,
+    RemoteLeaseGranted,
+    RemoteLeaseLost,
+    RemoteLeaseReturn,
+)
+
+from .cluster import Cluster
+from .peers import PeerTable
+from .processes import Peer, Process
+from .worker_pool import WorkerPool
+
+log = logging.getLogger(__name__)
+BUSY_PAUSE_S = 0.1
+_encode = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(slots=True, eq=False)
+class LocalLease:
+    """A worker of this node in the hands of `owner` (a process here, or another node's agent)."""
+
+    lease_id: bytes
+    worker: Worker
+    allocation: Allocation
+    owner: Channel
+    owner_worker: bytes
+    is_zero: bool
+    blocked: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class RemoteLeaseHere:
+    """A worker of another node in the hands of a process of this node."""
+
+    lease_id: bytes
+    worker_id: bytes
+    node_id: bytes
+    owner: Channel
+
+
+class LeaseService:
+    """Owns every lease that this node gave or took.
+
+    Args:
+        on_change: called when resources or demands changed: the control store should hear.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        cluster: Cluster,
+        pool: WorkerPool,
+        peers: PeerTable,
+        zero_cap: int,
+        on_change: Callable[[], None],
+    ) -> None:
+        self._ledger = ledger
+        self._cluster = cluster
+        self._pool = pool
+        self._peers = peers
+        self._zero_cap = zero_cap
+        self._on_change = on_change
+        self._queue = LeaseQueue(ledger, cluster.table, random.Random(), zero_cap)
+        self._local: dict[bytes, LocalLease] = {}
+        self._remote: dict[bytes, RemoteLeaseHere] = {}
+        self._owned: dict[Channel, set[bytes]] = {}
+        self._prefix = os.urandom(8)
+        self._numbers = itertools.count(1)
+        self._kicked = False
+        self._asking: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @property
+    def count(self) -> int:
+        """Leases of workers of this node."""
+        return len(self._local)
+
+    def close(self) -> None:
+        self._closed = True
+        for task in self._asking:
+            task.cancel()
+
+    def new_lease_id(self) -> bytes:
+        return self._prefix + next(self._numbers).to_bytes(8, "big")
+
+    def kick(self) -> None:
+        """Something changed: look at the queue once this turn of the loop is over."""
+        if not self._kicked and not self._closed:
+            self._kicked = True
+            asyncio.get_running_loop().call_soon(self._schedule)
+
+    # -- from processes
+
+    def demand(self, process: Process, message: LeaseDemand) -> None:
+        """A process wants workers."""
+        request = message.request
+        strategy = request.strategy
+        self._queue.demand(
+            process.channel,
+            message.class_key,
+            message.count,
+            shape=_encode(request),
+            request=Request(
+                request.resources, strategy.kind, strategy.node_id, strategy.soft, strategy.labels
+            ),
+            job_id=process.job_id,
+            group_id=request.placement_group_id,
+            runtime_env=message.runtime_env,
+            locality=message.locality,
+            name=message.name,
+            now=asyncio.get_running_loop().time(),
+        )
+        self.kick()
+
+    def give_back(self, owner: Channel, message: LeaseReturn | RemoteLeaseReturn) -> None:
+        """The owner is done with a lease. An unknown one ended before."""
+        lease = self._local.get(message.lease_id)
+        if lease is not None and lease.owner is owner:
+            if message.discard:
+                self._pool.stop_worker(lease.worker, "its owner discarded it", True)
+                return
+            self._end(lease)
+            self._pool.give_back(lease.worker)
+            self.kick()
+            return
+        remote = self._remote.get(message.lease_id)
+        if remote is not None and remote.owner is owner:
+            self._forget_remote(remote)
+            self._return_remote(remote.node_id, remote.lease_id, message.discard)
+
+    def set_blocked(self, worker: Worker, blocked: bool) -> None:
+        """The worker's task waits for others, or runs on."""
+        lease = worker.use
+        allocation = getattr(lease, "allocation", None)
+        if allocation is None:
+            return
+        if blocked:
+            if self._ledger.lend(allocation):
+                self.kick()
+        else:
+            self._ledger.unlend(allocation)
+        if isinstance(lease, LocalLease) and lease.blocked != blocked:
+            lease.blocked = blocked
+            if lease.is_zero:
+                self._queue.zero_leases += -1 if blocked else 1
+        self._on_change()
+
+    def owner_gone(self, owner: Channel) -> None:
+        """The process, or the other node's agent, is no more: its demands vanish and its workers die."""
+        self._queue.drop_owner(owner)
+        for lease_id in list(self._owned.pop(owner, ())):
+            lease = self._local.get(lease_id)
+            if lease is not None:
+                self._pool.stop_worker(lease.worker, "the owner of its lease died", True)
+            remote = self._remote.pop(lease_id, None)
+            if remote is not None:
+                self._return_remote(remote.node_id, lease_id, True)
+        self.kick()
+
+    def owners_dead(self, worker_ids: set[bytes]) -> None:
+        """Processes of other nodes are gone: so are their leases here."""
+        for lease in list(self._local.values()):
+            if lease.owner_worker in worker_ids:
+                self._pool.stop_worker(lease.worker, "the owner of its lease died", True)
+
+    # -- from workers' deaths
+
+    def worker_ended(self, lease: LocalLease, reason: str) -> None:
+        """The worker behind a lease is dead: the owner learns why."""
+        if lease.lease_id not in self._local:
+            return
+        self._end(lease)
+        worker_id = lease.worker.worker_id
+        if isinstance(lease.owner.context, Peer):
+            lease.owner.send(RemoteLeaseLost(lease.lease_id, worker_id, reason))
+        else:
+            lease.owner.send(LeaseLost(lease.lease_id, worker_id, reason))
+        self.kick()
+
+    def bundle_returned(self, allocations: list[Allocation]) -> None:
+        """Their placement group is gone: the workers inside die."""
+        voided = set(map(id, allocations))
+        for lease in list(self._local.values()):
+            if id(lease.allocation) in voided:
+                self._pool.stop_worker(lease.worker, "its placement group was removed", True)
+
+    # -- between agents
+
+    async def remote_lease(self, channel: Channel, message: RemoteLease) -> RemoteLeaseGranted:
+        """Another node's agent asks for one lease. Refuses at once when there is no room.
+
+        Raises:
+            CallError: BUSY, or the worker's environment cannot be built.
+        """
+        resources = message.request.resources
+        is_zero = not resources
+        if not self._cluster.table.local.schedulable:
+            raise CallError(ErrorKind.BUSY, "the node is draining")
+        if is_zero and self._queue.zero_leases >= self._zero_cap:
+            raise CallError(ErrorKind.BUSY, "the node runs as many tasks without resources as it may")
+        allocation = self._ledger.allocate(resources)
+        if allocation is None:
+            raise CallError(ErrorKind.BUSY, "the resources are taken")
+        self._queue.zero_leases += is_zero
+        self._on_change()
+        future: asyncio.Future[Worker | CallError] = asyncio.get_running_loop().create_future()
+        key = (message.job_id, message.runtime_env)
+        self._pool.acquire(key, WorkerEvent.LEASE, future.set_result)
+        worker = await future
+        if isinstance(worker, CallError) or channel.closed:
+            self._ledger.release(allocation)
+            self._queue.zero_leases -= is_zero
+            self.kick()
+            if isinstance(worker, CallError):
+                raise worker
+            self._pool.give_back(worker)
+            raise CallError(ErrorKind.UNAVAILABLE, "the asking agent is gone")
+        lease = self._begin(worker, allocation, channel, message.owner.worker_id, is_zero)
+        address = self._address(worker)
+        return RemoteLeaseGranted(lease.lease_id, address, allocation.resources, allocation.gpu_ids)
+
+    def remote_lost(self, message: RemoteLeaseLost) -> None:
+        """The agent of another node says that a worker we lease there died."""
+        remote = self._remote.get(message.lease_id)
+        if remote is not None:
+            self._forget_remote(remote)
+            remote.owner.send(LeaseLost(message.lease_id, message.worker_id, message.reason))
+
+    def node_lost(self, node_id: bytes, reason: str) -> None:
+        """A node died, or our connection to its agent broke, which ends our leases there."""
+        for remote in [remote for remote in self._remote.values() if remote.node_id == node_id]:
+            self._forget_remote(remote)
+            remote.owner.send(LeaseLost(remote.lease_id, remote.worker_id, reason, node_died=True))
+        self.kick()
+
+    # -- reports
+
+    def demands(self) -> list[Demand]:
+        """What waits here, equal requests summed; the autoscaler reads it. Groups are demands of their
+        own."""
+        summed: dict[tuple[bytes, bool], tuple[Waiting, int]] = {}
+        for entry in self._queue.waiting():
+            if not entry.group_id:
+                key = (entry.shape, entry.infeasible)
+                _, count = summed.get(key, (entry, 0))
+                summed[key] = (entry, count + entry.wanted)
+        decode = msgspec.msgpack.decode
+        return [
+            Demand(decode(shape, type=ResourceRequest), count, infeasible)
+            for (shape, infeasible), (_, count) in summed.items()
+        ]
+
+    def send_notes(self) -> None:
+        """Tells owners that wait for long what they wait for."""
+        now = asyncio.get_running_loop().time()
+        for entry in self._queue.due_notes(now):
+            channel = entry.owner
+            if isinstance(channel, Channel):
+                channel.send(LeaseWaiting(entry.class_key, self._note(entry), entry.infeasible))
+
+    def waiting_groups(self) -> set[bytes]:
+        """Placement groups whose resources are demanded and not to be found on any node."""
+        return {entry.group_id for entry in self._queue.waiting() if entry.group_id and entry.infeasible}
+
+    def group_removed(self, group_id: bytes) -> None:
+        """Demands inside a group that was removed can never be met."""
+        for entry in list(self._queue.waiting()):
+            if entry.group_id == group_id:
+                text = f"placement group {group_id.hex()} was removed"
+                self._refuse(entry, ErrorKind.NOT_FOUND, text)
+
+    # -- inside
+
+    def _schedule(self) -> None:
+        self._kicked = False
+        if self._closed:
+            return
+        now = asyncio.get_running_loop().time()
+        for effect in self._queue.schedule(now):
+            if isinstance(effect, GrantHere):
+                self._grant(effect.waiting, effect.allocation)
+            elif isinstance(effect, AskNode):
+                task = asyncio.get_running_loop().create_task(self._ask(effect.waiting, effect.node_id))
+                self._asking.add(task)
+                task.add_done_callback(self._asking.discard)
+            else:
+                assert isinstance(effect, Refuse)
+                self._send_failed(effect.waiting, ErrorKind.INVALID, effect.message)
+        self._on_change()
+
+    def _grant(self, entry: Waiting, allocation: Allocation) -> None:
+        is_zero = not entry.request.resources
+
+        def take(worker: Worker | CallError) -> None:
+            wanted = self._queue.settle(entry, isinstance(worker, Worker))
+            channel = entry.owner
+            assert isinstance(channel, Channel)
+            if isinstance(worker, CallError):
+                self._undo(allocation, is_zero)
+                self._refuse(entry, worker.kind, worker.message)
+            elif not wanted or channel.closed:
+                self._undo(allocation, is_zero)
+                self._pool.give_back(worker)
+            else:
+                process = channel.context
+                lease = self._begin(worker, allocation, channel, process.address.worker_id, is_zero)
+                channel.send(
+                    LeaseGranted(
+                        entry.class_key,
+                        lease.lease_id,
+                        self._address(worker),
+                        allocation.resources,
+                        allocation.gpu_ids,
+                    )
+                )
+
+        self._pool.acquire((entry.job_id, entry.runtime_env), WorkerEvent.LEASE, take)
+
+    async def _ask(self, entry: Waiting, node_id: bytes) -> None:
+        channel = entry.owner
+        assert isinstance(channel, Channel)
+        process: Process = channel.context
+        request = msgspec.msgpack.decode(entry.shape, type=ResourceRequest)
+        loop = asyncio.get_running_loop()
+        try:
+            peer = await self._peers.channel(node_id)
+            granted = await peer.call(
+                RemoteLease(process.address, entry.job_id, request, entry.runtime_env), timeout_s=60.0
+            )
+        except CallError as error:
+            self._queue.settle(entry, False)
+            pause = BUSY_PAUSE_S if error.kind == ErrorKind.BUSY else 10 * BUSY_PAUSE_S
+            self._cluster.table.refused(node_id, entry.request.resources, loop.time() + pause)
+            if error.kind == ErrorKind.RUNTIME_ENV:
+                self._refuse(entry, error.kind, error.message)
+            elif error.kind != ErrorKind.BUSY:
+                log.warning("node %s gave no lease: %s", node_id.hex()[:12], error)
+            loop.call_later(pause + 0.001, self.kick)
+            self.kick()
+            return
+        wanted = self._queue.settle(entry, True)
+        if not wanted or channel.closed:
+            self._return_remote(node_id, granted.lease_id, False)
+            return
+        remote = RemoteLeaseHere(granted.lease_id, granted.worker.worker_id, node_id, channel)
+        self._remote[granted.lease_id] = remote
+        self._owned.setdefault(channel, set()).add(granted.lease_id)
+        channel.send(
+            LeaseGranted(
+                entry.class_key, granted.lease_id, granted.worker, granted.resources, granted.gpu_ids
+            )
+        )
+
+    def _begin(
+        self, worker: Worker, allocation: Allocation, owner: Channel, owner_worker: bytes, is_zero: bool
+    ) -> LocalLease:
+        lease = LocalLease(self.new_lease_id(), worker, allocation, owner, owner_worker, is_zero)
+        self._local[lease.lease_id] = lease
+        self._owned.setdefault(owner, set()).add(lease.lease_id)
+        worker.use = lease
+        return lease
+
+    def _end(self, lease: LocalLease) -> None:
+        del self._local[lease.lease_id]
+        lease.worker.use = None
+        self._undo(lease.allocation, lease.is_zero and not lease.blocked)
+        owned = self._owned.get(lease.owner)
+        if owned is not None:
+            owned.discard(lease.lease_id)
+
+    def _undo(self, allocation: Allocation, is_zero: bool) -> None:
+        self._ledger.release(allocation)
+        self._queue.zero_leases -= is_zero
+        self.kick()
+
+    def _forget_remote(self, remote: RemoteLeaseHere) -> None:
+        del self._remote[remote.lease_id]
+        owned = self._owned.get(remote.owner)
+        if owned is not None:
+            owned.discard(remote.lease_id)
+
+    def _return_remote(self, node_id: bytes, lease_id: bytes, discard: bool) -> None:
+        channel = self._peers.open_channel(node_id)
+        if channel is not None:
+            channel.send(RemoteLeaseReturn(lease_id, discard))
+
+    def _refuse(self, entry: Waiting, kind: str, message: str) -> None:
+        self._queue.fail(entry)
+        self._send_failed(entry, kind, message)
+
+    def _send_failed(self, entry: Waiting, kind: str, message: str) -> None:
+        if isinstance(entry.owner, Channel):
+            entry.owner.send(LeaseFailed(entry.class_key, kind, message))
+
+    def _address(self, worker: Worker) -> WorkerAddress:
+        process: Process = worker.channel.context
+        return process.address
+
+    def _note(self, entry: Waiting) -> str:
+        wanted = describe(entry.request.resources)
+        what = f"{entry.name or 'a task'} waits for {wanted}"
+        if not entry.infeasible:
+            return f"{what}: every node that could hold it is busy"
+        reasons = [why for demand, why in self._cluster.notes.items() if demand == wanted]
+        if not reasons:
+            reasons = list(self._cluster.notes.values())[:1]
+        return f"{what}: no node of the cluster has that much" + (f" ({reasons[0]})" if reasons else "")

@@ -1,0 +1,135 @@
+"""What processes and other agents ask of this node's object store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+from runtime._core.ids import JOB_BYTES, TASK_BYTES
+from runtime._core.store_index import StoredObject
+from runtime._store.service import ObjectStore
+from runtime._transport.channel import CallError, Channel
+from runtime._wire.messages.base import ErrorKind, Message
+from runtime._wire.messages.node import (
+    FreeObjects,
+    ObjectChunk,
+    ReadObject,
+    StoreCreate,
+    StoreFree,
+    StorePin,
+    StorePinned,
+)
+
+from .object_puller import ObjectPuller
+from .peers import PeerTable
+
+
+class ObjectService:
+    """The store of one node, for its processes and for the other nodes."""
+
+    def __init__(self, node_id: bytes, store: ObjectStore, puller: ObjectPuller, peers: PeerTable) -> None:
+        self._node_id = node_id
+        self._store = store
+        self._puller = puller
+        self._peers = peers
+        self._forwards: set[asyncio.Task[None]] = set()
+
+    def create(self, holder: Channel, message: StoreCreate) -> Message | Awaitable[Message]:
+        """Space for an object that the process will write."""
+        owner = message.owner
+        return self._store.create(
+            message.object_id,
+            message.size_bytes,
+            holder,
+            owner_worker=owner.worker_id,
+            owner_node=owner.node_id,
+            timeout_s=message.timeout_s,
+        )
+
+    def pin(self, holder: Channel, message: StorePin) -> Message | Awaitable[Message]:
+        """At once when the object is here, else after it was written or pulled."""
+        pinned = self._store.pin(message.object_id, holder)
+        return pinned if pinned is not None else self._pin_later(holder, message)
+
+    def free(self, message: StoreFree) -> None:
+        """The owner says that nobody refers to these any more, wherever they are."""
+        self._store.free(message.object_ids)
+        for node_id in message.locations:
+            if node_id != self._node_id:
+                self._forward(node_id, FreeObjects(message.object_ids))
+
+    def read(self, message: ReadObject) -> ObjectChunk:
+        """A chunk for another node.
+
+        Raises:
+            CallError: NOT_FOUND.
+        """
+        found = self._store.read(message.object_id, message.offset, message.length)
+        if found is None:
+            raise CallError(ErrorKind.NOT_FOUND, f"this node has no object {message.object_id.hex()}")
+        return ObjectChunk(*found)
+
+    def owners_dead(self, worker_ids: set[bytes]) -> None:
+        """Objects of dead owners go."""
+        self._store.drop_where(lambda entry: entry.owner_worker in worker_ids)
+
+    def node_dead(self, node_id: bytes) -> None:
+        """All processes of that node are gone."""
+        self._store.drop_where(lambda entry: entry.owner_node == node_id)
+
+    def job_finished(self, job_id: bytes, driver_id: bytes) -> None:
+        """Objects of the driver go, and the copies here of what the job made elsewhere. What its detached
+        actors own stays until they end."""
+
+        def is_left_over(entry: StoredObject) -> bool:
+            if entry.owner_worker:
+                return entry.owner_worker == driver_id
+            return entry.object_id[TASK_BYTES - JOB_BYTES : TASK_BYTES] == job_id
+
+        self._store.drop_where(is_left_over)
+
+    def close(self) -> None:
+        """Ends what is still on its way."""
+        for task in self._forwards:
+            task.cancel()
+
+    async def _pin_later(self, holder: Channel, message: StorePin) -> StorePinned:
+        object_id = message.object_id
+        try:
+            async with asyncio.timeout(message.timeout_s):
+                while True:
+                    if self._store.is_being_written(object_id):
+                        await self._store.wait_written(object_id)
+                    else:
+                        await self._bring(object_id, message.locations)
+                    if holder.closed:
+                        raise CallError(ErrorKind.UNAVAILABLE, "the asking process is gone")
+                    pinned = self._store.pin(object_id, holder)
+                    if pinned is not None:
+                        return pinned
+        except TimeoutError:
+            text = f"object {object_id.hex()} did not arrive within {message.timeout_s:g} s"
+            raise CallError(ErrorKind.TIMEOUT, text) from None
+
+    async def _bring(self, object_id: bytes, locations: list[bytes]) -> None:
+        try:
+            await self._puller.pull(object_id, locations)
+        except CallError as error:
+            if error.kind != ErrorKind.EXISTS:  # else a process of this node made it again meanwhile
+                raise
+
+    def _forward(self, node_id: bytes, message: FreeObjects) -> None:
+        channel = self._peers.open_channel(node_id)
+        if channel is not None:
+            channel.send(message)
+            return
+        task = asyncio.get_running_loop().create_task(self._connect_and_send(node_id, message))
+        self._forwards.add(task)
+        task.add_done_callback(self._forwards.discard)
+
+    async def _connect_and_send(self, node_id: bytes, message: FreeObjects) -> None:
+        try:
+            channel = await self._peers.channel(node_id)
+        except CallError:
+            return  # a node that cannot be reached dies, and its copies with it
+        channel.send(message)

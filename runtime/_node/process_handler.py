@@ -1,0 +1,171 @@
+"""What drivers and workers of this node say to its agent, over its Unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from runtime._transport.channel import CallError, Channel
+from runtime._wire.messages.base import ErrorKind, Message, Request
+from runtime._wire.messages.control import FROM_WORKERS, AddJob, JobInfo
+from runtime._wire.messages.node import (
+    Blocked,
+    LeaseDemand,
+    LeaseReturn,
+    Register,
+    Registered,
+    StoreAbort,
+    StoreCreate,
+    StoreFree,
+    StorePin,
+    StoreSeal,
+    StoreUnpin,
+    Unblocked,
+)
+from runtime._wire.messages.worker import Done
+
+from .jobs import Job
+from .processes import Process
+
+if TYPE_CHECKING:
+    from .agent import NodeAgent
+
+FORWARD_TIMEOUT_S = 30.0
+MAX_PRESTART = 4
+Result = Awaitable[Message | None] | Message | None
+
+
+class ProcessHandler:
+    """The registered processes and the dispatch of their messages."""
+
+    def __init__(self, agent: NodeAgent) -> None:
+        self._agent = agent
+        self._channels: set[Channel] = set()
+        leases, store, objects = agent.leases, agent.store, agent.objects
+        self._handlers: dict[type[Message], Callable[[Process, Any], Result]] = {
+            LeaseDemand: leases.demand,
+            LeaseReturn: lambda p, m: leases.give_back(p.channel, m),
+            Blocked: lambda p, _: self._set_blocked(p, True),
+            Unblocked: lambda p, _: self._set_blocked(p, False),
+            StoreCreate: lambda p, m: objects.create(p.channel, m),
+            StoreSeal: lambda p, m: store.seal(m.object_id, p.channel),
+            StoreAbort: lambda p, m: store.abort(m.object_id, p.channel),
+            StorePin: lambda p, m: objects.pin(p.channel, m),
+            StoreUnpin: lambda p, m: store.unpin(m.object_ids, p.channel),
+            StoreFree: lambda _, m: objects.free(m),
+            Done: self._done,
+            **dict.fromkeys(FROM_WORKERS, self._forward),
+        }
+
+    def accept(self, channel: Channel) -> None:
+        """A local process has connected; its first message must be `Register`."""
+        self._channels.add(channel)
+        channel.handler = self._handle
+        channel.on_close = self._closed
+
+    def close(self) -> None:
+        """Cuts every process off."""
+        for channel in list(self._channels):
+            channel.close()
+
+    def _handle(self, channel: Channel, message: Message) -> Result:
+        process = channel.context
+        if process is None:
+            if not isinstance(message, Register):
+                raise CallError(ErrorKind.INVALID, "register first")
+            return (
+                self._register_driver(channel, message)
+                if message.is_driver
+                else self._register_worker(channel, message)
+            )
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            raise CallError(ErrorKind.INVALID, f"a node agent does not take {type(message).__name__}")
+        return handler(process, message)
+
+    async def _register_driver(self, channel: Channel, message: Register) -> Registered:
+        agent = self._agent
+        address = msgspec.structs.replace(message.address, node_id=agent.config.node_id)
+        info: JobInfo = await agent.control.call(
+            AddJob(
+                agent.config.node_id,
+                address,
+                message.pid,
+                message.namespace,
+                message.entrypoint,
+                message.job_config,
+                message.submission_id,
+            )
+        )
+        process = Process(channel, address, info.job_id, message.pid)
+        channel.context = process
+        job = agent.jobs.add(info, process)
+        if channel.closed:
+            agent.driver_left(process)
+            raise CallError(ErrorKind.UNAVAILABLE, "the driver is gone")
+        agent.driver_came()
+        agent.pool.prestart((info.job_id, ""), min(agent.config.cpu_count, MAX_PRESTART))
+        return self._registered(job, "")
+
+    def _register_worker(self, channel: Channel, message: Register) -> Registered:
+        agent = self._agent
+        worker = agent.pool.register(message.startup_token, message.pid, channel)
+        worker.unix_path = message.address.unix_path
+        address = msgspec.structs.replace(
+            message.address, node_id=agent.config.node_id, worker_id=worker.worker_id
+        )
+        channel.context = Process(channel, address, worker.job_id, message.pid, worker)
+        job = agent.jobs.get(worker.job_id)
+        assert job is not None  # its place was prepared before the fork
+        reply = self._registered(job, worker.key[1])
+        # After the reply is on its way: whoever gets the worker may write to it at once.
+        asyncio.get_running_loop().call_soon(agent.pool.ready, worker)
+        return reply
+
+    def _registered(self, job: Job, runtime_env: str) -> Registered:
+        agent = self._agent
+        config = agent.config
+        return Registered(
+            config.node_id,
+            config.host,
+            job.info.job_id,
+            job.info.namespace,
+            job.info.config,
+            config.session_dir,
+            agent.cluster_id,
+            config.control_address,
+            config.secret,
+            agent.store.arena.path,
+            agent.store.arena.capacity_bytes,
+            config.labels,
+            runtime_env,
+            config.is_head,
+        )
+
+    def _closed(self, channel: Channel) -> None:
+        self._channels.discard(channel)
+        process = channel.context
+        if not isinstance(process, Process):
+            return
+        agent = self._agent
+        agent.leases.owner_gone(channel)
+        agent.store.drop_holder(channel)
+        if process.worker is not None:
+            agent.pool.disconnected(process.worker)
+        else:
+            agent.driver_left(process)
+
+    def _set_blocked(self, process: Process, blocked: bool) -> None:
+        if process.worker is not None:
+            self._agent.leases.set_blocked(process.worker, blocked)
+
+    def _done(self, process: Process, message: Done) -> None:
+        if process.worker is not None:
+            self._agent.actors.done(process.worker, message)
+
+    async def _forward(self, process: Process, message: Request[Message]) -> Message:
+        timeout_s = FORWARD_TIMEOUT_S + float(getattr(message, "timeout_s", 0.0))
+        return await self._agent.control.call(message, timeout_s=timeout_s)

@@ -1,0 +1,28 @@
+"""Who is at the other end of a connection to this agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime._core.workers import Worker
+from runtime._transport.channel import Channel
+from runtime._wire.messages.base import WorkerAddress
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """A registered driver or worker of this node; `worker` is None for a driver."""
+
+    channel: Channel
+    address: WorkerAddress
+    job_id: bytes
+    pid: int
+    worker: Worker | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Peer:
+    """The agent of another node, on a connection that it opened."""
+
+    channel: Channel
+    node_id: bytes

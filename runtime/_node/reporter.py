@@ -1,0 +1,101 @@
+"""Tells the control store what this node has, what waits here, and since when it is idle; also the
+heartbeat."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from runtime._clients.control import ControlClient
+from runtime._core.ledger import Ledger
+from runtime._wire.messages.base import Demand
+from runtime._wire.messages.control import NodeReport
+
+MIN_INTERVAL_S = 0.05
+HEARTBEAT_S = 1.0
+
+
+class Reporter:
+    """Sends a report after each change, at most every 50 ms, and at least every second.
+
+    Args:
+        is_busy: whether anything holds the node.
+        demands: what waits here.
+        used_bytes: of the object store.
+        on_heartbeat: called with each heartbeat.
+    """
+
+    def __init__(
+        self,
+        node_id: bytes,
+        control: ControlClient,
+        ledger: Ledger,
+        is_busy: Callable[[], bool],
+        demands: Callable[[], list[Demand]],
+        used_bytes: Callable[[], int],
+        on_heartbeat: Callable[[], None],
+    ) -> None:
+        self._node_id = node_id
+        self._control = control
+        self._ledger = ledger
+        self._is_busy = is_busy
+        self._demands = demands
+        self._used_bytes = used_bytes
+        self._on_heartbeat = on_heartbeat
+        self._last: NodeReport | None = None
+        self._last_sent = float("-inf")
+        self._pending: asyncio.TimerHandle | None = None
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self.idle_since_s = time.time()
+
+    def start(self) -> None:
+        """Begins to report. The first report goes out at once."""
+        self._beat()
+
+    def close(self) -> None:
+        """Ends reporting."""
+        for handle in (self._pending, self._heartbeat):
+            if handle is not None:
+                handle.cancel()
+        self._heartbeat = self._pending = None
+
+    def changed(self) -> None:
+        """Something that the control store should know may have changed."""
+        if self._pending is None and self._heartbeat is not None:
+            loop = asyncio.get_running_loop()
+            delay = max(0.0, self._last_sent + MIN_INTERVAL_S - loop.time())
+            self._pending = loop.call_later(delay, self._report)
+
+    def note_idleness(self) -> None:
+        """Takes note of whether anything holds the node, between reports."""
+        if self._is_busy():
+            self.idle_since_s = 0.0
+        elif not self.idle_since_s:
+            self.idle_since_s = time.time()
+
+    def forget(self) -> None:
+        """The control store is a new one: the next report goes out even if nothing changed."""
+        self._last = None
+        self.changed()
+
+    def _report(self, force: bool = False) -> None:
+        self._pending = None
+        self.note_idleness()
+        report = NodeReport(
+            self._node_id,
+            dict(self._ledger.total),
+            dict(self._ledger.available),
+            self._demands(),
+            self.idle_since_s,
+            self._used_bytes(),
+        )
+        if force or report != self._last:
+            self._last = report
+            self._last_sent = asyncio.get_running_loop().time()
+            self._control.send(report, keep=False)
+
+    def _beat(self) -> None:
+        self._report(force=True)
+        self._heartbeat = asyncio.get_running_loop().call_later(HEARTBEAT_S, self._beat)
+        self._on_heartbeat()

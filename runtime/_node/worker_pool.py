@@ -1,0 +1,305 @@
+"""The node's worker processes: forked on demand, kept warm, killed when they are too many or not wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime._core.workers import PoolKey, Worker, WorkerEvent, WorkerState, WorkerTable
+from runtime._transport.channel import CallError, Channel
+from runtime._wire.messages.base import ErrorKind
+
+from .jobs import JobTable
+from .working_dir import WorkerPlace
+from .zygote import Zygote, describe_exit
+
+log = logging.getLogger(__name__)
+IDLE_S = 1.0
+_TRIM_INTERVAL_S = 0.5
+_MAX_FAILED_STARTS = 3
+_MAX_ZYGOTE_STARTS = 5
+_ZYGOTE_WINDOW_S = 60.0
+_LOG_TAIL_BYTES = 2000
+
+Taker = Callable[[Worker | CallError], None]
+"""Gets a worker that is taken for it, or learns why there will be none."""
+
+
+@dataclass(slots=True)
+class PoolListener:
+    """What the pool tells its owner: a worker ended (why, and whether that was wanted), its log files came to
+    be, and that workers cannot be started at all."""
+
+    worker_ended: Callable[[Worker, str, bool], None]
+    logs_opened: Callable[[Worker, str, str], None]
+    broken: Callable[[str], None]
+
+
+class WorkerPool:
+    """Workers of one node. It implements `zygote.ZygoteEvents`.
+
+    Args:
+        session_dir: `logs/` in it takes the workers' output.
+        start: the part of the zygote's `start` that is the same for all workers.
+        jobs: where each job's workers run.
+        listener: see `PoolListener`.
+        keep_idle: so many idle workers are kept for as long as their job lives.
+    """
+
+    def __init__(
+        self, session_dir: str, start: dict[str, str], jobs: JobTable, listener: PoolListener, keep_idle: int
+    ) -> None:
+        self._logs = os.path.join(session_dir, "logs")
+        self._start = start
+        self._jobs = jobs
+        self._listener = listener
+        self._keep_idle = keep_idle
+        self.table = WorkerTable()
+        self._by_pid: dict[int, Worker] = {}
+        self._takers: dict[PoolKey, deque[tuple[WorkerEvent, Taker]]] = {}
+        self._prestarts: dict[PoolKey, int] = {}
+        self._preparing: dict[PoolKey, asyncio.Task[None]] = {}
+        self._failures: dict[PoolKey, int] = {}
+        self._zygote: Zygote | None = None
+        self._zygote_starts: deque[float] = deque(maxlen=_MAX_ZYGOTE_STARTS)
+        self._restarting: asyncio.Task[None] | None = None
+        self._trimmer: asyncio.TimerHandle | None = None
+        self._stopped = False
+
+    async def start(self) -> None:
+        """Starts the zygote without waiting for it: its first forks queue in its socket."""
+        loop = asyncio.get_running_loop()
+        self._zygote_starts.append(loop.time())
+        self._zygote = Zygote(self, os.path.join(self._logs, "zygote.log"))
+        await self._zygote.start()
+        if self._trimmer is None:
+            self._trimmer = loop.call_later(_TRIM_INTERVAL_S, self._trim)
+
+    async def wait_ready(self) -> None:
+        """Raises RuntimeError when the zygote cannot come up."""
+        if self._zygote is not None:
+            await self._zygote.wait_ready()
+
+    def stop(self) -> None:
+        """Kills every worker and the zygote."""
+        self._stopped = True
+        for handle in (self._trimmer, self._restarting, *self._preparing.values()):
+            if handle is not None:
+                handle.cancel()
+        if self._zygote is not None:
+            self._zygote.stop()
+
+    def acquire(self, key: PoolKey, event: WorkerEvent, taker: Taker) -> None:
+        """Finds a worker of `key` for a lease or an actor: an idle one at once, else a new one when it is
+        up."""
+        worker = self.table.take(key, event, self._now())
+        if worker is not None:
+            taker(worker)
+            return
+        self._takers.setdefault(key, deque()).append((event, taker))
+        self._start_missing(key)
+
+    def prestart(self, key: PoolKey, count: int) -> None:
+        """Brings `count` workers up before anybody asks."""
+        self._prestarts[key] = count
+        self._start_missing(key)
+
+    def register(self, token: int, pid: int, channel: Channel) -> Worker:
+        """A forked process has connected; the caller makes it useful with `ready`.
+
+        Raises:
+            CallError: INVALID: nobody waits for this token.
+        """
+        worker = self.table.by_token(token)
+        if worker is None or worker.state is not WorkerState.STARTING:
+            raise CallError(ErrorKind.INVALID, "no worker with this startup token is expected")
+        worker.channel = channel
+        worker.pid = pid
+        self._by_pid[pid] = worker
+        return worker
+
+    def ready(self, worker: Worker) -> None:
+        """The registered worker knows its job and can be used."""
+        self._failures.pop(worker.key, None)
+        if worker.state is WorkerState.STARTING:
+            self.table.registered(worker, self._now())
+            self._serve(worker.key)
+
+    def give_back(self, worker: Worker) -> None:
+        """A leased worker is free again."""
+        self.table.give_back(worker, self._now())
+        if worker.key in self._takers:
+            self._serve(worker.key)
+
+    def stop_worker(self, worker: Worker, reason: str, intended: bool) -> None:
+        """Kills a worker; `listener.worker_ended` follows."""
+        if self.table.stopping(worker, reason, intended, self._now()) and worker.pid and self._zygote:
+            self._zygote.kill(worker.pid)
+
+    def disconnected(self, worker: Worker) -> None:
+        """Its socket closed: it is as good as dead. Its exit tells why, unless it must be killed."""
+        if worker.pid and self._zygote is not None:
+            asyncio.get_running_loop().call_later(0.2, self._kill_if_alive, worker)
+
+    def finish_job(self, job_id: bytes, keep: Callable[[Worker], bool]) -> None:
+        """Kills the job's workers, except those to keep, and forgets who waits for one."""
+        for worker in self.table.of_job(job_id):
+            if not keep(worker):
+                self.stop_worker(worker, "its job has ended", True)
+        for key in [key for key in self._takers if key[0] == job_id]:
+            self._fail_takers(key, CallError(ErrorKind.NOT_FOUND, "the job has ended"))
+        for key in [key for key in self._prestarts if key[0] == job_id]:
+            del self._prestarts[key]
+
+    # -- the zygote's events
+
+    def worker_forked(self, token: int, pid: int, out: str, err: str) -> None:
+        worker = self.table.by_token(token)
+        if worker is None:
+            return
+        worker.pid = pid
+        self._by_pid[pid] = worker
+        self._listener.logs_opened(worker, out, err)
+        if worker.state is WorkerState.STOPPING and self._zygote is not None:
+            self._zygote.kill(pid)
+
+    def worker_not_forked(self, token: int, error: str) -> None:
+        worker = self.table.by_token(token)
+        if worker is not None:
+            self._ended(worker, error)
+
+    def worker_exited(self, pid: int, status: int) -> None:
+        worker = self._by_pid.pop(pid, None)
+        if worker is not None:
+            if status == 0 and worker.state is not WorkerState.STOPPING:
+                worker.stop_intended = True
+            self._ended(worker, describe_exit(status))
+
+    def zygote_lost(self, reason: str) -> None:
+        if self._stopped:
+            return
+        log.error("%s", reason)
+        self._by_pid.clear()
+        self._zygote = None
+        loop = asyncio.get_running_loop()
+        starts = self._zygote_starts
+        if len(starts) == _MAX_ZYGOTE_STARTS and loop.time() - starts[0] < _ZYGOTE_WINDOW_S:
+            self._stopped = True
+            self._listener.broken(reason)
+            return
+        for worker in self.table:
+            self._ended(worker, reason, retry=False)
+        self._restarting = loop.create_task(self._restart())
+
+    # -- inside
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def _restart(self) -> None:
+        await self.start()
+        for key in {**self._takers, **self._prestarts}:
+            self._start_missing(key)
+
+    def _kill_if_alive(self, worker: Worker) -> None:
+        if self._by_pid.get(worker.pid) is worker:
+            self.stop_worker(worker, "it closed its connection to the node agent", False)
+
+    def _ended(self, worker: Worker, reason: str, retry: bool = True) -> None:
+        was_starting = worker.state is WorkerState.STARTING
+        self._by_pid.pop(worker.pid, None)
+        self.table.died(worker, self._now())
+        key = worker.key
+        if was_starting and retry:
+            failures = self._failures[key] = self._failures.get(key, 0) + 1
+            log.warning("worker %s ended before it was up: %s", worker.worker_id.hex()[:12], reason)
+            if failures >= _MAX_FAILED_STARTS:
+                del self._failures[key]
+                self._prestarts.pop(key, None)
+                text = f"workers end before they are up: {reason}. {self._error_log(worker)}"
+                self._fail_takers(key, CallError(ErrorKind.RUNTIME_ENV, text))
+        self._listener.worker_ended(worker, worker.stop_reason or reason, worker.stop_intended)
+        if retry and not self._stopped and (key in self._takers or key in self._prestarts):
+            self._start_missing(key)
+
+    def _serve(self, key: PoolKey) -> None:
+        takers = self._takers.get(key)
+        while takers:
+            event, taker = takers[0]
+            worker = self.table.take(key, event, self._now())
+            if worker is None:
+                return
+            takers.popleft()
+            taker(worker)
+        self._takers.pop(key, None)
+
+    def _start_missing(self, key: PoolKey) -> None:
+        """Forks as many workers as are asked for and not on their way."""
+        wanted = max(len(self._takers.get(key, ())), self._prestarts.pop(key, 0)) - self.table.starting(key)
+        if wanted <= 0 or self._zygote is None:
+            return
+        place = self._jobs.ready_place(*key)
+        if place is not None:
+            for _ in range(wanted):
+                self._fork(key, place)
+        elif key not in self._preparing:
+            self._prestarts[key] = wanted
+            task = asyncio.get_running_loop().create_task(self._prepare(key))
+            self._preparing[key] = task
+            task.add_done_callback(lambda _: self._preparing.pop(key, None))
+        else:
+            self._prestarts[key] = wanted
+
+    async def _prepare(self, key: PoolKey) -> None:
+        try:
+            await self._jobs.place(*key)
+        except CallError as error:
+            self._prestarts.pop(key, None)
+            self._fail_takers(key, error)
+            return
+        self._start_missing(key)
+
+    def _fork(self, key: PoolKey, place: WorkerPlace) -> None:
+        assert self._zygote is not None
+        worker = self.table.add(os.urandom(28), key)
+        name = f"worker-{worker.worker_id.hex()}-{worker.job_id.hex()}-{{pid}}"
+        start = {
+            **self._start,
+            "startup_token": worker.token,
+            "worker_id": worker.worker_id.hex(),
+            "job_id": worker.job_id.hex(),
+        }
+        self._zygote.fork(
+            {
+                "token": worker.token,
+                "start": start,
+                "env": place.env,
+                "cwd": place.cwd,
+                "path": place.path,
+                "out": os.path.join(self._logs, name + ".out"),
+                "err": os.path.join(self._logs, name + ".err"),
+            }
+        )
+
+    def _fail_takers(self, key: PoolKey, error: CallError) -> None:
+        for _, taker in self._takers.pop(key, ()):
+            taker(error)
+
+    def _trim(self) -> None:
+        loop = asyncio.get_running_loop()
+        for worker in self.table.surplus(self._keep_idle, IDLE_S, loop.time()):
+            self.stop_worker(worker, "it was idle", True)
+        self._trimmer = loop.call_later(_TRIM_INTERVAL_S, self._trim)
+
+    def _error_log(self, worker: Worker) -> str:
+        name = f"worker-{worker.worker_id.hex()}-{worker.job_id.hex()}-{worker.pid}.err"
+        try:
+            text = Path(self._logs, name).read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
+        except OSError as error:
+            return f"No error log: {error}"
+        return f"The last one's error log ends with:\n{text}" if text else "The last one's error log is empty"

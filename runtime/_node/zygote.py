@@ -1,0 +1,155 @@
+"""The agent's side of the worker zygote: starts it, asks for forks and kills, hears of exits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+log = logging.getLogger(__name__)
+_START_TIMEOUT_S = 30.0
+
+
+class ZygoteEvents(Protocol):
+    """What the owner of a zygote hears, on its loop."""
+
+    def worker_forked(self, token: int, pid: int, out: str, err: str) -> None:
+        """The process of a fork request runs."""
+
+    def worker_not_forked(self, token: int, error: str) -> None:
+        """There will be no process."""
+
+    def worker_exited(self, pid: int, status: int) -> None:
+        """It ended: exit code, or the negated signal number."""
+
+    def zygote_lost(self, reason: str) -> None:
+        """The zygote ended unasked, and its workers with it."""
+
+
+class Zygote(asyncio.Protocol):
+    """One zygote process."""
+
+    def __init__(self, events: ZygoteEvents, log_path: str) -> None:
+        self._events = events
+        self._log_path = log_path
+        self._process: subprocess.Popen[bytes] | None = None
+        self._transport: asyncio.WriteTransport | None = None
+        self._rest = b""
+        self._stopping = False
+        self._ready: asyncio.Future[None] | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process is not None else 0
+
+    async def start(self) -> None:
+        """Starts the process. It takes requests at once; `wait_ready` says when it has come up."""
+        ours = self._spawn()
+        loop = asyncio.get_running_loop()
+        self._ready = loop.create_future()
+        await loop.create_unix_connection(lambda: self, sock=ours)
+
+    def _spawn(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        command = [sys.executable, "-m", "runtime._worker.zygote"]
+        command += ["--fd", str(theirs.fileno()), "--parent", str(os.getpid())]
+        with open(self._log_path, "ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[theirs.fileno()],
+                cwd="/",
+                env=_environment(),
+            )
+        theirs.close()
+        return ours
+
+    async def wait_ready(self) -> None:
+        """Raises RuntimeError, with the end of its log, when the zygote could not come up."""
+        assert self._ready is not None
+        async with asyncio.timeout(_START_TIMEOUT_S):
+            await asyncio.shield(self._ready)
+
+    def fork(self, request: dict[str, Any]) -> None:
+        """Asks for a worker; see `runtime._worker.zygote` for the fields."""
+        self._send({"op": "fork", **request})
+
+    def kill(self, pid: int) -> None:
+        """Kills a worker at once; does nothing when it has ended. The zygote knows, so no other process is
+        hit."""
+        self._send({"op": "kill", "pid": pid})
+
+    def stop(self) -> None:
+        """Ends the zygote and all its workers."""
+        self._stopping = True
+        if self._transport is not None:
+            self._transport.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.WriteTransport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._hear(json.loads(line))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._stopping or self._process is None:
+            return
+        self._process.kill()
+        status = self._process.wait()
+        reason = f"the worker zygote ended ({describe_exit(status)}): {_tail(self._log_path)}"
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(RuntimeError(reason))
+        self._events.zygote_lost(reason)
+
+    def _hear(self, fact: dict[str, Any]) -> None:
+        if "forked" in fact:
+            self._events.worker_forked(fact["forked"], fact["pid"], fact["out"], fact["err"])
+        elif "exited" in fact:
+            self._events.worker_exited(fact["exited"], fact["status"])
+        elif "failed" in fact:
+            self._events.worker_not_forked(fact["failed"], fact["error"])
+        elif self._ready is not None and not self._ready.done():
+            self._ready.set_result(None)
+
+    def _send(self, request: dict[str, Any]) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(json.dumps(request).encode() + b"\n")
+
+
+def describe_exit(status: int) -> str:
+    """`exit code 3`, or `killed by signal 9 (SIGKILL)`."""
+    if status >= 0:
+        return f"exit code {status}"
+    try:
+        return f"killed by signal {-status} ({signal.Signals(-status).name})"
+    except ValueError:
+        return f"killed by signal {-status}"
+
+
+def _tail(path: str, limit: int = 2000) -> str:
+    try:
+        return Path(path).read_bytes()[-limit:].decode(errors="replace").strip() or "its log is empty"
+    except OSError as error:
+        return f"no log: {error}"
+
+
+def _environment() -> dict[str, str]:
+    """Our own, with the directory of this package importable from anywhere."""
+    root = str(Path(__file__).resolve().parents[2])
+    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}

@@ -1,0 +1,248 @@
+"""Starting the daemons as processes of this host, and their ends.
+
+A daemon says one JSON line on a pipe when it is up, or why it is not; errors carry its words.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .directories import new_session_dir
+
+START_TIMEOUT_S = 30.0
+_TAIL_BYTES = 3000
+
+
+class DaemonError(RuntimeError):
+    """A daemon did not come up. The message is its own, or the end of its log."""
+
+
+@dataclass(slots=True)
+class Daemon:
+    """A daemon that is up. `ready` is what it said; `log_path` what it says."""
+
+    process: subprocess.Popen[bytes]
+    ready: dict[str, Any]
+    log_path: str
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Asks it to end, and kills it when it has not within `timeout_s`. Repeating it does nothing."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+def start_local(
+    *,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    resources: Mapping[str, float] | None = None,
+    labels: Mapping[str, str] | None = None,
+    object_store_memory: int | None = None,
+    memory: float | None = None,
+    session_dir: str | None = None,
+    keep_logs: bool = False,
+    timeout_s: float = START_TIMEOUT_S,
+) -> Daemon:
+    """Starts a cluster of one node in one process. It ends, and leaves nothing, when its first driver has
+    left.
+
+    Raises:
+        DaemonError: it did not come up.
+    """
+    session = session_dir or new_session_dir()
+    amounts = _amounts(num_cpus, num_gpus, memory, resources)
+    arguments = ["--session-dir", session, "--resources", json.dumps(amounts)]
+    arguments += ["--labels", json.dumps(dict(labels or {}))]
+    arguments += ["--store-bytes", str(int(object_store_memory or 0))]
+    if keep_logs:
+        arguments.append("--keep-logs")
+    return _start("runtime._session.local_node", arguments, session, "agent", True, timeout_s)
+
+
+def start_control(
+    session_dir: str,
+    secret_file: str,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    state: str | None = None,
+    detached: bool = False,
+    cluster_id: str = "",
+    timeout_s: float = START_TIMEOUT_S,
+) -> Daemon:
+    """Starts a control store. `ready` holds "address" and "cluster_id".
+
+    Args:
+        session_dir: takes its log.
+        secret_file: see `write_secret`.
+        host, port: where to listen; port 0 is any free one.
+        state: SQLite file that survives restarts; default: one in the session directory.
+        detached: outlive the caller.
+        cluster_id: for a new cluster; default: random.
+        timeout_s: how long it may take to come up.
+
+    Raises:
+        DaemonError: it did not come up.
+    """
+    arguments = ["--session-dir", session_dir, "--host", host, "--port", str(port)]
+    arguments += ["--state", state or os.path.join(session_dir, "control.sqlite")]
+    arguments += ["--secret-file", secret_file]
+    if cluster_id:
+        arguments += ["--cluster-id", cluster_id]
+    return _start("runtime._control", arguments, session_dir, "control", detached, timeout_s)
+
+
+def start_node(
+    control_address: str,
+    session_dir: str,
+    secret_file: str,
+    host: str = "127.0.0.1",
+    *,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    resources: Mapping[str, float] | None = None,
+    labels: Mapping[str, str] | None = None,
+    object_store_memory: int | None = None,
+    memory: float | None = None,
+    head: bool = False,
+    instance_id: str = "",
+    node_type: str = "",
+    node_id: str = "",
+    remove_session_dir: bool = False,
+    control_reconnect_s: float | None = None,
+    detached: bool = False,
+    timeout_s: float = START_TIMEOUT_S,
+) -> Daemon:
+    """Starts a node agent. `ready` holds "node_id", "unix_path", "address" and "session_dir".
+
+    Raises:
+        DaemonError: it did not come up.
+    """
+    amounts = _amounts(num_cpus, num_gpus, memory, resources)
+    arguments = ["--control", control_address, "--session-dir", session_dir, "--host", host]
+    arguments += ["--resources", json.dumps(amounts), "--labels", json.dumps(dict(labels or {}))]
+    arguments += ["--store-bytes", str(int(object_store_memory or 0)), "--secret-file", secret_file]
+    for flag, value in (("--instance-id", instance_id), ("--node-type", node_type), ("--node-id", node_id)):
+        if value:
+            arguments += [flag, value]
+    if control_reconnect_s is not None:
+        arguments += ["--control-reconnect-s", str(control_reconnect_s)]
+    if head:
+        arguments.append("--head")
+    if remove_session_dir:
+        arguments.append("--remove-session-dir")
+    return _start("runtime._node", arguments, session_dir, "agent", detached, timeout_s)
+
+
+def _amounts(
+    num_cpus: float | None,
+    num_gpus: float | None,
+    memory: float | None,
+    resources: Mapping[str, float] | None,
+) -> dict[str, float]:
+    named = {"CPU": num_cpus, "GPU": num_gpus, "memory": memory}
+    return {**(resources or {}), **{name: amount for name, amount in named.items() if amount is not None}}
+
+
+def _start(
+    module: str, arguments: Sequence[str], session_dir: str, log_name: str, detached: bool, timeout_s: float
+) -> Daemon:
+    """Starts a daemon and waits for its word.
+
+    A daemon always has its own process group, so that a Ctrl-C meant for the caller does not reach it.
+    """
+    log_path = os.path.join(session_dir, "logs", f"{log_name}.log")
+    os.makedirs(os.path.dirname(log_path), mode=0o700, exist_ok=True)
+    read_end, write_end = os.pipe()
+    try:
+        with open(log_path, "ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments, "--ready-fd", str(write_end)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=[write_end],
+                start_new_session=detached,
+                process_group=None if detached else 0,
+                cwd="/",
+                env=_environment(),
+            )
+    except BaseException:
+        os.close(read_end)
+        raise
+    finally:
+        os.close(write_end)
+    try:
+        ready = _wait_ready(process, read_end, log_path, timeout_s)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return Daemon(process, ready, log_path)
+
+
+def _wait_ready(
+    process: subprocess.Popen[bytes], read_end: int, log_path: str, timeout_s: float
+) -> dict[str, Any]:
+    deadline = time.monotonic() + timeout_s
+    said = b""
+    with os.fdopen(read_end, "rb", buffering=0) as pipe:
+        while not said.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([pipe], [], [], left)[0]:
+                raise DaemonError(f"it did not come up within {timeout_s:g} s. {_tail(log_path)}")
+            chunk = pipe.read(65536)
+            if not chunk:
+                status = _exit_status(process)
+                raise DaemonError(f"it ended before it was up ({status}). {_tail(log_path)}")
+            said += chunk
+    ready: dict[str, Any] = json.loads(said)
+    if "error" in ready:
+        raise DaemonError(str(ready["error"]))
+    return ready
+
+
+def _exit_status(process: subprocess.Popen[bytes]) -> str:
+    try:
+        status = process.wait(5.0)
+    except subprocess.TimeoutExpired:
+        return "its pipe closed, but it runs"
+    return f"exit status {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
+
+
+def _tail(log_path: str) -> str:
+    try:
+        text = Path(log_path).read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip()
+    except OSError as error:
+        return f"It left no log: {error}"
+    return f"Its log ends with:\n{text}" if text else "Its log is empty."
+
+
+def _environment() -> dict[str, str]:
+    """Our own, with the directory of these packages importable from anywhere."""
+    root = str(Path(__file__).resolve().parents[2])
+    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}

@@ -1,0 +1,37 @@
+"""Session directories and the secrets in them."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from pathlib import Path
+
+from runtime._node import registry
+
+
+def new_session_dir(root: str | None = None) -> str:
+    """Makes a private directory for one session, with `sockets/` and `logs/` in it, and returns its path.
+
+    Args:
+        root: where to make it; default: `$CLUSTERCTL_TMPDIR` or the system's temporary directory.
+
+    Raises:
+        OSError: it cannot be made, or its parent belongs to someone else.
+    """
+    base = Path(root) if root else registry.base_dir()
+    registry.make_private_dir(base)
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    path = base / f"session_{stamp}_{os.getpid()}_{secrets.token_hex(3)}"
+    for folder in (path, path / "sockets", path / "logs"):
+        folder.mkdir(mode=0o700)
+    return str(path)
+
+
+def write_secret(session_dir: str) -> str:
+    """Makes a fresh secret and returns the path of the file that holds it (mode 0600)."""
+    path = os.path.join(session_dir, "secret")
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_hex(32) + "\n")
+    return path

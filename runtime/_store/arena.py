@@ -1,0 +1,38 @@
+"""The node's shared memory: one sparse anonymous file, mapped by every process of the node."""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+from runtime._core.allocator import PAGE
+
+
+class Arena:
+    """Shared memory of `capacity_bytes` (rounded down to pages). It vanishes with the last process that maps
+    it.
+
+    Other processes of the same user open `path` and map it; nothing is ever visible in a file system.
+    """
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self.capacity_bytes = max(capacity_bytes - capacity_bytes % PAGE, PAGE)
+        self._fd = os.memfd_create("clusterctl-store", os.MFD_CLOEXEC)
+        os.ftruncate(self._fd, self.capacity_bytes)
+        self._map = mmap.mmap(self._fd, self.capacity_bytes)
+        self._view = memoryview(self._map)
+        self.path = f"/proc/{os.getpid()}/fd/{self._fd}"
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Returns a copy of a range."""
+        return bytes(self._view[offset : offset + length])
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Fills a range."""
+        self._view[offset : offset + len(data)] = data
+
+    def close(self) -> None:
+        """Gives this process's mapping up."""
+        self._view.release()
+        self._map.close()
+        os.close(self._fd)

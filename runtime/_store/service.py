@@ -1,0 +1,227 @@
+"""The object store of one node as its agent serves it: create, seal, pin, free, and waiting for room or for
+a writer.
+
+Fast cases answer at once; those that must wait return an awaitable. Errors are `CallError`s, ready for the
+wire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from dataclasses import dataclass
+
+from runtime._core.store_index import StoredObject, StoreFullError, StoreIndex
+from runtime._transport.channel import CallError
+from runtime._wire.messages.base import ErrorKind
+from runtime._wire.messages.node import StorePinned, StoreSpace
+
+from .arena import Arena
+
+Holder = Hashable
+_MIB = 1 << 20
+
+
+@dataclass(slots=True, eq=False)
+class _WaitingCreate:
+    object_id: bytes
+    size_bytes: int
+    holder: Holder
+    owner_worker: bytes
+    owner_node: bytes
+    primary: bool
+    done: asyncio.Future[StoreSpace]
+
+
+class ObjectStore:
+    """Objects of one node. Lives on the agent's loop.
+
+    Args:
+        capacity_bytes: size of the shared memory.
+        on_change: called when an object is made or goes (the node may have become idle or busy).
+    """
+
+    def __init__(self, capacity_bytes: int, on_change: Callable[[], None] = lambda: None) -> None:
+        self.arena = Arena(capacity_bytes)
+        self.index = StoreIndex(self.arena.capacity_bytes)
+        self._on_change = on_change
+        self._creates: list[_WaitingCreate] = []
+        self._readers: dict[bytes, list[asyncio.Future[None]]] = {}
+
+    def close(self) -> None:
+        """Ends every wait and the mapping."""
+        for waiting in self._creates:
+            if not waiting.done.done():
+                waiting.done.set_exception(CallError(ErrorKind.UNAVAILABLE, "the node is stopping"))
+        self._creates.clear()
+        self._wake_readers(list(self._readers))
+        self.arena.close()
+
+    def create(
+        self,
+        object_id: bytes,
+        size_bytes: int,
+        holder: Holder,
+        *,
+        owner_worker: bytes = b"",
+        owner_node: bytes = b"",
+        primary: bool = True,
+        timeout_s: float = 30.0,
+    ) -> StoreSpace | Awaitable[StoreSpace]:
+        """Takes space for an object that `holder` will fill and seal.
+
+        Raises (or the awaitable does):
+            CallError: EXISTS when it is sealed here; FULL when there is no room within `timeout_s`, or ever.
+        """
+        done: asyncio.Future[StoreSpace] = asyncio.get_running_loop().create_future()
+        waiting = _WaitingCreate(object_id, size_bytes, holder, owner_worker, owner_node, primary, done)
+        self._try_create(waiting)
+        if done.done():
+            return done.result()
+        self._creates.append(waiting)
+        return self._wait_for_room(waiting, timeout_s)
+
+    def seal(self, object_id: bytes, holder: Holder) -> None:
+        """The writer has filled it; readers that wait get it. The writer keeps its pin."""
+        self.index.seal(object_id, holder)
+        self._wake_readers([object_id])
+        if self._creates:
+            self._retry_creates()
+
+    def abort(self, object_id: bytes, holder: Holder) -> None:
+        """The writer gives up; nothing remains."""
+        if self.index.abort(object_id, holder):
+            self._wake_readers([object_id])
+            self._retry_creates()
+            self._on_change()
+
+    def pin(self, object_id: bytes, holder: Holder) -> StorePinned | None:
+        """Pins the local copy; None when there is none that can be read."""
+        entry = self.index.pin(object_id, holder)
+        return None if entry is None else StorePinned(entry.offset, entry.size_bytes)
+
+    def unpin(self, object_ids: Iterable[bytes], holder: Holder) -> None:
+        """Takes one pin of `holder` from each."""
+        released = False
+        for object_id in object_ids:
+            released |= self.index.unpin(object_id, holder)
+        if released:
+            self._retry_creates()
+
+    def free(self, object_ids: Iterable[bytes]) -> None:
+        """Nobody refers to these objects any more."""
+        if self.index.free(object_ids):
+            self._retry_creates()
+        self._on_change()
+
+    def drop_holder(self, holder: Holder) -> None:
+        """A process is gone: what it wrote unsealed, its pins and its waits go."""
+        for waiting in [w for w in self._creates if w.holder is holder]:
+            self._creates.remove(waiting)
+            waiting.done.cancel()
+        unsealed = [e.object_id for e in self.index.entries() if e.creator is holder]
+        if self.index.drop_holder(holder):
+            self._retry_creates()
+        self._wake_readers(unsealed)
+        self._on_change()
+
+    def drop_where(self, condition: Callable[[StoredObject], bool]) -> None:
+        """Frees what dead owners and finished jobs left."""
+        if self.index.drop_where(condition):
+            self._retry_creates()
+        self._on_change()
+
+    def is_being_written(self, object_id: bytes) -> bool:
+        """Whether the object is here but not sealed yet."""
+        return object_id in self.index and self.index.sealed(object_id) is None
+
+    async def wait_written(self, object_id: bytes) -> None:
+        """Returns when the present writer has sealed or given up. The caller sets the deadline."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        readers = self._readers.setdefault(object_id, [])
+        readers.append(future)
+        try:
+            await future
+        finally:
+            if future in readers:
+                readers.remove(future)
+            if not readers and self._readers.get(object_id) is readers:
+                del self._readers[object_id]
+
+    def read(self, object_id: bytes, offset: int, length: int) -> tuple[int, bytes] | None:
+        """`(total bytes, chunk)` of a sealed object, or None when there is none."""
+        entry = self.index.sealed(object_id)
+        if entry is None:
+            return None
+        length = max(0, min(length, entry.size_bytes - offset))
+        return entry.size_bytes, self.arena.read(entry.offset + offset, length)
+
+    async def _wait_for_room(self, waiting: _WaitingCreate, timeout_s: float) -> StoreSpace:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await waiting.done
+        except TimeoutError:
+            raise CallError(ErrorKind.FULL, self._full(waiting.size_bytes, timeout_s)) from None
+        except asyncio.CancelledError:
+            if waiting.done.cancelled():  # by drop_holder: the process that asked is gone
+                raise CallError(ErrorKind.UNAVAILABLE, "the asking process is gone") from None
+            raise
+        finally:
+            if waiting in self._creates:
+                self._creates.remove(waiting)
+
+    def _try_create(self, waiting: _WaitingCreate) -> None:
+        """Settles the wait if that is possible now."""
+        object_id = waiting.object_id
+        if object_id in self.index:
+            if self.index.sealed(object_id) is not None:
+                waiting.done.set_exception(
+                    CallError(ErrorKind.EXISTS, f"object {object_id.hex()} is sealed on this node")
+                )
+            return
+        try:
+            entry = self.index.create(
+                object_id,
+                waiting.size_bytes,
+                waiting.holder,
+                owner_worker=waiting.owner_worker,
+                owner_node=waiting.owner_node,
+                primary=waiting.primary,
+            )
+        except StoreFullError:
+            message = (
+                f"an object of {waiting.size_bytes / _MIB:.1f} MiB can never fit into this node's object "
+                f"store of {self.arena.capacity_bytes / _MIB:.1f} MiB: split it, or start the node with more "
+                "object_store_memory"
+            )
+            waiting.done.set_exception(CallError(ErrorKind.FULL, message))
+            return
+        if entry is not None:
+            waiting.done.set_result(StoreSpace(entry.offset))
+            self._on_change()
+
+    def _retry_creates(self) -> None:
+        for waiting in list(self._creates):
+            if not waiting.done.done():
+                self._try_create(waiting)
+            if waiting.done.done() and waiting in self._creates:
+                self._creates.remove(waiting)
+
+    def _wake_readers(self, object_ids: Iterable[bytes]) -> None:
+        for object_id in object_ids:
+            for future in self._readers.pop(object_id, ()):
+                if not future.done():
+                    future.set_result(None)
+
+    def _full(self, size_bytes: int, timeout_s: float) -> str:
+        index = self.index
+        holders = "; ".join(
+            f"objects owned by {owner.hex()[:12] or 'other nodes'}: {size / _MIB:.1f} MiB in {count}"
+            for owner, size, count in index.biggest_holders()
+        )
+        return (
+            f"no room for {size_bytes / _MIB:.1f} MiB in the object store within {timeout_s:g} s: "
+            f"{index.used_bytes / _MIB:.1f} of {self.arena.capacity_bytes / _MIB:.1f} MiB are used "
+            f"({holders or 'by nothing'}). Drop references that are not needed, or start the node with more "
+            "object_store_memory"
+        )
