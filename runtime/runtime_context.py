@@ -20,7 +20,8 @@ class RuntimeContext:
         self._core = core
 
     def get_job_id(self) -> str:
-        return self._core.job_id.hex()
+        job_id: bytes = self._core.job_id
+        return job_id.hex()
 
     def get_node_id(self) -> str:
         return self._core.address.node_id.hex()

@@ -27,6 +27,7 @@ DEFAULT_EXCLUDES = (
     ".ruff_cache/",
 )
 LIMIT_BYTES = 512 * 2**20
+LIMIT_FILES = 50_000
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -54,6 +55,9 @@ def manifest(root: str, excludes: Sequence[str] = (), use_gitignore: bool = True
 
     Args:
         excludes: further patterns in .gitignore's language.
+
+    Raises:
+        UsageProblem: there are more than `LIMIT_FILES`.
     """
     fixed = ignore.parse("\n".join([*DEFAULT_EXCLUDES, *excludes]))
     entries: list[Entry] = []
@@ -77,6 +81,11 @@ def manifest(root: str, excludes: Sequence[str] = (), use_gitignore: bool = True
                 visit(path, rules)
             elif item.is_file():
                 status = item.stat()
+                if len(entries) >= LIMIT_FILES:
+                    raise UsageProblem(
+                        f"the folder {root} has more than {LIMIT_FILES} files",
+                        "Leave files out with a .gitignore, or put the script into a folder of its own.",
+                    )
                 entries.append(Entry(path, status.st_size, bool(status.st_mode & stat.S_IXUSR)))
 
     visit("", [])

@@ -21,6 +21,7 @@ from autoscaler.provider import (
     CommandResult,
     Machine,
     NodeType,
+    ProviderError,
     SetupError,
     Shell,
     ShellAuthFailed,
@@ -37,6 +38,7 @@ NODE_FOLDER = "~/.clusterctl-node"
 """Where a node keeps what it was given: the secret, the head's configuration."""
 
 PYTHON = '"${CLUSTERCTL_PYTHON:-python3}"'
+START = f"{PYTHON} -m clusterctl start"
 SHELL_DEADLINE_S = 300.0
 _RETRY_S = 0.25
 _STEP_TIMEOUT_S = 1800.0
@@ -111,7 +113,7 @@ def head_facts(spec: ClusterSpec, secret_file: str, config_file: str) -> NodeFac
     config = f"{NODE_FOLDER}/head.json"
     return NodeFacts(
         is_head=True,
-        start=f"{PYTHON} -m clusterctl start --head --config {config} --secret-file {NODE_FOLDER}/secret --json",
+        start=f"{START} --head --config {config} --secret-file {NODE_FOLDER}/secret --json",
         secret_file=secret_file,
         files=((config, config_file),),
         mounts=Mounts(
@@ -140,7 +142,7 @@ def worker_facts(
     words = " ".join(f"{NODE_FOLDER}/secret" if word == "@" else shlex.quote(word) for word in start)
     return NodeFacts(
         is_head=False,
-        start=f"{PYTHON} -m clusterctl start {words} --json",
+        start=f"{START} {words} --json",
         secret_file=secret_file,
         mounts=Mounts(tuple((target, os.path.expanduser(target)) for target in spec.file_mounts)),
         initialization=tuple(spec.initialization_commands),
@@ -235,7 +237,8 @@ def _put(shell: Shell, step: Step, mounts: Mounts) -> None:
 
 
 def _await_shell(shell: Shell, log: SetupLog, deadline_s: float) -> None:
-    """Waits until the shell answers. Refused and timed out are worth waiting for; a rejected identity is not."""
+    """Waits until the shell answers. Refused and timed out are worth waiting for; a rejected identity is
+    not."""
     deadline = time.monotonic() + deadline_s
     while True:
         try:
@@ -272,7 +275,10 @@ class WorkerSetup:
 
     def run(self, machine: Machine, node_type: NodeType, instance_id: str, log_path: str) -> None:
         facts = worker_facts(self._spec, node_type, instance_id, self._control_address, self._secret_file)
-        shell = self._provider.shell(machine)
+        try:
+            shell = self._provider.shell(machine)
+        except ProviderError as error:
+            raise SetupError("wait for the shell", str(error)) from error
         try:
             with open_log(log_path) as log:
                 log.write(f"machine {machine.id}, instance {instance_id}, node type {node_type.name}")

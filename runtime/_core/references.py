@@ -112,8 +112,8 @@ class ReferenceTable(Generic[R]):
         del self.entries[entry.object_id]
         if not entry.nested:
             return (entry,)
-        dead = [entry]
-        queue = list(entry.nested)
+        dead: list[R] = [entry]
+        queue: list[R] = list(entry.nested)
         entry.nested = None
         while queue:
             inner = queue.pop()

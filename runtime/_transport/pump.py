@@ -316,14 +316,14 @@ class Pump:
 
         self._listen(sock, accept)
 
-    def listen_tcp(self, host: str, secret: bytes, on_accept: Callable[[Connection], None]) -> int:
-        """Accepts processes that know the secret; returns the port."""
+    def listen_tcp(self, host: str, secret: Callable[[], bytes], on_accept: Callable[[Connection], None]) -> int:
+        """Accepts processes that know the secret (asked for at each connection); returns the port."""
         sock = socket.create_server((host, 0), backlog=128)
 
         def greet(peer: socket.socket) -> None:
             try:
                 peer.settimeout(CONNECT_TIMEOUT_S)
-                prove(peer, secret, is_client=False)
+                prove(peer, secret(), is_client=False)
             except (HandshakeError, OSError):
                 peer.close()
                 return

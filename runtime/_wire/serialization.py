@@ -51,7 +51,7 @@ class Serialized:
 
     @property
     def size_bytes(self) -> int:
-        return len(self.data) + sum(buffer.nbytes for buffer in self.buffers)
+        return len(self.data) + sum(int(buffer.nbytes) for buffer in self.buffers)
 
 
 class _ByValue(Exception):
@@ -130,7 +130,7 @@ def _cloud_pickler() -> Any:
     if _cloud_class is None:
         import cloudpickle
 
-        class CloudPickler(cloudpickle.Pickler):  # type: ignore[misc,name-defined]
+        class CloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
             def reducer_override(self, value: Any) -> Any:
                 reducer = _reducers.get(type(value))
                 if reducer is not None:

@@ -100,7 +100,7 @@ def _put_large(
 
 def wire_refs(core: Core, packed: PackedArguments) -> tuple[list[Argument], Value | None]:
     """The top-level references as they travel, now that their values are there; and the first error among them."""
-    out = []
+    out: list[Argument] = []
     for position, keyword, entry in packed.refs:
         value = entry.value
         if value is not None and value.kind & 1:

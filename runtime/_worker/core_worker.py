@@ -69,12 +69,13 @@ class Core:
         agent_path: Unix socket of the node agent.
         register: what to say to it; `address` is filled in here.
         worker_id: 28 bytes.
+        host: the node's address, where it is known beforehand.
 
     Raises:
         RaySystemError: the agent is not there or refuses.
     """
 
-    def __init__(self, agent_path: str, register: node.Register, worker_id: bytes) -> None:
+    def __init__(self, agent_path: str, register: node.Register, worker_id: bytes, host: str = "") -> None:
         self.pump = Pump(self._on_message)
         self.lock = self.pump.lock
         self.released: deque[Any] = deque()
@@ -87,8 +88,10 @@ class Core:
         listen_path = os.path.join(os.path.dirname(agent_path), f"w-{worker_id.hex()[:16]}")
         self._listen_path = listen_path
         self.pump.listen_unix(listen_path, self._accepted)
-        self.address = WorkerAddress(worker_id, b"", listen_path)
+        self.session: node.Registered
         try:
+            port = self._listen_tcp(host) if host else 0
+            self.address = WorkerAddress(worker_id, b"", listen_path, host, port)
             self.agent = self.pump.connect_unix(agent_path, "the node agent")
             self.agent.on_close = self._agent_lost
             register = msgspec.structs.replace(register, address=self.address, pid=os.getpid())
@@ -101,10 +104,10 @@ class Core:
         if isinstance(reply, ErrorReply):
             self._unlisten()
             raise exceptions.RaySystemError(f"The node agent refused this process: {reply.message}")
-        self.session: node.Registered = reply
-        port = self.pump.listen_tcp(self.session.node_host, self.session.secret, self._accepted)
+        self.session = reply
+        host = self.session.node_host
         self.address = WorkerAddress(
-            worker_id, self.session.node_id, listen_path, self.session.node_host, port
+            worker_id, self.session.node_id, listen_path, host, port or self._listen_tcp(host)
         )
         self.job_id = self.session.job_id
         self.actor_or_job_bytes = b"\0" * (ids.ACTOR_BYTES - ids.JOB_BYTES) + self.job_id
@@ -193,6 +196,9 @@ class Core:
         connection.send(messages.Hello(self.address, self.job_id))
         self._peers[address.worker_id] = connection
         return connection
+
+    def _listen_tcp(self, host: str) -> int:
+        return self.pump.listen_tcp(host, lambda: self.session.secret, self._accepted)
 
     def _accepted(self, connection: Connection) -> None:
         connection.on_close = self._peer_lost

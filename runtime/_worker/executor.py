@@ -92,7 +92,10 @@ class Executor:
         if self._blocked and self.actor is None:
             connection.send(Returned([push.task_id], blocked=True))
         elif self._loop is not None:
-            self._loop.call_soon_threadsafe(self._start_coroutine, connection, push)
+            if threading.current_thread() is self._main:
+                self._start_coroutine(connection, push)
+            else:
+                self._loop.call_soon_threadsafe(self._start_coroutine, connection, push)
         elif self._threads:
             group = self._group_of(push)
             pool = self._threads.get(group) or self._threads[""]
@@ -282,7 +285,7 @@ class Executor:
         started = time.perf_counter()
         result = function(*args, **kwargs)
         if push.num_returns < 0:
-            result = self._stream(connection, push, result)
+            self._stream(connection, push, result)
         seconds = time.perf_counter() - started
         del args, kwargs
         values = self._pack(connection, push, result)
@@ -537,7 +540,8 @@ def task_error(
 
 
 def _shown_name(actor: Any, class_name: str) -> str:
-    if actor is None or type(actor).__repr__ is object.__repr__:
+    cls: Any = type(actor)
+    if actor is None or cls.__repr__ is object.__repr__:
         return class_name
     try:
         return repr(actor)

@@ -52,7 +52,7 @@ def run(start: dict[str, Any]) -> None:
         os.getpid(),
         startup_token=start["startup_token"],
     )
-    core = Core(start["agent_socket"], register, worker_id)
+    core = Core(start["agent_socket"], register, worker_id, start["node_host"])
     core_worker.set_current(core)
     executor = Executor(core)
     for stream in streams:

@@ -142,7 +142,8 @@ class TaskSubmitter:
     def new_task_id(self) -> bytes:
         """A fresh id of a plain task."""
         self._count += 1
-        return self._prefix + self._count.to_bytes(4, "big") + self._suffix
+        task_id: bytes = self._prefix + self._count.to_bytes(4, "big") + self._suffix
+        return task_id
 
     def submit(
         self,
@@ -396,7 +397,7 @@ class TaskSubmitter:
         wanted = task.options.retry_exceptions
         if not wanted or not task.retries or task.cancelled:
             return False
-        if wanted is not True:
+        if isinstance(wanted, tuple):
             raised, _ = serialization.deserialize(error.data)
             cause = getattr(raised, "cause", raised)
             if not isinstance(cause, wanted):

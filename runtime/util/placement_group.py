@@ -16,9 +16,9 @@ from runtime._wire.messages.control import (
     RemovePlacementGroup,
     WatchPlacementGroup,
 )
+from runtime._wire.messages.worker import Value
 from runtime._worker import context
 from runtime._worker.core_worker import Core, current
-from runtime._worker.objects import Value
 
 if TYPE_CHECKING:
     from runtime.object_ref import ObjectRef

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 
+from runtime._control.actor_table import to_request
 from runtime._control.server import ControlStore
 from runtime._core.actors import ActorState
-from runtime._core.placement import group_resources
+from runtime._core.placement import Fit, NodeView, choose_node, group_resources, place_bundles
 from runtime._core.placement_groups import GroupState
 from runtime._core.resources import Resources, add
 from runtime._wire.messages.control import GetNodes, ListActors, ListPlacementGroups
@@ -85,6 +87,26 @@ def check_quiet(store: ControlStore, agents: Iterable[Agent]) -> None:
         assert used == agent.total, f"{agent.node_id!r} leaks: {used} of {agent.total}"
 
 
+def check_nothing_starves(store: ControlStore, agents: Iterable[Agent]) -> None:
+    """When nothing moves any more, whatever waits cannot be placed."""
+    views = [
+        NodeView(agent.node_id, agent.total, agent.available, agent.labels)
+        for agent in agents
+        if not agent.is_crashed
+    ]
+    rng = random.Random(0)
+    for info in store.actors.list_actors(None, ListActors()).actors:  # type: ignore[arg-type]
+        if info.state in (ActorState.PENDING_CREATION.value, ActorState.RESTARTING.value):
+            fit = choose_node(to_request(info.spec.placement), views, rng=rng).fit
+            assert fit in (Fit.WAITING, Fit.INFEASIBLE), f"actor {info.actor_id.hex()} waits, but is {fit}"
+    for group in store.groups.list_groups(None, ListPlacementGroups()).groups:  # type: ignore[arg-type]
+        if group.state in (GroupState.PENDING.value, GroupState.RESCHEDULING.value):
+            nodes = place_bundles(group.bundles, group.strategy, views, rng=rng, placed=group.nodes)
+            assert nodes is None, f"group {group.pg_id.hex()} waits, but would fit"
+        else:
+            assert group.state != GroupState.PREPARED.value, "a group is stuck between the phases"
+
+
 def _check_actors(store: ControlStore, living: dict[bytes, Agent]) -> None:
     really = {
         actor_id: (agent.node_id, running.address)
@@ -106,7 +128,9 @@ def _check_groups(store: ControlStore, living: dict[bytes, Agent]) -> None:
         for (pg_id, index), bundle in agent.bundles.items()
         if bundle.committed
     }
-    set_aside = [key for agent in living.values() for key, bundle in agent.bundles.items() if not bundle.committed]
+    set_aside = [
+        key for agent in living.values() for key, bundle in agent.bundles.items() if not bundle.committed
+    ]
     assert not set_aside, f"bundles set aside and forgotten: {set_aside}"
     recorded = {}
     for group in store.groups.list_groups(None, ListPlacementGroups()).groups:  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from runtime._wire.messages.control import (
 )
 from tests.sim.control import specs
 from tests.sim.control.agent import Agent, Behaviour, cpus
-from tests.sim.control.invariants import Watcher, check_quiet
+from tests.sim.control.invariants import Watcher, check_nothing_starves, check_quiet
 from tests.sim.world import SimLink, VirtualLoop, run_virtual
 
 STEPS = 60
@@ -75,6 +75,7 @@ class Simulation:
         await asyncio.sleep(QUIET_S)
         loop.after_turn = None
         check_quiet(self.store, self.agents)
+        check_nothing_starves(self.store, self.agents)
         for agent in self.agents:
             agent.crash()
         await self.store.stop()
@@ -93,7 +94,9 @@ class Simulation:
         units = {name: amount for name, amount in units.items() if amount}
         strategy = SchedulingStrategy(rng.choice(("DEFAULT", "DEFAULT", "SPREAD")))
         if rng.random() < 0.1 and self.agents:
-            strategy = SchedulingStrategy("NODE_AFFINITY", rng.choice(self.agents).node_id, rng.random() < 0.5)
+            strategy = SchedulingStrategy(
+                "NODE_AFFINITY", rng.choice(self.agents).node_id, rng.random() < 0.5
+            )
         spec = specs.actor(
             number,
             units=units,
