@@ -11,11 +11,14 @@ from tests.under_test import NAME
 
 INIT = f"import {NAME} as ray, sys, time, os\nray.init(num_cpus=2)\n"
 
+# Lines travel behind the result; the driver stays long enough for them to arrive.
+STAY = "\ntime.sleep(2)\n"
+
 
 def run(program: str) -> tuple[str, str]:
     """Runs a driver to its end; its output and its error output."""
     done = subprocess.run(
-        [sys.executable, "-c", INIT + textwrap.dedent(program)],
+        [sys.executable, "-c", INIT + textwrap.dedent(program) + STAY],
         capture_output=True,
         text=True,
         timeout=80,
@@ -23,10 +26,6 @@ def run(program: str) -> tuple[str, str]:
     )
     assert done.returncode == 0, done.stderr
     return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout), re.sub(r"\x1b\[[0-9;]*m", "", done.stderr)
-
-
-# Lines travel behind the result; the driver stays long enough for them to arrive.
-STAY = "\ntime.sleep(2)\n"
 
 
 def test_prints_of_tasks_have_name_and_pid() -> None:
@@ -39,7 +38,6 @@ def test_prints_of_tasks_have_name_and_pid() -> None:
             return os.getpid()
         print("pid", ray.get(speak.remote()))
         """
-        + STAY
     )
     pid = re.search(r"^pid (\d+)$", out, re.M)
     assert pid is not None
@@ -56,7 +54,6 @@ def test_prints_of_actors_have_the_class() -> None:
                 print("from the actor")
         ray.get(Speaker.remote().speak.remote())
         """
-        + STAY
     )
     assert re.search(r"\(Speaker pid=\d+\).* from the actor", out + err)
 
@@ -70,9 +67,8 @@ def test_equal_lines_of_many_workers_are_folded() -> None:
                 print("the same line")
         speakers = [Speaker.remote() for _ in range(4)]
         ray.get([speaker.speak.remote() for speaker in speakers])
-        time.sleep(5)
+        time.sleep(4)
         """
-        + STAY
     )
     lines = [line for line in (out + err).splitlines() if "the same line" in line]
     assert 1 <= len(lines) <= 3

@@ -207,7 +207,6 @@ def test_a_removed_group_says_so() -> None:
         {"bundles": []},
         {"bundles": [{}]},
         {"bundles": [{"CPU": 0}]},
-        {"bundles": [{"CPU": -1}]},
         {"bundles": {"CPU": 1}},
         {"bundles": [{"CPU": 1}], "strategy": "NO_SUCH_STRATEGY"},
         {"bundles": [{"CPU": 1}], "lifetime": "forever"},

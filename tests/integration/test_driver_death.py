@@ -1,0 +1,107 @@
+"""A driver that is killed takes everything of its own with it, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import runtime as ray
+from runtime.cluster_utils import Cluster
+from tests.integration.drivers import Driver, is_alive, session_files
+from tests.polling import eventually
+
+PROGRAM = """
+import os, time
+import runtime as ray
+ray.init({arguments})
+
+@ray.remote(num_cpus=0)
+class Actor:
+    def pid(self):
+        return os.getpid()
+
+@ray.remote
+def task():
+    return os.getpid()
+
+@ray.remote
+def busy():
+    time.sleep(1000)
+
+actor = Actor.remote()
+print("pids", ray.get(actor.pid.remote()), ray.get(task.remote()), flush=True)
+refs = [busy.remote() for _ in range(4)]
+big = ray.put(b"x" * 10_000_000)
+print("ready", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+def test_a_local_session_goes_with_its_driver() -> None:
+    before = set(session_files())
+    driver = Driver(PROGRAM.format(arguments="num_cpus=2"))
+    pids = [int(pid) for pid in driver.line("pids ").split()]
+    driver.line("ready")
+    assert all(map(is_alive, pids))
+    driver.kill()
+    assert eventually(lambda: not any(map(is_alive, pids)))
+    assert eventually(lambda: set(session_files()) <= before)
+    driver.close()
+
+
+def test_a_cluster_stays_when_one_of_its_drivers_dies(cluster: Cluster) -> None:
+    driver = Driver(PROGRAM.format(arguments=f"address={cluster.address!r}"))
+    pids = [int(pid) for pid in driver.line("pids ").split()]
+    driver.line("ready")
+    ray.init(address=cluster.address)
+    driver.kill()
+    assert eventually(lambda: not any(map(is_alive, pids)))
+    assert eventually(lambda: ray.available_resources().get("CPU") == 2)
+    full = ray.cluster_resources()["object_store_memory"]
+    assert eventually(lambda: ray.available_resources()["object_store_memory"] == full)
+
+    @ray.remote
+    def still_works() -> str:
+        return "yes"
+
+    assert ray.get(still_works.remote(), timeout=30) == "yes"
+    driver.close()
+
+
+def test_a_driver_that_ends_by_itself_leaves_nothing() -> None:
+    before = set(session_files())
+    driver = Driver(
+        """
+        import runtime as ray
+        ray.init(num_cpus=1)
+        print("value", ray.get(ray.remote(lambda: 5).remote()), flush=True)
+        """
+    )
+    assert driver.line("value ") == "5"
+    assert driver.process.wait(30) == 0
+    assert eventually(lambda: set(session_files()) <= before)
+    driver.close()
+
+
+def test_a_driver_that_raises_ends_with_its_own_status() -> None:
+    driver = Driver(
+        """
+        import sys
+        import runtime as ray
+        ray.init(num_cpus=1)
+        print("ready", flush=True)
+        sys.exit(7)
+        """
+    )
+    driver.line("ready")
+    assert driver.process.wait(30) == 7
+    driver.close()
