@@ -47,3 +47,4 @@ class DaemonRecord(msgspec.Struct, kw_only=True):
     node_id: str = ""
     api_url: str = ""
     session_dir: str = ""
+    secret_file: str = ""

@@ -1,0 +1,79 @@
+"""Assembles the command line. Command modules import what they need when they run, so that `--help` is
+quick."""
+
+from __future__ import annotations
+
+import typer
+
+import clusterctl
+from clusterctl.commands import (
+    attach,
+    check,
+    down,
+    execute,
+    job,
+    logs,
+    start,
+    status,
+    stop,
+    submit,
+    up,
+)
+from clusterctl.commands.guard import guarded
+from clusterctl.errors import ExitCode
+
+_EPILOG = "Exit status: " + ", ".join(
+    f"{code.value} {code.name.lower().replace('_', ' ')}" for code in ExitCode
+)
+
+app = typer.Typer(
+    name="clusterctl",
+    help=(
+        "Brings clusters up from a YAML file, runs programs on them, and takes them down again.\n\n"
+        "  clusterctl up cluster-configs/local.yaml   a head and two workers here\n\n"
+        "  clusterctl submit job.py --rounds 3        runs it there, shows its output, exits as it\n\n"
+        "  clusterctl status                          nodes, demand, what the autoscaler does\n\n"
+        "  clusterctl down                            everything ends\n\n"
+        "The cluster brought up last is the current one; --cluster NAME|FILE chooses another."
+    ),
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+) -> None:
+    if version:
+        typer.echo(f"clusterctl {clusterctl.__version__}")
+        raise typer.Exit(ExitCode.OK)
+
+
+_PASS_ON = {"allow_interspersed_args": False, "ignore_unknown_options": True}
+
+app.command("up")(guarded(up.up))
+app.command("down")(guarded(down.down))
+app.command("stop")(guarded(stop.stop))
+app.command("status")(guarded(status.status))
+app.command("check")(guarded(check.check))
+app.command("submit", context_settings=_PASS_ON)(guarded(submit.submit))
+app.command("attach")(guarded(attach.attach))
+app.command("exec", context_settings=_PASS_ON)(guarded(execute.execute))
+app.command("logs")(guarded(logs.logs))
+app.command("start")(guarded(start.start))
+
+jobs = typer.Typer(
+    help="Lists, follows and stops jobs.\n\n  clusterctl job list\n\n  clusterctl job logs -f job-1a2b3c4d",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+jobs.command("list")(guarded(job.list_jobs))
+jobs.command("stop")(guarded(job.stop_job))
+jobs.command("logs")(guarded(job.job_logs))
+app.add_typer(jobs, name="job")

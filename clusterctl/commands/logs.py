@@ -1,0 +1,66 @@
+"""`clusterctl logs`."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clusterctl import output
+
+from .options import Cluster
+
+if TYPE_CHECKING:
+    from autoscaler.provider import Machine
+
+    from .session import Session
+
+
+def logs(
+    node: Annotated[
+        str | None,
+        typer.Argument(help="A machine or instance id as in `clusterctl status`; default: the head."),
+    ] = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines of each file.")] = 50,
+    file: Annotated[str | None, typer.Option(help="Only log files whose name holds this text.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+    cluster: Cluster = None,
+) -> None:
+    """Shows what a node's daemons and its setup have logged. Works when the head is dead, while its machine
+    is there.
+
+    clusterctl logs -n 200 --file agent
+
+    clusterctl logs worker-1a2b
+    """
+    from .session import open_session
+
+    session = open_session(cluster)
+    machine = _find(session, node)
+    shell = session.shell(machine)
+    pattern = f"*{shlex.quote(file)}*" if file else "[!w]*.log"
+    folder = '"${CLUSTERCTL_SESSION_DIR:-.}/logs"'
+    tail = f"tail -n {lines} {'-F' if follow else ''}"
+    try:
+        shell.run(f"cd {folder} && {tail} -v -- {pattern}", on_output=output.say)
+    finally:
+        shell.close()
+
+
+def _find(session: Session, node: str | None) -> Machine:
+    from clusterctl.errors import NotFound
+    from clusterctl.launcher.machines import head_of
+
+    machines = session.machines()
+    if node is None or node == "head":
+        head = head_of(machines)
+        if head is None:
+            raise NotFound(f"the head's machine of cluster '{session.record.name}' is gone")
+        return head
+    found = [m for m in machines if m.id.startswith(node) or m.instance_id.startswith(node)]
+    if len(found) != 1:
+        names = ", ".join(f"{m.id} ({m.instance_id})" for m in machines)
+        problem = "more than one machine fits" if found else "there is no machine"
+        raise NotFound(f"{problem} '{node}'", f"Machines of the cluster: {names or 'none'}.")
+    return found[0]

@@ -1,0 +1,75 @@
+"""`clusterctl start`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from clusterctl import output
+
+from .options import Json
+
+
+def start(
+    head: Annotated[bool, typer.Option("--head", help="Start a head on this machine.")] = False,
+    address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Join the cluster of this head instead.")
+    ] = None,
+    secret_file: Annotated[str | None, typer.Option(help="A file with the cluster's secret.")] = None,
+    host: Annotated[
+        str, typer.Option(help="The address of this machine, for the other nodes.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Where a head's control store listens; 0: any port.")] = 0,
+    api_port: Annotated[int, typer.Option(help="Where a head's API listens; 0: any port.")] = 0,
+    resources: Annotated[str, typer.Option(metavar="JSON", help="What this node brings.")] = "{}",
+    labels: Annotated[str, typer.Option(metavar="JSON", help="Labels of this node.")] = "{}",
+    node_type: Annotated[str, typer.Option(help="Its node type.")] = "",
+    instance_id: Annotated[str, typer.Option(help="The autoscaler's name of this machine.")] = "",
+    config: Annotated[str | None, typer.Option(hidden=True)] = None,
+    stop: Annotated[bool, typer.Option("--stop", help="End what `start` started on this machine.")] = False,
+    json: Json = False,
+) -> None:
+    """Starts a head or a node on this machine. `clusterctl up` does that by itself; this is for machines
+    joined by hand.
+
+    clusterctl start --head                                    says how other machines join
+
+    clusterctl start --address 10.0.0.1:4321 --secret-file F   on those
+
+    clusterctl start --stop                                    the end of either
+    """
+    import msgspec
+
+    from clusterctl.errors import UsageProblem
+    from clusterctl.head import daemons
+
+    if sum((head, address is not None, stop)) != 1:
+        raise UsageProblem("say one of --head, --address HOST:PORT and --stop")
+    if stop:
+        ended = daemons.stop_here()
+        output.say(f"{ended} ended" if ended else "nothing was started here")
+        return
+    try:
+        amounts = msgspec.json.decode(resources, type=dict[str, float])
+        marks = msgspec.json.decode(labels, type=dict[str, str])
+    except msgspec.MsgspecError as error:
+        raise UsageProblem(f"--resources and --labels take JSON, e.g. '{{\"CPU\": 4}}': {error}") from error
+    if head:
+        record = daemons.start_head(config, secret_file, host, port, api_port, amounts, marks)
+    else:
+        assert address is not None
+        if secret_file is None:
+            raise UsageProblem("--address needs --secret-file: the head's secret, copied to this machine")
+        record = daemons.start_worker(address, secret_file, host, amounts, marks, node_type, instance_id)
+    if json:
+        output.say(msgspec.json.encode(record).decode())
+        return
+    if not head:
+        output.say(f"this machine has joined {address} (node {record.node_id[:12]})")
+        return
+    output.say(f"the head runs: control store {record.control_address}, API {record.api_url}")
+    output.say(f"its secret: {record.secret_file}")
+    output.say(
+        f"other machines join with: clusterctl start --address {record.control_address} --secret-file FILE"
+    )

@@ -1,0 +1,45 @@
+"""`clusterctl status`."""
+
+from __future__ import annotations
+
+from clusterctl import output
+
+from .options import Cluster, Json
+
+
+def status(cluster: Cluster = None, json: Json = False) -> None:
+    """Shows nodes, what waits for resources and why, what the autoscaler did, and jobs.
+
+    clusterctl status --json | jq '.nodes[].state'
+    """
+    from clusterctl.errors import Denied, TimedOut, Unreachable
+    from clusterctl.status_view import render
+
+    from .session import open_session
+
+    session = open_session(cluster)
+    try:
+        report = session.api().request("GET", "/api/cluster_status", patience_s=1.0).json()
+    except (Unreachable, TimedOut, Denied):
+        machines = session.machines()
+        if json:
+            output.as_json(
+                {
+                    "cluster_name": session.record.name,
+                    "state": session.record.state,
+                    "machines": [
+                        {"id": m.id, "node_type": m.node_type, "state": m.state.value} for m in machines
+                    ],
+                }
+            )
+        else:
+            output.say(f"cluster '{session.record.name}': {len(machines)} machines")
+            rows = [(m.id, "head" if m.is_head else m.node_type, m.state.value) for m in machines]
+            for line in output.table(("machine", "type", "state"), rows):
+                output.say(f"  {line}")
+        raise
+    if json:
+        output.as_json(report)
+        return
+    for line in render(report):
+        output.say(line)

@@ -1,0 +1,31 @@
+"""`clusterctl stop`."""
+
+from __future__ import annotations
+
+from clusterctl import output
+
+from .options import Cluster, Yes
+
+
+def stop(cluster: Cluster = None, yes: Yes = False) -> None:
+    """Stops a cluster and keeps its head's machine, so that `clusterctl up FILE` starts it again with its
+    job history.
+
+    Programs that run on it end. Workers are given back. To end the cluster for good use `clusterctl down`.
+
+      clusterctl stop -y
+    """
+    from clusterctl.errors import CliError
+    from clusterctl.home import STOPPED, Home
+    from clusterctl.launcher import down as launcher
+
+    home = Home.find()
+    record = home.resolve(cluster)
+    with home.locked(record.name, "stop"):
+        if record.state == STOPPED:
+            output.say(f"cluster '{record.name}' is stopped already")
+            return
+        if not yes and not output.confirm(f"Stop cluster '{record.name}' and all programs on it?"):
+            raise CliError("nothing was stopped", "Run it with -y to stop the cluster without being asked.")
+        launcher.stop(home, record, output.progress)
+    output.say(f"cluster '{record.name}' is stopped; start it again with: clusterctl up {record.spec_file}")

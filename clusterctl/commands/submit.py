@@ -1,0 +1,66 @@
+"""`clusterctl submit`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from clusterctl import output
+
+from .options import Cluster, Json
+
+
+def submit(
+    script: Annotated[str, typer.Argument(help="A Python program on this machine.")],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Its arguments.")] = None,
+    cluster: Cluster = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Show the output and wait for the end.")
+    ] = True,
+    working_dir: Annotated[
+        str | None, typer.Option(help="The folder that travels; default: the script's own.")
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="For the job's environment.")
+    ] = None,
+    submission_id: Annotated[
+        str | None, typer.Option(help="The job's name; default: one is made up.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Runs a program on the cluster: packages its folder, runs it on the head, shows its output, exits as it
+    does.
+
+    The job belongs to the head: it goes on when this terminal closes. Ctrl-C stops watching, not the job.
+    What the folder's .gitignore leaves out does not travel. The exit status is the program's (128 + n if
+    signal n ended it).
+
+      clusterctl submit examples/index_stdlib.py --limit 100
+    """
+    from clusterctl.errors import CliError, UsageProblem
+    from clusterctl.jobs import client
+
+    from .session import open_session
+
+    session = open_session(cluster)
+    variables = dict(item.partition("=")[::2] for item in env or [])
+    if any("=" not in item for item in env or []):
+        raise UsageProblem("--env takes NAME=VALUE")
+    package, entrypoint = client.prepare(script, arguments or [], working_dir)
+    api = session.api()
+    client.upload(api, package)
+    name = client.submit(api, entrypoint, package, variables, submission_id)
+    if not wait:
+        if json:
+            output.as_json({"submission_id": name, "cluster": session.record.name})
+        else:
+            output.say(name)
+        return
+    output.progress(f"job {name} runs on cluster '{session.record.name}' ({package.files} files)")
+    record = client.follow_to_end(api, name, output.raw)
+    if record.driver_exit_code is None:
+        raise CliError(f"job {name}: {record.message}")
+    if record.driver_exit_code:
+        output.progress(f"job {name} {record.status.value.lower()}: {record.message}")
+    raise typer.Exit(record.driver_exit_code)

@@ -1,0 +1,293 @@
+"""The composition of the head: control store, node agent, autoscaler, jobs and API, started in order and
+ended in the reverse one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from autoscaler import loop as autoscaler_loop
+from autoscaler.config import AutoscalerConfig
+from clusterctl import providers
+from clusterctl.launcher import node_types
+from clusterctl.launcher.setup import WorkerSetup
+from clusterctl.spec.definition import ClusterSpec
+from runtime._clients.control import ControlClient
+from runtime._session.daemons import Daemon, DaemonError, start_control, start_node
+from runtime._transport.channel import CallError
+
+from .api import Api
+from .config import HeadConfig
+from .jobs import JobSupervisor
+from .supervision import GaveUp, keep_alive
+
+log = logging.getLogger(__name__)
+
+Tell = Callable[[dict[str, str]], None]
+_CONTROL_PATIENCE_S = 60.0
+_END_S = 2.0
+_AGAIN_S = 1.0
+
+
+class HeadError(Exception):
+    """The head cannot come up, or cannot go on."""
+
+
+class Head:
+    """One head. `run` is its whole life."""
+
+    def __init__(self, config: HeadConfig, secret_file: str, session_dir: str) -> None:
+        self._config = config
+        self._secret_file = secret_file
+        self._session_dir = session_dir
+        self._secret = Path(secret_file).read_text(encoding="ascii").strip()
+        self._stop = asyncio.Event()
+        self._failure = ""
+
+    async def run(self, tell: Tell) -> None:
+        """Starts everything, says so, and works until SIGTERM.
+
+        Raises:
+            HeadError: a part cannot start, or a daemon ends again and again.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        listener = self._listen()
+        daemons: list[Daemon] = []
+        control: ControlClient | None = None
+        try:
+            daemons.append(await _start(self._start_control, self._config.control_port))
+            address = str(daemons[0].ready["address"])
+            agent = asyncio.create_task(_start(self._start_agent, address))
+            try:
+                control = ControlClient.over_grpc(
+                    address,
+                    self._secret.encode(),
+                    reconnect_timeout_s=_CONTROL_PATIENCE_S,
+                    on_lost=self._lost,
+                )
+                await control.start()
+            finally:
+                daemons.append(await agent)
+            await self._serve(control, address, daemons, listener, tell)
+            if self._failure:
+                raise HeadError(self._failure)
+        except CallError as error:
+            raise HeadError(f"the control store: {error}") from error
+        finally:
+            listener.close()
+            if control is not None:
+                await control.close()
+            await asyncio.to_thread(_end_daemons, daemons)
+
+    async def _serve(
+        self, control: ControlClient, address: str, daemons: list[Daemon], listener: socket.socket, tell: Tell
+    ) -> None:
+        """The head's work, from the moment the control store answers until SIGTERM."""
+        port = int(address.rpartition(":")[2])
+        async with asyncio.TaskGroup() as group:
+            tasks: list[asyncio.Task[None]] = []
+
+            def spawn(work: Coroutine[Any, Any, None], name: str) -> None:
+                tasks.append(group.create_task(self._or_stop(work, name), name=name))
+
+            environment = {**os.environ, "CLUSTERCTL_ADDRESS": address}
+            jobs = JobSupervisor(
+                control, self._session_dir, environment, lambda work: group.create_task(_logged(work))
+            )
+            await jobs.recover()
+            scaling = None
+            if self._config.spec is not None:
+                scaling = Autoscaling(self._config, control, address, self._secret_file, self._session_dir)
+                spawn(scaling.run(), "autoscaler")
+            api = Api(control, jobs, scaling, self._config.cluster_name)
+            server = _Server(
+                uvicorn.Config(
+                    api.application(self._secret),
+                    log_config=None,
+                    access_log=False,
+                    lifespan="off",
+                    timeout_graceful_shutdown=1,
+                )
+            )
+            spawn(server.serve(sockets=[listener]), "API")
+            restarts: tuple[Callable[[], Daemon], ...] = (
+                lambda: self._start_control(port),
+                lambda: self._start_agent(address),
+            )
+            for index, name in enumerate(("control store", "node agent")):
+                spawn(
+                    keep_alive(name, daemons[index], restarts[index], _replacing(daemons, index)),
+                    f"supervision of the {name}",
+                )
+            host, api_port = listener.getsockname()[:2]
+            tell(
+                {
+                    "control_address": address,
+                    "api_url": f"http://{host}:{api_port}",
+                    "node_id": daemons[1].ready["node_id"],
+                }
+            )
+            await self._stop.wait()  # a head works until it is told to end
+            log.info("ending")
+            await jobs.close()
+            for task in tasks:
+                task.cancel()
+
+    async def _or_stop(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """A part of the head; when it fails for good, the head ends."""
+        try:
+            await work
+        except GaveUp as error:
+            log.error("%s", error)
+            self._failure = str(error)
+            self._stop.set()
+        else:
+            log.info("the %s has ended", name)
+
+    def _lost(self, reason: str) -> None:
+        self._failure = f"the control store is lost: {reason}"
+        self._stop.set()
+
+    def _listen(self) -> socket.socket:
+        """The API's listener.
+
+        Raises:
+            HeadError: its port is in use.
+        """
+        host, port = self._config.host, self._config.api_port
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            listener.close()
+            if error.errno == errno.EADDRINUSE:
+                raise HeadError(
+                    f"port {port} of {host} is in use by another program: choose another for ports.api, "
+                    "or 0 for any free one"
+                ) from error
+            raise HeadError(f"the API cannot listen on {host}:{port}: {error.strerror}") from error
+        listener.listen(128)
+        listener.setblocking(False)
+        return listener
+
+    def _start_control(self, port: int) -> Daemon:
+        return start_control(
+            self._session_dir,
+            self._secret_file,
+            host=self._config.host,
+            port=port,
+            cluster_id=self._config.cluster_id,
+        )
+
+    def _start_agent(self, address: str) -> Daemon:
+        amounts = dict(self._config.resources)
+        store = amounts.pop("object_store_memory", None)
+        return start_node(
+            address,
+            self._session_dir,
+            self._secret_file,
+            self._config.host,
+            resources=amounts,
+            labels=self._config.labels,
+            object_store_memory=None if store is None else int(store),
+            head=True,
+            instance_id=self._config.instance_id,
+            node_type=self._config.node_type,
+        )
+
+
+class Autoscaling:
+    """The autoscaler with its provider; a new spec replaces it without a pause for the nodes."""
+
+    def __init__(
+        self, config: HeadConfig, control: ControlClient, address: str, secret_file: str, session_dir: str
+    ) -> None:
+        assert config.spec is not None
+        self._spec = config.spec
+        self._cluster_id = config.cluster_id
+        self._provider_settings = config.provider_settings
+        self._control = control
+        self._address = address
+        self._secret_file = secret_file
+        self._log_dir = os.path.join(session_dir, "logs")
+        self._current = self._configure(self._spec)
+        self._replace = asyncio.Event()
+
+    async def reconfigure(self, spec: ClusterSpec) -> None:
+        """Goes on with another spec.
+
+        Raises:
+            ValueError: the autoscaler cannot work with it.
+        """
+        self._current = self._configure(spec)
+        self._spec = spec
+        self._replace.set()
+
+    async def run(self) -> None:
+        """Runs the autoscaler until cancelled; starts it again when it fails, for all it needs is in the
+        listing and in the control store."""
+        while True:
+            self._replace = asyncio.Event()
+            config, provider, setup = self._current
+            try:
+                await autoscaler_loop.run(config, provider, setup, self._control, stop=self._replace)
+            except Exception:
+                log.exception("the autoscaler failed; starting it again")
+                await asyncio.sleep(_AGAIN_S)
+
+    def _configure(
+        self, spec: ClusterSpec
+    ) -> tuple[AutoscalerConfig, providers.OperatorProvider, WorkerSetup]:
+        provider = providers.make(spec, self._cluster_id, self._provider_settings)
+        config = node_types.autoscaler_config(
+            spec, self._cluster_id, provider.default_resources(), self._log_dir
+        )
+        return config, provider, WorkerSetup(spec, provider, self._address, self._secret_file)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that leaves signals to the head."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _replacing(daemons: list[Daemon], index: int) -> Callable[[Daemon], None]:
+    def replace(daemon: Daemon) -> None:
+        daemons[index] = daemon
+
+    return replace
+
+
+async def _start(start: Callable[..., Daemon], argument: object) -> Daemon:
+    try:
+        return await asyncio.to_thread(start, argument)
+    except DaemonError as error:
+        raise HeadError(str(error)) from error
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    """A job's supervision: its failure is this job's alone."""
+    try:
+        await work
+    except (CallError, OSError):
+        log.exception("a job's supervision failed")
+
+
+def _end_daemons(daemons: list[Daemon]) -> None:
+    for daemon in reversed(daemons):
+        daemon.stop(_END_S)

@@ -1,0 +1,107 @@
+"""Submits jobs and follows their output, through the head's API."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from clusterctl.api_client import ApiClient
+from clusterctl.errors import Interrupted, NotFound, UsageProblem
+
+from .package import Package, manifest, pack
+from .records import JobRecord, package_uri
+
+_WAIT_S = 10.0
+_PATIENCE_S = 5.0
+"""How long a follower goes on when the head does not answer, before it says so."""
+
+
+def prepare(script: str, arguments: Sequence[str], working_dir: str | None) -> tuple[Package, str]:
+    """Packages the folder of a script; returns the package and the command line that runs the script in it.
+
+    Raises:
+        NotFound: there is no such script.
+        UsageProblem: the folder is too big, or the script lies outside of it.
+    """
+    if not os.path.isfile(script):
+        raise NotFound(f"there is no file {script}", "Name a Python program, e.g. clusterctl submit job.py.")
+    root = os.path.abspath(working_dir or os.path.dirname(script) or ".")
+    if not os.path.isdir(root):
+        raise NotFound(f"there is no folder {root}")
+    inside = os.path.relpath(os.path.abspath(script), root)
+    if inside.startswith(".."):
+        raise UsageProblem(f"{script} is not inside {root}", "Choose a --working-dir that holds the script.")
+    entries = manifest(root)
+    if inside not in {entry.path for entry in entries}:
+        raise UsageProblem(
+            f"{script} would not travel: a .gitignore leaves it out (or it is in .git, venv or a cache)",
+            "Move it, or change the .gitignore.",
+        )
+    return pack(root, entries), shlex.join(["python", "-u", inside, *arguments])
+
+
+def upload(api: ApiClient, package: Package) -> bool:
+    """Uploads a package unless the cluster has it; returns whether it travelled."""
+    try:
+        api.request("GET", f"/api/packages/{package.digest}", patience_s=_PATIENCE_S)
+    except NotFound:
+        api.put(f"/api/packages/{package.digest}", package.data)
+        return True
+    return False
+
+
+def submit(
+    api: ApiClient, entrypoint: str, package: Package, env: Mapping[str, str], submission_id: str | None
+) -> str:
+    """Submits; returns the job's id."""
+    answer = api.post(
+        "/api/jobs/",
+        {
+            "entrypoint": entrypoint,
+            "submission_id": submission_id,
+            "runtime_env": {"working_dir": package_uri(package.digest), "env_vars": dict(env)},
+        },
+    )
+    return str(answer["submission_id"])
+
+
+def get(api: ApiClient, name: str) -> JobRecord:
+    """A job's record."""
+    answer = api.request("GET", f"/api/jobs/{name}", patience_s=_PATIENCE_S)
+    return msgspec.json.decode(answer.body, type=JobRecord)
+
+
+def follow(api: ApiClient, name: str, write: Callable[[bytes], None], offset: int = 0) -> None:
+    """Passes a job's output on from byte `offset`, as it comes, to its end; lost connections cost nothing."""
+    while True:
+        answer = api.request(
+            "GET",
+            f"/api/jobs/{name}/logs",
+            query={"offset": offset, "wait_s": _WAIT_S},
+            timeout_s=_WAIT_S + 5.0,
+            patience_s=_PATIENCE_S,
+        )
+        if answer.body:
+            write(answer.body)
+        offset = int(answer.headers["x-next-offset"])
+        if answer.headers["x-job-ended"] == "1":
+            return
+
+
+def follow_to_end(api: ApiClient, name: str, write: Callable[[bytes], None]) -> JobRecord:
+    """Follows a job from its start; returns how it ended.
+
+    Raises:
+        Interrupted: Ctrl-C; the job runs on, and the message says how to go on.
+    """
+    try:
+        follow(api, name, write)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"\nstopped watching; job {name} runs on.\n"
+            f"  watch it again: clusterctl job logs -f {name}    stop it: clusterctl job stop {name}"
+        ) from None
+    return get(api, name)

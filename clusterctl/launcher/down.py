@@ -1,0 +1,76 @@
+"""`down` and `stop`: the end of a cluster, for good or until the next `up`. Neither needs the head to
+answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from autoscaler.provider import Machine, ProviderError
+from clusterctl import home as homes
+from clusterctl import providers
+from clusterctl.errors import CliError, from_provider
+from clusterctl.home import ClusterRecord, Home
+from clusterctl.providers import OperatorProvider
+from clusterctl.spec.definition import ClusterSpec
+
+from . import machines
+
+
+def cluster_providers(
+    home: Home, name: str, spec: ClusterSpec, record: ClusterRecord | None
+) -> list[OperatorProvider]:
+    """One provider per life of the cluster that has, or may have, machines: the remembered one and those
+    that only their tags tell of."""
+    settings = record.provider_settings if record else {"owner": home.owner}
+    ids = [record.cluster_id] if record else []
+    probe = providers.make(spec, ids[0] if ids else name, settings)
+    ids += [other for other in probe.clusters(name) if other not in ids]
+    return [providers.make(spec, cluster_id, settings) for cluster_id in ids]
+
+
+def listed(found: Sequence[OperatorProvider]) -> list[Machine]:
+    """All machines of the cluster."""
+    return [machine for provider in found for machine in machines.existing(provider)]
+
+
+def down(home: Home, name: str, found: Sequence[OperatorProvider], progress: Callable[[str], None]) -> int:
+    """Terminates until nothing is listed, removes what was prepared, forgets the cluster; returns how many
+    machines there were."""
+
+    def announce(ending: Sequence[Machine]) -> None:
+        progress(f"ending {len(ending)} machine{'s' if len(ending) > 1 else ''}")
+
+    ended = 0
+    for provider in found:
+        ended += machines.end_all(provider, on_end=announce)
+        try:
+            provider.cleanup()
+        except ProviderError as error:
+            raise from_provider(error) from error
+    home.forget(name)
+    return ended
+
+
+def stop(home: Home, record: ClusterRecord, progress: Callable[[str], None]) -> None:
+    """Stops the head's machine and keeps it with its state; gives the workers back, which hold nothing that
+    the next `up` does not make again."""
+    provider = providers.make(record.spec, record.cluster_id, record.provider_settings)
+    if not provider.capabilities.stop_start:
+        raise CliError(
+            "machines of this provider cannot be stopped", "End the cluster with `clusterctl down`."
+        )
+    found = machines.existing(provider)
+    head = machines.head_of(found)
+    if head is None:
+        raise CliError("the head's machine is gone", "Run `clusterctl down`, then `clusterctl up`.")
+    try:
+        progress("stopping the head")
+        provider.stop([head.id])  # first, so that no autoscaler replaces the workers
+    except ProviderError as error:
+        raise from_provider(error) from error
+    workers = {machine.id for machine in machines.existing(provider) if machine.id != head.id}
+    if workers:
+        progress(f"giving back {len(workers)} worker{'s' if len(workers) > 1 else ''}")
+        machines.end_all(provider, only=workers)
+    record.state = homes.STOPPED
+    home.write(record)

@@ -1,0 +1,69 @@
+"""Ends and finds the machines of a cluster; only the provider's listing proves anything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+
+from autoscaler.provider import Machine, MachineState, NotFound, ProviderError, Transient
+from clusterctl.errors import TimedOut, from_provider
+from clusterctl.providers import OperatorProvider
+
+_DEADLINE_S = 120.0
+_POLL_S = 0.1
+
+
+def existing(provider: OperatorProvider) -> list[Machine]:
+    """Every machine of the cluster that still exists in any state."""
+    try:
+        return [machine for machine in provider.list() if machine.state is not MachineState.GONE]
+    except ProviderError as error:
+        raise from_provider(error) from error
+
+
+def head_of(machines: Sequence[Machine]) -> Machine | None:
+    """The head's machine; the youngest when an accident left several."""
+    heads = [machine for machine in machines if machine.is_head]
+    return max(heads, key=lambda machine: machine.launched_s, default=None)
+
+
+def end_all(
+    provider: OperatorProvider,
+    only: Collection[str] | None = None,
+    on_end: Callable[[Sequence[Machine]], None] = lambda machines: None,
+    deadline_s: float = _DEADLINE_S,
+) -> int:
+    """Terminates until the listing shows none left, stopped ones included; returns how many there were.
+
+    What an autoscaler that still runs launches meanwhile is ended in the next round, as its head is by then.
+
+    Raises:
+        TimedOut: some are still listed at the deadline; the message names them.
+    """
+    deadline = time.monotonic() + deadline_s
+    seen: set[str] = set()
+    while True:
+        found = [machine for machine in existing(provider) if only is None or machine.id in only]
+        new = [machine for machine in found if machine.id not in seen]
+        if not found:
+            return len(seen)
+        if new:
+            on_end(new)
+        seen.update(machine.id for machine in found)
+        try:
+            results = provider.terminate([machine.id for machine in found])
+        except Transient:
+            results = {}
+        except ProviderError as error:
+            raise from_provider(error) from error
+        for error_ in results.values():
+            if error_ is not None and not isinstance(error_, NotFound | Transient):
+                raise from_provider(error_)
+        if time.monotonic() >= deadline:
+            names = ", ".join(machine.id for machine in found)
+            raise TimedOut(
+                f"after {deadline_s:g} s these machines are still listed: {names}",
+                "Run `clusterctl down` again; if they stay, end them with the provider's own tools.",
+            )
+        if any(result is not None for result in results.values()) or not results:
+            time.sleep(_POLL_S)

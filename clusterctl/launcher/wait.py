@@ -1,0 +1,77 @@
+"""Waits until the workers that a spec demands have joined, and notices those that never will."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from clusterctl.api_client import ApiClient
+from clusterctl.errors import SetupFailed, TimedOut
+from clusterctl.spec.definition import ClusterSpec
+
+_POLL_S = 0.1
+_TOO_MANY = 3
+
+
+def missing_workers(spec: ClusterSpec, status: Mapping[str, Any]) -> dict[str, int]:
+    """Node type -> how many workers are missing to its min_workers. Pure."""
+    joined = Counter(
+        node["node_type"] for node in status["nodes"] if node["state"] == "ALIVE" and not node["is_head"]
+    )
+    wanted = {name: kind.min_workers for name, kind in spec.available_node_types.items()}
+    return {name: count - joined[name] for name, count in wanted.items() if count > joined[name]}
+
+
+def failures(status: Mapping[str, Any], since_s: float) -> list[dict[str, Any]]:
+    """The launches that failed since then, as the autoscaler reports them. Pure."""
+    report = status.get("autoscaler") or {}
+    return [failure for failure in report.get("failures", []) if failure["at_s"] >= since_s]
+
+
+def is_hopeless(failed: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether waiting on makes no sense: a setup step failed, or launches fail again and again. Pure."""
+    return any(failure["step"] for failure in failed) or len(failed) >= _TOO_MANY
+
+
+def describe_failure(failure: Mapping[str, Any]) -> str:
+    """One failed launch in one paragraph. Pure."""
+    step = f" at step '{failure['step']}'" if failure["step"] else ""
+    text = f"node {failure['instance_id']} ({failure['node_type']}) failed{step}: {failure['reason']}"
+    return f"{text}\n  its setup log on the head: {failure['setup_log']}" if failure["setup_log"] else text
+
+
+def await_workers(
+    api: ApiClient, spec: ClusterSpec, timeout_s: float, on_change: Callable[[str], None] = lambda text: None
+) -> int:
+    """Waits for min_workers of every type; returns how many workers there are.
+
+    Raises:
+        SetupFailed: machines could not be made ready.
+        TimedOut: they did not join in time.
+    """
+    started = time.time()
+    deadline = time.monotonic() + timeout_s
+    shown = ""
+    while True:
+        status = api.request("GET", "/api/cluster_status", patience_s=5.0).json()
+        missing = missing_workers(spec, status)
+        if not missing:
+            return sum(1 for node in status["nodes"] if node["state"] == "ALIVE" and not node["is_head"])
+        words = ", ".join(f"{count} {name}" for name, count in sorted(missing.items()))
+        failed = failures(status, started)
+        if is_hopeless(failed):
+            raise SetupFailed(
+                f"{words} did not come up:\n" + "\n".join(describe_failure(item) for item in failed[:5]),
+                "Correct the spec and run `clusterctl up` again, or end the cluster with `clusterctl down`.",
+            )
+        if words != shown:
+            on_change(f"waiting for {words}")
+            shown = words
+        if time.monotonic() >= deadline:
+            raise TimedOut(
+                f"after {timeout_s:g} s still waiting for {words}",
+                "`clusterctl status` shows what the autoscaler does, `clusterctl logs` what the nodes say.",
+            )
+        time.sleep(_POLL_S)

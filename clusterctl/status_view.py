@@ -1,0 +1,133 @@
+"""The text of `clusterctl status`, from the head's JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from clusterctl.output import duration, size, table
+
+_EVENTS = 8
+_JOBS = 5
+_BYTES = ("memory", "object_store_memory")
+
+
+def render(report: Mapping[str, Any]) -> list[str]:
+    """All lines."""
+    lines = _nodes(report)
+    scaling = report.get("autoscaler") or {}
+    lines += _machines(scaling)
+    lines += _demand(report, scaling)
+    lines += _failures(report, scaling)
+    lines += _events(report, scaling)
+    lines += _jobs(report)
+    return lines
+
+
+def _nodes(report: Mapping[str, Any]) -> list[str]:
+    now = float(report["now_s"])
+    alive = [node for node in report["nodes"] if node["state"] != "DEAD"]
+    rows = []
+    for node in sorted(alive, key=lambda n: (not n["is_head"], n["node_type"], n["started_s"])):
+        idle = now - node["idle_since_s"] if node["idle_since_s"] else 0.0
+        rows.append(
+            (
+                node["instance_id"] or node["node_id"][:12],
+                "head" if node["is_head"] else node["node_type"],
+                node["state"],
+                usage(node["resources_total"], node["resources_available"]),
+                f"idle {duration(idle)}" if node["idle_since_s"] else "busy",
+            )
+        )
+    lines = [f"cluster '{report['cluster_name']}': {len(alive)} node{'' if len(alive) == 1 else 's'}"]
+    return lines + [f"  {line}" for line in table(("node", "type", "state", "in use", ""), rows)]
+
+
+def usage(total: Mapping[str, float], available: Mapping[str, float]) -> str:
+    """`CPU 1/4, memory 0 B/2.0 GiB`: what is used of what there is."""
+    parts = []
+    for name in sorted(total):
+        used = total[name] - available.get(name, 0.0)
+        if name in _BYTES:
+            parts.append(f"{name} {size(max(0.0, used))}/{size(total[name])}")
+        else:
+            parts.append(f"{name} {used:g}/{total[name]:g}")
+    return ", ".join(parts)
+
+
+def _machines(scaling: Mapping[str, Any]) -> list[str]:
+    types = [kind for kind in scaling.get("types", []) if kind["max_workers"] or kind["states"]]
+    if not types:
+        return []
+    rows = [
+        (
+            kind["name"],
+            kind["running"],
+            kind["pending"],
+            kind["min_workers"],
+            kind["max_workers"],
+            ", ".join(f"{count} {state}" for state, count in sorted(kind["states"].items())),
+        )
+        for kind in types
+    ]
+    header = ("worker type", "running", "coming", "min", "max", "")
+    return [
+        "",
+        f"workers (at most {scaling['max_workers']} in all)",
+        *(f"  {line}" for line in table(header, rows)),
+    ]
+
+
+def _demand(report: Mapping[str, Any], scaling: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for item in report["demands"]:
+        where = f" with labels {item['labels']}" if item["labels"] else ""
+        fate = "no node of today can hold one" if item["infeasible"] else "waiting for room"
+        lines.append(f"  {item['count']} x {_shape(item['resources'])}{where}: {fate}")
+    for group in report["placement_groups"]:
+        bundles = ", ".join(_shape(bundle) for bundle in group["bundles"][:5])
+        lines.append(
+            f"  placement group {group['strategy']} [{bundles}]: {group['placed']} of "
+            f"{len(group['bundles'])} placed"
+        )
+    lines += [f"  requested: {_shape(bundle)}" for bundle in report["requested"]]
+    for item in scaling.get("waiting", []):
+        mark = "infeasible" if item["infeasible"] else "waits"
+        lines.append(f"  {mark}: {item['count']} x {item['demand']}: {item['why']}")
+    return ["", "demand", *(lines or ["  none"])]
+
+
+def _shape(resources: Mapping[str, float]) -> str:
+    return "{" + ", ".join(f"{name}: {amount:g}" for name, amount in sorted(resources.items())) + "}"
+
+
+def _failures(report: Mapping[str, Any], scaling: Mapping[str, Any]) -> list[str]:
+    now = float(report["now_s"])
+    lines = [f"  {text}" for text in scaling.get("problems", [])]
+    for failure in scaling.get("failures", []):
+        step = f" at step '{failure['step']}'" if failure["step"] else ""
+        ago = duration(max(0.0, now - failure["at_s"]))
+        lines.append(
+            f"  {failure['instance_id']} ({failure['node_type']}){step}, {ago} ago: {failure['reason']}"
+        )
+        if failure["setup_log"]:
+            lines.append(f"    setup log on the head: {failure['setup_log']}")
+    for item in scaling.get("resting", []):
+        left = duration(max(0.0, item["until_s"] - now))
+        lines.append(f"  {item['what']} is left alone for {left}: {item['why']}")
+    return ["", "failures", *lines] if lines else []
+
+
+def _events(report: Mapping[str, Any], scaling: Mapping[str, Any]) -> list[str]:
+    now = float(report["now_s"])
+    events = scaling.get("events", [])[-_EVENTS:]
+    lines = [f"  {duration(max(0.0, now - item['at_s'])):>8} ago  {item['text']}" for item in events]
+    return ["", "what the autoscaler did", *lines] if lines else []
+
+
+def _jobs(report: Mapping[str, Any]) -> list[str]:
+    jobs = report["jobs"][-_JOBS:]
+    if not jobs:
+        return []
+    rows = [(job["submission_id"], job["status"], job["entrypoint"]) for job in jobs]
+    return ["", "jobs", *(f"  {line}" for line in table(("job", "status", "entrypoint"), rows))]
