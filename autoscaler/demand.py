@@ -71,6 +71,17 @@ class Gang:
         return order.index(self.strategy) if self.strategy in order else len(order)
 
     @property
+    def together(self) -> Shape:
+        """All bundles as one."""
+        amounts: dict[str, int] = {}
+        selector: dict[str, str] = {}
+        for bundle in self.bundles:
+            selector.update(bundle.selector)
+            for name, amount in bundle.resources:
+                amounts[name] = amounts.get(name, 0) + amount
+        return Shape.of(amounts, selector)
+
+    @property
     def missing(self) -> tuple[Shape, ...]:
         """The bundles that have no node yet."""
         placed = (*self.placed, *(b"" for _ in range(len(self.bundles) - len(self.placed))))

@@ -1,5 +1,5 @@
-"""A simulated cluster on simulated time around the real reconciler and the real rules of placement: machines boot, setups
-fail, calls get lost, nodes die, the head restarts. Everything follows from the seed."""
+"""A simulated cluster on simulated time around the real reconciler and the real rules of placement: machines
+boot, setups fail, calls get lost, nodes die, the head restarts. Everything follows from the seed."""
 
 from __future__ import annotations
 
