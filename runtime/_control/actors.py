@@ -57,7 +57,11 @@ class ActorService:
     def load(self) -> None:
         """Takes the actors of an earlier life; their nodes have a while to come back with them."""
         for actor in self._table.load():
-            if not actor.node_id:
+            if self._cluster.is_living(actor.node_id):
+                continue
+            if actor.state is ActorState.ALIVE:
+                self._scheduler.lost(actor, f"its node {actor.node_id.hex()} died", False)
+            else:
                 self._scheduler.enqueue(actor)
 
     # ---------------------------------------------------------------- messages

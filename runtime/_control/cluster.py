@@ -170,6 +170,11 @@ class Cluster:
     def get(self, node_id: bytes) -> Node | None:
         return self._nodes.get(node_id)
 
+    def is_living(self, node_id: bytes) -> bool:
+        """Whether it is a member that is not dead."""
+        node = self._nodes.get(node_id)
+        return node is not None and not node.is_dead
+
     def add(self, node: Node) -> None:
         """Adds or replaces a node."""
         self._nodes[node.node_id] = node

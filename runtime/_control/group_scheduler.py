@@ -175,7 +175,7 @@ class GroupScheduler:
             node.offer(group_resources(bundle, pg_hex, index))
             group.nodes[index] = node.node_id
         # A node may have died since it answered, or while others answered.
-        gone = [index for index, node_id in enumerate(group.nodes) if not self._is_living(node_id)]
+        gone = [index for index, node_id in enumerate(group.nodes) if not self._cluster.is_living(node_id)]
         for index in gone:
             group.nodes[index] = b""
         group.machine.step(GroupEvent.COMMITTED, self._context.now())
@@ -234,7 +234,3 @@ class GroupScheduler:
             offered = group_resources(bundle, pg_id.hex(), index) if was_committed else {}
             node.withdraw(offered, bundle)
             self._view_changed.set()
-
-    def _is_living(self, node_id: bytes) -> bool:
-        node = self._cluster.get(node_id)
-        return node is not None and not node.is_dead

@@ -52,6 +52,9 @@ class JobService:
         for job_id, row in self._context.journal.storage.scan(TABLE):
             self._remember(msgspec.msgpack.decode(row, type=JobInfo))
             log.debug("remembering job %s", job_id.hex())
+        for info in list(self._jobs.values()):
+            if not self._cluster.is_living(info.driver.node_id):
+                self._end(info.job_id, JobEvent.NODE_LOST)
 
     def handlers(self) -> Handlers:
         return {

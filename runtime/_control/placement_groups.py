@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 
-from runtime._control.cluster import Node
+from runtime._control.cluster import Cluster, Node
 from runtime._control.context import Context, Handlers
 from runtime._control.group_scheduler import GroupScheduler
 from runtime._control.group_table import Group, GroupTable
@@ -31,9 +31,12 @@ _BUNDLE = re.compile(r"bundle_group_(\d+)_([0-9a-f]{36})\Z")
 class GroupService:
     """Owns the groups; `GroupScheduler` reserves their bundles. `on_removed` hears of each that goes."""
 
-    def __init__(self, context: Context, table: GroupTable, scheduler: GroupScheduler) -> None:
+    def __init__(
+        self, context: Context, cluster: Cluster, table: GroupTable, scheduler: GroupScheduler
+    ) -> None:
         self.on_removed: list[Callable[[bytes], None]] = []
         self._context = context
+        self._cluster = cluster
         self._table = table
         self._scheduler = scheduler
 
@@ -49,7 +52,14 @@ class GroupService:
         """Takes the groups of an earlier life."""
         self._table.load()
         for group in self._table.all():
-            if group.is_waiting:
+            gone = [
+                index
+                for index, node_id in enumerate(group.nodes)
+                if node_id and not self._cluster.is_living(node_id)
+            ]
+            if gone:
+                self._scheduler.lost(group, gone, "a node with its bundles died")
+            elif group.is_waiting:
                 self._scheduler.enqueue(group)
 
     async def create(self, _: Channel, message: CreatePlacementGroup) -> PlacementGroupInfo:

@@ -68,7 +68,7 @@ class ControlStore:
         groups = GroupScheduler(context, cluster, group_table, self._view_changed, demand)
         actors = ActorScheduler(context, cluster, actor_table, self._view_changed, demand)
         self.actors = ActorService(context, cluster, actor_table, actors)
-        self.groups = GroupService(context, group_table, groups)
+        self.groups = GroupService(context, cluster, group_table, groups)
         self.kv = KvService(context)
         self.autoscaling = AutoscalingService(
             context, cluster, self.actors.demands, self.groups.pending, self.nodes.set_notes
@@ -100,9 +100,9 @@ class ControlStore:
     async def start(self) -> None:
         """Reads the state and begins to watch the nodes."""
         self.nodes.load()
-        self.jobs.load()
         self.groups.load()
         self.actors.load()
+        self.jobs.load()  # last: those whose driver's node died end now, with their actors and groups
         self.autoscaling.load()
         self._context.tasks.spawn(self.nodes.watch(), "node liveness")
         await self._context.journal.durable()

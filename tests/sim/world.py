@@ -1,5 +1,5 @@
-"""A world without wall-clock time: the real asyncio code runs on a loop whose clock jumps to the next timer, over links
-that delay every message by a seeded amount. The same seed gives the same run.
+"""A world without wall-clock time: the real asyncio code runs on a loop whose clock jumps to the next
+timer, over links that delay every message by a seeded amount. The same seed gives the same run.
 """
 
 from __future__ import annotations

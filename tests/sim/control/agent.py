@@ -1,5 +1,5 @@
-"""A node agent as the control store sees one: it keeps strict accounts, starts actors, sets bundles aside, and can be
-slow, refuse, crash or lose its connection. No processes, no sockets.
+"""A node agent as the control store sees one: it keeps strict accounts, starts actors, sets bundles aside,
+and can be slow, refuse, crash or lose its connection. No processes, no sockets.
 """
 
 from __future__ import annotations

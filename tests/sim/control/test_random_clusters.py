@@ -1,5 +1,6 @@
-"""Random clusters: actors and placement groups come and go while agents delay, refuse, lose their connection and die,
-and the control store itself is killed and restarted. A failure prints the seed; run it alone with `-k`.
+"""Random clusters: actors and placement groups come and go while agents delay, refuse, lose their
+connection and die, and the control store itself is killed and restarted. A failure prints the seed; run it
+alone with `-k`.
 """
 
 from __future__ import annotations
@@ -181,7 +182,8 @@ class Simulation:
         try:
             await self.user.call(request)  # type: ignore[arg-type]
         except CallError as error:
-            assert error.kind == "exists", error
+            if error.kind != "exists":
+                raise
 
     def _rejoin(self, agent: Agent) -> None:
         if not agent.is_crashed and agent.channel is None:
@@ -194,17 +196,16 @@ class Simulation:
         try:
             await agent.join(self.store)
         except CallError as error:
-            if error.kind == "invalid":
-                assert agent.is_stopped or agent.is_crashed, "refused without being told to stop"
-            else:
-                assert error.kind == "unavailable", error
+            if error.kind == "unavailable":
                 agent.cut()
                 asyncio.get_running_loop().call_later(0.1, self._rejoin, agent)
+            elif error.kind != "invalid" or not agent.is_stopped:  # a dead node is told to stop
+                raise
         finally:
             self.joining.remove(agent)
 
 
-@pytest.mark.parametrize("seed", range(400))
+@pytest.mark.parametrize("seed", range(100))
 def test_a_random_cluster_stays_sound(seed: int) -> None:
     async def main() -> None:
         await Simulation(seed).run()
