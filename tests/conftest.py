@@ -13,6 +13,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests.leaks import Snapshot, describe_leaks, kill_strays
@@ -21,6 +22,9 @@ RUN_ID = uuid.uuid4().hex
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # No deadline: no test judges speed. No database: nothing is left in the working tree.
+    hypothesis.settings.register_profile("suite", deadline=None, database=None)
+    hypothesis.settings.load_profile("suite")
     # Short: the paths of Unix sockets below it are limited to 107 bytes.
     root = pathlib.Path(tempfile.mkdtemp(prefix="cct-"))
     for name in ("t", "h"):
