@@ -30,9 +30,10 @@ app = typer.Typer(
     name="clusterctl",
     help=(
         "Brings clusters up from a YAML file, runs programs on them, and takes them down again.\n\n"
-        "  clusterctl up cluster-configs/local.yaml   a head and two workers here\n\n"
-        "  clusterctl submit job.py --rounds 3        runs it there, shows its output, exits as it\n\n"
-        "  clusterctl status                          nodes, demand, what the autoscaler does\n\n"
+        "\b\n"
+        "  clusterctl up cluster-configs/local.yaml   a head and two workers on this machine\n"
+        "  clusterctl submit job.py --rounds 3        runs job.py there, shows its output\n"
+        "  clusterctl status                          nodes, demand, the autoscaler's doings\n"
         "  clusterctl down                            everything ends\n\n"
         "The cluster brought up last is the current one; --cluster NAME|FILE chooses another."
     ),
@@ -69,7 +70,7 @@ app.command("logs")(guarded(logs.logs))
 app.command("start")(guarded(start.start))
 
 jobs = typer.Typer(
-    help="Lists, follows and stops jobs.\n\n  clusterctl job list\n\n  clusterctl job logs -f job-1a2b3c4d",
+    help="Lists, follows and stops jobs.\n\n\b\n  clusterctl job list\n  clusterctl job logs -f job-1a2b3c4d",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

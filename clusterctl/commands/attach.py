@@ -8,10 +8,11 @@ from .options import Cluster
 
 
 def attach(cluster: Cluster = None) -> None:
-    """Opens a shell on the cluster's head; its exit status is the command's.
+    """Opens a shell on the cluster's head.
 
     Programs started there find the cluster: `import runtime; runtime.init()`.
 
+    \b
       clusterctl attach
     """
     from .session import open_session

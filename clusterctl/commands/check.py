@@ -16,11 +16,13 @@ def check(
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of cluster YAMLs.")] = False,
     json: Json = False,
 ) -> None:
-    """Says what is wrong with a cluster YAML and what would keep `up` from working; launches nothing.
+    """Says what is wrong with a cluster YAML.
 
-    clusterctl check cluster-configs/local.yaml
+    It also says what would keep `up` from working, and launches nothing.
 
-    clusterctl check --schema > cluster.schema.json     (for editors)
+    \b
+      clusterctl check cluster-configs/local.yaml
+      clusterctl check --schema > cluster.schema.json     (for editors)
     """
     from clusterctl.errors import UsageProblem
 

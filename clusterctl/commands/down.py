@@ -21,10 +21,13 @@ def down(
     dry_run: DryRun = False,
     json: Json = False,
 ) -> None:
-    """Ends a cluster: all its machines, stopped ones included, and what was made around them.
+    """Ends a cluster for good.
+
+    All its machines go, stopped ones included, and what was made around them.
 
     Works when the head is dead, and with a YAML even when this machine has forgotten the cluster.
 
+    \b
       clusterctl down -y
     """
     from clusterctl.errors import CliError, NotFound

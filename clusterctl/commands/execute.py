@@ -19,11 +19,13 @@ def execute(
     cluster: Cluster = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which the command is killed.")] = None,
 ) -> None:
-    """Runs a command on the cluster's head, without a terminal, and exits with its status.
+    """Runs a command on the cluster's head.
 
-    clusterctl exec python -c 'import runtime; runtime.init(); print(runtime.nodes())'
+    It has no terminal; its exit status is passed on.
 
-    clusterctl exec 'ls | wc -l'
+    \b
+      clusterctl exec python -c 'import runtime; runtime.init(); print(runtime.nodes())'
+      clusterctl exec 'ls | wc -l'
     """
     from autoscaler.provider import ShellError, ShellTimedOut
     from clusterctl.errors import CliError, TimedOut, process_status

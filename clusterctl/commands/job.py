@@ -18,7 +18,8 @@ JobName = Annotated[
 def list_jobs(cluster: Cluster = None, json: Json = False) -> None:
     """Lists jobs, submitted ones and programs that connected by themselves.
 
-    clusterctl job list --json
+    \b
+      clusterctl job list --json
     """
     from .session import open_session
 
@@ -48,7 +49,8 @@ def _row(job: dict[str, Any]) -> tuple[str, ...]:
 def stop_job(name: JobName, cluster: Cluster = None) -> None:
     """Stops a job and all its processes.
 
-    clusterctl job stop job-1a2b3c4d
+    \b
+      clusterctl job stop job-1a2b3c4d
     """
     from .session import open_session
 
@@ -64,7 +66,8 @@ def job_logs(
 ) -> None:
     """Shows a job's output.
 
-    clusterctl job logs -f job-1a2b3c4d
+    \b
+      clusterctl job logs -f job-1a2b3c4d
     """
     from clusterctl.errors import Interrupted
     from clusterctl.jobs import client

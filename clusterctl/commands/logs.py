@@ -27,12 +27,13 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
     cluster: Cluster = None,
 ) -> None:
-    """Shows what a node's daemons and its setup have logged. Works when the head is dead, while its machine
-    is there.
+    """Shows what a node's daemons and its setup log.
 
-    clusterctl logs -n 200 --file agent
+    Works when the head is dead, as long as its machine is there.
 
-    clusterctl logs worker-1a2b
+    \b
+      clusterctl logs -n 200 --file agent
+      clusterctl logs worker-1a2b
     """
     from .session import open_session
 

@@ -30,14 +30,14 @@ def start(
     stop: Annotated[bool, typer.Option("--stop", help="End what `start` started on this machine.")] = False,
     json: Json = False,
 ) -> None:
-    """Starts a head or a node on this machine. `clusterctl up` does that by itself; this is for machines
-    joined by hand.
+    """Starts a head or a node on this machine.
 
-    clusterctl start --head                                    says how other machines join
+    `clusterctl up` does that by itself; this is for machines that are joined by hand.
 
-    clusterctl start --address 10.0.0.1:4321 --secret-file F   on those
-
-    clusterctl start --stop                                    the end of either
+    \b
+      clusterctl start --head                                    says how other machines join
+      clusterctl start --address 10.0.0.1:4321 --secret-file F   on those
+      clusterctl start --stop                                    the end of either
     """
     import msgspec
 

@@ -8,9 +8,12 @@ from .options import Cluster, Json
 
 
 def status(cluster: Cluster = None, json: Json = False) -> None:
-    """Shows nodes, what waits for resources and why, what the autoscaler did, and jobs.
+    """Shows nodes, demand, scaling and jobs.
 
-    clusterctl status --json | jq '.nodes[].state'
+    That is: what waits for resources and why, and what the autoscaler did lately.
+
+    \b
+      clusterctl status --json | jq '.nodes[].state'
     """
     from clusterctl.errors import Denied, TimedOut, Unreachable
     from clusterctl.status_view import render

@@ -8,11 +8,12 @@ from .options import Cluster, Yes
 
 
 def stop(cluster: Cluster = None, yes: Yes = False) -> None:
-    """Stops a cluster and keeps its head's machine, so that `clusterctl up FILE` starts it again with its
-    job history.
+    """Stops a cluster; `up` starts it again.
 
-    Programs that run on it end. Workers are given back. To end the cluster for good use `clusterctl down`.
+    The head's machine is kept, with the history of jobs. Programs that run on it end. Workers are given
+    back. To end the cluster for good use `clusterctl down`.
 
+    \b
       clusterctl stop -y
     """
     from clusterctl.errors import CliError

@@ -29,13 +29,15 @@ def submit(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Runs a program on the cluster: packages its folder, runs it on the head, shows its output, exits as it
-    does.
+    """Runs a program on the cluster.
+
+    It packages the program's folder, runs it on the head, shows its output and exits as it does.
 
     The job belongs to the head: it goes on when this terminal closes. Ctrl-C stops watching, not the job.
     What the folder's .gitignore leaves out does not travel. The exit status is the program's (128 + n if
     signal n ended it).
 
+    \b
       clusterctl submit examples/index_stdlib.py --limit 100
     """
     from clusterctl.errors import CliError, UsageProblem

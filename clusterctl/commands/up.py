@@ -18,12 +18,13 @@ def up(
     json: Json = False,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for min_workers to join.")] = 600.0,
 ) -> None:
-    """Brings a cluster up, or makes the one that is up fit a changed YAML.
+    """Brings a cluster up, or fits it to a changed YAML.
 
     It returns when the head and min_workers of every type have joined; otherwise it says which node failed
     at which step. Running it again when nothing has changed does nothing. The cluster becomes the current
     one.
 
+    \b
       clusterctl up cluster-configs/local.yaml
     """
     from clusterctl.errors import CliError, UsageProblem

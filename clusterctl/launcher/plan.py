@@ -94,7 +94,7 @@ def plan(facts: Facts) -> Plan:
     asks = ""
     if facts.strangers and not facts.record_state:
         asks = (
-            f"{len(facts.strangers)} machines of a cluster of this name run; nothing is remembered of them here; "
+            f"{len(facts.strangers)} machines of a cluster of this name run that nobody remembers here; "
             "they would be ended."
         )
     steps = (*_end((*facts.strangers, *facts.machines)), Step(Action.CREATE_HEAD), *_head())

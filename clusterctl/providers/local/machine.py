@@ -24,16 +24,8 @@ from autoscaler.provider import Machine, MachineState, MachineTags, Transient
 from . import processes
 
 _INHERITED = (
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TZ",
-    "TERM",
-    "LD_LIBRARY_PATH",
-    "PYTHONPATH",
-    "USER",
-    "LOGNAME",
+    *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "LD_LIBRARY_PATH", "PYTHONPATH", "USER", "LOGNAME"),
+    *("CLUSTERCTL_LOG_LEVEL", "CLUSTERCTL_TEST_RUN"),
 )
 _BOOT_S = 10.0
 

@@ -70,9 +70,13 @@ class LocalMachines:
         return str(self._root / machine.id / "s")
 
     def default_resources(self) -> dict[str, float]:
-        """All CPUs of the host; a quarter of its memory, because several machines share it."""
-        memory = psutil.virtual_memory().total // 4
-        return {"CPU": float(os.cpu_count() or 1), "memory": float(memory)}
+        """All CPUs of the host; of its memory only a part, because several machines share it."""
+        memory = psutil.virtual_memory().total
+        return {
+            "CPU": float(len(os.sched_getaffinity(0))),
+            "memory": float(memory // 4),
+            "object_store_memory": float(memory // 8),
+        }
 
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
         problems = []
