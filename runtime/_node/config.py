@@ -11,6 +11,8 @@ import psutil
 from runtime._core.resources import to_units
 from runtime._transport.channel import Channel, Handler
 
+from .zygote_spawn import SpawnedZygote
+
 MAX_DEFAULT_STORE_BYTES = 8 << 30
 _STORE_SHARE = 0.3
 _MEMORY_SHARE = 0.7
@@ -31,6 +33,7 @@ class AgentConfig:
         connect_control: opens a connection to the control store.
         listen_tcp: serve other agents.
         exit_with_driver: stop when the first driver has left, or none came in time.
+        zygote: one that was started before everything else.
         remove_session_dir: leave nothing of the session at the end, logs included.
     """
 
@@ -51,6 +54,7 @@ class AgentConfig:
     remove_session_dir: bool = False
     control_reconnect_s: float = 7.0
     local: bool = False
+    zygote: SpawnedZygote | None = None
 
     @property
     def cpu_count(self) -> int:

@@ -17,6 +17,7 @@ from runtime._wire.messages.base import ErrorKind
 from .jobs import JobTable
 from .working_dir import WorkerPlace
 from .zygote import Zygote, describe_exit
+from .zygote_spawn import SpawnedZygote, spawn_zygote
 
 log = logging.getLogger(__name__)
 IDLE_S = 1.0
@@ -54,6 +55,7 @@ class WorkerPool:
     def __init__(
         self, session_dir: str, start: dict[str, str], jobs: JobTable, listener: PoolListener, keep_idle: int
     ) -> None:
+        self._session_dir = session_dir
         self._logs = os.path.join(session_dir, "logs")
         self._start = start
         self._jobs = jobs
@@ -71,11 +73,13 @@ class WorkerPool:
         self._trimmer: asyncio.TimerHandle | None = None
         self._stopped = False
 
-    async def start(self) -> None:
-        """Starts the zygote without waiting for it: its first forks queue in its socket."""
+    async def start(self, spawned: SpawnedZygote | None = None) -> None:
+        """Starts the zygote (unless it is on its way) without waiting for it: first forks queue in its
+        socket.
+        """
         loop = asyncio.get_running_loop()
         self._zygote_starts.append(loop.time())
-        self._zygote = Zygote(self, os.path.join(self._logs, "zygote.log"))
+        self._zygote = Zygote(self, spawned or spawn_zygote(self._session_dir))
         await self._zygote.start()
         if self._trimmer is None:
             self._trimmer = loop.call_later(_TRIM_INTERVAL_S, self._trim)

@@ -1,17 +1,15 @@
-"""The agent's side of the worker zygote: starts it, asks for forks and kills, hears of exits."""
+"""The agent's side of the worker zygote: asks for forks and kills, hears of exits."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-import os
 import signal
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Protocol, cast
+
+from .zygote_spawn import SpawnedZygote
 
 log = logging.getLogger(__name__)
 _START_TIMEOUT_S = 30.0
@@ -36,10 +34,11 @@ class ZygoteEvents(Protocol):
 class Zygote(asyncio.Protocol):
     """One zygote process."""
 
-    def __init__(self, events: ZygoteEvents, log_path: str) -> None:
+    def __init__(self, events: ZygoteEvents, spawned: SpawnedZygote) -> None:
         self._events = events
-        self._log_path = log_path
-        self._process: subprocess.Popen[bytes] | None = None
+        self._log_path = spawned.log_path
+        self._process = spawned.process
+        self._socket = spawned.connection
         self._transport: asyncio.WriteTransport | None = None
         self._rest = b""
         self._stopping = False
@@ -47,32 +46,13 @@ class Zygote(asyncio.Protocol):
 
     @property
     def pid(self) -> int:
-        return self._process.pid if self._process is not None else 0
+        return self._process.pid
 
     async def start(self) -> None:
-        """Starts the process. It takes requests at once; `wait_ready` says when it has come up."""
-        ours = self._spawn()
+        """Begins to listen. It takes requests at once; `wait_ready` says when it has come up."""
         loop = asyncio.get_running_loop()
         self._ready = loop.create_future()
-        await loop.create_unix_connection(lambda: self, sock=ours)
-
-    def _spawn(self) -> socket.socket:
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        command = [sys.executable, "-m", "runtime._worker.zygote"]
-        command += ["--fd", str(theirs.fileno()), "--parent", str(os.getpid())]
-        with open(self._log_path, "ab") as output:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                pass_fds=[theirs.fileno()],
-                cwd="/",
-                env=_environment(),
-            )
-        theirs.close()
-        return ours
+        await loop.create_unix_connection(lambda: self, sock=self._socket)
 
     async def wait_ready(self) -> None:
         """Raises RuntimeError, with the end of its log, when the zygote could not come up."""
@@ -94,9 +74,10 @@ class Zygote(asyncio.Protocol):
         self._stopping = True
         if self._transport is not None:
             self._transport.close()
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        else:
+            self._socket.close()
+        self._process.kill()
+        self._process.wait()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.WriteTransport, transport)
@@ -107,7 +88,7 @@ class Zygote(asyncio.Protocol):
             self._hear(json.loads(line))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._stopping or self._process is None:
+        if self._stopping:
             return
         self._process.kill()
         status = self._process.wait()
@@ -146,10 +127,3 @@ def _tail(path: str, limit: int = 2000) -> str:
         return Path(path).read_bytes()[-limit:].decode(errors="replace").strip() or "its log is empty"
     except OSError as error:
         return f"no log: {error}"
-
-
-def _environment() -> dict[str, str]:
-    """Our own, with the directory of this package importable from anywhere."""
-    root = str(Path(__file__).resolve().parents[2])
-    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}

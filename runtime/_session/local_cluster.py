@@ -1,0 +1,73 @@
+"""Control store and node agent in one process, for one driver. gRPC is never loaded."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import shutil
+import sys
+
+from runtime._control.server import ControlStore
+from runtime._control.storage import open_storage
+from runtime._node.__main__ import serve, tell
+from runtime._node.agent import NodeAgent
+from runtime._node.config import AgentConfig, default_store_bytes, node_resources
+from runtime._node.zygote_spawn import SpawnedZygote
+from runtime._transport.channel import CallError, Channel, Handler, LoopbackChannel
+
+log = logging.getLogger("runtime._session.local_cluster")
+
+
+def run(options: argparse.Namespace, zygote: SpawnedZygote) -> int:
+    """Runs until the driver has left; returns the exit status. See `local_node` for the options."""
+    logging.basicConfig(
+        level=os.environ.get("CLUSTERCTL_LOG_LEVEL", "INFO"),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    try:
+        return asyncio.run(_serve(options, zygote))
+    except (OSError, ValueError, CallError, RuntimeError) as error:
+        log.error("ending: %s", error)
+        tell(options.ready_fd, {"error": str(error)})
+        zygote.process.kill()
+        zygote.process.wait()
+        if not options.keep_logs:
+            shutil.rmtree(options.session_dir, ignore_errors=True)
+        return 1
+
+
+async def _serve(options: argparse.Namespace, zygote: SpawnedZygote) -> int:
+    control = ControlStore(open_storage(":memory:"), options.session_dir)
+
+    async def connect(handler: Handler) -> Channel:
+        ours, theirs = LoopbackChannel.pair(handler, None)
+        control.attach(theirs)
+        return ours
+
+    store_bytes = options.store_bytes or default_store_bytes()
+    config = AgentConfig(
+        node_id=os.urandom(28),
+        session_dir=options.session_dir,
+        host="127.0.0.1",
+        total=node_resources(json.loads(options.resources), store_bytes),
+        labels=json.loads(options.labels),
+        store_bytes=store_bytes,
+        secret=os.urandom(32),
+        control_address="",
+        connect_control=connect,
+        is_head=True,
+        listen_tcp=False,
+        exit_with_driver=True,
+        remove_session_dir=not options.keep_logs,
+        local=True,
+        zygote=zygote,
+    )
+    await control.start()
+    try:
+        return await serve(NodeAgent, config, options.ready_fd)
+    finally:
+        await control.stop()
