@@ -178,6 +178,7 @@ class NodeAgent:
         self._stopping = True
         if self._record is not None:
             registry.withdraw(self._record)
+            registry.records()  # removes those of agents that were killed
         self.reporter.close()
         self.leases.close()
         self.bundles.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -125,6 +126,8 @@ def records() -> list[NodeRecord]:
         if record.is_alive():
             found.append(record)
         else:
+            if record.local:  # its one process was killed, so nobody else removes what it left
+                shutil.rmtree(record.session_dir, ignore_errors=True)
             withdraw(path)
     return sorted(found, key=lambda record: record.started_s, reverse=True)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,7 +98,7 @@ def test_blocks_never_overlap_and_everything_comes_back(steps: list[tuple[bool, 
             assert found % ALIGNMENT == 0
             taken[found] = number
         covered = sorted((start, start + size) for start, size in taken.items())
-        assert all(end <= start for (_, end), (start, _) in zip(covered, covered[1:], strict=False))
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(covered))
         assert all(end <= allocator.capacity for _, end in covered)
     for offset in list(taken):
         allocator.free(offset)
