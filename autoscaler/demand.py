@@ -71,11 +71,11 @@ class Gang:
         return order.index(self.strategy) if self.strategy in order else len(order)
 
     @property
-    def together(self) -> Shape:
-        """All bundles as one."""
+    def rest(self) -> Shape:
+        """All bundles that have no node yet, as one."""
         amounts: dict[str, int] = {}
         selector: dict[str, str] = {}
-        for bundle in self.bundles:
+        for bundle in self.missing:
             selector.update(bundle.selector)
             for name, amount in bundle.resources:
                 amounts[name] = amounts.get(name, 0) + amount

@@ -26,15 +26,31 @@ class Placed:
 
 
 def place_on_pool(gang: Gang, pool: Pool, rng: random.Random) -> Placed | None:
-    """Tries the nodes there are; then, in addition, those that come."""
-    named = frozenset(node_id.hex() for node_id in gang.placed if node_id)
-    most = max(1, len(gang.missing))
-    existing = Pool([entry for entry in pool if entry.origin is Origin.EXISTING])
-    views = existing.views(most, named)
-    found = _place(gang, views, rng)
-    if found is None and any(entry.origin is not Origin.EXISTING for entry in pool):
-        found = _place(gang, pool.views(most, named), rng)
+    """Tries the nodes there are; then, in addition, those that come.
+
+    A handful of nodes with room is tried first: in a large cluster they nearly always do.
+    """
+    useful, most, named = _needs(gang)
+    few = pool.views(useful, most, named, farthest=Origin.EXISTING, most=4 * most)
+    found = _place(gang, few, rng)
+    if found is not None:
+        return found
+    existing = pool.views(useful, most, named, farthest=Origin.EXISTING)
+    if len(existing) > len(few):
+        found = _place(gang, existing, rng)
+    if found is None:
+        views = pool.views(useful, most, named)
+        if len(views) > len(existing):
+            found = _place(gang, views, rng)
     return found
+
+
+def _needs(gang: Gang) -> tuple[list[Shape], int, frozenset[str]]:
+    """What a node must hold to be of use, how many equal ones can be, and which nodes the group is on
+    already."""
+    useful = [gang.rest] if gang.strategy == "STRICT_PACK" else list(dict.fromkeys(gang.missing))
+    named = frozenset(node_id.hex() for node_id in gang.placed if node_id)
+    return useful, max(1, len(gang.missing)), named
 
 
 def place_with_new(
@@ -47,16 +63,16 @@ def place_with_new(
 ) -> Placed | None:
     """Adds the fewest machines of one type that make the gang fit; a mixture of types if one alone does
     not."""
-    named = frozenset(node_id.hex() for node_id in gang.placed if node_id)
-    missing = gang.missing
-    most = 1 if gang.strategy == "STRICT_PACK" else len(missing)
-    base = pool.views(max(1, len(missing)), named)
+    wanted, most, named = _needs(gang)
+    base = pool.views(wanted, most, named)
+    if gang.strategy == "STRICT_PACK":
+        most = 1
     useful = [
         candidate
         for candidate in options
-        if any(shape.fits(candidate.profile.resources, candidate.profile.labels) for shape in missing)
+        if any(shape.fits(candidate.profile.resources, candidate.profile.labels) for shape in wanted)
     ]
-    wants_gpu = any(name == "GPU" for shape in missing for name, _ in shape.resources)
+    wants_gpu = any(name == "GPU" for shape in wanted for name, _ in shape.resources)
     best: tuple[tuple[bool, float, int, str], Placed] | None = None
     for candidate in useful:
         room = min(most, limits.room(candidate.name, candidate.offer.price))
@@ -145,7 +161,7 @@ def _fewest(
     """The smallest number of new machines of the type with which the gang fits, by bisection."""
     if room <= 0:
         return None
-    fresh = Pool([_fresh(candidate, room, start, snapshot)]).views(room)
+    fresh = _views(_fresh(candidate, room, start, snapshot))
     placed = _place(gang, [*base, *fresh], rng)
     if placed is None:
         return None
@@ -176,7 +192,7 @@ def _mixture(
         room = min(most, limits.room(candidate.name, candidate.offer.price))
         if room > 0:
             entry = _fresh(candidate, room, limits.total, snapshot)
-            views += Pool([entry]).views(room)
+            views += _views(entry)
             by_name.update(dict.fromkeys(entry.members, candidate))
     placed = _place(gang, views, rng)
     if placed is None:
@@ -196,6 +212,13 @@ def _mixture(
         counts[chosen.name] = counts.get(chosen.name, 0) + 1
     new = tuple((c, counts[c.name]) for c in useful if c.name in counts)
     return Placed(renamed, new)
+
+
+def _views(entry: NodeClass) -> list[NodeView]:
+    return [
+        NodeView(name.encode(), dict(entry.total), dict(entry.available), entry.labels)
+        for name in entry.members
+    ]
 
 
 def _name(candidate: Candidate, index: int) -> str:

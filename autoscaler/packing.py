@@ -211,17 +211,32 @@ class Pool:
                 self.full.extend(full)
                 self.classes = [entry for entry in self.classes if not floor.is_full(entry.available)]
 
-    def views(self, most_per_class: int, named: frozenset[str] = frozenset()) -> list[NodeView]:
-        """Up to `most_per_class` members of every class as placement sees nodes, and those `named` in any
-        case.
+    def views(
+        self,
+        useful: Sequence[Shape],
+        most_per_class: int,
+        named: frozenset[str] = frozenset(),
+        *,
+        farthest: Origin = Origin.NEW,
+        most: int = _UNBOUNDED,
+    ) -> list[NodeView]:
+        """Nodes as placement sees them, of the classes that can hold one of `useful`.
 
         A group of n bundles never uses more than n of equal nodes, so n of each are as good as all.
+
+        Args:
+            named: members that are needed in any case.
+            farthest: classes of later origins are left out.
+            most: enough nodes; those `named` come on top.
         """
         out: list[NodeView] = []
         for entry in self:
-            chosen = entry.members[:most_per_class]
+            if entry.origin > farthest:
+                continue
+            wanted = len(out) < most and any(entry.copies(shape) > 0 for shape in useful)
+            chosen = entry.members[:most_per_class] if wanted else []
             if named:
-                chosen = chosen + [name for name in entry.members[most_per_class:] if name in named]
+                chosen = chosen + [name for name in entry.members if name in named and name not in chosen]
             out += [
                 NodeView(name.encode(), dict(entry.total), dict(entry.available), entry.labels)
                 for name in chosen

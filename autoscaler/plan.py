@@ -252,7 +252,7 @@ def _refuse_gang(draft: _Draft, gang: Gang, feasible: bool) -> None:
         if lone is not None:
             why = f"bundle {lone}: {why_infeasible(lone, draft.snapshot)}"
         elif gang.strategy == "STRICT_PACK":
-            why = f"together on one node: {why_infeasible(gang.together, draft.snapshot)}"
+            why = f"together on one node: {why_infeasible(gang.rest, draft.snapshot)}"
         else:
             why = "each bundle fits alone, all of them do not within the limits of the node types"
     draft.refuse(str(gang), 1, list(gang.bundles), feasible, why)
