@@ -23,12 +23,14 @@ from clusterctl.launcher import node_types
 from clusterctl.launcher.setup import WorkerSetup
 from clusterctl.spec.definition import ClusterSpec
 from runtime._clients.control import ControlClient
+from runtime._control.storage import StorageError
 from runtime._session.daemons import Daemon, DaemonError, start_control, start_node
 from runtime._transport.channel import CallError
 
 from .api import Api
 from .config import HeadConfig
 from .jobs import JobSupervisor
+from .state import begin_new_life
 from .supervision import GaveUp, keep_alive
 
 log = logging.getLogger(__name__)
@@ -50,6 +52,7 @@ class Head:
         self._config = config
         self._secret_file = secret_file
         self._session_dir = session_dir
+        self._state_file = os.path.join(session_dir, "control.sqlite")
         self._secret = Path(secret_file).read_text(encoding="ascii").strip()
         self._stop = asyncio.Event()
         self._failure = ""
@@ -67,6 +70,7 @@ class Head:
         daemons: list[Daemon] = []
         control: ControlClient | None = None
         try:
+            await asyncio.to_thread(begin_new_life, self._state_file)
             daemons.append(await _start(self._start_control, self._config.control_port))
             address = str(daemons[0].ready["address"])
             agent = asyncio.create_task(_start(self._start_agent, address))
@@ -83,7 +87,7 @@ class Head:
             await self._serve(control, address, daemons, listener, tell)
             if self._failure:
                 raise HeadError(self._failure)
-        except CallError as error:
+        except (CallError, StorageError) as error:
             raise HeadError(f"the control store: {error}") from error
         finally:
             listener.close()
@@ -189,6 +193,7 @@ class Head:
             self._secret_file,
             host=self._config.host,
             port=port,
+            state=self._state_file,
             cluster_id=self._config.cluster_id,
         )
 
