@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from runtime._core.nodes import HEARTBEAT_TIMEOUT_S, RECONNECT_GRACE_S, RESTART_GRACE_S
+from runtime._transport.channel import CallError
+from runtime._wire.messages.control import ClusterView, DrainNode, GetClusterInfo, GetNodes, StopNode
+from tests.sim.control.agent import cpus
+from tests.sim.control.cluster import rig
+from tests.sim.world import run_virtual
+
+
+def test_a_node_learns_of_the_cluster_when_it_joins() -> None:
+    async def main() -> None:
+        async with rig(4, 2) as r:
+            first, second = r.agents
+            assert set(second.view) == {first.node_id, second.node_id}
+            await asyncio.sleep(0.1)
+            assert set(first.view) == {first.node_id, second.node_id}
+            assert first.view[second.node_id].total == cpus(2)
+
+    run_virtual(main())
+
+
+def test_changes_are_told_to_the_others() -> None:
+    async def main() -> None:
+        async with rig(4, 4) as r:
+            first, second = r.agents
+            first.available = cpus(1)
+            first.report()
+            await asyncio.sleep(0.1)
+            assert second.view[first.node_id].available == cpus(1)
+
+    run_virtual(main())
+
+
+def test_many_changes_travel_together_and_not_back() -> None:
+    async def main() -> None:
+        async with rig(*[8] * 5) as r:
+            await asyncio.sleep(1.5)
+            for agent in r.agents:
+                agent.received.clear()
+                agent.available = cpus(3)
+                agent.report()
+            await asyncio.sleep(0.1)
+            for agent in r.agents:
+                views = [m for m in agent.received if isinstance(m, ClusterView)]
+                assert len(views) == 1
+                assert {n.node_id for n in views[0].nodes} == {
+                    other.node_id for other in r.agents if other is not agent
+                }
+
+    run_virtual(main())
+
+
+def test_a_report_without_change_tells_nobody() -> None:
+    async def main() -> None:
+        async with rig(4, 4) as r:
+            await asyncio.sleep(1.5)
+            for agent in r.agents:
+                agent.received.clear()
+            await asyncio.sleep(5)
+            assert not any(agent.received for agent in r.agents)
+
+    run_virtual(main())
+
+
+def test_a_node_that_comes_back_in_time_lives_on() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            agent = r.agents[0]
+            agent.cut()
+            await asyncio.sleep(RECONNECT_GRACE_S - 0.5)
+            await agent.join(r.store)
+            await asyncio.sleep(60)
+            assert (await r.node(agent)).state == "ALIVE"
+
+    run_virtual(main())
+
+
+def test_a_node_that_does_not_come_back_is_dead_and_stays_so() -> None:
+    async def main() -> None:
+        async with rig(4, 4) as r:
+            agent, other = r.agents
+            agent.cut()
+            await asyncio.sleep(RECONNECT_GRACE_S + 0.1)
+            info = await r.node(agent)
+            assert info.state == "DEAD"
+            assert "did not come back" in info.death_reason
+            assert other.view[agent.node_id].state == "DEAD"
+            with pytest.raises(CallError) as caught:
+                await agent.join(r.store)
+            assert caught.value.kind in ("invalid", "unavailable")
+            assert agent.is_stopped
+
+    run_virtual(main())
+
+
+def test_a_silent_node_is_dead() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            agent = r.agents[0]
+            assert agent._heart is not None
+            agent._heart.cancel()
+            await asyncio.sleep(HEARTBEAT_TIMEOUT_S - 1)
+            assert (await r.node(agent)).state == "ALIVE"
+            await asyncio.sleep(2)
+            assert (await r.node(agent)).state == "DEAD"
+            assert any(isinstance(message, StopNode) for message in agent.received)
+
+    run_virtual(main())
+
+
+def test_nodes_survive_a_restart_of_the_store() -> None:
+    async def main() -> None:
+        async with rig(4, 4) as r:
+            before = await r.ask(GetClusterInfo())
+            await r.restart()
+            assert len((await r.ask(GetNodes())).nodes) == 2
+            await asyncio.sleep(RECONNECT_GRACE_S + 1)
+            await r.agents[0].join(r.store)
+            await asyncio.sleep(RESTART_GRACE_S)
+            assert (await r.node(r.agents[0])).state == "ALIVE"
+            assert (await r.node(r.agents[1])).state == "DEAD"
+            assert await r.ask(GetClusterInfo()) == before
+
+    run_virtual(main())
+
+
+def test_a_second_connection_of_a_node_replaces_the_first() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            agent = r.agents[0]
+            old = agent.channel
+            assert old is not None
+            await agent.join(r.store)
+            await asyncio.sleep(RECONNECT_GRACE_S + 1)
+            assert old.closed
+            assert (await r.node(agent)).state == "ALIVE"
+
+    run_virtual(main())
+
+
+class TestDrain:
+    def test_an_idle_node(self) -> None:
+        async def main() -> None:
+            async with rig(4, 4) as r:
+                agent, other = r.agents
+                await r.ask(DrainNode(agent.node_id, "idle for long"))
+                assert agent.is_draining
+                assert (await r.node(agent)).state == "DRAINING"
+                await asyncio.sleep(0.1)
+                assert other.view[agent.node_id].state == "DRAINING"
+                agent.crash()
+                await asyncio.sleep(0.1)
+                assert (await r.node(agent)).state == "DEAD"  # no grace: it was about to go
+
+        run_virtual(main())
+
+    def test_a_busy_node_refuses(self) -> None:
+        async def main() -> None:
+            async with rig(4) as r:
+                agent = r.agents[0]
+                agent.answers_drain = False
+                with pytest.raises(CallError) as caught:
+                    await r.ask(DrainNode(agent.node_id, "idle"))
+                assert caught.value.kind == "busy"
+                assert (await r.node(agent)).state == "ALIVE"
+
+        run_virtual(main())
+
+    def test_a_node_known_to_be_busy_is_not_even_asked(self) -> None:
+        async def main() -> None:
+            async with rig(4) as r:
+                agent = r.agents[0]
+                agent.bundles[b"x", 0] = None  # type: ignore[assignment]
+                agent.report()
+                await asyncio.sleep(0.1)
+                with pytest.raises(CallError) as caught:
+                    await r.ask(DrainNode(agent.node_id, "idle"))
+                assert caught.value.kind == "busy"
+                assert not agent.is_draining
+                await r.ask(DrainNode(agent.node_id, "must go", only_if_idle=False))
+                assert agent.is_draining
+
+        run_virtual(main())
+
+    def test_an_unknown_node(self) -> None:
+        async def main() -> None:
+            async with rig() as r:
+                with pytest.raises(CallError) as caught:
+                    await r.ask(DrainNode(b"?" * 28, "idle"))
+                assert caught.value.kind == "not_found"
+
+        run_virtual(main())
