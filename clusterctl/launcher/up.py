@@ -212,6 +212,7 @@ class Up:
         daemon = msgspec.json.decode(output.strip().splitlines()[-1], type=DaemonRecord)
         self.record.control_address, self.record.api_url = daemon.control_address, daemon.api_url
         self._home.write(self.record)
+        self._home.set_current(self.record.name)
 
     def _await_workers(self) -> int:
         return await_workers(self.api(), self._spec, self._timeout_s, self._progress)
