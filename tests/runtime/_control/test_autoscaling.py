@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from runtime._transport.channel import CallError
+from runtime._wire.messages.base import Ok
+from runtime._wire.messages.control import AutoscalerReport, RequestResources, WatchClusterState
+from tests.sim.control import specs
+from tests.sim.control.agent import cpus
+from tests.sim.control.cluster import counts, demand, rig
+from tests.sim.world import run_virtual
+
+
+def test_demands_of_all_agents_are_summed() -> None:
+    async def main() -> None:
+        async with rig(4, 4) as r:
+            r.agents[0].demands = [demand(cpus(9), 3), demand(cpus(1), 1)]
+            r.agents[1].demands = [demand(cpus(9), 4, infeasible=True), demand(cpus(2), 0)]
+            for agent in r.agents:
+                agent.report()
+            await asyncio.sleep(0.1)
+            state = await r.state()
+            assert counts(state.demands) == {(("CPU", 90_000),): 7, (("CPU", 10_000),): 1}
+            assert {d.count: d.infeasible for d in state.demands} == {7: True, 1: False}
+
+    run_virtual(main())
+
+
+def test_a_watch_wakes_when_demand_changes() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            await asyncio.sleep(2)
+            version = (await r.state()).version
+            waiting = asyncio.ensure_future(r.ask(WatchClusterState(version, 50.0)))
+            await asyncio.sleep(5)
+            assert not waiting.done(), "woken by heartbeats"
+            r.agents[0].demands = [demand(cpus(9), 1)]
+            r.agents[0].report()
+            await asyncio.sleep(0.01)
+            assert waiting.done()
+            assert waiting.result().demands
+
+    run_virtual(main())
+
+
+def test_a_watch_wakes_when_a_node_turns_idle() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            agent = r.agents[0]
+            agent.bundles[b"x", 0] = None  # type: ignore[assignment]
+            agent.report()
+            await asyncio.sleep(0.1)
+            state = await r.state()
+            assert state.nodes[0].idle_since_s == 0
+            waiting = asyncio.ensure_future(r.ask(WatchClusterState(state.version, 50.0)))
+            agent.bundles.clear()
+            agent.report()
+            await asyncio.sleep(0.01)
+            assert waiting.result().nodes[0].idle_since_s > 0
+
+    run_virtual(main())
+
+
+def test_a_watch_ends_with_its_timeout() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            await asyncio.sleep(2)
+            state = await r.state()
+            again = await r.ask(WatchClusterState(state.version, 3.0))
+            assert again.version == state.version
+            assert again.now_s - state.now_s == pytest.approx(3.0, abs=0.1)
+
+    run_virtual(main())
+
+
+def test_versions_grow_over_a_restart() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            before = (await r.state()).version
+            await asyncio.sleep(1)
+            await r.restart()
+            assert (await r.ask(WatchClusterState(before, 0.5))).version > before
+
+    run_virtual(main())
+
+
+class TestRequests:
+    def test_replaced_and_withdrawn(self) -> None:
+        async def main() -> None:
+            async with rig() as r:
+                await r.ask(RequestResources("a", [cpus(1)] * 2))
+                await r.ask(RequestResources("b", [cpus(3)]))
+                assert (await r.state()).requested == [cpus(1), cpus(1), cpus(3)]
+                await r.ask(RequestResources("a", [cpus(5)]))
+                await r.ask(RequestResources("b", []))
+                assert (await r.state()).requested == [cpus(5)]
+
+        run_virtual(main())
+
+    def test_expire(self) -> None:
+        async def main() -> None:
+            async with rig() as r:
+                await r.ask(RequestResources("a", [cpus(1)], ttl_s=10.0))
+                version = (await r.state()).version
+                await asyncio.sleep(9)
+                assert (await r.state()).requested
+                state = await r.ask(WatchClusterState(version, 50.0))
+                assert not state.requested
+
+        run_virtual(main())
+
+    def test_survive_a_restart(self) -> None:
+        async def main() -> None:
+            async with rig() as r:
+                await r.ask(RequestResources("a", [cpus(1)]))
+                await r.ask(RequestResources("b", [cpus(2)], ttl_s=5.0))
+                await r.restart()
+                assert (await r.state()).requested == [cpus(1), cpus(2)]
+                await asyncio.sleep(6)
+                assert (await r.state()).requested == [cpus(1)]
+
+        run_virtual(main())
+
+    def test_negative_amounts_are_refused(self) -> None:
+        async def main() -> None:
+            async with rig() as r:
+                with pytest.raises(CallError):
+                    await r.ask(RequestResources("a", [{"CPU": -1}]))
+
+        run_virtual(main())
+
+
+def test_a_report_reaches_status_and_drivers() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            notes = [("{CPU: 99}", "no node type is that big")]
+            assert await r.ask(AutoscalerReport(b"{}", notes)) == Ok()
+            assert (await r.state()).last_report == b"{}"
+            await asyncio.sleep(0.1)
+            assert r.agents[0].notes == notes
+            late = await r.add(1)
+            await asyncio.sleep(0.1)
+            assert late.notes == notes
+            await r.ask(AutoscalerReport(b"{}", []))
+            await asyncio.sleep(0.1)
+            assert r.agents[0].notes == []
+
+    run_virtual(main())
+
+
+def test_a_group_being_reserved_is_no_demand() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            r.agents[0].latency_s = 0.5
+            r.agents[0].cut()
+            await r.agents[0].join(r.store)
+            await r.ask(specs.group(1, [{"CPU": 1}]))
+            await asyncio.sleep(0.01)
+            assert not (await r.state()).groups
+            assert (await r.state()).nodes[0].idle_since_s == 0
+
+    run_virtual(main())
