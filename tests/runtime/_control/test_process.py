@@ -1,0 +1,256 @@
+"""The real process over real gRPC: starting, refusing, ending, being killed and coming back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from runtime._clients.control import ControlClient
+from runtime._transport.channel import CallError, Channel
+from runtime._wire.messages.base import Message, NodeInfo, Ok, WorkerAddress
+from runtime._wire.messages.control import (
+    ActorStarted,
+    AddJob,
+    CommitBundle,
+    GetClusterInfo,
+    GetJob,
+    GetNamedActor,
+    GetNodes,
+    KvGet,
+    KvPut,
+    NodeReport,
+    PrepareBundle,
+    RegisterActor,
+    RegisterNode,
+    StartActor,
+    WatchActor,
+    WatchPlacementGroup,
+)
+from tests.sim.control import specs
+from tests.sim.control.agent import cpus
+
+SECRET = b"0123456789abcdef" * 2
+
+
+@dataclass
+class Process:
+    """A control store as a child process."""
+
+    folder: pathlib.Path
+    state: str = "state.sqlite"
+    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self, *more: str, port: int = 0) -> dict[str, str]:
+        """Starts one and returns what it says when it is ready."""
+        secret = self.folder / "secret"
+        secret.write_bytes(SECRET)
+        reader, writer = os.pipe()
+        command = [sys.executable, "-m", "runtime._control", "--session-dir", str(self.folder)]
+        command += ["--secret-file", str(secret), "--state", str(self.folder / self.state)]
+        command += ["--port", str(port), "--ready-fd", str(writer), *more]
+        with open(self.folder / "log", "ab") as log:
+            self.running.append(subprocess.Popen(command, pass_fds=[writer], stderr=log))
+        os.close(writer)
+        with os.fdopen(reader) as pipe:
+            words: dict[str, str] = json.loads(pipe.readline())
+        return words
+
+    def kill(self) -> None:
+        self.running[-1].kill()
+        self.running[-1].wait(10)
+
+
+@pytest.fixture
+def process(tmp_path: pathlib.Path) -> Iterator[Process]:
+    made = Process(tmp_path)
+    yield made
+    for child in made.running:
+        child.kill()
+        child.wait(10)
+
+
+class FakeAgent:
+    """Says yes to everything, over a real connection that it opens again."""
+
+    def __init__(self, address: str) -> None:
+        self.node_id = specs.node_id(0)
+        self.actors: list[tuple[bytes, WorkerAddress]] = []
+        self.total = cpus(8)
+        self.registrations = 0
+        self.client = ControlClient.over_grpc(
+            address, SECRET, self.handle, self.register, reconnect_timeout_s=20.0
+        )
+
+    async def register(self, channel: Channel) -> None:
+        self.registrations += 1
+        info = NodeInfo(
+            node_id=self.node_id,
+            state="ALIVE",
+            address="",
+            unix_path="",
+            host="127.0.0.1",
+            host_name="h",
+            is_head=True,
+            session_dir="",
+            total=self.total,
+            available=self.total,
+            labels={},
+        )
+        await channel.call(RegisterNode(info, self.actors))
+
+    def handle(self, _: Channel, message: Message) -> Message | None:
+        match message:
+            case StartActor():
+                address = WorkerAddress(os.urandom(28), self.node_id, "/w.sock")
+                self.actors.append((message.spec.actor_id, address))
+                return ActorStarted(address, 4711)
+            case PrepareBundle():
+                return Ok()
+            case CommitBundle():
+                pg_hex = message.pg_id.hex()
+                self.total = {**self.total, f"bundle_group_{message.index}_{pg_hex}": 10_000_000}
+                self.client.send(NodeReport(self.node_id, self.total, self.total, [], 0.0))
+                return Ok()
+        return None
+
+
+async def alive(client: ControlClient, number: int) -> object:
+    version = -1
+    async with asyncio.timeout(20):
+        while True:
+            info = await client.call(WatchActor(specs.actor_id(number), version))
+            if info.state == "ALIVE":
+                return info
+            version = info.version
+
+
+def test_says_where_it_listens_and_ends_on_sigterm(process: Process) -> None:
+    words = process.start("--cluster-id", "c0ffee")
+    assert words["cluster_id"] == "c0ffee"
+
+    async def main() -> None:
+        client = ControlClient.over_grpc(words["address"], SECRET)
+        await client.start()
+        info = await client.call(GetClusterInfo())
+        assert (info.cluster_id, info.session_dir) == ("c0ffee", str(process.folder))
+        process.running[0].send_signal(signal.SIGTERM)
+        await asyncio.to_thread(process.running[0].wait, 10)
+        await client.close()
+
+    asyncio.run(main())
+    assert process.running[0].returncode == 0
+
+
+def test_a_wrong_secret(process: Process) -> None:
+    words = process.start()
+
+    async def main() -> None:
+        with pytest.raises(CallError) as caught:
+            await ControlClient.over_grpc(words["address"], b"wrong").start()
+        assert caught.value.kind == "auth"
+
+    asyncio.run(main())
+
+
+def test_a_port_in_use_is_named(process: Process) -> None:
+    port = int(process.start()["address"].rpartition(":")[2])
+    process.state = "other.sqlite"
+    words = process.start(port=port)
+    assert f"port {port}" in words["error"]
+    assert "another port" in words["error"]
+    assert process.running[1].wait(10) == 1
+
+
+def test_a_state_file_in_use_is_named(process: Process) -> None:
+    process.start()
+    words = process.start()
+    assert "in use by another control store" in words["error"]
+    assert process.running[1].wait(10) == 1
+
+
+def test_the_state_of_another_cluster_is_refused(process: Process) -> None:
+    process.start("--cluster-id", "one")
+    process.kill()
+    assert "not of two" in process.start("--cluster-id", "two")["error"]
+
+
+def test_a_missing_secret_file_is_named(process: Process) -> None:
+    missing = str(process.folder / "nothing")
+    words = process.start("--secret-file", missing)
+    assert missing in words["error"]
+
+
+def test_killed_and_restarted_it_carries_on(process: Process) -> None:
+    words = process.start()
+    port = int(words["address"].rpartition(":")[2])
+
+    async def main() -> None:
+        agent = FakeAgent(words["address"])
+        client = agent.client
+        await client.start()
+        job = await client.call(AddJob(agent.node_id, specs.DRIVER, 1, "ns", "x", "{}"))
+        await client.call(KvPut("n", b"k", b"v"))
+        await client.call(RegisterActor(specs.actor(1, name="a")))
+        await client.call(specs.group(1, [{"CPU": 1}]))
+        actor = await alive(client, 1)
+        group = await client.call(WatchPlacementGroup(specs.group_id(1)))
+        while group.state != "CREATED":
+            group = await client.call(WatchPlacementGroup(specs.group_id(1), group.version))
+
+        waiting = asyncio.ensure_future(
+            client.call(WatchActor(specs.actor_id(1), 10**6, 60.0), timeout_s=1.0)
+        )
+        process.kill()
+        again = await asyncio.to_thread(process.start, port=port)
+        assert again == words
+
+        assert (await client.call(KvGet("n", b"k"))).value == b"v"
+        assert agent.registrations == 2
+        assert await client.call(GetJob(job.job_id)) == job
+        assert await client.call(GetNamedActor("a", "ns")) == actor
+        assert await client.call(WatchPlacementGroup(specs.group_id(1))) == group
+        assert [node.state for node in (await client.call(GetNodes())).nodes] == ["ALIVE"]
+        await client.call(RegisterActor(specs.actor(2)))
+        await alive(client, 2)
+        with pytest.raises(CallError):
+            await waiting
+        await client.close()
+
+    asyncio.run(main())
+
+
+def test_what_was_acknowledged_survives_a_kill_at_any_moment(process: Process) -> None:
+    words = process.start()
+    port = int(words["address"].rpartition(":")[2])
+
+    async def main() -> None:
+        acknowledged: list[int] = []
+        client = ControlClient.over_grpc(words["address"], SECRET, reconnect_timeout_s=20.0)
+        await client.start()
+
+        async def write() -> None:
+            for number in range(10**6):
+                await client.call(KvPut("n", b"%d" % number, b"v"), retry=False)
+                acknowledged.append(number)
+
+        writers = [asyncio.ensure_future(write()) for _ in range(3)]
+        while len(acknowledged) < 100:  # noqa: ASYNC110 - the kill may come at any moment
+            await asyncio.sleep(0.001)
+        process.kill()
+        results = await asyncio.gather(*writers, return_exceptions=True)
+        assert all(isinstance(result, CallError) for result in results)
+        await asyncio.to_thread(process.start, port=port)
+        for number in set(acknowledged):
+            assert (await client.call(KvGet("n", b"%d" % number))).value == b"v"
+        await client.close()
+
+    asyncio.run(main())
