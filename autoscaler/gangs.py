@@ -73,7 +73,7 @@ def place_with_new(
         if any(shape.fits(candidate.profile.resources, candidate.profile.labels) for shape in wanted)
     ]
     wants_gpu = any(name == "GPU" for shape in wanted for name, _ in shape.resources)
-    best: tuple[tuple[bool, float, int, str], Placed] | None = None
+    best: tuple[tuple[bool, float, float, int, str], Placed] | None = None
     for candidate in useful:
         room = min(most, limits.room(candidate.name, candidate.offer.price))
         found = _fewest(gang, base, candidate, room, limits.total, snapshot, rng)
@@ -81,7 +81,8 @@ def place_with_new(
             continue
         count, placed = found
         wastes_gpu = bool(candidate.profile.resources.get("GPU")) and not wants_gpu
-        score = (wastes_gpu, candidate.offer.price * count, count, candidate.name)
+        size = count * _size(candidate, useful)
+        score = (wastes_gpu, candidate.offer.price * count, size, count, candidate.name)
         if best is None or score < best[0]:
             best = score, placed
     if best is not None:
@@ -212,6 +213,15 @@ def _mixture(
         counts[chosen.name] = counts.get(chosen.name, 0) + 1
     new = tuple((c, counts[c.name]) for c in useful if c.name in counts)
     return Placed(renamed, new)
+
+
+def _size(candidate: Candidate, among: Sequence[Candidate]) -> float:
+    """How large a machine is, each resource measured against the largest on offer."""
+    amounts = candidate.profile.resources
+    return sum(
+        amount / max(other.profile.resources.get(name, 0) for other in among)
+        for name, amount in amounts.items()
+    )
 
 
 def _views(entry: NodeClass) -> list[NodeView]:

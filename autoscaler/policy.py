@@ -207,7 +207,9 @@ def why_waiting(shapes: Sequence[Shape], snapshot: Snapshot, limits: Limits) -> 
     reasons: list[str] = []
     for kind in snapshot.config.node_types:
         profile = snapshot.profiles.get(kind.name)
-        if profile is None or not any(shape.fits(profile.resources, profile.labels) for shape in shapes):
+        if profile is None or kind.max_workers == 0:
+            continue
+        if not any(shape.fits(profile.resources, profile.labels) for shape in shapes):
             continue
         market: Market | None = snapshot.markets.get(kind.name)
         price = market.offers[0].price if market is not None and market.offers else 0.0
@@ -218,4 +220,9 @@ def why_waiting(shapes: Sequence[Shape], snapshot: Snapshot, limits: Limits) -> 
             reasons.append(f"{kind.name!r}: {snapshot.held[kind.name]}")
         elif market is not None and not market.is_open:
             reasons.append(f"no machine of {kind.name!r} to be had: {market.blocked}")
+        elif limits.room(kind.name, price) < len(shapes):
+            reasons.append(
+                f"max_workers {kind.max_workers} of node type {kind.name!r} and of the cluster leave room for "
+                f"{limits.room(kind.name, price)} more"
+            )
     return "; ".join(dict.fromkeys(reasons)) or "the nodes that could hold it are busy"
