@@ -222,7 +222,7 @@ def why_waiting(shapes: Sequence[Shape], snapshot: Snapshot, limits: Limits) -> 
             reasons.append(f"no machine of {kind.name!r} to be had: {market.blocked}")
         elif limits.room(kind.name, price) < len(shapes):
             reasons.append(
-                f"max_workers {kind.max_workers} of node type {kind.name!r} and of the cluster leave room for "
-                f"{limits.room(kind.name, price)} more"
+                f"max_workers {kind.max_workers} of node type {kind.name!r} and of the cluster leave room "
+                f"for {limits.room(kind.name, price)} more"
             )
     return "; ".join(dict.fromkeys(reasons)) or "the nodes that could hold it are busy"
