@@ -23,13 +23,15 @@ from tests.polling import eventually
 def cluster() -> Iterator[Cluster]:
     """A head without CPUs for tasks, and two nodes."""
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    for _ in range(2):
-        made.add_node(num_cpus=1, resources={"widget": 1})
-    ray.init(address=made.address)
-    made.wait_for_nodes()
-    yield made
-    ray.shutdown()
-    made.shutdown()
+    try:
+        for _ in range(2):
+            made.add_node(num_cpus=1, resources={"widget": 1})
+        ray.init(address=made.address)
+        made.wait_for_nodes()
+        yield made
+    finally:
+        ray.shutdown()
+        made.shutdown()
 
 
 def soft(node: Any) -> Any:

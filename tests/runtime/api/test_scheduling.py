@@ -23,13 +23,15 @@ def cluster(no_leaks: None) -> Iterator[Any]:
     """A head with 2 CPUs, two nodes with 2 CPUs each; one of these has a widget."""
     cluster_utils = importlib.import_module(f"{NAME}.cluster_utils")
     made = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
-    made.add_node(num_cpus=2, resources={"widget": 2})
-    made.add_node(num_cpus=2)
-    made.wait_for_nodes()
-    ray.init(address=made.address)
-    yield made
-    ray.shutdown()
-    made.shutdown()
+    try:
+        made.add_node(num_cpus=2, resources={"widget": 2})
+        made.add_node(num_cpus=2)
+        ray.init(address=made.address)
+        made.wait_for_nodes()
+        yield made
+    finally:
+        ray.shutdown()
+        made.shutdown()
 
 
 pytestmark = pytest.mark.usefixtures("cluster")
