@@ -65,7 +65,7 @@ class NodeAgent:
         self.cluster_id = ""
         self.started_s = time.time()
         self.sockets_dir = os.path.join(config.session_dir, "sockets")
-        self.unix_path = os.path.join(self.sockets_dir, f"agent-{config.node_id.hex()[:12]}.sock")
+        self.unix_path = os.path.join(self.sockets_dir, f"agent-{config.node_id.hex()[:8]}")
         self.address = ""
         self._unix: UnixListener | None = None
         self._tcp: TcpListener | None = None
@@ -255,7 +255,8 @@ class NodeAgent:
     def job_finished(self, job_id: bytes) -> None:
         """The job's workers here die, but for detached actors, and what it left in the store goes."""
         job = self.jobs.finish(job_id)
-        self.pool.finish_job(job_id, self.actors.is_detached)
+        if not self.pool.finish_job(job_id, self.actors.is_detached):
+            self.jobs.forget(job_id)
         driver_id = job.info.driver.worker_id if job is not None else b""
         self.objects.job_finished(job_id, driver_id)
 
@@ -307,6 +308,9 @@ class NodeAgent:
         self.bundles.check_waiting_groups()
 
     def _node_died(self, info: NodeInfo) -> None:
+        if info.node_id == self.config.node_id:
+            self.finish(f"the control store counts this node as dead: {info.death_reason}")
+            return
         reason = f"its node {info.node_id.hex()[:12]} died: {info.death_reason or 'no reason is known'}"
         self.leases.node_lost(info.node_id, reason)
         self.peers.drop(info.node_id)

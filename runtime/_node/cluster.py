@@ -38,6 +38,8 @@ class Cluster:
                 self._forget(node_id)
         for info in nodes:
             if info.node_id == self.node_id:
+                if info.state == "DEAD":
+                    self._on_dead(info)
                 continue
             if info.state == "DEAD":
                 known = self._infos.pop(info.node_id, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -62,15 +63,25 @@ class AgentConfig:
         return max(1, self.total.get("CPU", 0) // 10_000)
 
 
+def memory_bytes() -> int:
+    """Memory that this machine, or the control group we run in, has."""
+    total = int(psutil.virtual_memory().total)
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+    except OSError:
+        return total
+    return min(total, int(limit)) if limit.isdigit() else total
+
+
 def default_store_bytes() -> int:
     """30 % of the memory that is there, at most 8 GiB."""
-    return min(int(psutil.virtual_memory().total * _STORE_SHARE), MAX_DEFAULT_STORE_BYTES)
+    return min(int(memory_bytes() * _STORE_SHARE), MAX_DEFAULT_STORE_BYTES)
 
 
 def node_resources(given: Mapping[str, float], store_bytes: int) -> dict[str, int]:
     """The node's resources in wire units: what was given, and this machine's own for the rest."""
     amounts: dict[str, float] = {"CPU": float(len(os.sched_getaffinity(0)))}
-    amounts["memory"] = float(int(psutil.virtual_memory().total * _MEMORY_SHARE))
+    amounts["memory"] = float(int(memory_bytes() * _MEMORY_SHARE))
     amounts.update(given)
     amounts["object_store_memory"] = float(store_bytes)
     return to_units(amounts)

@@ -112,6 +112,10 @@ class JobTable:
             job.finished = True
         return job
 
+    def forget(self, job_id: bytes) -> None:
+        """Nothing of the job is left here."""
+        self._jobs.pop(job_id, None)
+
     def close(self) -> None:
         """Ends what is still being asked or prepared."""
         for task in [*self._asking.values(), *(t for j in self._jobs.values() for t in j.places.values())]:

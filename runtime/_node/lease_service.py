@@ -144,11 +144,11 @@ class LeaseService:
         """The owner is done with a lease. An unknown one ended before."""
         lease = self._local.get(message.lease_id)
         if lease is not None and lease.owner is owner:
+            self._end(lease)
             if message.discard:
                 self._pool.stop_worker(lease.worker, "its owner discarded it", True)
-                return
-            self._end(lease)
-            self._pool.give_back(lease.worker)
+            else:
+                self._pool.give_back(lease.worker)
             self.kick()
             return
         remote = self._remote.get(message.lease_id)

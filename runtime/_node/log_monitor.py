@@ -64,8 +64,12 @@ class LogFile:
             more, found = self.read()
             groups += found
         if self.rest:
-            groups += self._group([self.rest])
-            self.rest = b""
+            rest, self.rest = self.rest, b""
+            for name, lines in self._group([rest]):
+                if groups and groups[-1][0] == name:
+                    groups[-1][1].extend(lines)
+                else:
+                    groups.append((name, lines))
         return groups
 
     def _group(self, raw: list[bytes]) -> list[tuple[str, list[str]]]:

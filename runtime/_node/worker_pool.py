@@ -150,15 +150,20 @@ class WorkerPool:
         if worker.pid and self._zygote is not None:
             asyncio.get_running_loop().call_later(0.2, self._kill_if_alive, worker)
 
-    def finish_job(self, job_id: bytes, keep: Callable[[Worker], bool]) -> None:
-        """Kills the job's workers, except those to keep, and forgets who waits for one."""
+    def finish_job(self, job_id: bytes, keep: Callable[[Worker], bool]) -> bool:
+        """Kills the job's workers, except those to keep, and forgets who waits for one. True if any is
+        kept."""
+        kept = False
         for worker in self.table.of_job(job_id):
-            if not keep(worker):
+            if keep(worker):
+                kept = True
+            else:
                 self.stop_worker(worker, "its job has ended", True)
         for key in [key for key in self._takers if key[0] == job_id]:
             self._fail_takers(key, CallError(ErrorKind.NOT_FOUND, "the job has ended"))
         for key in [key for key in self._prestarts if key[0] == job_id]:
             del self._prestarts[key]
+        return kept
 
     # -- the zygote's events
 

@@ -26,7 +26,7 @@ def spawn_zygote(session_dir: str) -> SpawnedZygote:
     log_path = os.path.join(session_dir, "logs", "zygote.log")
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    command = [sys.executable, "-m", "runtime._worker.zygote"]
+    command = [sys.executable, "-P", "-m", "runtime._worker.zygote"]
     command += ["--fd", str(theirs.fileno()), "--parent", str(os.getpid())]
     try:
         with open(log_path, "ab") as output:
@@ -37,7 +37,7 @@ def spawn_zygote(session_dir: str) -> SpawnedZygote:
                 stderr=output,
                 pass_fds=[theirs.fileno()],
                 cwd="/",
-                env=_environment(),
+                env=daemon_environment(),
             )
     except BaseException:
         ours.close()
@@ -47,8 +47,10 @@ def spawn_zygote(session_dir: str) -> SpawnedZygote:
     return SpawnedZygote(process, ours, log_path)
 
 
-def _environment() -> dict[str, str]:
-    """Our own, with the directory of these packages importable from anywhere."""
+def daemon_environment() -> dict[str, str]:
+    """The environment for our own processes: this one's, and these packages importable from any directory."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    if os.path.basename(root) in ("site-packages", "dist-packages"):
+        return dict(os.environ)
     paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,10 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runtime._node import registry
+from runtime._node.zygote_spawn import daemon_environment
+
 from .directories import new_session_dir
 
 START_TIMEOUT_S = 30.0
 _TAIL_BYTES = 3000
+_LAST_WORDS_S = 2.0
 
 
 class DaemonError(RuntimeError):
@@ -80,7 +85,13 @@ def start_local(
     arguments += ["--store-bytes", str(int(object_store_memory or 0))]
     if keep_logs:
         arguments.append("--keep-logs")
-    return _start("runtime._session.local_node", arguments, session, "agent", True, timeout_s)
+    try:
+        return _start("runtime._session.local_node", arguments, session, "agent", True, timeout_s)
+    except DaemonError:
+        if session_dir is None:
+            shutil.rmtree(session, ignore_errors=True)
+            registry.remove_empty(Path(session).parent)
+        raise
 
 
 def start_control(
@@ -180,7 +191,7 @@ def _start(
     try:
         with open(log_path, "ab") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments, "--ready-fd", str(write_end)],
+                [sys.executable, "-P", "-m", module, *arguments, "--ready-fd", str(write_end)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -188,7 +199,7 @@ def _start(
                 start_new_session=detached,
                 process_group=None if detached else 0,
                 cwd="/",
-                env=_environment(),
+                env=daemon_environment(),
             )
     except BaseException:
         os.close(read_end)
@@ -197,11 +208,23 @@ def _start(
         os.close(write_end)
     try:
         ready = _wait_ready(process, read_end, log_path, timeout_s)
+    except DaemonError:
+        _end(process)
+        raise
     except BaseException:
         process.kill()
         process.wait()
         raise
     return Daemon(process, ready, log_path)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Lets a daemon that failed clean up after itself, then makes sure that it is gone."""
+    try:
+        process.wait(_LAST_WORDS_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _wait_ready(
@@ -239,10 +262,3 @@ def _tail(log_path: str) -> str:
     except OSError as error:
         return f"It left no log: {error}"
     return f"Its log ends with:\n{text}" if text else "Its log is empty."
-
-
-def _environment() -> dict[str, str]:
-    """Our own, with the directory of these packages importable from anywhere."""
-    root = str(Path(__file__).resolve().parents[2])
-    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}

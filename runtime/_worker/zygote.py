@@ -193,7 +193,6 @@ def _apply_environment(request: dict[str, Any]) -> None:
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()
-    gc.unfreeze()
 
 
 def _preimport() -> None:

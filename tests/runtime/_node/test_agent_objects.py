@@ -1,0 +1,250 @@
+"""The object store of real node agents, and transfers between them."""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import os
+
+import pytest
+
+from runtime._transport.channel import CallError
+from runtime._wire.messages.base import ErrorKind, WorkerAddress
+from runtime._wire.messages.node import (
+    StoreAbort,
+    StoreCreate,
+    StoreFree,
+    StorePin,
+    StorePinned,
+    StoreSeal,
+    StoreUnpin,
+)
+from tests.runtime._node.world import STORE_BYTES, Client, MakeWorld
+
+MIB = 1 << 20
+
+
+def object_id(client: Client, number: int) -> bytes:
+    return b"\0" * 20 + client.registered.job_id + number.to_bytes(4, "little")
+
+
+def mapping(client: Client) -> mmap.mmap:
+    fd = os.open(client.registered.store_path, os.O_RDWR)
+    try:
+        return mmap.mmap(fd, client.registered.store_capacity_bytes)
+    finally:
+        os.close(fd)
+
+
+async def put(client: Client, number: int, data: bytes, owner: WorkerAddress | None = None) -> bytes:
+    name = object_id(client, number)
+    space = await client.channel.call(StoreCreate(name, len(data), owner or client.address))
+    with mapping(client) as memory:
+        memory[space.offset : space.offset + len(data)] = data
+    client.channel.send(StoreSeal(name))
+    return name
+
+
+async def read(client: Client, name: bytes, locations: list[bytes]) -> bytes:
+    pinned: StorePinned = await client.channel.call(StorePin(name, locations, 20.0))
+    with mapping(client) as memory:
+        return memory[pinned.offset : pinned.offset + pinned.size_bytes]
+
+
+def test_what_one_process_writes_another_reads_in_place(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            writer, reader = await w.driver(agent), await w.driver(agent)
+            name = await put(writer, 1, b"hello")
+            assert await read(reader, name, [agent.config.node_id]) == b"hello"
+
+    asyncio.run(scenario())
+
+
+def test_a_reader_waits_for_the_writer(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            writer, reader = await w.driver(agent), await w.driver(agent)
+            name = object_id(writer, 1)
+            await writer.channel.call(StoreCreate(name, 10, writer.address))
+            reading = asyncio.ensure_future(reader.channel.call(StorePin(name, [agent.config.node_id])))
+            await reader.channel.call(StorePin(await put(reader, 2, b"x"), []))
+            assert not reading.done()
+            writer.channel.send(StoreSeal(name))
+            assert (await reading).size_bytes == 10
+
+    asyncio.run(scenario())
+
+
+def test_an_object_that_is_nowhere_is_lost(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            driver = await w.driver(agent)
+            with pytest.raises(CallError) as caught:
+                await driver.channel.call(StorePin(object_id(driver, 1), [agent.config.node_id]))
+            assert caught.value.kind == ErrorKind.LOST
+
+    asyncio.run(scenario())
+
+
+def test_a_second_copy_is_refused(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            driver = await w.driver(await w.node())
+            name = await put(driver, 1, b"x")
+            with pytest.raises(CallError) as caught:
+                await driver.channel.call(StoreCreate(name, 1, driver.address))
+            assert caught.value.kind == ErrorKind.EXISTS
+
+    asyncio.run(scenario())
+
+
+def test_too_large_an_object_is_refused_at_once(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            driver = await w.driver(await w.node())
+            with pytest.raises(CallError, match="can never fit") as caught:
+                await driver.channel.call(StoreCreate(object_id(driver, 1), STORE_BYTES + 1, driver.address))
+            assert caught.value.kind == ErrorKind.FULL
+
+    asyncio.run(scenario())
+
+
+def test_a_full_store_names_who_holds_it(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            driver = await w.driver(await w.node())
+            await put(driver, 1, bytes(60 * MIB))
+            with pytest.raises(CallError, match=driver.address.worker_id.hex()[:12]) as caught:
+                await driver.channel.call(StoreCreate(object_id(driver, 2), 8 * MIB, driver.address, 0.05))
+            assert caught.value.kind == ErrorKind.FULL
+
+    asyncio.run(scenario())
+
+
+def test_a_creator_gets_its_turn_when_room_is_made(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            driver = await w.driver(await w.node())
+            name = await put(driver, 1, bytes(60 * MIB))
+            second = object_id(driver, 2)
+            waiting = asyncio.ensure_future(
+                driver.channel.call(StoreCreate(second, 8 * MIB, driver.address, 20.0))
+            )
+            driver.channel.send(StoreUnpin([name]))
+            driver.channel.send(StoreFree([name], []))
+            assert (await waiting).offset == 0
+
+    asyncio.run(scenario())
+
+
+def test_an_unsealed_object_goes_with_its_writer(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            writer = await w.driver(agent)
+            await writer.channel.call(StoreCreate(object_id(writer, 1), 8 * MIB, writer.address))
+            assert agent.is_busy()
+            writer.channel.close()
+            await w.until(lambda: agent.store.index.used_bytes == 0)
+
+    asyncio.run(scenario())
+
+
+def test_an_aborted_object_leaves_its_space(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            writer = await w.driver(agent)
+            name = object_id(writer, 1)
+            await writer.channel.call(StoreCreate(name, 8 * MIB, writer.address))
+            writer.channel.send(StoreAbort(name))
+            await w.until(lambda: agent.store.index.used_bytes == 0)
+
+    asyncio.run(scenario())
+
+
+def test_objects_go_with_their_owner(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            owner, writer = await w.driver(agent), await w.driver(agent)
+            await put(writer, 1, b"x" * MIB, owner.address)
+            writer.channel.send(StoreUnpin([object_id(writer, 1)]))
+            owner.channel.close()
+            await w.until(lambda: agent.store.index.used_bytes == 0)
+
+    asyncio.run(scenario())
+
+
+def test_an_object_is_copied_from_another_node_in_chunks(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            here, there = await w.node(), await w.node()
+            writer, reader = await w.driver(there), await w.driver(here)
+            data = os.urandom(13 * MIB + 7)
+            name = await put(writer, 1, data)
+            assert await read(reader, name, [there.config.node_id]) == data
+            entry = here.store.index.sealed(name)
+            assert entry is not None
+            assert not entry.primary
+
+    asyncio.run(scenario())
+
+
+def test_readers_share_one_transfer(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            here, there = await w.node(), await w.node()
+            writer, reader = await w.driver(there), await w.driver(here)
+            name = await put(writer, 1, bytes(9 * MIB))
+            pins = [reader.channel.call(StorePin(name, [there.config.node_id])) for _ in range(5)]
+            offsets = {pinned.offset for pinned in await asyncio.gather(*pins)}
+            assert len(offsets) == 1
+            assert here.store.index.used_bytes == 9 * MIB
+
+    asyncio.run(scenario())
+
+
+def test_a_location_without_a_copy_is_followed_by_the_next(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            here, empty, there = await w.node(), await w.node(), await w.node()
+            writer, reader = await w.driver(there), await w.driver(here)
+            name = await put(writer, 1, b"found")
+            locations = [b"d" * 28, empty.config.node_id, there.config.node_id]
+            assert await read(reader, name, locations) == b"found"
+
+    asyncio.run(scenario())
+
+
+def test_copies_make_room_for_new_objects(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            here, there = await w.node(), await w.node()
+            writer, reader = await w.driver(there), await w.driver(here)
+            name = await put(writer, 1, bytes(40 * MIB))
+            await read(reader, name, [there.config.node_id])
+            reader.channel.send(StoreUnpin([name]))
+            await put(reader, 2, bytes(40 * MIB))
+            assert here.store.index.sealed(name) is None
+
+    asyncio.run(scenario())
+
+
+def test_the_owner_frees_copies_everywhere(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            here, there = await w.node(), await w.node()
+            writer, reader = await w.driver(there), await w.driver(here)
+            name = await put(writer, 1, bytes(MIB))
+            await read(reader, name, [there.config.node_id])
+            reader.channel.send(StoreUnpin([name]))
+            writer.channel.send(StoreUnpin([name]))
+            writer.channel.send(StoreFree([name], [here.config.node_id, there.config.node_id]))
+            await w.until(lambda: here.store.index.used_bytes == there.store.index.used_bytes == 0)
+
+    asyncio.run(scenario())
