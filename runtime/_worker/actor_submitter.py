@@ -108,7 +108,9 @@ class Actor:
         "watching",
     )
 
-    def __init__(self, submitter: ActorSubmitter, actor_id: bytes, handle: Entry | None, ordered: bool) -> None:
+    def __init__(
+        self, submitter: ActorSubmitter, actor_id: bytes, handle: Entry | None, ordered: bool
+    ) -> None:
         self.submitter = submitter
         self.actor_id = actor_id
         self.handle = handle  # None: a detached actor, which nobody counts
@@ -147,7 +149,7 @@ class ActorSubmitter:
         `get_if_exists` found one that is not this actor.
 
         Raises:
-            ValueError: the name is taken.
+            ActorAlreadyExistsError: the name is taken.
         """
         core = self._core
         packed = arguments.pack(core, args, kwargs)
@@ -215,7 +217,7 @@ class ActorSubmitter:
         reply = box[0]
         if isinstance(reply, ErrorReply):
             if reply.kind == ErrorKind.EXISTS:
-                raise ValueError(reply.message)
+                raise exceptions.ActorAlreadyExistsError(reply.message)
             raise exceptions.RaySystemError(reply.message)
         return reply if reply.actor_id != spec.actor_id else None
 
@@ -234,7 +236,13 @@ class ActorSubmitter:
             actor = self._actors.get(actor_id)
             if actor is None:
                 actor = self._actors[actor_id] = Actor(self, actor_id, handle, ordered)
+                if handle is not None:
+                    # With the last handle here goes what we know: the next one comes with an entry of its own.
+                    handle.on_free = lambda: self._forget(actor_id)
             return actor
+
+    def _forget(self, actor_id: bytes) -> None:
+        self._actors.pop(actor_id, None)
 
     def _watch(self, actor: Actor) -> None:
         """Asks for news until the actor is alive or dead."""
@@ -370,6 +378,8 @@ class ActorSubmitter:
                 call.stream = result = Stream(core, call)
             else:
                 result = [core.objects.new_ref(entry) for entry in call.entries]
+            for entry in call.entries:
+                entry.holds += 1  # until the value is there, somebody wants it or not
             if actor.handle is not None:
                 actor.handle.holds += 1
             if actor.death is not None:
@@ -455,14 +465,14 @@ class ActorSubmitter:
 
     def _finish(self, call: Call, values: list[Value], failed: bool) -> None:
         objects = self._core.objects
-        if failed:
-            values = values * len(call.entries)
+        error = values[0] if failed else None
+        if error is not None:
+            values = [error] * len(call.entries)
         for entry, value in zip(call.entries, values, strict=False):
             objects.set_value(entry, value)
-            if entry.holds <= 0 and not entry.borrowers:
-                objects.bury(objects.table.bury(entry))
+            objects.release(entry)
         if call.stream is not None:
-            call.stream.end(values[0] if failed and values else None)
+            call.stream.end(error)
         held, call.packed.held = call.packed.held, []
         for entry in held:
             objects.release(entry)
@@ -470,11 +480,7 @@ class ActorSubmitter:
             objects.release(call.actor.handle)
 
     def _fail(self, call: Call, error: exceptions.RayError) -> None:
-        value = self._core.objects.error_value(error)
-        if call.stream is not None:
-            call.stream.end(value)
-            call.stream = None
-        self._finish(call, [value], failed=True)
+        self._finish(call, [self._core.objects.error_value(error)], failed=True)
 
     def cancel(self, call: Call, recursive: bool) -> None:
         """Cancels a call: dropped when not sent, else the actor decides. Under the lock."""

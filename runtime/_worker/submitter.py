@@ -174,6 +174,8 @@ class TaskSubmitter:
                 task.stream = result = Stream(core, task)
             else:
                 result = [core.objects.new_ref(entry) for entry in task.entries]
+            for entry in task.entries:
+                entry.holds += 1  # until the value is there, somebody wants it or not
             core.pending[task_id] = task
             if packed.refs:
                 self._resolve(task)
@@ -303,7 +305,8 @@ class TaskSubmitter:
             lease.connection.close()
         for item in [item for item in self._unexplained if item[1] == message.lease_id]:
             self._unexplained.remove(item)
-            self._crashed(item[2], message)
+            if item[2].push.task_id in self._core.pending:  # not cancelled meanwhile
+                self._crashed(item[2], message)
         while len(self._reasons) > 1000:
             del self._reasons[next(iter(self._reasons))]
 
@@ -326,7 +329,8 @@ class TaskSubmitter:
         task.lease = None
         if task.cancelled:
             self._core.pending.pop(task.push.task_id, None)
-            self._finish(task, [self._core.objects.error_value(exceptions.WorkerCrashedError())], failed=True)
+            error = exceptions.TaskCancelledError(ids.TaskID(task.push.task_id))
+            self._finish(task, [self._core.objects.error_value(error)], failed=True)
         elif task.retries:
             task.retries -= task.retries > 0
             self._again(task, front=True)
@@ -368,7 +372,9 @@ class TaskSubmitter:
             self._again(task, front=False)
         else:
             nested = [
-                (entry, value) for entry, value in zip(task.entries, message.values, strict=False) if value.nested
+                (entry, value)
+                for entry, value in zip(task.entries, message.values, strict=False)
+                if value.nested
             ]
             if nested:
                 self.take_nested(connection, message.task_id, nested)
@@ -378,9 +384,7 @@ class TaskSubmitter:
         elif lease is not None and not lease.inflight:
             self._rebalance(pool)
 
-    def take_nested(
-        self, connection: Connection, task_id: bytes, nested: list[tuple[Entry, Value]]
-    ) -> None:
+    def take_nested(self, connection: Connection, task_id: bytes, nested: list[tuple[Entry, Value]]) -> None:
         """References inside results: keep them, and tell the worker when it need not any more."""
         left = len(nested)
 
@@ -407,18 +411,20 @@ class TaskSubmitter:
 
     def _finish(self, task: Task, values: list[Value], failed: bool) -> None:
         objects = self._core.objects
-        if failed:
-            values = values * len(task.entries)
+        error = values[0] if failed else None
+        if error is not None:
+            values = [error] * len(task.entries)
         stored = False
+        if task.options.max_retries:
+            for entry, value in zip(task.entries, values, strict=False):
+                if value.kind == STORED:
+                    entry.task = task
+                    stored = True
         for entry, value in zip(task.entries, values, strict=False):
-            if value.kind == STORED and task.options.max_retries:
-                entry.task = task
-                stored = True
             objects.set_value(entry, value)
-            if entry.holds <= 0 and not entry.borrowers:
-                objects.bury(objects.table.bury(entry))  # nobody waited for it
+            objects.release(entry)
         if task.stream is not None:
-            task.stream.end(values[0] if failed else None)
+            task.stream.end(error)
         if not stored:
             self._release_arguments(task)
 
@@ -447,10 +453,13 @@ class TaskSubmitter:
         if task.push.task_id in self._core.pending:
             return True
         task.retries -= task.retries > 0
+        table = self._core.objects.table
         for result in task.entries:
             if result.value is not None and result.value.kind == STORED:
-                self._core.objects.bury(self._core.objects.table.empty(result))
+                self._core.objects.bury(table.empty(result))
                 result.value = None
+            table.add(result)  # those that were freed will have to be freed once more
+            result.holds += 1
         self._again(task, front=True)
         self._dispatch(task.pool)
         return True
@@ -506,7 +515,8 @@ class TaskSubmitter:
         if self._unexplained:
             for item in [item for item in self._unexplained if item[0] <= now]:
                 self._unexplained.remove(item)
-                self._crashed(item[2], None)
+                if item[2].push.task_id in self._core.pending:
+                    self._crashed(item[2], None)
         return bool(self._active or self._unexplained)
 
     def cancel(self, task: Task, force: bool, recursive: bool) -> None:
@@ -530,5 +540,7 @@ class TaskSubmitter:
 
 def _worker_crashed(reason: str, task: Task) -> exceptions.WorkerCrashedError:
     error = exceptions.WorkerCrashedError()
-    error.add_note(f"Task {task.function.name} ({task.push.task_id.hex()}): {reason or 'its worker is gone'}.")
+    error.add_note(
+        f"Task {task.function.name} ({task.push.task_id.hex()}): {reason or 'its worker is gone'}."
+    )
     return error
