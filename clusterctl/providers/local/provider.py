@@ -88,17 +88,14 @@ class LocalMachines:
                     f"Set provider.root (or CLUSTERCTL_TMPDIR) to at most {98 - _SOCKET_ROOM} bytes.",
                 )
             )
-        try:
-            self._make_root()
-        except OSError as error:
+        parent = next(folder for folder in (self._root, *self._root.parents) if folder.exists())
+        if not os.access(parent, os.W_OK | os.X_OK):
             problems.append(
                 Problem(
-                    f"the machines' folder cannot be made: {error}",
+                    f"the machines' folder {self._root} cannot be made: {parent} is not writable",
                     "Set provider.root (or CLUSTERCTL_TMPDIR) to a folder you may write.",
                 )
             )
-        else:
-            self.cleanup()
         for node_type in node_types:
             try:
                 _node_config(node_type)
@@ -193,11 +190,12 @@ class LocalMachines:
         return LocalShell(str(found.folder / "home"), found.environment())
 
     def cleanup(self) -> None:
-        """Removes drafts of dead creators, and the root once it is empty."""
+        """Removes drafts whose creator is dead (or was interrupted here), and the root once it is empty."""
         with contextlib.suppress(FileNotFoundError):
             for entry in os.scandir(self._root):
                 creator = entry.name.rpartition(".")[2]
-                if entry.name.startswith(".") and not os.path.exists(f"/proc/{creator}"):
+                abandoned = creator == str(os.getpid()) or not os.path.exists(f"/proc/{creator}")
+                if entry.name.startswith(".") and abandoned:
                     shutil.rmtree(entry.path, ignore_errors=True)
         for folder in (self._root, self._root.parent):
             with contextlib.suppress(OSError):  # others' machines are in it, or it is gone

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import shutil
 import signal
 import socket
@@ -147,11 +148,10 @@ def test_down_works_from_tags_alone(cli: Cli) -> None:
 
 def test_a_stock_out_is_told(cli: Cli) -> None:
     spec = cli.spec("scarce")
-    text = (
-        open(spec).read().replace("    min_workers: 0", "    node_config: {capacity: 1}\n    min_workers: 2")
+    path = pathlib.Path(spec)
+    path.write_text(
+        path.read_text().replace("    min_workers: 0", "    node_config: {capacity: 1}\n    min_workers: 2")
     )
-    with open(spec, "w") as file:
-        file.write(text)
     ran = cli.run("up", "-y", "--timeout", "4", spec)
     assert ran.status in (1, 7)
     assert "1 worker" in ran.err
