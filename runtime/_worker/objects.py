@@ -249,7 +249,7 @@ class Objects:
         def answered(reply: Any) -> None:
             if isinstance(reply, ObjectValue):
                 value = reply.value
-                if value.nested:
+                if value.nested and self._entries.get(entry.object_id) is entry:  # not dropped meanwhile
                     self._contain(entry, value.nested)
                 self.set_value(entry, value)
             else:
@@ -272,7 +272,9 @@ class Objects:
     def _fail_borrowed(self, entry: Entry, reply: ErrorReply) -> None:
         if entry.value is not None:
             return
-        kind = exceptions.OwnerDiedError if reply.kind == ErrorKind.UNAVAILABLE else exceptions.ObjectLostError
+        kind = (
+            exceptions.OwnerDiedError if reply.kind == ErrorKind.UNAVAILABLE else exceptions.ObjectLostError
+        )
         owner = self.owner_address(entry)
         self.set_value(entry, self.error_value(kind(entry.object_id.hex(), owner, "")))
 
@@ -567,4 +569,3 @@ class Objects:
         """Ends the loading threads."""
         if self._loaders is not None:
             self._loaders.shutdown(wait=False, cancel_futures=True)
-
