@@ -41,6 +41,7 @@ PYTHON = '"${CLUSTERCTL_PYTHON:-python3}"'
 START = f"{PYTHON} -m clusterctl start"
 SHELL_DEADLINE_S = 300.0
 _RETRY_S = 0.25
+_ATTEMPT_S = 30.0
 _STEP_TIMEOUT_S = 1800.0
 _START_TIMEOUT_S = 60.0
 _LAST_LINES = 10
@@ -242,7 +243,7 @@ def _await_shell(shell: Shell, log: SetupLog, deadline_s: float) -> None:
     deadline = time.monotonic() + deadline_s
     while True:
         try:
-            result = shell.run("true", timeout_s=min(30.0, deadline_s))
+            result = shell.run("true", timeout_s=_ATTEMPT_S)
             if result.exit_status == 0:
                 return
             raise SetupError(

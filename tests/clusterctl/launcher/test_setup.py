@@ -1,0 +1,175 @@
+"""The steps that make a node, and how their failures read."""
+
+from __future__ import annotations
+
+import io
+import pathlib
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from autoscaler.provider import (
+    CommandResult,
+    NodeType,
+    SetupError,
+    ShellAuthFailed,
+    ShellError,
+    ShellRefused,
+    ShellTimedOut,
+)
+from clusterctl.launcher import setup
+from clusterctl.launcher.setup import Mounts, NodeFacts, SetupLog
+from clusterctl.shell.local import LocalShell
+from clusterctl.spec.load import load_text
+
+SPEC = load_text(
+    "cluster_name: c\nprovider: {type: local}\nhead_node_type: head\n"
+    "available_node_types: {head: {}, w: {max_workers: 1}}\n"
+    "initialization_commands: [i]\nsetup_commands: [s]\nhead_setup_commands: [h]\n"
+    "worker_setup_commands: [w]\n"
+    "head_start_ray_commands: ['echo x; ray start --head']\nfile_mounts: {'~/data': /src}\n"
+)
+WORKER = NodeType(
+    "w", resources={"CPU": 1.0}, labels={"zone": "it's"}, setup={"worker_setup_commands": ["w"]}
+)
+
+
+class ScriptedShell(LocalShell):
+    """A local shell whose first answers are errors."""
+
+    def __init__(self, home: str, errors: list[ShellError]) -> None:
+        super().__init__(home, {"PATH": "/usr/bin:/bin"})
+        self.errors = errors
+
+    def run(
+        self,
+        command: str,
+        *,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        on_output: Callable[[str], None] | None = None,
+    ) -> CommandResult:
+        if self.errors:
+            raise self.errors.pop(0)
+        return super().run(command, env=env, timeout_s=timeout_s, on_output=on_output)
+
+
+def facts(tmp_path: pathlib.Path, **changes: object) -> NodeFacts:
+    secret = tmp_path / "the-secret"
+    secret.write_text("s")
+    values: dict[str, object] = {
+        "is_head": False,
+        "start": "echo started",
+        "secret_file": str(secret),
+        "python": _python(),
+        **changes,
+    }
+    return NodeFacts(**values)  # type: ignore[arg-type]
+
+
+def _python() -> tuple[int, int]:
+    shell = LocalShell("/", {"PATH": "/usr/bin:/bin"})
+    text = shell.run(f"{setup.PYTHON} -c 'import sys; print(*sys.version_info[:2])'").output
+    major, minor = text.split()
+    return int(major), int(minor)
+
+
+def run(tmp_path: pathlib.Path, node: NodeFacts, errors: list[ShellError] | None = None) -> tuple[str, str]:
+    home = tmp_path / "home"
+    home.mkdir(exist_ok=True)
+    file = io.StringIO()
+    output = setup.run(ScriptedShell(str(home), errors or []), node, SetupLog(file), shell_deadline_s=0.0)
+    return output, file.getvalue()
+
+
+def test_the_heads_steps_in_order() -> None:
+    names = [step.name for step in setup.steps(setup.head_facts(SPEC, "/secret", "/config"))]
+    assert names == [
+        "python version",
+        "secret",
+        "copy ~/.clusterctl-node/head.json",
+        "initialization_commands[0]",
+        "file_mounts ~/data",
+        "setup_commands[0]",
+        "setup_commands[1]",
+        "start_commands[0]",
+        "start",
+    ]
+
+
+def test_a_workers_start_command_carries_all_and_no_secret() -> None:
+    node = setup.worker_facts(SPEC, WORKER, "i-1", "1.2.3.4:5", "/secret")
+    assert node.commands == ("s", "w")
+    for part in ("--address 1.2.3.4:5", "--node-type w", "--instance-id i-1", "--secret-file ~/"):
+        assert part in node.start
+    words = LocalShell("/", {}).run(f"printf '%s\\n' {node.start.split('-m', 1)[1]}").output.splitlines()
+    assert words[words.index("--labels") + 1] == '{"zone":"it\'s"}'
+
+
+def test_all_steps_run_and_the_last_output_is_returned(tmp_path: pathlib.Path) -> None:
+    output, log = run(tmp_path, facts(tmp_path, commands=("echo one; echo two",)))
+    assert output == "started\n"
+    assert (tmp_path / "home" / ".clusterctl-node" / "secret").read_text() == "s"
+    assert "step: setup_commands[0]" in log
+    assert "two" in log
+
+
+def test_a_failed_step_is_named_with_its_last_lines(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(SetupError) as failed:
+        run(tmp_path, facts(tmp_path, commands=("true", "seq 100; exit 7")))
+    assert failed.value.step == "setup_commands[1]"
+    assert failed.value.reason.startswith("exit status 7: ")
+    assert failed.value.reason.endswith("100")
+    assert "\n  80" not in failed.value.reason
+
+
+def test_another_python_is_refused_before_anything_is_installed(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(SetupError) as failed:
+        run(tmp_path, facts(tmp_path, python=(2, 7), commands=("touch ran",)))
+    assert failed.value.step == "python version"
+    assert "2.7" in failed.value.reason
+    assert not (tmp_path / "home" / "ran").exists()
+
+
+def test_refused_is_waited_for(tmp_path: pathlib.Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    log = SetupLog(io.StringIO())
+    shell = ScriptedShell(str(home), [ShellRefused("no listener")])
+    assert setup.run(shell, facts(tmp_path), log, shell_deadline_s=30.0) == "started\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ShellRefused("x"), "refuses connections"),
+        (ShellTimedOut("x"), "does not answer"),
+        (ShellAuthFailed("x"), "rejects our identity"),
+        (ShellError("broken"), "broken"),
+    ],
+)
+def test_the_three_ways_in_which_a_shell_is_not_there(
+    tmp_path: pathlib.Path, error: ShellError, words: str
+) -> None:
+    with pytest.raises(SetupError) as failed:
+        run(tmp_path, facts(tmp_path), [error])
+    assert failed.value.step == "wait for the shell"
+    assert words in failed.value.reason
+
+
+def test_mounts_honour_excludes_and_gitignore(tmp_path: pathlib.Path) -> None:
+    source = tmp_path / "source"
+    (source / "deep").mkdir(parents=True)
+    for name in ("keep.txt", "skip.log", "deep/also.txt", "deep/not.tmp"):
+        (source / name).write_text(name)
+    (source / ".gitignore").write_text("*.tmp\n")
+    mounts = Mounts((("~/data", str(source)),), ("*.log",), True)
+    run(tmp_path, facts(tmp_path, mounts=mounts))
+    target = tmp_path / "home" / "data"
+    found = sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file())
+    assert found == [".gitignore", "deep/also.txt", "keep.txt"]
+
+
+def test_a_missing_mount_is_named(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(SetupError, match="there is no /nowhere"):
+        run(tmp_path, facts(tmp_path, mounts=Mounts((("x", "/nowhere"),))))

@@ -1,0 +1,64 @@
+"""Which workers are missing, and when waiting makes no sense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clusterctl.launcher.wait import describe_failure, failures, is_hopeless, missing_workers
+from clusterctl.spec.load import load_text
+
+SPEC = load_text(
+    "cluster_name: c\nprovider: {type: local}\nhead_node_type: head\n"
+    "available_node_types:\n  head: {}\n  a: {min_workers: 2, max_workers: 3}\n"
+    "  b: {min_workers: 1, max_workers: 1}\n"
+)
+
+
+def node(kind: str, state: str = "ALIVE", is_head: bool = False) -> dict[str, Any]:
+    return {"node_type": kind, "state": state, "is_head": is_head}
+
+
+def failure(step: str = "", at_s: float = 5.0) -> dict[str, Any]:
+    return {
+        "instance_id": "i1",
+        "node_type": "a",
+        "at_s": at_s,
+        "reason": "exit status 9: no disk",
+        "step": step,
+        "setup_log": "/logs/i1.log" if step else "",
+    }
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ([], {"a": 2, "b": 1}),
+        ([node("head", is_head=True)], {"a": 2, "b": 1}),
+        ([node("a"), node("a"), node("b")], {}),
+        ([node("a"), node("a", "DEAD"), node("b", "DRAINING")], {"a": 1, "b": 1}),
+        ([node("a")] * 5 + [node("b")], {}),
+    ],
+)
+def test_missing_workers(nodes: list[dict[str, Any]], expected: dict[str, int]) -> None:
+    assert missing_workers(SPEC, {"nodes": nodes}) == expected
+
+
+def test_only_failures_since_then_count() -> None:
+    status = {"autoscaler": {"failures": [failure(at_s=1.0), failure(at_s=9.0)]}}
+    assert [item["at_s"] for item in failures(status, 5.0)] == [9.0]
+    assert failures({"autoscaler": None}, 0.0) == []
+
+
+def test_a_failed_setup_is_hopeless_and_a_stock_out_is_not_yet() -> None:
+    assert is_hopeless([failure("setup_commands[0]")])
+    assert not is_hopeless([failure()])
+    assert is_hopeless([failure()] * 3)
+    assert not is_hopeless([])
+
+
+def test_a_failure_names_node_step_and_log() -> None:
+    text = describe_failure(failure("setup_commands[0]"))
+    for part in ("i1", "a", "setup_commands[0]", "no disk", "/logs/i1.log"):
+        assert part in text

@@ -1,0 +1,160 @@
+"""The strict reading of cluster specs: every problem with its line, column, path and the nearest valid
+name."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from clusterctl.errors import ExitCode, NotFound, SpecError
+from clusterctl.spec.load import cluster_limit, load_file, load_text, read_text, worker_limit
+
+GOOD = """\
+cluster_name: c
+provider: {type: local}
+head_node_type: head
+available_node_types:
+  head: {resources: {CPU: 1}}
+  worker: {resources: {CPU: 1}, min_workers: 1, max_workers: 3}
+"""
+
+
+def problems(text: str, **environ: str) -> list[tuple[int, int, str]]:
+    spec, found = read_text(text, environ)
+    assert (spec is None) == bool(found)
+    return [(p.line, p.column, p.render("f").split(": ", 1)[1]) for p in found]
+
+
+def with_line(line: str) -> str:
+    return GOOD + line + "\n"
+
+
+def test_a_good_spec_is_complete() -> None:
+    spec = load_text(GOOD)
+    assert spec.cluster_name == "c"
+    assert spec.available_node_types["worker"].min_workers == 1
+    assert spec.idle_timeout_minutes == 5.0
+    assert worker_limit(spec, "worker") == 3
+    assert worker_limit(spec, "head") == 0
+    assert cluster_limit(spec) == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "message"),
+    [
+        ("max_worker: 2", 1, "max_worker: unknown key 'max_worker'; did you mean 'max_workers'?"),
+        ("min_workers: 2", 1, "misplaced key 'min_workers'; it belongs in available_node_types.<name>"),
+        ("max_workers: two", 14, "max_workers: expected a whole number, got the text 'two'"),
+        ("max_workers: -1", 14, "max_workers: expected a whole number, at least 0, got the number '-1'"),
+        ("max_workers: true", 14, "max_workers: expected a whole number, got the boolean 'true'"),
+        ("upscaling_speed: 0", 18, "upscaling_speed: expected a number, more than 0, got the number '0'"),
+        ("upscaling_speed: .inf", 18, "upscaling_speed: expected a finite number"),
+        ("idle_timeout_minutes: [5]", 23, "idle_timeout_minutes: expected a number, got a list"),
+        ("setup_commands: pip list", 17, "setup_commands: expected a list, got the text 'pip list'"),
+        ("setup_commands: [a, 3]", 21, 'setup_commands[1]: expected text (write it in quotes: "3")'),
+        ("file_mounts: {a: 1}", 18, 'file_mounts.a: expected text (write it in quotes: "1")'),
+        ("cluster_name: d", 1, "cluster_name: duplicate key 'cluster_name'; it is first given on line 1"),
+        ("ports: {api: 70000}", 14, "ports.api: expected a whole number, at most 65535"),
+        ("ports: {apy: 1}", 9, "ports.apy: unknown key 'apy'; did you mean 'api'?"),
+        ("docker: {image: x}", 1, "docker: running nodes in containers is not available in this version"),
+        ("file_mounts_sync_continuously: true", 32, "continuous syncing is not available in this version"),
+        ("max_workers: 0", 14, "the types' min_workers are 1 together, above max_workers 0"),
+        ("head_start_ray_commands: ['ray start --port=x']", 27, "head_start_ray_commands[0]: ray start: "),
+    ],
+)
+def test_a_wrong_line_is_named_with_its_place(line: str, column: int, message: str) -> None:
+    ((at_line, at_column, text),) = problems(with_line(line))
+    assert (at_line, at_column) == (7, column)
+    assert message in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "message"),
+    [
+        (
+            "type: local",
+            "type: aws, region: x",
+            (2, 18),
+            "provider type 'aws' is not available in this version",
+        ),
+        ("type: local", "rot: /x", (2, 11), "the key 'type' is missing"),
+        ("head_node_type: head", "head_node_type: hed", (3, 17), "there is no node type 'hed'"),
+        ("cluster_name: c", "cluster_name: my cluster", (1, 15), "'my cluster' is no valid name"),
+        ("cluster_name: c\n", "", (1, 1), "the key 'cluster_name' is missing"),
+        ("min_workers: 1", "min_workers: 9", (6, 46), "min_workers 9 is above max_workers 3"),
+        ("min_workers: 1", "node_config: {capcity: 1}", (6, 47), "did you mean 'capacity'?"),
+        (
+            "min_workers: 1",
+            "setup_commands: []",
+            (6, 33),
+            "misplaced key 'setup_commands'; it belongs in the top",
+        ),
+        ("  worker: {", "  wor ker: {", (6, 3), "'wor ker' is no valid name"),
+    ],
+)
+def test_a_wrong_part_is_named_with_its_place(
+    old: str, new: str, place: tuple[int, int], message: str
+) -> None:
+    found = problems(GOOD.replace(old, new, 1))
+    assert [f for f in found if f[:2] == place and message in f[2]], found
+
+
+def test_all_problems_come_at_once_in_the_order_of_the_file() -> None:
+    found = problems(GOOD.replace("c\n", "c c\n", 1) + "max_worker: 1\nupscaling_speed: x\n")
+    assert [line for line, _, _ in found] == [1, 7, 8]
+
+
+@pytest.mark.parametrize("text", ["", "a: [", "\t", "a: b: c", "[]", "3", "a: &x *y"])
+def test_what_is_no_spec_is_told_with_a_place(text: str) -> None:
+    found = problems(text)
+    assert found
+    assert all(line >= 1 and column >= 1 for line, column, _ in found)
+
+
+def test_environment_variables_are_expanded_where_allowed() -> None:
+    text = GOOD.replace("{type: local}", "{type: local, root: '${BASE}/${SUB:-m}'}")
+    text += "setup_commands: ['echo ${NOT_OURS}']\nfile_mounts: {x: '$${HOME}'}\n"
+    spec, found = read_text(text, {"BASE": "/b"})
+    assert not found
+    assert spec is not None
+    assert spec.provider.root == "/b/m"
+    assert spec.setup_commands == ["echo ${NOT_OURS}"]
+    assert spec.file_mounts == {"x": "${HOME}"}
+
+
+def test_an_unset_variable_is_a_problem_at_its_place() -> None:
+    text = GOOD.replace("{type: local}", "{type: local, root: '${BASE}'}")
+    ((line, column, message),) = problems(text)
+    assert (line, column) == (2, 31)
+    assert "BASE is not set" in message
+
+
+def test_anchors_and_merge_keys() -> None:
+    text = GOOD.replace(
+        "  worker: {resources: {CPU: 1}, min_workers: 1, max_workers: 3}",
+        "  worker: &w {resources: {CPU: 1}, min_workers: 1, max_workers: 3}\n"
+        "  second: {<<: *w, min_workers: 2}",
+    )
+    spec = load_text(text)
+    assert spec.available_node_types["second"].min_workers == 2
+    assert spec.available_node_types["second"].max_workers == 3
+
+
+def test_scientific_notation_is_a_number() -> None:
+    spec = load_text(GOOD.replace("CPU: 1}}\n  worker", "CPU: 1, memory: 8e9}}\n  worker"))
+    assert spec.available_node_types["head"].resources["memory"] == 8e9
+
+
+def test_files() -> None:
+    with pytest.raises(NotFound) as missing:
+        load_file("/nowhere/x.yaml")
+    assert missing.value.exit_code is ExitCode.NOT_FOUND
+    with pytest.raises(SpecError):
+        load_file("/")
+
+
+@pytest.mark.parametrize("path", sorted(pathlib.Path("cluster-configs").glob("*.yaml")), ids=lambda p: p.name)
+def test_every_shipped_example_loads(path: pathlib.Path) -> None:
+    spec = load_file(str(path), {})
+    assert spec.cluster_name == path.stem
