@@ -67,7 +67,9 @@ def validate(options: Mapping[str, Any], valid: frozenset[str], in_options: bool
             continue
         if name in _NUMBERS:
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise TypeError(f"The type of keyword '{name}' must be (int, float, NoneType), got {type(value)}")
+                raise TypeError(
+                    f"The type of keyword '{name}' must be (int, float, NoneType), got {type(value)}"
+                )
             if value < 0:
                 raise ValueError(f"The quantity of {name} must be >= 0, got {value}")
             if name == "num_gpus" and value > 1 and value != int(value):
@@ -76,7 +78,9 @@ def validate(options: Mapping[str, Any], valid: frozenset[str], in_options: bool
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"The type of keyword '{name}' must be int, got {type(value)}")
             if value < _INTEGERS[name]:
-                raise ValueError(f"The keyword '{name}' only accepts values >= {_INTEGERS[name]}, got {value}")
+                raise ValueError(
+                    f"The keyword '{name}' only accepts values >= {_INTEGERS[name]}, got {value}"
+                )
         elif name == "resources":
             _validate_resources(value)
         elif name == "name" and not isinstance(value, str):
@@ -91,7 +95,7 @@ def validate(options: Mapping[str, Any], valid: frozenset[str], in_options: bool
         ):
             raise ValueError(
                 "The keyword 'num_returns' only accepts None, a non-negative integer, "
-                f"\"streaming\" or \"dynamic\", got {value!r}"
+                f'"streaming" or "dynamic", got {value!r}'
             )
         elif name == "retry_exceptions" and not isinstance(value, bool):
             _validate_exceptions(value)
@@ -136,10 +140,26 @@ def resource_request(
     units = resources.to_units(amounts)
     held = dict(units) if explicit else {name: n for name, n in units.items() if name != "CPU"}
     strategy, group, index, capture = _strategy(options)
+    _check_fits_bundle(options, amounts)
     if group:
         units = placement.rewrite_for_group(units, group.hex(), index)
         held = placement.rewrite_for_group(held, group.hex(), index)
     return ResourceRequest(units, strategy, group), capture, held
+
+
+def _check_fits_bundle(options: Mapping[str, Any], amounts: Mapping[str, float]) -> None:
+    chosen = options.get("scheduling_strategy")
+    if not isinstance(chosen, PlacementGroupSchedulingStrategy) or chosen.placement_group is None:
+        return
+    bundles = chosen.placement_group.bundle_specs
+    index = chosen.placement_group_bundle_index
+    for bundle in bundles if index == -1 else bundles[index : index + 1]:
+        if all(bundle.get(name, 0) >= amount for name, amount in amounts.items()):
+            return
+    if 0 <= index < len(bundles) or index == -1:
+        raise ValueError(
+            f"The resources {dict(amounts)} cannot fit into any bundle of the placement group: {bundles}."
+        )
 
 
 def _strategy(options: Mapping[str, Any]) -> tuple[SchedulingStrategy, bytes, int, bool]:
@@ -164,7 +184,9 @@ def _strategy(options: Mapping[str, Any]) -> tuple[SchedulingStrategy, bytes, in
         index = chosen.placement_group_bundle_index
         count = chosen.placement_group.bundle_count
         if index >= count or index < -1:
-            raise ValueError(f"placement group bundle index {index} is invalid. Valid indices: 0-{count - 1} or -1.")
+            raise ValueError(
+                f"placement group bundle index {index} is invalid. Valid indices: 0-{count - 1} or -1."
+            )
         capture = bool(chosen.placement_group_capture_child_tasks)
         return SchedulingStrategy(labels=labels), chosen.placement_group.id.binary(), index, capture
     if isinstance(chosen, NodeAffinitySchedulingStrategy):

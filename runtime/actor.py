@@ -10,6 +10,7 @@ import msgspec
 
 from runtime import _options
 from runtime._core import ids
+from runtime._signature import ArgumentCheck, Parameters, parameters_of
 from runtime._wire.messages.control import ActorInfo, ActorSpec, GetNamedActor
 from runtime._wire.messages.worker import ActorSetup
 from runtime._worker import context
@@ -31,6 +32,7 @@ class MethodOptions(msgspec.Struct, frozen=True, array_like=True):
     concurrency_group: str = ""
     max_task_retries: int | None = None
     retry_exceptions: bool = False
+    parameters: Parameters | None = None
 
 
 class ActorShape(msgspec.Struct, frozen=True, array_like=True):
@@ -84,6 +86,7 @@ class ActorClass:
         self._defaults = dict(options)
         self._name = cls.__name__
         self._functions: dict[int, Function] = {}
+        self._check = ArgumentCheck(parameters_of(cls))
         self.__doc__ = cls.__doc__
         self.__name__ = cls.__name__
         self.__qualname__ = cls.__qualname__
@@ -123,7 +126,7 @@ class ActorClass:
                 pass
         if name == "" and options.get("name") is not None:
             raise ValueError("Actor name cannot be an empty string.")
-        self._check_arguments(args, kwargs)
+        self._check(args, kwargs)
         asynchronous = is_async(self._class)
         concurrency = options.get("max_concurrency") or (ASYNC_MAX_CONCURRENCY if asynchronous else 1)
         groups = _groups(options.get("concurrency_groups"))
@@ -160,7 +163,9 @@ class ActorClass:
             b"",
             msgspec.msgpack.encode(shape),
         )
-        setup = ActorSetup(actor_id, concurrency, name, namespace, self._name, groups)
+        setup = ActorSetup(
+            actor_id, concurrency, name, namespace, self._name, groups, capture_child_tasks=capture
+        )
         other = core.actors.create(spec, setup, args, kwargs, bool(options.get("get_if_exists")))
         if other is not None:
             return _from_info(core, other)
@@ -172,16 +177,6 @@ class ActorClass:
             self._functions.clear()
             function = self._functions[id(core)] = Function(self._class, self._name)
         return function
-
-    def _check_arguments(self, args: Any, kwargs: Any) -> None:
-        try:
-            signature = inspect.signature(self._class)
-        except (ValueError, TypeError):
-            return  # made in C, or with a signature that cannot be read: the constructor will say
-        try:
-            signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{self._name}.__init__: {error}") from None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"cls": self._class, "options": self._defaults}
@@ -224,6 +219,7 @@ def method_table(cls: type) -> dict[str, MethodOptions]:
             options.get("concurrency_group") or "",
             options.get("max_task_retries"),
             bool(options.get("retry_exceptions")),
+            parameters_of(member, skip_first=not isinstance(inspect.getattr_static(cls, name), staticmethod)),
         )
     table["__ray_ready__"] = table["__ray_terminate__"] = table["__ray_call__"] = MethodOptions()
     return table
@@ -232,12 +228,13 @@ def method_table(cls: type) -> dict[str, MethodOptions]:
 class ActorMethod:
     """A method of an actor: `handle.method.remote(...)`."""
 
-    __slots__ = ("_handle", "_name", "_options")
+    __slots__ = ("_check", "_handle", "_name", "_options")
 
     def __init__(self, handle: ActorHandle, name: str, options: MethodOptions) -> None:
         self._handle = handle
         self._name = name
         self._options = options
+        self._check = ArgumentCheck(options.parameters)
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         raise TypeError(
@@ -254,6 +251,7 @@ class ActorMethod:
         return _BoundMethod(self, options)
 
     def _call(self, args: Any, kwargs: Any, options: MethodOptions, name: str) -> Any:
+        self._check(args, kwargs)
         shape = self._handle._shape
         retries = options.max_task_retries
         result = current().actors.call(
@@ -286,7 +284,9 @@ class _BoundMethod:
     def __init__(self, actor_method: ActorMethod, options: Mapping[str, Any]) -> None:
         unknown = options.keys() - self._VALID
         if unknown:
-            raise ValueError(f"Invalid options for an actor method: {sorted(unknown)}. Valid: {sorted(self._VALID)}.")
+            raise ValueError(
+                f"Invalid options for an actor method: {sorted(unknown)}. Valid: {sorted(self._VALID)}."
+            )
         self._method = actor_method
         defaults = actor_method._options
         self._name = options.get("name") or ""
@@ -398,4 +398,3 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
 
         raise exceptions.RaySystemError(reply.message)
     return _from_info(core, reply)
-

@@ -30,6 +30,7 @@ from runtime.remote_function import RemoteFunction
 
 log = logging.getLogger("runtime")
 _daemon: Daemon | None = None
+_printer: LogPrinter | None = None
 _lock = threading.RLock()
 
 _HIDDEN = frozenset(
@@ -123,7 +124,9 @@ def init(
     if unknown:
         raise RuntimeError(f"Unknown keyword argument(s): {', '.join(sorted(unknown))}")
     if local_mode:
-        raise RuntimeError("`local_mode` is no longer supported: use `num_cpus=1`, or call the function itself.")
+        raise RuntimeError(
+            "`local_mode` is no longer supported: use `num_cpus=1`, or call the function itself."
+        )
     with _lock:
         if core_worker.current_or_none() is not None:
             if ignore_reinit_error:
@@ -180,6 +183,8 @@ def _find(address: str, own: dict[str, Any]) -> str:
         raise ValueError(
             f"When connecting to an existing cluster, {' and '.join(given)} must not be provided."
         )
+    if address.startswith("/"):  # the agent's socket: how other programs of this machine join a local session
+        return address
     record = find_agent(address)
     if record is None:
         raise ConnectionError(
@@ -212,7 +217,9 @@ def _connect(
     )
     core = Core(agent_path, register, os.urandom(28))
     if prints:
-        core.on_driver_logs = LogPrinter(core.session.node_host).print
+        global _printer
+        _printer = LogPrinter(core.session.node_host)
+        core.on_driver_logs = _printer.print
     core_worker.set_current(core)
     core.start()
     atexit.register(shutdown)
@@ -220,6 +227,24 @@ def _connect(
         signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     ):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(15))  # so that atexit runs
+    _guard_interrupts(core)
+
+
+def _guard_interrupts(core: Core) -> None:
+    """Ctrl-C raises KeyboardInterrupt as ever, but not in the middle of a change of the engine's own state."""
+    main = threading.main_thread()
+    if threading.current_thread() is not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return
+
+    def again() -> None:
+        assert main.ident is not None
+        signal.pthread_kill(main.ident, signal.SIGINT)
+
+    def interrupted(number: int, frame: Any) -> None:
+        if core_worker.current_or_none() is not core or core.pump.interruptible(again):
+            signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, interrupted)
 
 
 def _import_paths() -> list[str]:
@@ -240,7 +265,7 @@ def _context() -> RuntimeContextInfo:
             "session_dir": session.session_dir,
             "metrics_export_port": 0,
             "gcs_address": session.control_address,
-            "address": session.control_address,
+            "address": session.control_address or current().agent.sock.getpeername(),
             "dashboard_agent_listen_port": 0,
             "node_id": session.node_id.hex(),
         }
@@ -255,6 +280,8 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
             core_worker.set_current(None)
             core.close()
             atexit.unregister(shutdown)
+            if _printer is not None:
+                _printer.flush()
         _stop_daemon()
 
 
@@ -327,10 +354,7 @@ def get(refs: Any, *, timeout: float | None = None, _use_object_store: bool = Fa
         )
     for ref in refs:
         if ref.__class__ is not ObjectRef:
-            raise ValueError(
-                f"Invalid type of object refs, {type(ref)}, is given. 'object_refs' must either be a single "
-                "ObjectRef or a list of ObjectRefs."
-            )
+            raise TypeError(f"Attempting to call `get` on the value {ref!r}, which is not an ObjectRef.")
     return core.objects.get(refs, timeout)
 
 
@@ -368,7 +392,9 @@ def wait(
     if isinstance(ray_waitables, ObjectRef | ObjectRefGenerator):
         raise TypeError("wait() expected a list of ObjectRef or ObjectRefGenerator, got a single one")
     if not isinstance(ray_waitables, list | tuple):
-        raise TypeError(f"wait() expected a list of ObjectRef or ObjectRefGenerator, got {type(ray_waitables)}")
+        raise TypeError(
+            f"wait() expected a list of ObjectRef or ObjectRefGenerator, got {type(ray_waitables)}"
+        )
     core = current()
     for ref in ray_waitables:
         if ref.__class__ is not ObjectRef:
@@ -395,9 +421,7 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
         ValueError: `actor` is no handle.
     """
     if not isinstance(actor, ActorHandle):
-        raise ValueError(
-            f"kill() only supported for actors. For tasks, try cancel(). Got: {type(actor)}."
-        )
+        raise ValueError(f"kill() only supported for actors. For tasks, try cancel(). Got: {type(actor)}.")
     reply = current().call_agent(KillActor(actor._actor.actor_id, no_restart))
     if isinstance(reply, ErrorReply):
         raise exceptions.RaySystemError(f"cannot kill {actor!r}: {reply.message}")

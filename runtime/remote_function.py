@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from runtime import _options
+from runtime._signature import ArgumentCheck, parameters_of
 from runtime._worker import context
 from runtime._worker.core_worker import Core, current
 from runtime._worker.functions import Function
@@ -32,10 +33,10 @@ class RemoteFunction:
             )
         if _options.num_returns(options, self._is_generator) == -1 and not self._is_generator:
             raise ValueError(
-                'num_returns="streaming" or "dynamic" needs a generator function: '
-                f"{self._name} has no yield."
+                f'num_returns="streaming" or "dynamic" needs a generator function: {self._name} has no yield.'
             )
         self._prepared: tuple[Core, Function, TaskOptions, Any] | None = None
+        self._check = ArgumentCheck(parameters_of(function))
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -82,10 +83,9 @@ class RemoteFunction:
         )
         return core, function, task, core.submitter.pool(function, task)
 
-    def _submit(
-        self, prepared: tuple[Core, Function, TaskOptions, Any], args: Any, kwargs: Any
-    ) -> Any:
+    def _submit(self, prepared: tuple[Core, Function, TaskOptions, Any], args: Any, kwargs: Any) -> Any:
         core, function, options, pool = prepared
+        self._check(args, kwargs)
         result = core.submitter.submit(pool, function, options, args, kwargs)
         if isinstance(result, Stream):
             return ObjectRefGenerator(result)

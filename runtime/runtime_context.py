@@ -120,7 +120,8 @@ class RuntimeContext:
     @property
     def gcs_address(self) -> str:
         """Address of the control store."""
-        return self._core.session.control_address
+        address: str = self._core.session.control_address or self._core.agent.sock.getpeername()
+        return address
 
     def is_canceled(self) -> bool:
         """Whether the running task was cancelled; a sync actor's method may look and stop."""

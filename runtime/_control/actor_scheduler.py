@@ -123,6 +123,7 @@ class ActorScheduler:
         actor.machine.step(event, self._context.now())
         actor.death_reason = reason
         actor.death_cause = cause
+        actor.unplaceable = event is ActorEvent.UNPLACEABLE
         actor.address = None
         self._table.changed(actor)
         self._demand.set()

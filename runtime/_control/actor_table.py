@@ -64,6 +64,7 @@ class Actor:
     __slots__ = (
         "address",
         "death_cause",
+        "unplaceable",
         "death_reason",
         "infeasible",
         "machine",
@@ -94,6 +95,7 @@ class Actor:
         self.node_id = b""
         self.death_reason = ""
         self.death_cause = b""
+        self.unplaceable = False
         self.infeasible = False
         self.starting = 0  # tasks that are busy with its start
         self.short_lives = 0
@@ -125,6 +127,7 @@ class Actor:
             death_cause=self.death_cause,
             pid=self.pid,
             node_id=self.node_id,
+            unplaceable=self.unplaceable,
         )
 
 

@@ -147,9 +147,7 @@ class Connection:
     def _watch_writable(self, wanted: bool) -> None:
         if wanted != self._writing:
             self._writing = wanted
-            self._pump.epoll.modify(
-                self.sock.fileno(), select.EPOLLIN | (select.EPOLLOUT if wanted else 0)
-            )
+            self._pump.epoll.modify(self.sock.fileno(), select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
 
     def _read(self) -> None:
         try:
@@ -230,7 +228,9 @@ class Pump:
         self.handler = handler
         self.epoll = select.epoll()
         self.dirty: list[Connection] = []
-        self.on_round: Callable[[], float] | None = None  # after each round; returns the longest next wait, seconds
+        self.on_round: Callable[[], float] | None = (
+            None  # after each round; returns the longest next wait, seconds
+        )
         self.failure: Exception | None = None  # raised by every wait from then on
         self._sources: dict[int, Callable[[int], None]] = {}
         self._listeners: list[socket.socket] = []
@@ -316,7 +316,9 @@ class Pump:
 
         self._listen(sock, accept)
 
-    def listen_tcp(self, host: str, secret: Callable[[], bytes], on_accept: Callable[[Connection], None]) -> int:
+    def listen_tcp(
+        self, host: str, secret: Callable[[], bytes], on_accept: Callable[[Connection], None]
+    ) -> int:
         """Accepts processes that know the secret (asked for at each connection); returns the port."""
         sock = socket.create_server((host, 0), backlog=128)
 
@@ -459,6 +461,16 @@ class Pump:
             dirty, self.dirty = self.dirty, []
             for connection in dirty:
                 connection.flush()
+
+    def interruptible(self, retry: Callable[[], None]) -> bool:
+        """For a signal handler: whether it may raise now. Not while its thread changes shared state: then `retry`
+        runs a moment later, on another thread, to send the signal again."""
+        if not self.lock._is_owned():  # type: ignore[attr-defined]
+            return True
+        timer = threading.Timer(NAP_S, retry)
+        timer.daemon = True
+        timer.start()
+        return False
 
     # ------------------------------------------------------------ the background thread
 

@@ -271,21 +271,21 @@ class ActorSubmitter:
                 connection = self._core.peer(info.address)
                 if connection is not None:
                     actor.connection = connection
-                    self._settle_interrupted(actor, alive=True)
+                    self._settle_interrupted(actor)
                     self._send(actor)
                     return
             elif info.state == "DEAD":
                 self._dead(actor, _death(info))
                 return
             elif info.state == "RESTARTING":
-                self._settle_interrupted(actor, alive=False)
                 for call in [call for call in actor.calls if not call.retries]:
                     actor.calls.remove(call)
                     self._fail(call, self._unavailable(actor, "it is restarting"))
+                self._settle_interrupted(actor)
         if actor.state not in ("ALIVE", "DEAD") or actor.connection is None:
             self._watch(actor)
 
-    def _settle_interrupted(self, actor: Actor, alive: bool) -> None:
+    def _settle_interrupted(self, actor: Actor) -> None:
         """The calls that were at work when the process died: repeat them, in order, or fail them."""
         again = []
         for call in actor.inflight.values():
@@ -515,6 +515,8 @@ def _death(info: ActorInfo) -> exceptions.RayError:
         value = msgspec.msgpack.decode(info.death_cause, type=Value)
         raised, _ = serialization.deserialize(value.data)
         return _died(raised)
+    if info.unplaceable:
+        return exceptions.ActorUnschedulableError(info.death_reason)
     spec = info.spec
     return exceptions.ActorDiedError(
         exceptions.ActorDeath(

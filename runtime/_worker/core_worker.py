@@ -85,6 +85,8 @@ class Core:
         self._peers: dict[bytes, Connection] = {}
         self._last_tick = 0.0
         self._closing = False
+        self._handlers: dict[type, Callable[[Connection, Any, int], None]] = {}
+        self._early: list[tuple[Connection, Message, int]] | None = []  # what came before we were complete
         listen_path = os.path.join(os.path.dirname(agent_path), f"w-{worker_id.hex()[:16]}")
         self._listen_path = listen_path
         self.pump.listen_unix(listen_path, self._accepted)
@@ -117,7 +119,7 @@ class Core:
         self.submitter = TaskSubmitter(self)
         self.actors = ActorSubmitter(self)
         self.pending: dict[bytes, Any] = {}  # task id -> the submitted task or call that waits for its Done
-        self._handlers: dict[type, Callable[[Connection, Any, int], None]] = {
+        self._handlers = {
             messages.Hello: self._on_hello,
             messages.Done: self._on_done,
             messages.Returned: self.submitter.on_returned,
@@ -137,7 +139,11 @@ class Core:
         self.pump.on_round = self._after_round
 
     def start(self) -> None:
-        """Begins to serve in the background."""
+        """Begins to serve, in the background as well."""
+        with self.lock:
+            early, self._early = self._early, None
+            for connection, message, correlation in early or ():
+                self._on_message(connection, message, correlation)
         self.pump.start()
 
     def add_handlers(self, handlers: dict[type, Callable[[Connection, Any, int], None]]) -> None:
@@ -180,7 +186,9 @@ class Core:
             return connection
         try:
             if address.node_id == self.address.node_id:
-                connection = self.pump.connect_unix(address.unix_path, f"worker {address.worker_id.hex()[:12]}")
+                connection = self.pump.connect_unix(
+                    address.unix_path, f"worker {address.worker_id.hex()[:12]}"
+                )
             else:
                 connection = self.pump.connect_tcp(
                     address.host,
@@ -232,11 +240,16 @@ class Core:
     # ------------------------------------------------------------ messages
 
     def _on_message(self, connection: Connection, message: Message, correlation: int) -> None:
+        if self._early is not None:
+            self._early.append((connection, message, correlation))
+            return
         handler = self._handlers.get(message.__class__)
         if handler is None:
             log.error("%s from %s is not understood here", type(message).__name__, connection.name)
             if correlation:
-                connection.reply(ErrorReply(ErrorKind.INVALID, "this process does not answer that"), correlation)
+                connection.reply(
+                    ErrorReply(ErrorKind.INVALID, "this process does not answer that"), correlation
+                )
             return
         handler(connection, message, correlation)
 
@@ -247,7 +260,9 @@ class Core:
         elif any(value.nested for value in message.values):
             connection.send(messages.ReleaseHold(message.task_id))
 
-    def _on_stream_item(self, connection: Connection, message: messages.StreamItem, _correlation: int) -> None:
+    def _on_stream_item(
+        self, connection: Connection, message: messages.StreamItem, _correlation: int
+    ) -> None:
         waiting = self.pending.get(message.task_id)
         if waiting is not None:
             waiting.item(connection, message)

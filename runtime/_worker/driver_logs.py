@@ -40,6 +40,7 @@ class LogPrinter:
         self._folds = os.environ.get("RAY_DEDUP_LOGS", "1") != "0"
         self._seen: dict[str, _Repeat] = {}
         self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
 
     def print(self, batch: DriverLogs, now: float | None = None) -> None:
         """Prints the lines of a batch."""
@@ -53,15 +54,32 @@ class LogPrinter:
                     repeat = self._seen.get(line)
                     if repeat is not None and repeat.source != source:
                         repeat.count += 1
+                        self._expire_later()
                         repeat.prefix = prefix
                         continue
                     if repeat is None:
                         self._seen[line] = _Repeat(at, source, prefix, batch.is_error_stream)
                 self._write(f"{prefix}{line}\n", batch.is_error_stream)
 
+    def _expire_later(self) -> None:
+        if self._timer is None:
+            self._timer = threading.Timer(FOLD_WINDOW_S, self._window_over)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _window_over(self) -> None:
+        with self._lock:
+            self._timer = None
+            self._expire(time.monotonic())
+            if any(repeat.count for repeat in self._seen.values()):
+                self._expire_later()
+
     def flush(self) -> None:
         """Ends every window now."""
         with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
             self._expire(float("inf"))
 
     def _expire(self, now: float) -> None:

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from runtime import exceptions
 from runtime._core import ids
 from runtime._transport.pump import Connection
@@ -141,12 +143,17 @@ class Executor:
             if message.force:
                 os._exit(1)
             self._cancel_target = task_id
-            assert self._main.ident is not None
-            signal.pthread_kill(self._main.ident, signal.SIGINT)
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        assert self._main.ident is not None
+        signal.pthread_kill(self._main.ident, signal.SIGINT)
 
     def _interrupted(self, _signal: int, _frame: Any) -> None:
         running = self._running
-        if running is not None and running.task_id == self._cancel_target:
+        if running is None or running.task_id != self._cancel_target:
+            return  # it has ended meanwhile
+        if self._core.pump.interruptible(self._interrupt):
             self._cancel_target = b""
             raise KeyboardInterrupt
 
@@ -238,7 +245,7 @@ class Executor:
         """Runs one task or call to its end on this thread, and answers."""
         running = Execution(
             push.task_id,
-            push.name or push.method or self._core.functions.name(push.key),
+            push.name or push.method or self._core.functions.name(push.key).rpartition(".")[2],
             push.method or self._core.functions.name(push.key),
             self._lease,
             self.setup.actor_id if self.setup else b"",
@@ -256,12 +263,11 @@ class Executor:
         started = time.perf_counter()
         try:
             try:
-                done, kept = self._call(connection, push, running)
+                done = self._call(connection, push, kept)
             finally:
                 self._running = None if on_main else self._running
         except ActorExit:
-            self._exiting = "exit_actor() was called"
-            done = Done(push.task_id, [self._none()] * max(push.num_returns, 0))
+            self.exit()
         except SystemExit as error:
             self._leave(error)
         except KeyboardInterrupt:
@@ -275,12 +281,13 @@ class Executor:
         if self._exiting is not None and not on_main:
             self._core.pump.wake()
 
-    def _call(self, connection: Connection, push: Push, running: Execution) -> tuple[Done, list[Entry]]:
-        core = self._core
-        args, kwargs, made = arguments.unpack(core, push.args, push.refs)
+    def _call(self, connection: Connection, push: Push, made: list[Entry]) -> Done:
+        """`made` gets the references that came with the arguments: the answer waits for them, if it is an error too."""
+        args, kwargs, references = arguments.unpack(self._core, push.args, push.refs)
+        made += references
         if push.method == "__init__":
             self._make_actor(push, args, kwargs)
-            return Done(push.task_id, []), made
+            return Done(push.task_id, [])
         function = self._callable(push)
         started = time.perf_counter()
         result = function(*args, **kwargs)
@@ -289,7 +296,7 @@ class Executor:
         seconds = time.perf_counter() - started
         del args, kwargs
         values = self._pack(connection, push, result)
-        return Done(push.task_id, values, seconds), made
+        return Done(push.task_id, values, seconds)
 
     def _callable(self, push: Push) -> Callable[..., Any]:
         if not push.method:
@@ -376,9 +383,6 @@ class Executor:
                 if self._threads or self._queue:
                     core.pump.flush_all()
 
-    def _none(self) -> Value:
-        return Value(0, b"N.")
-
     def _cancelled(self, task_id: bytes) -> Done:
         error = exceptions.TaskCancelledError(ids.TaskID(task_id))
         return Done(task_id, [self._core.objects.error_value(error)], failed=True)
@@ -386,7 +390,7 @@ class Executor:
     def _failed(self, push: Push, running: Execution, error: BaseException, seconds: float) -> Done:
         if running.cancelled and isinstance(error, asyncio.CancelledError):
             return self._cancelled(push.task_id)
-        name = running.function_name
+        name = running.function_name.rpartition(".")[2]
         if self.setup is not None and push.method:
             name = f"{self.setup.class_name}.{push.method}"
         wrapped = task_error(error, name, self.setup, self.actor)
@@ -406,7 +410,8 @@ class Executor:
         assert setup is not None
         self.setup = setup
         if setup.lease is not None:
-            self._on_bind(self._core.agent, setup.lease, 0)
+            lease = msgspec.structs.replace(setup.lease, capture_child_tasks=setup.capture_child_tasks)
+            self._on_bind(self._core.agent, lease, 0)
         running = context.execution.get()
         if running is not None:
             running.actor_id = setup.actor_id
@@ -489,8 +494,7 @@ class Executor:
                 del args, kwargs
                 done = Done(push.task_id, self._pack(connection, push, result), time.perf_counter() - started)
         except ActorExit:
-            self._exiting = "exit_actor() was called"
-            done = Done(push.task_id, [self._none()] * max(push.num_returns, 0))
+            self.exit()
         except SystemExit as error:
             self._leave(error)
         except BaseException as error:

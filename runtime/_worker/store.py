@@ -115,9 +115,7 @@ class Store:
                 self._core.agent.send(StoreUnpin([object_id]))
                 self._keep(known)
                 return known
-            pin = self._pins[object_id] = Pin(
-                object_id, reply.offset, reply.size_bytes, self._core.released
-            )
+            pin = self._pins[object_id] = Pin(object_id, reply.offset, reply.size_bytes, self._core.released)
             pin.count = 1
             return pin
 

@@ -366,7 +366,8 @@ class TaskSubmitter:
             lease.last_done = now = time.monotonic()
             if not lease.inflight:
                 lease.idle_since = now
-            pool.learned(message.seconds)
+            if not message.failed:
+                pool.learned(message.seconds)
             task.lease = None
         if message.failed and self._retries_error(task, message.values[0]):
             self._again(task, front=False)
@@ -483,7 +484,8 @@ class TaskSubmitter:
         for lease in self._leases.values():
             if lease.connection is connection:
                 lease.taking_back = False
-                lease.blocked = lease.blocked or message.blocked
+                # Whatever runs there runs long: nothing more goes there before it is done.
+                lease.blocked = bool(lease.inflight)
         for pool in pools.values():
             self._dispatch(pool)
 
@@ -502,6 +504,7 @@ class TaskSubmitter:
         for pool in tuple(self._active):
             for lease in pool.stuck(now):
                 lease.taking_back = True
+                pool.learned(now - lease.last_done)
                 lease.connection.send(TakeBack(len(lease.inflight) - 1))
             for lease in pool.idle(now):
                 pool.leases.remove(lease)

@@ -140,11 +140,15 @@ def placement_group(
                 f"Bundles must be a non-empty list of resource dictionaries with amounts above 0, got {bundles}"
             )
     if strategy not in VALID_STRATEGIES:
-        raise ValueError(f"Invalid placement group strategy {strategy!r}. Supported strategies: {VALID_STRATEGIES}.")
+        raise ValueError(
+            f"Invalid placement group strategy {strategy!r}. Supported strategies: {VALID_STRATEGIES}."
+        )
     if lifetime not in (None, "detached"):
         raise ValueError("placement group `lifetime` argument must be either `None` or 'detached'")
     core = current()
-    group = PlacementGroup(ids.PlacementGroupID(ids.placement_group_id(core.job_id)), [dict(b) for b in bundles])
+    group = PlacementGroup(
+        ids.PlacementGroupID(ids.placement_group_id(core.job_id)), [dict(b) for b in bundles]
+    )
     request = CreatePlacementGroup(
         group.id.binary(),
         name,
@@ -155,9 +159,6 @@ def placement_group(
         lifetime == "detached",
         [dict(selector) for selector in bundle_label_selector or ()],
     )
-    if not name:
-        core.agent.call(request, lambda _reply: None)  # its state is what `ready` and `wait` watch
-        return group
     reply = core.call_agent(request)
     if isinstance(reply, ErrorReply):
         if reply.kind in (ErrorKind.EXISTS, ErrorKind.INVALID):

@@ -214,6 +214,7 @@ class ActorInfo(Message, frozen=True, array_like=True, tag=142):
     death_cause: bytes = b""  # serialized exception when the constructor raised
     pid: int = 0
     node_id: bytes = b""
+    unplaceable: bool = False  # dead because no node can ever hold it
 
 
 class RegisterActor(Message, Request[ActorInfo], frozen=True, array_like=True, tag=140):

@@ -94,6 +94,7 @@ class ActorSetup(Message, frozen=True, array_like=True):
     concurrency_groups: dict[str, int] = {}
     restarts: int = 0
     lease: BindLease | None = None  # filled in by the agent that starts it
+    capture_child_tasks: bool = False
 
 
 class Done(Message, frozen=True, array_like=True, tag=411):
