@@ -12,9 +12,9 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from autoscaler.config import AutoscalerConfig
 from autoscaler.effects import (
@@ -53,7 +53,8 @@ OFFERS_EVERY_S = 600.0
 PLAN_BUDGET_S = 5.0
 """A plan that takes longer is cut short; the rest follows with the next one."""
 STOP_WITHIN_S = 10.0
-"""How long `stop` waits for `create` calls under way, so that what they make is known."""
+"""How long `stop` waits for calls under way to machines that are being made or set up, so that none is
+repeated while it still works."""
 RETRY_S = 1.0
 REPORT_EVERY_S = 5.0
 
@@ -100,7 +101,7 @@ class Autoscaler:
         self._offers: dict[str, Sequence[Offer]] = {}
         self._outcomes: list[Outcome] = []
         self._problems: dict[str, str] = {}
-        self._creating: set[asyncio.Task[None]] = set()
+        self._building: set[asyncio.Task[None]] = set()
         self._effects: set[asyncio.Task[None]] = set()
         self._saved = -1
         self._reported = b""
@@ -110,10 +111,18 @@ class Autoscaler:
 
     # ------------------------------------------------------------ for the head
 
-    def configure(self, config: AutoscalerConfig) -> None:
-        """Takes a new configuration into use, from the next tick on. Running machines of another
-        configuration are replaced when idle; those above a lowered maximum are drained."""
+    def configure(
+        self, config: AutoscalerConfig, provider: Provider | None = None, setup: NodeSetup | None = None
+    ) -> None:
+        """Takes a new configuration into use, from the next tick on, and with it a new provider and setup
+        where given; calls under way end with the old ones.
+
+        Running machines of another configuration are replaced when idle; those above a lowered maximum are
+        drained.
+        """
         self._config = config
+        self._provider = provider or self._provider
+        self._setup = setup or self._setup
         self._offer_now.set()
         self._wake.set()
 
@@ -139,12 +148,12 @@ class Autoscaler:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._finish()
+            await self._finish(STOP_WITHIN_S if stop.is_set() else 0.0)
 
-    async def _finish(self) -> None:
-        """Machines that are being made are worth waiting for: what exists should be in the saved state."""
-        if self._creating:
-            await asyncio.wait(self._creating, timeout=STOP_WITHIN_S)
+    async def _finish(self, patience_s: float) -> None:
+        """Ends what is under way. Somebody may carry on from here who must not find it half done."""
+        if self._building and patience_s:
+            await asyncio.wait(self._building, timeout=patience_s)
         for task in self._effects:
             task.cancel()
         await asyncio.gather(*self._effects, return_exceptions=True)
@@ -266,7 +275,7 @@ class Autoscaler:
         world = World(cluster, self._listing, outcomes, dict(self._offers))
         now = self._clock()
         began = time.monotonic()
-        self._reconciler.config = self._config
+        self._reconciler.configure(self._config, self._provider.capabilities)
         # In a thread, for a large plan must not stop the loop. Nothing else touches the reconciler meanwhile.
         effects = await asyncio.to_thread(
             self._reconciler.step, world, now, lambda: time.monotonic() - began > PLAN_BUDGET_S
@@ -310,17 +319,21 @@ class Autoscaler:
 
     def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, Create):
-            task = asyncio.create_task(self._create(effect))
-            self._creating.add(task)
-            task.add_done_callback(self._creating.discard)
+            task = self._build(self._create(effect))
         elif isinstance(effect, Terminate):
             task = asyncio.create_task(self._terminate(effect))
         elif isinstance(effect, SetUp):
-            task = asyncio.create_task(self._set_up(effect))
+            task = self._build(self._set_up(effect))
         else:
             task = asyncio.create_task(self._drain(effect))
         self._effects.add(task)
         task.add_done_callback(self._effects.discard)
+
+    def _build(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._building.add(task)
+        task.add_done_callback(self._building.discard)
+        return task
 
     def _ended(self, outcome: Outcome) -> None:
         self._outcomes.append(outcome)

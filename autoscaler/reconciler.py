@@ -105,6 +105,11 @@ class Reconciler:
         self._busy: set[tuple[str, str]] = set()
         self._demand = Demand()
 
+    def configure(self, config: AutoscalerConfig, capabilities: Capabilities) -> None:
+        """What holds from the next step on."""
+        self.config = config
+        self._capabilities = capabilities
+
     # ------------------------------------------------------------ the tick
 
     def step(self, world: World, now: float, out_of_time: Callable[[], bool] = never) -> list[Effect]:

@@ -1,0 +1,355 @@
+"""The running autoscaler with the real control store (in this process), a simulated platform and light
+agents."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from autoscaler.config import AutoscalerConfig, Deadlines
+from autoscaler.loop import Autoscaler
+from autoscaler.provider import Machine, MachineTags, NodeType, ProviderError, SetupError
+from autoscaler.simulation import Faults, SimulatedProvider
+from autoscaler.status import Report
+from runtime._clients.control import ControlClient
+from runtime._control.server import ControlStore
+from runtime._control.storage.memory import MemoryStorage
+from runtime._core.resources import to_units
+from runtime._transport.channel import Channel, Handler, LoopbackChannel
+from runtime._wire.messages.base import Demand, Message, NodeInfo, Ok, ResourceRequest
+from runtime._wire.messages.control import Drain, NodeReport, RegisterNode, WatchClusterState
+from tests.autoscaler.build import SMALL, config
+
+QUICK: dict[str, object] = {
+    "quiet_s": 0.01,
+    "patience_s": 0.1,
+    "tick_s": 0.2,
+    "idle_timeout_s": 0.05,
+    "provider_timeout_s": 2.0,
+}
+PATIENCE_S = 20.0
+
+
+def quick(*kinds: NodeType, **more: object) -> AutoscalerConfig:
+    return config(*kinds, **{**QUICK, **more})
+
+
+class Agent:
+    """A node agent that only registers, reports and accepts drains."""
+
+    def __init__(self, name: str, node_type: NodeType, store: ControlStore, is_head: bool = False) -> None:
+        self.node_id = name.encode().ljust(28, b".")
+        self.total = to_units(node_type.resources)
+        self.demands: list[Demand] = []
+        self.busy = False
+        self._info = NodeInfo(
+            self.node_id,
+            "ALIVE",
+            f"10.0.0.1:{len(name)}",
+            "",
+            "10.0.0.1",
+            name,
+            is_head,
+            "",
+            self.total,
+            dict(self.total),
+            {},
+            instance_id=name,
+            node_type=node_type.name,
+        )
+        self._channel, theirs = LoopbackChannel.pair(self._handle, None)
+        store.attach(theirs)
+
+    async def join(self) -> None:
+        await self._channel.call(RegisterNode(self._info))
+        self.report()
+
+    def report(self) -> None:
+        free = {} if self.busy else dict(self.total)
+        idle_since_s = 0.0 if self.busy else 1.0
+        self._channel.send(NodeReport(self.node_id, self.total, free, self.demands, idle_since_s))
+
+    def leave(self) -> None:
+        self._channel.close()
+
+    def _handle(self, _: Channel, message: Message) -> Message | None:
+        return Ok() if isinstance(message, Drain) else None
+
+
+class Setup:
+    """Starts an agent per machine, or fails."""
+
+    def __init__(self, store: ControlStore) -> None:
+        self.failure: SetupError | None = None
+        self.agents: dict[str, Agent] = {}
+        self.busy = True
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+
+    def run(self, machine: Machine, node_type: NodeType, instance_id: str, log_path: str) -> None:
+        if self.failure is not None:
+            raise self.failure
+        asyncio.run_coroutine_threadsafe(self._start(instance_id, node_type), self._loop).result(10)
+
+    async def _start(self, instance_id: str, node_type: NodeType) -> None:
+        agent = Agent(instance_id, node_type, self._store)
+        agent.busy = self.busy
+        self.agents[instance_id] = agent
+        await agent.join()
+
+
+class Rig:
+    """One cluster. `run` starts the autoscaler; it ends with the context."""
+
+    def __init__(self, store: ControlStore, settings: AutoscalerConfig, faults: Faults) -> None:
+        self.store = store
+        self.settings = settings
+        self.provider = SimulatedProvider("cluster", faults=faults)
+        self.setup = Setup(store)
+        self.head = Agent("head", NodeType("head", {"CPU": 1}), store, is_head=True)
+        self.provider.add_machine(
+            "head", {MachineTags.CLUSTER_ID: "cluster", MachineTags.ROLE: MachineTags.HEAD}
+        )
+        self.autoscaler: Autoscaler
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        async def connect(handler: Handler) -> Channel:
+            ours, theirs = LoopbackChannel.pair(handler, None)
+            self.store.attach(theirs)
+            return ours
+
+        control = ControlClient(connect)
+        await control.start()
+        stop = asyncio.Event()
+        self.autoscaler = Autoscaler(self.settings, self.provider, self.setup, control)
+        task = asyncio.create_task(self.autoscaler.run(stop))
+        try:
+            yield
+            assert not task.done(), task.exception()
+        finally:
+            stop.set()
+            await asyncio.wait_for(task, PATIENCE_S)
+            await control.close()
+
+    def workers(self) -> int:
+        return len(self.provider.machines()) - 1
+
+    async def report(self) -> Report:
+        state = self.store.autoscaling.snapshot()
+        return Report.from_json(state.last_report) if state.last_report else Report(0.0, "", 0)
+
+    async def until(self, condition: Callable[[Report], bool]) -> Report:
+        """Waits for what must happen; the report in which it had."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                report = await self.report()
+                if condition(report):
+                    return report
+                await asyncio.sleep(0.01)
+
+    async def running(self, count: int) -> Report:
+        return await self.until(lambda r: sum(t.running for t in r.types) == count)
+
+    def want(self, cpus: float, count: int) -> None:
+        self.head.demands = [Demand(ResourceRequest(to_units({"CPU": cpus})), count)] if count else []
+        self.head.busy = bool(count)
+        self.head.report()
+
+
+def play(
+    scenario: Callable[[Rig], Awaitable[None]], settings: AutoscalerConfig, faults: Faults | None = None
+) -> None:
+    async def main() -> None:
+        store = ControlStore(MemoryStorage(), "/nowhere")
+        await store.start()
+        rig = Rig(store, settings, faults or Faults())
+        try:
+            await rig.head.join()
+            await scenario(rig)
+        finally:
+            await store.stop()
+
+    asyncio.run(main())
+
+
+def test_the_minimum_comes_up() -> None:
+    async def scenario(rig: Rig) -> None:
+        async with rig.run():
+            report = await rig.running(2)
+            assert rig.workers() == 2
+            assert all(i.state == "RUNNING" and i.node_id for i in report.instances)
+
+    play(scenario, quick(replace(SMALL, min_workers=2)))
+
+
+def test_demand_brings_workers_and_idleness_takes_them_away() -> None:
+    async def scenario(rig: Rig) -> None:
+        async with rig.run():
+            rig.want(2, 3)
+            await rig.running(3)
+            rig.want(2, 0)
+            for agent in rig.setup.agents.values():
+                agent.busy = False
+                agent.report()
+            await rig.until(lambda r: rig.workers() == 0 and not r.instances)
+
+    play(scenario, quick(SMALL))
+
+
+def test_infeasible_demand_is_told_to_the_agents() -> None:
+    notes: list[tuple[str, str]] = []
+
+    async def scenario(rig: Rig) -> None:
+        async with rig.run():
+            rig.want(99, 1)
+            report = await rig.until(lambda r: bool(r.waiting))
+            assert report.waiting[0].infeasible
+            state = rig.store.autoscaling.snapshot()
+            notes.extend([(report.waiting[0].demand, report.waiting[0].why)])
+            assert state.last_report
+
+    play(scenario, quick(SMALL))
+    assert notes == [("{CPU: 99}", "the nearest node type is 'small': CPU 99 wanted, 2 there")]
+
+
+def test_a_failed_setup_is_reported_with_its_step_and_leaves_no_machine() -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.setup.failure = SetupError("pip install", "exit status 1")
+        async with rig.run():
+            report = await rig.until(lambda r: bool(r.failures))
+            assert report.failures[0].step == "pip install"
+            assert report.failures[0].setup_log.startswith("/logs/setup-")
+            await rig.until(lambda r: rig.workers() == 0)
+
+    play(scenario, quick(replace(SMALL, min_workers=1), log_dir="/logs"))
+
+
+def test_a_dead_node_is_replaced() -> None:
+    async def scenario(rig: Rig) -> None:
+        async with rig.run():
+            first = (await rig.running(1)).instances[0].id
+            rig.setup.agents[first].leave()
+            report = await rig.until(
+                lambda r: [i.state for i in r.instances] == ["RUNNING"] and r.instances[0].id != first
+            )
+            assert first in {failure.instance_id for failure in report.failures}
+            assert rig.workers() == 1
+
+    play(scenario, quick(replace(SMALL, min_workers=1)))
+
+
+def test_another_process_carries_on() -> None:
+    async def scenario(rig: Rig) -> None:
+        async with rig.run():
+            before = {i.id for i in (await rig.running(2)).instances}
+        calls = len(rig.provider.calls)
+        async with rig.run():
+            await rig.until(lambda r: len(rig.provider.calls) > calls + 3)
+            assert {i.id for i in rig.autoscaler.report().instances} == before
+        assert "create" not in rig.provider.calls[calls:]
+        assert rig.workers() == 2
+
+    play(scenario, quick(replace(SMALL, min_workers=2)))
+
+
+def test_a_new_configuration_is_taken_up() -> None:
+    async def scenario(rig: Rig) -> None:
+        async with rig.run():
+            await rig.running(1)
+            rig.autoscaler.configure(quick(replace(SMALL, min_workers=3)))
+            await rig.running(3)
+            rig.autoscaler.configure(quick(replace(SMALL, max_workers=1)))
+            await rig.until(lambda r: sum(1 for i in r.instances if i.state == "DRAINING") == 2)
+            for agent in rig.setup.agents.values():
+                agent.busy = False
+                agent.report()
+            await rig.until(lambda r: rig.workers() <= 1)
+
+    play(scenario, quick(replace(SMALL, min_workers=1)))
+
+
+def test_a_platform_that_fails_is_a_reported_problem_and_nothing_worse() -> None:
+    class Broken(SimulatedProvider):
+        broken = True
+
+        def list(self) -> list[Machine]:
+            if self.broken:
+                raise KeyError("a bug in the provider")
+            return super().list()
+
+    async def scenario(rig: Rig) -> None:
+        rig.provider = Broken("cluster", faults=Faults())
+        rig.provider.add_machine(
+            "head", {MachineTags.CLUSTER_ID: "cluster", MachineTags.ROLE: MachineTags.HEAD}
+        )
+        async with rig.run():
+            report = await rig.until(lambda r: bool(r.problems))
+            assert "a bug in the provider" in report.problems[0]
+            assert rig.workers() == 0, "nothing is launched blindly"
+            rig.provider.broken = False
+            report = await rig.running(1)
+            assert report.problems == ()
+
+    play(scenario, quick(replace(SMALL, min_workers=1)))
+
+
+def test_a_call_that_never_returns_does_not_stop_the_others() -> None:
+    release = threading.Event()
+
+    class Stuck(SimulatedProvider):
+        def terminate(self, ids: object) -> dict[str, ProviderError | None]:
+            release.wait(PATIENCE_S)
+            return {}
+
+    async def scenario(rig: Rig) -> None:
+        rig.provider = Stuck("cluster", faults=Faults())
+        rig.provider.add_machine(
+            "head", {MachineTags.CLUSTER_ID: "cluster", MachineTags.ROLE: MachineTags.HEAD}
+        )
+        rig.provider.add_machine(
+            "small",
+            {
+                MachineTags.CLUSTER_ID: "cluster",
+                MachineTags.INSTANCE_ID: "left",
+                MachineTags.NODE_TYPE: "small",
+            },
+        )
+        async with rig.run():
+            await rig.until(lambda r: any(i.state == "TERMINATING" for i in r.instances))
+            await rig.running(1)
+            await rig.until(lambda r: any("did not end" in i.reason for i in r.instances))
+        release.set()
+
+    play(scenario, quick(replace(SMALL, min_workers=1), provider_timeout_s=0.3, adopt_grace_s=0.05))
+
+
+def test_stopping_waits_for_machines_that_are_being_made() -> None:
+    async def scenario(rig: Rig) -> None:
+        async with rig.run():
+            await rig.until(lambda r: any(i.state == "REQUESTED" for i in r.instances))
+        assert rig.workers() == 1
+        assert "create" in rig.provider.calls
+
+    settings = quick(replace(SMALL, min_workers=1), deadlines=Deadlines())
+    play(scenario, settings, Faults(call_s=0.3))
+
+
+def test_the_state_survives_only_as_long_as_it_can_be_read() -> None:
+    from autoscaler.memory import KEY, NAMESPACE
+    from runtime._wire.messages.control import KvPut
+
+    async def scenario(rig: Rig) -> None:
+        ours, theirs = LoopbackChannel.pair(None, None)
+        rig.store.attach(theirs)
+        await ours.call(KvPut(NAMESPACE, KEY, b"not JSON"))
+        state = await ours.call(WatchClusterState())
+        assert state.nodes
+        async with rig.run():
+            await rig.running(1)
+        ours.close()
+
+    play(scenario, quick(replace(SMALL, min_workers=1)))

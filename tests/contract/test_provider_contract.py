@@ -1,0 +1,247 @@
+"""What every provider must keep, run against each of them. A new provider is one more entry of
+`PROVIDERS`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from autoscaler.provider import (
+    LaunchRequest,
+    LaunchResult,
+    Machine,
+    MachineState,
+    MachineTags,
+    NodeType,
+    NotFound,
+    Offer,
+    Provider,
+    ShellError,
+)
+from autoscaler.simulation import SimulatedProvider
+from tests.polling import eventually
+
+KIND = NodeType("small", {"CPU": 1.0}, max_workers=8)
+SEEN = (MachineState.PENDING, MachineState.RUNNING)
+
+
+@dataclass
+class Platform:
+    """One platform: `make` gives the provider of a cluster, `real` says that commands really run."""
+
+    make: Callable[[str], Provider]
+    real: bool
+
+
+def simulated(_: Path) -> Platform:
+    known: dict[str, SimulatedProvider] = {}
+    return Platform(lambda cluster: known.setdefault(cluster, SimulatedProvider(cluster)), real=False)
+
+
+def local(root: Path) -> Platform:
+    from clusterctl.providers.local.provider import LocalMachines
+
+    return Platform(lambda cluster: LocalMachines(cluster, "contract", root=str(root / "m")), real=True)
+
+
+PROVIDERS = {"simulated": simulated, "local": local}
+
+
+@pytest.fixture(params=sorted(PROVIDERS))
+def platform(request: pytest.FixtureRequest) -> Iterator[Platform]:
+    # Short: Unix sockets may live below it.
+    root = Path(tempfile.mkdtemp(prefix="c-", dir=os.environ.get("CLUSTERCTL_TMPDIR")))
+    found = PROVIDERS[request.param](root)
+    try:
+        yield found
+    finally:
+        for cluster in ("one", "two"):
+            provider = found.make(cluster)
+            provider.terminate([machine.id for machine in provider.list()])
+            provider.cleanup()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture
+def provider(platform: Platform) -> Provider:
+    return platform.make("one")
+
+
+def request_for(
+    *names: str, token: str = "token", cluster: str = "one", kind: NodeType = KIND
+) -> LaunchRequest:
+    tags = {
+        MachineTags.CLUSTER_ID: cluster,
+        MachineTags.CLUSTER_NAME: "name",
+        MachineTags.ROLE: MachineTags.WORKER,
+        MachineTags.CONFIG_HASH: "hash",
+    }
+    return LaunchRequest(token, kind, len(names), Offer("local"), tags, names)
+
+
+def create(provider: Provider, *names: str, token: str = "token", cluster: str = "one") -> LaunchResult:
+    (offer, *_) = provider.offers(KIND)
+    asked = request_for(*names, token=token, cluster=cluster)
+    return provider.create(LaunchRequest(asked.token, KIND, asked.count, offer, asked.tags, names))
+
+
+def listed(provider: Provider) -> dict[str, Machine]:
+    return {machine.instance_id: machine for machine in provider.list()}
+
+
+def test_it_is_a_provider(provider: Provider) -> None:
+    assert isinstance(provider, Provider)
+    assert provider.capabilities.max_per_create >= 1
+    assert provider.capabilities.listing_lag_s >= 0
+
+
+def test_checking_and_preparing_make_no_machine(provider: Provider) -> None:
+    assert [problem for problem in provider.check([KIND]) if problem.fatal] == []
+    assert provider.prepare([KIND]) == provider.prepare([KIND]), "it is safe to repeat"
+    assert provider.list() == []
+
+
+def test_there_is_an_offer_within_the_wanted_zones(provider: Provider) -> None:
+    (first, *_) = provider.offers(KIND)
+    assert first.price >= 0
+    nowhere = NodeType("small", {"CPU": 1.0}, zones=("no-such-zone",))
+    assert provider.offers(nowhere) == []
+
+
+def test_machines_carry_their_tags(provider: Provider) -> None:
+    made = create(provider, "a", "b").machines
+    assert sorted(machine.instance_id for machine in made) == ["a", "b"]
+    found = listed(provider)
+    for name in ("a", "b"):
+        machine = found[name]
+        assert machine.state in SEEN
+        assert machine.node_type == "small"
+        assert machine.launched_s > 0
+        for key, value in request_for("a", "b").tags_of(("a", "b").index(name)).items():
+            assert machine.tags[key] == value
+    assert len({machine.id for machine in found.values()}) == 2
+
+
+def test_a_machine_runs_soon(provider: Provider) -> None:
+    create(provider, "a")
+    assert eventually(lambda: listed(provider)["a"].state is MachineState.RUNNING)
+
+
+def test_the_same_token_makes_nothing_twice(provider: Provider) -> None:
+    first = create(provider, "a", "b")
+    again = create(provider, "a", "b")
+    assert {m.id for m in first.machines} == {m.id for m in again.machines}
+    assert len(provider.list()) == 2
+    assert again.errors == ()
+
+
+def test_another_token_makes_another_machine(provider: Provider) -> None:
+    create(provider, "a", token="t1")
+    create(provider, "b", token="t2")
+    assert sorted(listed(provider)) == ["a", "b"]
+
+
+def test_calls_of_several_threads_do_not_mix(provider: Provider) -> None:
+    threads = [
+        threading.Thread(target=create, args=(provider, f"n{i}"), kwargs={"token": f"t{i % 3}{i}"})
+        for i in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(listed(provider)) == [f"n{i}" for i in range(6)]
+
+
+def test_terminated_machines_vanish_from_the_list(provider: Provider) -> None:
+    made = {machine.instance_id: machine.id for machine in create(provider, "a", "b").machines}
+    assert provider.terminate([made["a"]]) == {made["a"]: None}
+    assert eventually(lambda: "a" not in listed(provider))
+    assert "b" in listed(provider)
+
+
+def test_terminating_what_is_not_there_says_so_and_harms_nobody(provider: Provider) -> None:
+    made = create(provider, "a").machines[0].id
+    answers = provider.terminate(["no-such-machine", made])
+    assert isinstance(answers["no-such-machine"], NotFound)
+    assert answers[made] is None
+    assert eventually(lambda: provider.list() == [])
+    assert set(provider.terminate([made])) == {made}
+    assert provider.terminate([]) == {}
+
+
+def test_other_clusters_are_not_seen_and_not_touched(platform: Platform) -> None:
+    one, two = platform.make("one"), platform.make("two")
+    ours = create(one, "a").machines[0]
+    theirs = create(two, "b", cluster="two").machines[0]
+    assert list(listed(one)) == ["a"]
+    assert list(listed(two)) == ["b"]
+    one.terminate([theirs.id]) if ours.id != theirs.id else None
+    assert list(listed(two)) == ["b"]
+    one.cleanup()
+    assert list(listed(two)) == ["b"]
+
+
+def test_cleaning_up_spares_machines(provider: Provider) -> None:
+    create(provider, "a")
+    provider.cleanup()
+    assert list(listed(provider)) == ["a"]
+
+
+def test_a_shell_runs_commands(platform: Platform) -> None:
+    provider = platform.make("one")
+    machine = create(provider, "a").machines[0]
+    lines: list[str] = []
+    shell = provider.shell(machine)
+    try:
+        result = shell.run(
+            "echo hello; echo $SOME", env={"SOME": "thing"}, timeout_s=20, on_output=lines.append
+        )
+        assert result.exit_status == 0
+        assert lines
+        if platform.real:
+            assert result.output.split() == ["hello", "thing"]
+            assert shell.run("exit 3").exit_status == 3
+    finally:
+        shell.close()
+        shell.close()
+
+
+def test_a_shell_copies_files_both_ways(platform: Platform, tmp_path: Path) -> None:
+    provider = platform.make("one")
+    shell = provider.shell(create(provider, "a").machines[0])
+    (tmp_path / "here").write_text("content")
+    try:
+        shell.put(str(tmp_path / "here"), "deep/there")
+        shell.get("deep/there", str(tmp_path / "back"))
+    finally:
+        shell.close()
+    assert (tmp_path / "back").read_text() == "content"
+
+
+def test_a_command_has_a_deadline(platform: Platform) -> None:
+    if not platform.real:
+        pytest.skip("commands take no time here")
+    provider = platform.make("one")
+    shell = provider.shell(create(provider, "a").machines[0])
+    try:
+        with pytest.raises(ShellError):
+            shell.run("sleep 60", timeout_s=0.2)
+    finally:
+        shell.close()
+
+
+def test_a_port_of_the_machine_is_reached(provider: Provider) -> None:
+    shell = provider.shell(create(provider, "a").machines[0])
+    try:
+        with shell.forward(12345) as port:
+            assert 0 < port < 65536
+    finally:
+        shell.close()
