@@ -39,6 +39,7 @@ class GroupScheduler:
         self._view_changed = view_changed
         self._demand = demand
         self._waiting: dict[bytes, Group] = {}  # in the order they came
+        self._unreturned: dict[bytes, set[tuple[bytes, int]]] = {}  # per node, told when it is back
 
     def enqueue(self, group: Group) -> None:
         """The group needs nodes for bundles."""
@@ -54,6 +55,7 @@ class GroupScheduler:
             if node is not None and not node.is_dead:
                 self.give_back(group.pg_id, index, node, group.request.bundles[index])
         group.nodes = [b""] * len(group.nodes)
+        self.doubt(group)
 
     def lost(self, group: Group, indexes: list[int], reason: str) -> None:
         """Bundles of a created group have no node any more."""
@@ -72,6 +74,37 @@ class GroupScheduler:
         self._context.tasks.spawn(
             self._return(pg_id, index, node, bundle), f"return of bundle {index} of {pg_id.hex()}"
         )
+
+    def doubt(self, group: Group) -> None:
+        """Nodes that are away may have set bundles of this group aside: they are asked when they are back."""
+        for node in self._cluster.living():
+            if node.channel is None:
+                unknown = {(group.pg_id, i) for i, where in enumerate(group.nodes) if where != node.node_id}
+                self._unreturned.setdefault(node.node_id, set()).update(unknown)
+
+    def came_back(self, node: Node, offered: set[tuple[bytes, int]]) -> None:
+        """A node is connected again: it gives back what it may still hold for groups that do not have it.
+
+        Args:
+            node: the node.
+            offered: the bundles it has committed, as (group, index).
+        """
+        doubtful = self._unreturned.pop(node.node_id, set()) | offered
+        for pg_id, index in doubtful:
+            known = self._table.get(pg_id)
+            group_nodes = known.nodes if known is not None and not known.is_removed else []
+            if index < len(group_nodes) and group_nodes[index] == node.node_id:
+                continue
+            was_committed = (pg_id, index) in offered
+            bundle = known.request.bundles[index] if known is not None and was_committed else {}
+            self._context.tasks.spawn(
+                self._return(pg_id, index, node, bundle, was_committed),
+                f"return of bundle {index} of {pg_id.hex()}",
+            )
+
+    def node_dead(self, node: Node) -> None:
+        """Nothing is to be had back from there."""
+        self._unreturned.pop(node.node_id, None)
 
     def schedule(self) -> None:
         """Reserves every waiting group that fits now."""
@@ -219,16 +252,16 @@ class GroupScheduler:
     async def _return(
         self, pg_id: bytes, index: int, node: Node, bundle: dict[str, int], was_committed: bool = True
     ) -> None:
-        """A node that does not answer has lost its connection: it is asked about its bundles when it is
-        back.
-        """
+        """Asks a node for a bundle; one that is away is asked again when it is back."""
         channel = node.channel
-        if channel is None:
-            return
         try:
+            if channel is None:
+                raise CallError(ErrorKind.UNAVAILABLE, "the node has no connection")
             await channel.call(ReturnBundle(pg_id, index), AGENT_TIMEOUT_S)
         except CallError as error:
-            log.warning("node %s did not return a bundle: %s", node.node_id.hex(), error)
+            if not node.is_dead:
+                log.warning("node %s did not return a bundle: %s", node.node_id.hex(), error)
+                self._unreturned.setdefault(node.node_id, set()).add((pg_id, index))
             return
         if node.channel is channel:
             offered = group_resources(bundle, pg_id.hex(), index) if was_committed else {}

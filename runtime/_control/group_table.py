@@ -22,12 +22,13 @@ class _Saved(msgspec.Struct, frozen=True, array_like=True):
     state: str
     version: int
     nodes: list[bytes]
+    removed_s: float = 0.0
 
 
 class Group:
     """One placement group. `nodes[i]` is where bundle i is committed, empty while it is not."""
 
-    __slots__ = ("busy", "machine", "nodes", "reason", "request", "version", "waiters")
+    __slots__ = ("busy", "machine", "nodes", "reason", "removed_s", "request", "version", "waiters")
 
     def __init__(self, request: CreatePlacementGroup, state: GroupState = GroupState.PENDING) -> None:
         self.request = request
@@ -37,6 +38,7 @@ class Group:
         self.nodes: list[bytes] = [b""] * len(request.bundles)
         self.version = 0
         self.reason = ""
+        self.removed_s = 0.0  # unix time
         self.busy = False  # a reservation is on its way
         self.waiters = Waiters()
 
@@ -85,16 +87,19 @@ class GroupTable:
 
     def load(self) -> None:
         """Takes the groups of an earlier life. What was not committed then is reserved anew."""
-        for _, row in self._journal.storage.scan(TABLE):
-            saved = msgspec.msgpack.decode(row, type=_Saved)
+        rows = [msgspec.msgpack.decode(row, type=_Saved) for _, row in self._journal.storage.scan(TABLE)]
+        for saved in sorted(rows, key=lambda saved: saved.removed_s):
             state = GroupState(saved.state)
             if state is GroupState.PREPARED:
                 state = GroupState.PENDING
             group = Group(saved.request, state)
             group.version = saved.version
+            group.removed_s = saved.removed_s
             if state is not GroupState.PENDING:
                 group.nodes = list(saved.nodes)
             self._index(group)
+            if group.is_removed:
+                self._removed.append(group.pg_id)
 
     def add(self, group: Group) -> None:
         """Adds a new group and writes it down."""
@@ -118,19 +123,19 @@ class GroupTable:
             key = (group.request.namespace, group.request.name)
             if self._names.get(key) == group.pg_id:
                 del self._names[key]
-            self._journal.delete(TABLE, group.pg_id)
             self._removed.append(group.pg_id)
             while len(self._removed) > MAX_REMOVED:
-                del self._groups[self._removed.popleft()]
-        else:
-            self._save(group)
+                oldest = self._removed.popleft()
+                del self._groups[oldest]
+                self._journal.delete(TABLE, oldest)
+        self._save(group)
         group.waiters.wake()
 
     def _index(self, group: Group) -> None:
         self._groups[group.pg_id] = group
-        if group.request.name:
+        if group.request.name and not group.is_removed:
             self._names[group.request.namespace, group.request.name] = group.pg_id
 
     def _save(self, group: Group) -> None:
-        saved = _Saved(group.request, group.state.value, group.version, group.nodes)
+        saved = _Saved(group.request, group.state.value, group.version, group.nodes, group.removed_s)
         self._journal.put(TABLE, group.pg_id, msgspec.msgpack.encode(saved))

@@ -155,11 +155,14 @@ class NodeService:
         return Ok()
 
     def closed(self, channel: Channel) -> None:
-        """A connection ended; if it was an agent's, its node has a moment to come back."""
+        """A connection ended; an agent that did not say good-bye has a moment to come back."""
         node = self._cluster.get(channel.context) if isinstance(channel.context, bytes) else None
         if node is None or node.channel is not channel:
             return
         node.disconnected(self._context.now(), RECONNECT_GRACE_S)
+        if channel.peer_left:
+            self.die(node, NodeEvent.LEFT, "it was stopped")
+            return
         log.warning("lost the connection to node %s", node.node_id.hex())
         if node.state is NodeState.DRAINING:
             self._check(node)

@@ -26,6 +26,8 @@ from runtime._wire.messages.control import (
 )
 
 _BUNDLE = re.compile(r"bundle_group_(\d+)_([0-9a-f]{36})\Z")
+RECENT_S = 60.0
+"""Longer than any agent may be away."""
 
 
 class GroupService:
@@ -57,6 +59,8 @@ class GroupService:
                 for index, node_id in enumerate(group.nodes)
                 if node_id and not self._cluster.is_living(node_id)
             ]
+            if group.is_waiting or group.removed_s > self._context.wall_time() - RECENT_S:
+                self._scheduler.doubt(group)
             if gone:
                 self._scheduler.lost(group, gone, "a node with its bundles died")
             elif group.is_waiting:
@@ -118,18 +122,7 @@ class GroupService:
             for name in message.info.total
             if (found := _BUNDLE.match(name)) is not None
         }
-        for pg_id, index in offered:
-            group = self._table.get(pg_id)
-            is_ours = (
-                group is not None
-                and not group.is_removed
-                and index < len(group.nodes)
-                and group.nodes[index] == node.node_id
-            )
-            if not is_ours:
-                self._scheduler.give_back(
-                    pg_id, index, node, group.request.bundles[index] if group is not None else {}
-                )
+        self._scheduler.came_back(node, offered)
         for group in list(self._table.all()):
             missing = [
                 index
@@ -143,6 +136,7 @@ class GroupService:
 
     def node_dead(self, node: Node) -> None:
         """Bundles of a dead node need another."""
+        self._scheduler.node_dead(node)
         for group in list(self._table.all()):
             missing = [index for index, node_id in enumerate(group.nodes) if node_id == node.node_id]
             if missing and not group.is_removed:
@@ -165,6 +159,7 @@ class GroupService:
     def _remove(self, group: Group, reason: str) -> None:
         group.machine.step(GroupEvent.REMOVED, self._context.now())
         group.reason = reason
+        group.removed_s = self._context.wall_time()
         self._scheduler.forget(group)
         self._table.changed(group)
         for listener in self.on_removed:

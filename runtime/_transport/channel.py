@@ -44,6 +44,7 @@ class Channel:
         self.name = name
         self.on_close: Callable[[Channel], None] | None = None
         self.context: Any = None  # the owner's own data about the peer
+        self.peer_left = False  # the peer said good-bye; without it a closed channel may be a broken one
         self._numbers = itertools.count(1)
         self._calls: dict[int, asyncio.Future[Message]] = {}
         self._tasks: set[asyncio.Task[None]] = set()

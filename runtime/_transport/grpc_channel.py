@@ -95,6 +95,7 @@ class GrpcChannel(Channel):
             while not self._closed:
                 data = await self._read()
                 if data is grpc.aio.EOF:
+                    self.peer_left = True
                     return
                 self._received(int.from_bytes(data[:CORRELATION_BYTES], "little"), data[CORRELATION_BYTES:])
         except (grpc.RpcError, grpc.aio.UsageError, asyncio.InvalidStateError) as error:

@@ -127,11 +127,6 @@ class Agent:
         ours, theirs = SimLink.delayed(self.handle, None, self.rng, self.latency_s)
         store.attach(theirs)
         self.channel = ours
-        # As real agents do: what was not committed when the connection broke is given back.
-        for key, bundle in list(self.bundles.items()):
-            if not bundle.committed:
-                add(self.available, bundle.resources)
-                del self.bundles[key]
         actors = [(actor_id, running.address) for actor_id, running in self.actors.items()]
         answer = await ours.call(RegisterNode(self.info(), actors))
         self.is_member = not ours.closed
