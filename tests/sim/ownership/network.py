@@ -85,6 +85,8 @@ class SimConnection:
             return
         self._next += 1
         self._calls[self._next] = (request, callback)
+        if isinstance(request, BorrowRefs) and self.pump.process is not None:
+            self.pump.process.borrows.update(dict.fromkeys(request.object_ids, request))
         self.send(request, self._next)
 
     def reply(self, message: Message, correlation: int) -> None:
@@ -103,21 +105,16 @@ class SimConnection:
             self.pump.round(self._shut)
 
     def cut(self, clean: bool) -> None:
-        """This end's process died: what was not flushed is lost."""
+        """This end's process died. Unless it left cleanly, what was not flushed is lost; the end itself never is."""
         if self.closed:
             return
         world = self.pump.world
         self.closed = True
+        unsent_s = max(0.0, self._last - world.now)
         if not clean:
-            self._cut = world.now + world.rng.random() * max(0.0, self._last - world.now)
-            self._last = self._cut
-        last, self._cut = self._cut, float("inf")
-        self._later(self.other.closed_by_peer)
-        if not clean:
-            # The news of the end itself is never lost.
-            end = self._last
-            self._last, self._cut = end, last
-            world.at(end - world.now, self.other.closed_by_peer)
+            unsent_s *= world.rng.random()
+            self._cut = world.now + unsent_s
+        world.at(unsent_s + STEP_S, self.other.closed_by_peer)
 
     def receive(self, payload: bytes, correlation: int) -> None:
         if self.closed or not self.pump.alive():

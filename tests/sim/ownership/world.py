@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, structs
+
+from runtime._wire.messages.base import WorkerAddress
 from runtime._worker import core_worker
 
 if TYPE_CHECKING:
@@ -53,6 +56,10 @@ class World:
     def note(self, *what: Any) -> None:
         """Something for the trace that a failure shows."""
         self.trace.append((round(self.now - 1000.0, 6), *what))
+
+    def story(self) -> str:
+        """The last events, one per line."""
+        return "\n".join(" ".join(map(_shown, line)) for line in self.trace)
 
     def fail(self, message: str) -> None:
         """An invariant broke; the run ends after this event, whoever swallows the exception.
@@ -94,6 +101,24 @@ class World:
     def delay_s(self, scale_s: float) -> float:
         """A random delay, sometimes much longer than usual."""
         return self.rng.random() * scale_s * (20 if self.rng.random() < 0.05 else 1)
+
+
+def _shown(what: Any) -> str:
+    """Ids by their first bytes, and no pickles: what one reads a trace for."""
+    if isinstance(what, bytes):
+        return what.hex()[:16] + what.hex()[48:50] if len(what) == 28 else what.hex()[:16]
+    if isinstance(what, WorkerAddress):
+        return what.worker_id.rstrip(b".").decode()
+    if isinstance(what, Struct):
+        shown = [
+            f"{name}={_shown(value)}"
+            for name, value in structs.asdict(what).items()
+            if value and name not in ("data", "buffers", "key", "pickled", "runtime_env")
+        ]
+        return f"{type(what).__name__}({', '.join(shown)})"
+    if isinstance(what, list | tuple):
+        return f"[{', '.join(map(_shown, what))}]"
+    return str(what)
 
 
 class Fiber:

@@ -1,0 +1,201 @@
+"""A simulated driver or worker: the real `Core` with everything in it, on a simulated pump and store."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from runtime import exceptions
+from runtime._wire import serialization
+from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
+from runtime._wire.messages.node import Register
+from runtime._wire.messages.worker import BorrowRefs
+from runtime._worker import arguments, core_worker, executor, objects, submitter
+from runtime._worker.store import Pin
+
+from .network import Network, SimPump
+from .world import Fiber, World
+
+if TYPE_CHECKING:
+    from runtime._worker.objects import Entry
+
+    from .cluster import Cluster, Node
+
+INLINE_BYTES = 1000
+"""Small, so that small values go to the store."""
+
+
+class SimExecutor(executor.Executor):
+    """Knows its fiber, and ends a simulated process only."""
+
+    def __init__(self, process: Process) -> None:
+        super().__init__(process.core)
+        self._process = process
+        self._main = process.fibers[0].thread
+
+    def exit(self, status: int = 0) -> None:
+        self._process.kill(clean=True)
+        self._process.fibers[0].park(lambda: False)
+
+
+class SimStore:
+    """The interface of `runtime._worker.store.Store`, on a node of the simulated cluster."""
+
+    def __init__(self, core: Any, _path: str, _capacity_bytes: int) -> None:
+        self._core = core
+        self._process: Process = core.pump.process
+        self._node: Node = self._process.node
+
+    def create(
+        self, object_id: bytes, serialized: serialization.Serialized, owner: WorkerAddress
+    ) -> tuple[int, bool]:
+        self._core.drain()
+        self._pause()
+        known = object_id in self._node.objects
+        self._node.objects[object_id] = (
+            serialized.data,
+            list(map(bytes, serialized.buffers)),
+            owner.worker_id,
+        )
+        self._node.primary.add(object_id)
+        return serialized.size_bytes, not known
+
+    def fetch(self, object_id: bytes, locations: list[bytes], _timeout_s: float | None) -> Pin:
+        self._pause()
+        found = self._process.cluster.find_copy(self._node, object_id, locations)
+        if found is None:
+            raise exceptions.ObjectLostError(object_id.hex(), b"", "")
+        self._node.objects[object_id] = found
+        pin = Pin(object_id, 0, len(found[0]), self._core.released)
+        pin.count = 1
+        self._process.pins += 1
+        return pin
+
+    def read(self, pin: Pin) -> tuple[Any, list[Any]]:
+        data, buffers, _ = self._node.objects[pin.object_id]
+        return serialization.deserialize(data, buffers)
+
+    def release(self, pin: Pin) -> None:
+        pin.count -= 1
+        self._process.pins -= 1
+
+    def forget(self, _object_ids: list[bytes]) -> None:
+        """Pins of nothing are not simulated."""
+
+    def tick(self, _now: float) -> None:
+        """See `forget`."""
+
+    def close(self) -> None:
+        """Nothing is mapped."""
+
+    def _pause(self) -> None:
+        fiber = self._process.world.fiber
+        assert fiber is not None
+        fiber.pause(self._process.world.delay_s(0.001))
+
+
+class Process:
+    """One process. `state` is what user code keeps in it from task to task."""
+
+    def __init__(
+        self, world: World, cluster: Cluster, network: Network, node: Node, name: str, is_driver: bool
+    ) -> None:
+        self.world = world
+        self.cluster = cluster
+        self.network = network
+        self.node = node
+        self.name = name
+        self.is_driver = is_driver
+        self.alive = True
+        self.touched = False
+        self.state: list[Any] = []
+        self.pins = 0
+        self.fibers: list[Fiber] = []
+        self.borrows: dict[bytes, BorrowRefs] = {}
+        self.failed_borrows: set[bytes] = set()
+        self.rng = random.Random(world.rng.random())
+        worker_id = name.encode().ljust(28, b".")
+        self.core: core_worker.Core
+        self.pump: SimPump
+
+        def pump(handler: Callable[[Any, Any, int], None]) -> SimPump:
+            self.pump = SimPump(world, name, self, handler)
+            return self.pump
+
+        register = Register(is_driver, WorkerAddress(worker_id, b"", ""), 1)
+        with mock.patch.multiple(core_worker, Pump=pump, Store=SimStore):
+            self.core = core_worker.Core(node.agent_path, register, worker_id)
+        self.entries: dict[bytes, Entry] = self.core.objects.table.entries
+
+    def start(self, body: Callable[[], None] | None = None) -> None:
+        """Begins: a driver with its program, a worker with its loop."""
+        if body is not None:
+            self.fibers.append(Fiber(self, body))
+        else:
+            self.fibers.append(Fiber(self, lambda: self.core.executor.run_forever()))
+            SimExecutor(self)
+        self.core.start()
+        fiber = self.fibers[0]
+        fiber.ready = lambda: True
+        self.world.at(self.world.delay_s(0.001), self.wake_fibers)
+
+    def wake_fibers(self) -> None:
+        """Gives every fiber whose wait is over its turn: now, or a little later."""
+        for fiber in self.fibers:
+            while self.alive and fiber.can_run():
+                if self.world.rng.random() < 0.3:
+                    self.world.at(self.world.delay_s(0.001), self.wake_fibers)
+                    break
+                self.touched = True
+                fiber.turn()
+                if self.world.failure is not None:
+                    return
+        if self.alive and self.core.released:
+            self.pump.round_soon(self.world.delay_s(0.01))
+
+    def kill(self, clean: bool = False) -> None:
+        """The process ends at once; `clean`: after everything it said has left."""
+        if not self.alive:
+            return
+        self.world.note("killed", self.name, "cleanly" if clean else "")
+        self.alive = False
+        for connection in self.pump.connections:
+            connection.cut(clean)
+        me = self.world.fiber
+        for fiber in self.fibers:
+            if fiber is not me and not fiber.done:
+                self.world.at(0.0, fiber.turn)
+        if me is not None and me not in self.fibers:
+            raise AssertionError("one process kills another from its fiber")
+
+    def borrow_failed(self, request: BorrowRefs, error: ErrorReply) -> None:
+        """The owner did not know one of these, or was gone. It matters while we hold what we asked for just then."""
+        held = [o for o in request.object_ids if o in self.entries and self.borrows[o] is request]
+        self.failed_borrows.update(held)
+        if held and error.kind == ErrorKind.LOST and not self.cluster.killed:
+            self.world.fail(f"{self.name} borrowed what was freed: {[o.hex() for o in held]}")
+
+
+@contextlib.contextmanager
+def simulated_time(world: World) -> Iterator[None]:
+    """The clock and the random bytes of the engine come from the world meanwhile."""
+    clock = SimpleNamespace(
+        monotonic=lambda: world.now, perf_counter=lambda: world.now, time=lambda: world.now
+    )
+    entropy = random.Random(world.rng.random())
+    before = signal.getsignal(signal.SIGINT)
+    with contextlib.ExitStack() as stack:
+        for module in (objects, submitter, executor, core_worker):
+            stack.enter_context(mock.patch.object(module, "time", clock))
+        for module in (objects, arguments):
+            stack.enter_context(mock.patch.object(module, "INLINE_BYTES", INLINE_BYTES))
+        stack.enter_context(mock.patch("os.urandom", entropy.randbytes))
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
