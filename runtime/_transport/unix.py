@@ -62,7 +62,8 @@ async def serve_unix(path: str, on_channel: Callable[[StreamChannel], None], nam
     """
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
         raise OSError(
-            f"the socket path {path} is longer than {MAX_PATH_BYTES} bytes: set CLUSTERCTL_TMPDIR to a shorter directory"
+            f"the socket path {path} is longer than {MAX_PATH_BYTES} bytes: "
+            "set CLUSTERCTL_TMPDIR to a shorter directory"
         )
     loop = asyncio.get_running_loop()
     server = await loop.create_unix_server(lambda: _AcceptedChannel(on_channel, name), path, backlog=1024)
