@@ -1,0 +1,282 @@
+"""The head's API over real HTTP, with the real control store in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import pathlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import uvicorn
+
+from clusterctl.api_client import Answer, ApiClient
+from clusterctl.errors import CliError, Denied, NotFound, Unreachable, UsageProblem
+from clusterctl.head.api import Api
+from clusterctl.head.jobs import JobSupervisor
+from clusterctl.head.server import _Server
+from clusterctl.jobs import client as jobs_client
+from clusterctl.jobs.package import manifest, pack
+from clusterctl.jobs.records import JobStatus
+from clusterctl.spec.definition import ClusterSpec
+from runtime._clients.control import ControlClient
+from runtime._control.server import ControlStore
+from runtime._control.storage import Storage, open_storage
+from runtime._transport.channel import Channel, Handler, LoopbackChannel
+from tests.polling import eventually
+
+SECRET = "s" * 64
+
+
+class Recorder:
+    """Takes the specs that the API passes on."""
+
+    def __init__(self) -> None:
+        self.specs: list[ClusterSpec] = []
+
+    async def reconfigure(self, spec: ClusterSpec) -> None:
+        self.specs.append(spec)
+
+
+class Service:
+    """A served API and a client of it whose calls run in threads."""
+
+    def __init__(self, url: str, scaling: Recorder, supervisor: JobSupervisor) -> None:
+        self.url = url
+        self.scaling = scaling
+        self.supervisor = supervisor
+
+    async def use(self, call: Callable[[ApiClient], Any], secret: str = SECRET) -> Any:
+        def run() -> Any:
+            api = ApiClient(self.url, secret, "c")
+            try:
+                return call(api)
+            finally:
+                api.close()
+
+        return await asyncio.to_thread(run)
+
+
+@contextlib.asynccontextmanager
+async def serving(tmp_path: pathlib.Path, storage: Storage | None = None) -> AsyncIterator[Service]:
+    store = ControlStore(storage or open_storage(":memory:"), str(tmp_path))
+    await store.start()
+
+    async def connect(handler: Handler) -> Channel:
+        ours, theirs = LoopbackChannel.pair(handler, None)
+        store.attach(theirs)
+        return ours
+
+    control = ControlClient(connect)
+    await control.start()
+    tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    supervisor = JobSupervisor(control, str(tmp_path), {"PATH": "/usr/bin:/bin"}, spawn)
+    await supervisor.recover()
+    scaling = Recorder()
+    api = Api(control, supervisor, scaling, "c")
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = _Server(
+        uvicorn.Config(api.application(SECRET), log_config=None, access_log=False, lifespan="off")
+    )
+    served = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield Service(f"http://127.0.0.1:{listener.getsockname()[1]}", scaling, supervisor)
+    finally:
+        await supervisor.close()
+        await asyncio.gather(*tasks)
+        server.should_exit = True
+        await served
+        listener.close()
+        await control.close()
+        await store.stop()
+
+
+def run(
+    tmp_path: pathlib.Path, test: Callable[[Service], Awaitable[None]], storage: Storage | None = None
+) -> None:
+    async def whole() -> None:
+        async with serving(tmp_path, storage) as service:
+            await test(service)
+
+    asyncio.run(whole())
+
+
+def test_nothing_but_health_without_the_secret(tmp_path: pathlib.Path) -> None:
+    async def test(service: Service) -> None:
+        assert await service.use(lambda api: api.get("/api/healthz"), secret="wrong") == {"ok": True}
+        for path in ("/api/version", "/api/jobs/", "/api/openapi.json", "/nowhere", "/api/healthz/"):
+            with pytest.raises(Denied):
+                await service.use(lambda api, path=path: api.get(path), secret="wrong")  # type: ignore[misc]
+        assert (await service.use(lambda api: api.get("/api/version")))["cluster_name"] == "c"
+
+    run(tmp_path, test)
+
+
+def test_openapi_describes_every_route(tmp_path: pathlib.Path) -> None:
+    async def test(service: Service) -> None:
+        description = await service.use(lambda api: api.get("/api/openapi.json"))
+        assert description["openapi"].startswith("3.")
+        assert set(description["paths"]["/api/jobs/"]) == {"get", "post"}
+        assert description["paths"]["/api/healthz"]["get"]["security"] == []
+        assert json.dumps(description).count("operationId") == 14
+
+    run(tmp_path, test)
+
+
+def test_a_job_with_its_package(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "hello.txt").write_text("hello\n")
+
+    async def test(service: Service) -> None:
+        package = pack(str(folder), manifest(str(folder)))
+        assert await service.use(lambda api: jobs_client.upload(api, package)) is True
+        assert await service.use(lambda api: jobs_client.upload(api, package)) is False
+        name = await service.use(
+            lambda api: jobs_client.submit(
+                api, "cat hello.txt; echo $GIVEN; exit 5", package, {"GIVEN": "g"}, None
+            )
+        )
+        written: list[bytes] = []
+        record = await service.use(lambda api: jobs_client.follow_to_end(api, name, written.append))
+        assert b"".join(written) == b"hello\ng\n"
+        assert (record.status, record.driver_exit_code) == (JobStatus.FAILED, 5)
+        assert (await service.use(lambda api: api.get(f"/api/jobs/{name}/logs")))["logs"] == "hello\ng\n"
+        assert not (tmp_path / "jobs" / name).exists()
+        assert (await service.use(lambda api: api.delete(f"/api/jobs/{name}"))) == {"deleted": True}
+        with pytest.raises(NotFound):
+            await service.use(lambda api: jobs_client.get(api, name))
+
+    run(tmp_path, test)
+
+
+def test_output_is_read_from_any_offset(tmp_path: pathlib.Path) -> None:
+    async def test(service: Service) -> None:
+        await service.use(
+            lambda api: api.post("/api/jobs/", {"entrypoint": "printf 0123456789", "submission_id": "j"})
+        )
+        await service.supervisor.wait_final("j", 30.0)
+
+        def read(offset: int) -> Callable[[ApiClient], Answer]:
+            return lambda api: api.request("GET", "/api/jobs/j/logs", query={"offset": offset})
+
+        answer = await service.use(read(4))
+        assert answer.body == b"456789"
+        assert answer.headers["x-next-offset"] == "10"
+        assert answer.headers["x-job-ended"] == "1"
+        assert (await service.use(read(99))).body == b""
+
+    run(tmp_path, test)
+
+
+def test_stopping_ends_all_processes_even_stubborn_ones(tmp_path: pathlib.Path) -> None:
+    async def test(service: Service) -> None:
+        script = "trap '' TERM; (trap '' TERM; echo $$ > pid; exec sleep 300) & echo up; sleep 300; sleep 300"
+        await service.use(lambda api: api.post("/api/jobs/", {"entrypoint": script, "submission_id": "s"}))
+        assert await asyncio.to_thread(eventually, lambda: b"up" in service.supervisor.read_log("s", 0, 100))
+        answer = await service.use(
+            lambda api: api.request("POST", "/api/jobs/s/stop", body=b"", timeout_s=20.0).json()
+        )
+        assert answer == {"stopped": True}
+        assert service.supervisor.get("s").status is JobStatus.STOPPED
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({}, "entrypoint"),
+        ({"entrypoint": " "}, "empty"),
+        ({"entrypoint": "x", "submission_id": "../x"}, "no valid job id"),
+        ({"entrypoint": "x", "runtime_env": {"pip": []}}, "pip"),
+        ({"entrypoint": "x", "runtime_env": {"working_dir": "s3://b"}}, "working_dir"),
+    ],
+)
+def test_wrong_requests(tmp_path: pathlib.Path, body: dict[str, Any], message: str) -> None:
+    async def test(service: Service) -> None:
+        with pytest.raises(UsageProblem, match=message):
+            await service.use(lambda api: api.post("/api/jobs/", body))
+
+    run(tmp_path, test)
+
+
+def test_ids_are_unique_and_packages_must_exist(tmp_path: pathlib.Path) -> None:
+    async def test(service: Service) -> None:
+        job = {"entrypoint": "true", "submission_id": "j"}
+        await service.use(lambda api: api.post("/api/jobs/", job))
+        with pytest.raises(CliError, match="already"):
+            await service.use(lambda api: api.post("/api/jobs/", job))
+        missing = {"entrypoint": "true", "runtime_env": {"working_dir": f"kv://packages/{'0' * 64}.zip"}}
+        with pytest.raises(NotFound, match="package"):
+            await service.use(lambda api: api.post("/api/jobs/", missing))
+        await service.supervisor.wait_final("j", 30.0)
+
+    run(tmp_path, test)
+
+
+def test_a_package_must_have_the_digest_of_its_name(tmp_path: pathlib.Path) -> None:
+    async def test(service: Service) -> None:
+        digest = hashlib.sha256(b"data").hexdigest()
+        with pytest.raises(UsageProblem, match="digest"):
+            await service.use(lambda api: api.put(f"/api/packages/{digest}", b"other"))
+        assert (await service.use(lambda api: api.put(f"/api/packages/{digest}", b"data")))[
+            "sha256"
+        ] == digest
+
+    run(tmp_path, test)
+
+
+def test_a_job_that_ran_when_the_head_ended_has_failed(tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "state.sqlite")
+
+    async def first(service: Service) -> None:
+        job = {"entrypoint": "sleep 300", "submission_id": "j"}
+        await service.use(lambda api: api.post("/api/jobs/", job))
+        record = service.supervisor.get("j")
+        await service.supervisor.stop("j")
+        await service.supervisor.wait_final("j", 30.0)
+        await service.supervisor._store(record)  # as it stood when a head was killed
+
+    async def second(service: Service) -> None:
+        record = service.supervisor.get("j")
+        assert record.status is JobStatus.FAILED
+        assert "restarted" in record.message
+
+    run(tmp_path, first, open_storage(path))
+    run(tmp_path, second, open_storage(path))
+
+
+def test_status_and_new_specs(tmp_path: pathlib.Path) -> None:
+    async def test(service: Service) -> None:
+        status = await service.use(lambda api: api.get("/api/cluster_status"))
+        assert (status["cluster_name"], status["nodes"], status["autoscaler"]) == ("c", [], None)
+        spec = {
+            "cluster_name": "c",
+            "provider": {"type": "local"},
+            "head_node_type": "h",
+            "available_node_types": {"h": {}},
+        }
+        await service.use(lambda api: api.put("/api/autoscaler/config", json.dumps(spec).encode()))
+        assert [item.head_node_type for item in service.scaling.specs] == ["h"]
+        with pytest.raises(UsageProblem):
+            await service.use(lambda api: api.put("/api/autoscaler/config", b"{}"))
+
+    run(tmp_path, test)
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(Unreachable, match="does not answer"):
+        ApiClient(f"http://127.0.0.1:{port}", SECRET, "c").get("/api/version")

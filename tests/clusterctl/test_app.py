@@ -1,0 +1,109 @@
+"""The command line's surface: help that teaches, usage errors, exit statuses."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from clusterctl.app import app
+
+COMMANDS = ["up", "down", "stop", "status", "check", "submit", "attach", "exec", "logs", "start"]
+JOB_COMMANDS = ["list", "stop", "logs"]
+
+
+@pytest.fixture
+def cli(tmp_path: pathlib.Path) -> CliRunner:
+    return CliRunner(env={"CLUSTERCTL_HOME": str(tmp_path / "h"), "COLUMNS": "100"})
+
+
+@pytest.mark.parametrize("words", [[name] for name in COMMANDS] + [["job", name] for name in JOB_COMMANDS])
+def test_every_help_has_an_example(cli: CliRunner, words: list[str]) -> None:
+    result = cli.invoke(app, [*words, "--help"])
+    assert result.exit_code == 0
+    assert f"clusterctl {' '.join(words)}" in result.output.split("Usage:", 1)[1].split("\n", 1)[1]
+
+
+def test_the_top_help_names_every_command_and_status(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["--help"])
+    assert result.exit_code == 0
+    for word in [*COMMANDS, "job", "130 interrupted"]:
+        assert word in result.output
+
+
+def test_help_loads_nothing_heavy() -> None:
+    heavy = ("grpc", "yaml", "msgspec", "uvicorn", "starlette", "psutil", "rich")
+    program = f"import sys, clusterctl.app\nprint([m for m in {heavy} if m in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["fly"], 2, "No such command"),
+        (["up"], 2, "Missing argument"),
+        (["up", "--nope"], 2, "No such option"),
+        (["up", "/nowhere.yaml"], 3, "there is no file"),
+        (["status"], 3, "no current cluster"),
+        (["status", "-c", "nope"], 3, "there is no cluster 'nope'"),
+        (["status", "-c", "/nowhere.yaml"], 3, "there is no file"),
+        (["down", "-y"], 3, "no current cluster"),
+        (["down", "-y", "cluster-configs/local.yaml"], 3, "no machine carries its tags"),
+        (["stop", "-y"], 3, "no current cluster"),
+        (["submit", "x.py"], 3, "no current cluster"),
+        (["exec", "ls"], 3, "no current cluster"),
+        (["attach"], 3, "no current cluster"),
+        (["logs"], 3, "no current cluster"),
+        (["job", "list"], 3, "no current cluster"),
+        (["check"], 2, "which file"),
+        (["start"], 2, "say one of --head"),
+        (["start", "--head", "--stop"], 2, "say one of --head"),
+        (["start", "--address", "h:1"], 2, "--secret-file"),
+        (["start", "--address", "h:1", "--secret-file", "/nowhere", "--resources", "x"], 2, "--resources"),
+    ],
+)
+def test_usage_errors(cli: CliRunner, words: list[str], status: int, message: str) -> None:
+    result = cli.invoke(app, words)
+    assert result.exit_code == status, result.output
+    assert message in result.output
+
+
+def test_check_lists_every_problem_with_its_place(cli: CliRunner, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text("cluster_name: c\nmax_worker: 1\nprovider: {type: aws}\n")
+    result = cli.invoke(app, ["check", str(path)])
+    assert result.exit_code == 2
+    assert f"{path}:2:1: max_worker: unknown key 'max_worker'; did you mean 'max_workers'?" in result.output
+    assert f"{path}:3:18: provider.type: " in result.output
+    assert "Traceback" not in result.output
+
+
+def test_check_of_a_good_file(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["check", "cluster-configs/local.yaml"])
+    assert result.exit_code == 0
+    assert "at most 4 workers" in result.output
+    assert (
+        json.loads(cli.invoke(app, ["check", "--json", "cluster-configs/local.yaml"]).output)["problems"]
+        == []
+    )
+
+
+def test_check_prints_the_schema(cli: CliRunner) -> None:
+    assert "$defs" in json.loads(cli.invoke(app, ["check", "--schema"]).output)
+
+
+def test_up_can_be_rehearsed(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["up", "--dry-run", "--json", "cluster-configs/local.yaml"])
+    assert result.exit_code == 0
+    assert json.loads(result.output)["steps"][0] == "create the head's machine"
+
+
+def test_without_a_home(cli: CliRunner) -> None:
+    result = cli.invoke(app, ["status"], env={"HOME": "", "CLUSTERCTL_HOME": ""})
+    assert result.exit_code == 2
+    assert "Set one of them." in result.output

@@ -1,0 +1,93 @@
+"""The text of `status`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clusterctl.status_view import render, usage
+
+NODE = {
+    "node_id": "ab" * 28,
+    "state": "ALIVE",
+    "is_head": True,
+    "node_type": "head",
+    "instance_id": "c-head",
+    "resources_total": {"CPU": 4.0, "memory": 2.0**30},
+    "resources_available": {"CPU": 1.5, "memory": 2.0**30},
+    "started_s": 1.0,
+    "idle_since_s": 0.0,
+}
+
+
+def report(**changes: Any) -> dict[str, Any]:
+    empty: dict[str, Any] = {
+        "cluster_name": "c",
+        "now_s": 100.0,
+        "nodes": [NODE],
+        "demands": [],
+        "placement_groups": [],
+        "requested": [],
+        "autoscaler": None,
+        "jobs": [],
+    }
+    return {**empty, **changes}
+
+
+def text(**changes: Any) -> str:
+    return "\n".join(render(report(**changes)))
+
+
+def test_nodes_and_what_they_use() -> None:
+    assert "cluster 'c': 1 node" in text()
+    assert "CPU 2.5/4, memory 0 B/1.0 GiB" in text()
+    assert "busy" in text()
+    assert "idle 20.0 s" in text(nodes=[{**NODE, "idle_since_s": 80.0}])
+
+
+def test_dead_nodes_are_left_out() -> None:
+    assert "c-head" not in text(nodes=[{**NODE, "state": "DEAD"}])
+
+
+def test_demand_and_why_it_waits() -> None:
+    shown = text(
+        demands=[
+            {"resources": {"GPU": 1.0}, "count": 3, "infeasible": True, "labels": {}, "strategy": "DEFAULT"}
+        ],
+        placement_groups=[{"strategy": "PACK", "bundles": [{"CPU": 1.0}], "placed": 0, "pg_id": "x"}],
+        autoscaler={
+            "types": [],
+            "waiting": [{"demand": "{GPU: 1}", "count": 3, "why": "no type has a GPU", "infeasible": True}],
+        },
+    )
+    assert "3 x {GPU: 1}: no node of today can hold one" in shown
+    assert "placement group PACK [{CPU: 1}]: 0 of 1 placed" in shown
+    assert "infeasible: 3 x {GPU: 1}: no type has a GPU" in shown
+
+
+def test_failures_name_node_step_and_log() -> None:
+    failure = {
+        "instance_id": "i",
+        "node_type": "w",
+        "at_s": 90.0,
+        "reason": "no disk",
+        "step": "s",
+        "setup_log": "/l",
+    }
+    shown = text(autoscaler={"types": [], "failures": [failure], "problems": ["the platform is down"]})
+    assert "i (w) at step 's', 10.0 s ago: no disk" in shown
+    assert "/l" in shown
+    assert "the platform is down" in shown
+
+
+def test_the_last_events_and_jobs() -> None:
+    events = [{"at_s": float(i), "text": f"event {i}"} for i in range(20)]
+    jobs = [{"submission_id": f"job-{i}", "status": "RUNNING", "entrypoint": "x"} for i in range(9)]
+    shown = text(autoscaler={"types": [], "events": events}, jobs=jobs)
+    assert "event 19" in shown
+    assert "event 11" not in shown
+    assert "job-8" in shown
+    assert "job-3" not in shown
+
+
+def test_usage_of_a_full_node() -> None:
+    assert usage({"CPU": 1.0}, {}) == "CPU 1/1"
