@@ -1,10 +1,10 @@
 """What the autoscaler keeps in the control store, so that a restarted head carries on: instances with their
-intents, penalties, setup results. Without it the tags of the machines and the registered nodes suffice, with
-less history."""
+intents, penalties, setup results, what nodes turned out to be. Without it the tags of the machines and the
+registered nodes suffice, with less history."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -19,6 +19,15 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
+class Learnt:
+    """What nodes of a type brought that were made from one configuration. Amounts in 1/10 000 units."""
+
+    node_type: str
+    config_hash: str
+    resources: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """One saved state."""
 
@@ -26,6 +35,7 @@ class Memory:
     instances: tuple[Instance, ...] = ()
     penalties: tuple[Penalty, ...] = ()
     setups: tuple[SetupResult, ...] = ()
+    learnt: tuple[Learnt, ...] = ()
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)
@@ -45,9 +55,17 @@ class Memory:
         return memory
 
 
-def remember(instances: Iterable[Instance], offerings: Offerings, health: SetupHealth) -> Memory:
+def remember(
+    instances: Iterable[Instance], offerings: Offerings, health: SetupHealth, learnt: Iterable[Learnt]
+) -> Memory:
     """What to save."""
-    return Memory(FORMAT, tuple(instances), tuple(offerings.everything()), tuple(health.everything()))
+    return Memory(
+        FORMAT,
+        tuple(instances),
+        tuple(offerings.everything()),
+        tuple(health.everything()),
+        tuple(learnt),
+    )
 
 
 def resumed(instances: Iterable[Instance]) -> dict[str, Instance]:

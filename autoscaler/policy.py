@@ -177,7 +177,7 @@ def is_feasible(shape: Shape, snapshot: Snapshot) -> bool:
 
 def why_infeasible(shape: Shape, snapshot: Snapshot) -> str:
     """Says what the nearest node type lacks."""
-    nearest: tuple[tuple[int, float], str] | None = None
+    nearest: tuple[tuple[int, bool, float], str] | None = None
     for kind in snapshot.config.node_types:
         profile = snapshot.profiles.get(kind.name)
         if profile is None:
@@ -196,7 +196,7 @@ def why_infeasible(shape: Shape, snapshot: Snapshot) -> str:
             gaps.append("its labels do not match")
         if not gaps and kind.max_workers == 0:
             gaps.append("its max_workers is 0")
-        key = (len(gaps), size)
+        key = (len(gaps), kind.max_workers == 0, size)
         if gaps and (nearest is None or key < nearest[0]):
             nearest = key, f"the nearest node type is {kind.name!r}: {'; '.join(gaps)}"
     return nearest[1] if nearest else "there are no node types"

@@ -33,7 +33,7 @@ from autoscaler.instances import (
     Transition,
     deadline_of,
 )
-from autoscaler.memory import Memory, remember, resumed
+from autoscaler.memory import Learnt, Memory, remember, resumed
 from autoscaler.observe import (
     Adopted,
     Event,
@@ -48,7 +48,7 @@ from autoscaler.offerings import Offerings, market_of
 from autoscaler.plan import Launch, Plan, never, plan
 from autoscaler.provider import Capabilities, LaunchRequest, Machine, MachineTags, Offer
 from autoscaler.scale_down import Removal, Way
-from autoscaler.snapshot import Snapshot, profile_of
+from autoscaler.snapshot import Snapshot, observed, profile_of
 from autoscaler.status import Happening, Report, Resting, report_of
 from runtime._wire.messages.base import NodeInfo
 from runtime._wire.messages.control import ClusterState
@@ -101,6 +101,7 @@ class Reconciler:
         self._new_id = new_id
         self._offerings = Offerings(memory.penalties)
         self._health = SetupHealth(memory.setups)
+        self._learnt = {entry.node_type: entry for entry in memory.learnt}
         self._machines: dict[str, Machine] = {}
         self._busy: set[tuple[str, str]] = set()
         self._demand = Demand()
@@ -140,13 +141,7 @@ class Reconciler:
 
     def snapshot(self, world: World, now: float) -> Snapshot:
         """The picture a plan is made from."""
-        by_type: dict[str, list[NodeInfo]] = {}
-        hashes = {i.id: i.config_hash for i in self.table if not i.is_terminal}
-        for node in world.cluster.nodes:
-            if node.state == "ALIVE" and not node.is_head and node.instance_id in hashes:
-                wanted = self.config.config_hashes.get(node.node_type, "")
-                if hashes[node.instance_id] in ("", wanted) or not wanted:
-                    by_type.setdefault(node.node_type, []).append(node)
+        self._learn(world.cluster.nodes)
         in_flight = sum(count_by_type(self.table, IN_FLIGHT).values())
         return Snapshot(
             now=now,
@@ -159,12 +154,32 @@ class Reconciler:
                 for kind in self.config.node_types
             },
             profiles={
-                kind.name: profile_of(kind, world.offers.get(kind.name, ()), by_type.get(kind.name, ()))
+                kind.name: profile_of(kind, world.offers.get(kind.name, ()), self._seen(kind.name))
                 for kind in self.config.node_types
             },
             held={name: why for name, (_, why) in self._health.resting(now).items()},
             allowance=self._health.allowance(now, in_flight),
         )
+
+    def _learn(self, nodes: Sequence[NodeInfo]) -> None:
+        """Keeps what nodes of today's configuration bring, for the time when there are none."""
+        hashes = {i.id: i.config_hash for i in self.table if not i.is_terminal}
+        by_type: dict[str, list[NodeInfo]] = {}
+        for node in nodes:
+            if node.state == "ALIVE" and not node.is_head and node.instance_id in hashes:
+                wanted = self.config.config_hashes.get(node.node_type, "")
+                if not wanted or hashes[node.instance_id] in ("", wanted):
+                    by_type.setdefault(node.node_type, []).append(node)
+        for name, found in by_type.items():
+            seen = observed(found)
+            if seen is not None:
+                self._learnt[name] = Learnt(name, self.config.config_hashes.get(name, ""), seen)
+
+    def _seen(self, node_type: str) -> Mapping[str, int] | None:
+        known = self._learnt.get(node_type)
+        if known is None or known.config_hash != self.config.config_hashes.get(node_type, ""):
+            return None
+        return known.resources
 
     def next_s(self, now: float) -> float | None:
         """When time alone asks for the next tick; None: not before facts change."""
@@ -191,7 +206,7 @@ class Reconciler:
 
     def memory(self) -> Memory:
         """What to save, so that another process carries on from here."""
-        return remember(self.table, self._offerings, self._health)
+        return remember(self.table, self._offerings, self._health, self._learnt.values())
 
     def report(self, now: float, problems: Sequence[str] = (), plan_s: float = 0.0) -> Report:
         """What to tell the operator."""

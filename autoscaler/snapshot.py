@@ -25,16 +25,8 @@ class Profile:
     labels: Mapping[str, str]
 
 
-def profile_of(kind: NodeType, offers: Sequence[Offer], nodes: Iterable[NodeInfo]) -> Profile:
-    """What to expect of a new node of a type.
-
-    What its nodes have shown wins over what was declared, downwards: a machine that turns out smaller than
-    its type says must not be launched again and again for work it cannot hold. What nodes bring beyond the
-    declaration (memory) is learnt from them.
-    """
-    declared = to_units(kind.resources)
-    if not declared and offers:
-        declared = to_units(offers[0].resources)
+def observed(nodes: Iterable[NodeInfo]) -> Resources | None:
+    """What every one of some nodes brings at least; None when there are none."""
     seen: Resources | None = None
     for node in nodes:
         own = {
@@ -43,6 +35,22 @@ def profile_of(kind: NodeType, offers: Sequence[Offer], nodes: Iterable[NodeInfo
             if not is_group_resource(name) and not name.startswith("node:")
         }
         seen = own if seen is None else {name: min(seen[name], own[name]) for name in seen if name in own}
+    return seen
+
+
+def profile_of(kind: NodeType, offers: Sequence[Offer], seen: Mapping[str, int] | None = None) -> Profile:
+    """What to expect of a new node of a type.
+
+    What its nodes have shown wins over what was declared, downwards: a machine that turns out smaller than
+    its type says must not be launched again and again for work it cannot hold. What nodes bring beyond the
+    declaration (memory) is learnt from them.
+
+    Args:
+        seen: what nodes of this type and configuration brought, see `observed`.
+    """
+    declared = to_units(kind.resources)
+    if not declared and offers:
+        declared = to_units(offers[0].resources)
     if seen is None:
         return Profile(kind.name, declared, dict(kind.labels))
     resources = {name: min(amount, seen.get(name, 0)) for name, amount in declared.items()}

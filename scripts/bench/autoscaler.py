@@ -83,7 +83,7 @@ def snapshot(
         tuple(infos),
         tuple(instances),
         {kind.name: market_of(kind, {}, Offerings(), 1000.0) for kind in TYPES},
-        {kind.name: profile_of(kind, (), ()) for kind in TYPES},
+        {kind.name: profile_of(kind, ()) for kind in TYPES},
     )
 
 

@@ -130,6 +130,6 @@ def snapshot(
             kind.name: market_of(kind, offers or {}, penalties or Offerings(), NOW)
             for kind in settings.node_types
         },
-        profiles={kind.name: profile_of(kind, (), ()) for kind in settings.node_types},
+        profiles={kind.name: profile_of(kind, ()) for kind in settings.node_types},
         **more,
     )

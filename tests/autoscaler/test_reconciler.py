@@ -276,6 +276,27 @@ def test_a_node_smaller_than_declared_is_not_launched_for_ever() -> None:
     assert "CPU 2 wanted, 1 there" in rig.reconciler.report(rig.now).waiting[0].why
 
 
+def test_what_was_learnt_outlives_the_nodes_and_the_process() -> None:
+    rig = Rig(config(SMALL))
+    rig.want(2)
+    create = one_create(rig.tick())
+    rig.machines = list(rig.machines_for(create))
+    (name,) = create.request.instance_ids
+    rig.tick(Created(create.request.token, LaunchResult(tuple(rig.machines))))
+    rig.nodes = [node(name, total={"CPU": 1.0})]
+    rig.tick(SetUpEnded(name))
+    rig.nodes, rig.machines = [node(name, state="DEAD")], []
+    rig.tick()
+    assert rig.states() == {name: "TERMINATED"}
+    assert rig.tick() == []
+    again = Rig(config(SMALL), Memory.from_json(rig.reconciler.memory().to_json()))
+    again.want(2)
+    assert again.tick() == []
+    changed = Rig(config(SMALL, config_hashes={"small": "new"}), rig.reconciler.memory())
+    changed.want(2)
+    assert len(changed.tick()) == 1, "another configuration may bring other nodes"
+
+
 def test_what_nodes_bring_beyond_the_declaration_is_learnt() -> None:
     rig = Rig(config(SMALL))
     rig.want(2)

@@ -37,6 +37,8 @@ from runtime._wire.messages.control import ClusterState, PendingGroup
 CLUSTER = "sim"
 LEAK_S = 180.0
 """No machine of ours may exist untracked for longer, whatever happens."""
+SHRINK_S = 400.0
+"""So long may it take to come down to a lowered maximum."""
 
 
 @dataclass(slots=True, eq=False)
@@ -128,6 +130,7 @@ class SimWorld:
         self._tick_due = False
         self._untracked: dict[str, float] = {}
         self._lowered_s = 0.0
+        self._restarted_s = 0.0
         self.head = self.provider.add_machine(
             "head",
             {
@@ -176,6 +179,7 @@ class SimWorld:
     def restart_head(self, with_memory: bool) -> None:
         """The autoscaler starts anew; what it had asked for goes on, and the answers reach nobody."""
         self._life += 1
+        self._restarted_s = self.now
         self._outcomes.clear()
         self._listing = None
         memory = Memory.from_json(self._saved) if with_memory and self._saved is not None else None
@@ -254,6 +258,9 @@ class SimWorld:
             self._answer(Created(effect.request.token, result), delay_s)
 
     def _terminate(self, effect: Terminate) -> None:
+        for node in self.nodes.values():
+            if node.machine_id in effect.machine_ids and node.info.state != "DEAD" and node.holds:
+                self.violations.append(f"{node.info.instance_id} was ended while it worked")
         if self.head.id in effect.machine_ids or self.foreign.id in effect.machine_ids:
             self.violations.append("a machine that is not ours to end was terminated")
         try:
@@ -455,12 +462,12 @@ class SimWorld:
         if self.now - self._lowered_s > 1.0:
             for name, count in counts.items():
                 kind = self.config.node_type(name)
-                if kind is not None and count > kind.max_workers and not self._shrinking(name):
+                if kind is not None and count > kind.max_workers and not self._shrinking():
                     self.violations.append(f"{count} instances of {name}, {kind.max_workers} allowed")
 
-    def _shrinking(self, name: str) -> bool:
-        """After the maximum was lowered or unknown machines were found there may be more for a while."""
-        return self._lowered_s > 0 or self._life > 0
+    def _shrinking(self) -> bool:
+        """After the maximum was lowered, or unknown machines were found, there may be more for a while."""
+        return self.now - max(self._lowered_s, self._restarted_s) < SHRINK_S
 
     def _check_launches(self, state: ClusterState) -> None:
         """Nothing is launched for work that the scheduler would refuse on such a node."""
