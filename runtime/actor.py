@@ -85,7 +85,7 @@ class ActorClass:
         self._class = cls
         self._defaults = dict(options)
         self._name = cls.__name__
-        self._functions: dict[int, Function] = {}
+        self._prepared: tuple[Core, Function] | None = None
         self._check = ArgumentCheck(parameters_of(cls))
         self.__doc__ = cls.__doc__
         self.__name__ = cls.__name__
@@ -172,11 +172,10 @@ class ActorClass:
         return _new_handle(core, core.actors.actor(actor_id, None, shape.ordered), shape)
 
     def _function(self, core: Core) -> Function:
-        function = self._functions.get(id(core))
-        if function is None:
-            self._functions.clear()
-            function = self._functions[id(core)] = Function(self._class, self._name)
-        return function
+        prepared = self._prepared
+        if prepared is None or prepared[0] is not core:
+            prepared = self._prepared = core, Function(self._class, self._name)
+        return prepared[1]
 
     def __getstate__(self) -> dict[str, Any]:
         return {"cls": self._class, "options": self._defaults}

@@ -42,7 +42,7 @@ class ReferenceTable(Generic[R]):
 
     def __init__(self) -> None:
         self.entries: dict[bytes, R] = {}
-        self._by_borrower: dict[bytes, set[bytes]] = {}
+        self._by_borrower: dict[bytes, dict[bytes, None]] = {}  # in order: what happens is the same each time
 
     def add(self, entry: R) -> R:
         """Enters a new reference (with its first holds already counted by the caller)."""
@@ -80,14 +80,14 @@ class ReferenceTable(Generic[R]):
         if entry.borrowers is None:
             entry.borrowers = set()
         entry.borrowers.add(borrower)
-        self._by_borrower.setdefault(borrower, set()).add(object_id)
+        self._by_borrower.setdefault(borrower, {})[object_id] = None
         return True
 
     def remove_borrower(self, object_id: bytes, borrower: bytes) -> Iterable[R]:
         """The borrower holds it no longer. Repeating it does nothing."""
         held = self._by_borrower.get(borrower)
         if held is not None:
-            held.discard(object_id)
+            held.pop(object_id, None)
             if not held:
                 del self._by_borrower[borrower]
         entry = self.entries.get(object_id)
