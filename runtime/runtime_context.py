@@ -120,7 +120,7 @@ class RuntimeContext:
     @property
     def gcs_address(self) -> str:
         """Address of the control store."""
-        address: str = self._core.session.control_address or self._core.agent.sock.getpeername()
+        address: str = self._core.session.control_address or self._core.agent.remote_path
         return address
 
     def is_canceled(self) -> bool:

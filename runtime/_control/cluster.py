@@ -43,6 +43,7 @@ class Node:
             f"node {info.node_id.hex()[:12]}", NodeState(info.state), TRANSITIONS
         )
         self.view = NodeView(info.node_id, dict(info.total), {}, info.labels)
+        self._reported: tuple[dict[str, int], dict[str, int]] | None = None
         self.channel: Channel | None = None
         self.demands: list[Demand] = []
         self.heard_s = now
@@ -107,7 +108,9 @@ class Node:
         for charge in self._charges.values():
             if now - charge.made_s < ABSORB_S:
                 subtract(available, charge.resources)
-        changed = available != self.view.available or report.total != self.view.total
+        # Against the last report, not our view: what we expected to happen has been told to nobody yet.
+        changed = self._reported != (report.available, report.total)
+        self._reported = (report.available, report.total)
         self.view.total = dict(report.total)
         self.view.available = available
         self.info = msgspec.structs.replace(self.info, idle_since_s=report.idle_since_s)

@@ -50,15 +50,30 @@ class Lease:
 class LeasePool:
     """Everything of one scheduling class: same resources, strategy and environment."""
 
-    __slots__ = ("asked", "average_s", "key", "leases", "name", "queue", "request", "runtime_env", "strict")
+    __slots__ = (
+        "asked",
+        "average_s",
+        "key",
+        "leases",
+        "name",
+        "once",
+        "queue",
+        "request",
+        "runtime_env",
+        "strict",
+    )
 
-    def __init__(self, key: bytes, request: Any, runtime_env: str, name: str, strict: bool = False) -> None:
+    def __init__(
+        self, key: bytes, request: Any, runtime_env: str, name: str, strict: bool = False, once: bool = False
+    ) -> None:
         self.key = key
         self.request = request
         self.runtime_env = runtime_env
         self.name = name
         self.strict = strict
-        """One task at a time per worker: tasks that must not run twice, or that need a worker of their own."""
+        """One task at a time per worker: none may run twice because its neighbour killed the worker."""
+        self.once = once
+        """A worker for each task: every task is to be placed anew."""
         self.queue: deque[Any] = deque()
         self.leases: list[Lease] = []
         self.asked = 0
@@ -66,7 +81,7 @@ class LeasePool:
 
     def depth(self) -> int:
         """How many tasks to keep at one worker."""
-        if self.strict or self.average_s is None:
+        if self.strict or self.once or self.average_s is None:
             return 1
         if self.average_s <= QUEUE_AHEAD_S / MAX_DEPTH:
             return MAX_DEPTH
@@ -92,7 +107,7 @@ class LeasePool:
     def wanted(self) -> int:
         """How many more workers the queue is worth."""
         waiting = len(self.queue)
-        if not waiting or self.average_s is None or self.strict:
+        if not waiting or self.average_s is None or self.strict or self.once:
             return waiting
         return min(waiting, max(1, int(waiting * self.average_s / WORK_PER_LEASE_S)))
 
@@ -120,5 +135,7 @@ class LeasePool:
         if self.queue:
             return []
         return [
-            lease for lease in self.leases if not lease.inflight and now - lease.idle_since >= IDLE_LEASE_S
+            lease
+            for lease in self.leases
+            if not lease.inflight and (self.once or now - lease.idle_since >= IDLE_LEASE_S)
         ]

@@ -10,7 +10,7 @@ All shared state is guarded by `Pump.lock`, which handlers run under.
 
 from __future__ import annotations
 
-import errno
+import logging
 import os
 import select
 import socket
@@ -25,6 +25,7 @@ from runtime._wire.handshake import GREETING_BYTES, PROOF_BYTES, Handshake, Hand
 from runtime._wire.messages import codec
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request
 
+log = logging.getLogger(__name__)
 RECEIVE_BYTES = 1 << 18
 FLUSH_BYTES = 1 << 14  # a busy sender lets the receiver start after this much
 NAP_S = 0.002
@@ -45,6 +46,7 @@ class Connection:
         "_next",
         "_out",
         "_pump",
+        "_sock",
         "_writing",
         "closed",
         "context",
@@ -53,12 +55,11 @@ class Connection:
         "on_close",
         "peer",
         "sent_functions",
-        "sock",
     )
 
-    def __init__(self, pump: Pump, sock: socket.socket, name: str) -> None:
+    def __init__(self, pump: Pump, sock: socket.socket | None, name: str) -> None:
         self._pump = pump
-        self.sock = sock
+        self._sock = sock  # None while it connects: what is sent waits
         self.name = name
         self.handler: Callable[[Connection, Message, int], None] = pump.handler
         self.on_close: Callable[[Connection], None] | None = None
@@ -106,10 +107,10 @@ class Connection:
         """Writes what the socket takes now; the rest follows when it is writable."""
         with self._pump.lock:
             out = self._out
-            if not out or self.closed:
+            if not out or self.closed or self._sock is None:
                 return
             try:
-                sent = self.sock.send(out)
+                sent = self._sock.send(out)
             except BlockingIOError:
                 sent = 0
             except OSError:
@@ -127,8 +128,9 @@ class Connection:
             if self.closed:
                 return
             self.closed = True
-            self._pump.forget(self)
-            self.sock.close()
+            if self._sock is not None:
+                self._pump.forget(self._sock.fileno())
+                self._sock.close()
             calls, self._calls = self._calls, {}
             for callback in calls.values():
                 callback(ErrorReply(ErrorKind.UNAVAILABLE, f"the connection to {self.name} closed"))
@@ -147,11 +149,29 @@ class Connection:
     def _watch_writable(self, wanted: bool) -> None:
         if wanted != self._writing:
             self._writing = wanted
-            self._pump.epoll.modify(self.sock.fileno(), select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+            assert self._sock is not None
+            self._pump.epoll.modify(self._sock.fileno(), select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+
+    def attach(self, sock: socket.socket) -> None:
+        """The connection is made: send what has waited."""
+        with self._pump.lock:
+            if self.closed:
+                sock.close()
+                return
+            self._sock = sock
+            self._pump.watch(sock, self.on_events)
+            self.flush()
+
+    @property
+    def remote_path(self) -> str:
+        """Of a Unix connection: the path of the socket at the other end."""
+        assert self._sock is not None
+        return str(self._sock.getpeername())
 
     def _read(self) -> None:
+        assert self._sock is not None
         try:
-            data = self.sock.recv(RECEIVE_BYTES)
+            data = self._sock.recv(RECEIVE_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -191,18 +211,19 @@ class Connection:
     def _read_large(self, head: bytes, length: int, correlation: int) -> None:
         """A big frame is read to its end at once: appending piece by piece would copy it many times."""
         buffer = bytearray(HEADER_BYTES + length)
+        assert self._sock is not None
         have = len(head)
         buffer[:have] = head
         view = memoryview(buffer)
         deadline = time.monotonic() + 30
         while have < len(buffer):
             try:
-                count = self.sock.recv_into(view[have:])
+                count = self._sock.recv_into(view[have:])
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     count = 0
                 else:
-                    select.select([self.sock], [], [], 1.0)
+                    select.select([self._sock], [], [], 1.0)
                     continue
             except OSError:
                 count = 0
@@ -257,15 +278,19 @@ class Pump:
 
     def add(self, sock: socket.socket, name: str) -> Connection:
         """Adopts a connected socket."""
-        sock.setblocking(False)
         connection = Connection(self, sock, name)
-        with self.lock:
-            self._sources[sock.fileno()] = connection.on_events
-            self.epoll.register(sock.fileno(), select.EPOLLIN)
+        self.watch(sock, connection.on_events)
         return connection
 
-    def forget(self, connection: Connection) -> None:
-        fd = connection.sock.fileno()
+    def watch(self, sock: socket.socket, on_events: Callable[[int], None]) -> None:
+        """Calls `on_events` with epoll's mask whenever the socket has something to read."""
+        sock.setblocking(False)
+        with self.lock:
+            self._sources[sock.fileno()] = on_events
+            self.epoll.register(sock.fileno(), select.EPOLLIN)
+
+    def forget(self, fd: int) -> None:
+        """Undoes `watch`."""
         if self._sources.pop(fd, None) is not None:
             self.epoll.unregister(fd)
 
@@ -285,21 +310,29 @@ class Pump:
         return self.add(sock, name)
 
     def connect_tcp(self, host: str, port: int, secret: bytes, name: str) -> Connection:
-        """Connects to a process of another node and proves the secret both ways.
+        """Connects to a process of another node and proves the secret both ways, in the background: two processes that
+        connect to each other must not wait for one another. The connection takes messages at once, and closes when
+        nobody listens there or it is of another cluster."""
+        connection = Connection(self, None, name)
 
-        Raises:
-            OSError: nobody listens there, or it is of another cluster (HandshakeError as the cause).
-        """
-        sock = socket.create_connection((host, port), CONNECT_TIMEOUT_S)
-        try:
-            prove(sock, secret, is_client=True)
-        except HandshakeError as error:
-            sock.close()
-            raise OSError(errno.EPROTO, f"{host}:{port}: {error}") from error
-        except BaseException:
-            sock.close()
-            raise
-        return self.add(sock, name)
+        def connect() -> None:
+            sock = None
+            try:
+                sock = socket.create_connection((host, port), CONNECT_TIMEOUT_S)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                prove(sock, secret, is_client=True)
+            except (OSError, HandshakeError) as error:
+                log.debug("cannot connect to %s:%d: %s", host, port, error)
+                if sock is not None:
+                    sock.close()
+                connection.close()
+            else:
+                connection.attach(sock)
+            self._wake_followers()
+            self.wake()
+
+        threading.Thread(target=connect, name=f"connect-{host}:{port}", daemon=True).start()
+        return connection
 
     def listen_unix(self, path: str, on_accept: Callable[[Connection], None]) -> None:
         """Accepts processes of the same user on a Unix socket at `path`."""
@@ -325,6 +358,7 @@ class Pump:
         def greet(peer: socket.socket) -> None:
             try:
                 peer.settimeout(CONNECT_TIMEOUT_S)
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 prove(peer, secret(), is_client=False)
             except (HandshakeError, OSError):
                 peer.close()
@@ -339,8 +373,6 @@ class Pump:
         return int(sock.getsockname()[1])
 
     def _listen(self, sock: socket.socket, accept: Callable[[socket.socket], None]) -> None:
-        sock.setblocking(False)
-
         def ready(_events: int) -> None:
             while True:
                 try:
@@ -351,10 +383,8 @@ class Pump:
                     return
                 accept(peer)
 
-        with self.lock:
-            self._listeners.append(sock)
-            self._sources[sock.fileno()] = ready
-            self.epoll.register(sock.fileno(), select.EPOLLIN)
+        self._listeners.append(sock)
+        self.watch(sock, ready)
 
     # ------------------------------------------------------------ waiting
 

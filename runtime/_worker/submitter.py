@@ -118,7 +118,7 @@ class TaskSubmitter:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._pools: dict[bytes, LeasePool] = {}
-        self._active: set[LeasePool] = set()
+        self._active: dict[LeasePool, None] = {}  # in order
         self._leases: dict[bytes, Lease] = {}
         self._reasons: dict[bytes, LeaseLost] = {}
         self._unexplained: list[tuple[float, bytes, Task]] = []
@@ -135,7 +135,8 @@ class TaskSubmitter:
         key = hashlib.sha256(described).digest()[:16]
         pool = self._pools.get(key)
         if pool is None:
-            pool = LeasePool(key, options.request, options.runtime_env, function.name, strict)
+            once = options.request.strategy.kind == "SPREAD"
+            pool = LeasePool(key, options.request, options.runtime_env, function.name, strict, once)
             self._pools[key] = pool
         return pool
 
@@ -219,7 +220,7 @@ class TaskSubmitter:
             task = queue.popleft()
             if not task.cancelled:
                 self._push(lease, task)
-        self._active.add(pool)
+        self._active[pool] = None
         wanted = pool.demand()
         if wanted is not None:
             locality = self._locality(queue[0]) if queue else {}
@@ -353,7 +354,7 @@ class TaskSubmitter:
             task.pool.queue.appendleft(task)
         else:
             task.pool.queue.append(task)
-        self._active.add(task.pool)
+        self._active[task.pool] = None
 
     # ------------------------------------------------------------ results
 
@@ -380,6 +381,10 @@ class TaskSubmitter:
             if nested:
                 self.take_nested(connection, message.task_id, nested)
             self._finish(task, message.values, message.failed)
+        if pool.once and lease is not None:
+            pool.leases.remove(lease)
+            del self._leases[lease.lease_id]
+            self._core.agent.send(LeaseReturn(lease.lease_id))
         if pool.queue:
             self._dispatch(pool)
         elif lease is not None and not lease.inflight:
@@ -511,7 +516,7 @@ class TaskSubmitter:
                 del self._leases[lease.lease_id]
                 self._core.agent.send(LeaseReturn(lease.lease_id))
             if not pool.leases and not pool.queue:
-                self._active.discard(pool)
+                self._active.pop(pool, None)
                 if pool.asked:
                     pool.asked = 0
                     self._core.agent.send(LeaseDemand(pool.key, 0, pool.request, pool.runtime_env))
