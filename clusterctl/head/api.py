@@ -197,7 +197,10 @@ class Api:
             spec = msgspec.json.decode(await _body(request), type=ClusterSpec)
         except msgspec.MsgspecError as error:
             raise JobError(400, f"this is no cluster spec: {error}") from error
-        await self._scaling.reconfigure(spec)
+        try:
+            await self._scaling.reconfigure(spec)
+        except ValueError as error:
+            raise JobError(400, f"the autoscaler cannot work with this spec: {error}") from error
         return JSONResponse({"accepted": True})
 
 

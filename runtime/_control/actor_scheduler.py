@@ -17,6 +17,7 @@ from runtime._wire.messages.control import ActorStarted, StartActor, StopActor
 log = logging.getLogger(__name__)
 
 BUSY_RETRY_S = 0.05
+_ORDINARY_ENDS = (ActorEvent.EXITED, ActorEvent.KILLED, ActorEvent.ABANDONED)
 
 
 class ActorScheduler:
@@ -123,11 +124,13 @@ class ActorScheduler:
         actor.machine.step(event, self._context.now())
         actor.death_reason = reason
         actor.death_cause = cause
+        actor.died_s = self._context.wall_time()
         actor.unplaceable = event is ActorEvent.UNPLACEABLE
         actor.address = None
         self._table.changed(actor)
         self._demand.set()
-        log.info("actor %s is dead: %s", actor.actor_id.hex(), reason)
+        level = logging.DEBUG if event in _ORDINARY_ENDS else logging.INFO
+        log.log(level, "actor %s is dead: %s", actor.actor_id.hex(), reason)
 
     # ---------------------------------------------------------------- starting
 

@@ -34,6 +34,7 @@ class _Saved(msgspec.Struct, frozen=True, array_like=True):
     node_id: bytes
     death_reason: str
     death_cause: bytes
+    died_s: float = 0.0
 
 
 ShapeKey = tuple[Any, ...]
@@ -66,6 +67,7 @@ class Actor:
         "death_cause",
         "unplaceable",
         "death_reason",
+        "died_s",
         "infeasible",
         "machine",
         "node_id",
@@ -96,6 +98,7 @@ class Actor:
         self.death_reason = ""
         self.death_cause = b""
         self.unplaceable = False
+        self.died_s = 0.0  # unix time
         self.infeasible = False
         self.starting = 0  # tasks that are busy with its start
         self.short_lives = 0
@@ -154,6 +157,7 @@ class ActorTable:
                 actor.version, actor.restarts = saved.version, saved.restarts
                 actor.address, actor.pid, actor.node_id = saved.address, saved.pid, saved.node_id
                 actor.death_reason, actor.death_cause = saved.death_reason, saved.death_cause
+                actor.died_s = saved.died_s
             self._actors[actor_id] = actor
             if actor.is_dead:
                 self._dead.append(actor_id)
@@ -185,6 +189,11 @@ class ActorTable:
     def on_node(self, node_id: bytes) -> list[Actor]:
         """The living actors that run on the node or are being started there."""
         return [actor for actor in self.living() if actor.node_id == node_id]
+
+    def died_on(self, node_id: bytes, since_s: float) -> list[bytes]:
+        """The actors that ended on the node since the unix time `since_s`, as ids."""
+        dead = (self._actors[actor_id] for actor_id in self._dead)
+        return [actor.actor_id for actor in dead if actor.node_id == node_id and actor.died_s >= since_s]
 
     def owned_by(self, worker_id: bytes) -> list[Actor]:
         """The living actors that end with this owner."""
@@ -245,5 +254,6 @@ class ActorTable:
             actor.node_id,
             actor.death_reason,
             actor.death_cause,
+            actor.died_s,
         )
         self._journal.put(STATES, actor.actor_id, _encode(saved))

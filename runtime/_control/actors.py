@@ -30,6 +30,8 @@ from runtime._wire.messages.control import (
 )
 
 log = logging.getLogger(__name__)
+RECENT_S = 60.0
+"""Longer than any agent may be away."""
 
 
 class ActorService:
@@ -161,13 +163,17 @@ class ActorService:
     def node_registered(self, node: Node, message: RegisterNode) -> None:
         """Brings our records and what really runs on the node into agreement."""
         running = dict(message.actors)
+        # Those that ended while the node was away may be in their constructors there.
+        unwanted = set(self._table.died_on(node.node_id, self._context.wall_time() - RECENT_S))
         for actor_id, address in running.items():
             actor = self._table.get(actor_id)
             if actor is None or actor.is_dead or (actor.node_id and actor.node_id != node.node_id):
-                if node.channel is not None:
-                    node.channel.send(StopActor(actor_id, graceful=False))
+                unwanted.add(actor_id)
             elif actor.state is not ActorState.ALIVE:
                 self._scheduler.adopt(actor, node, address)
+        for actor_id in unwanted:
+            if node.channel is not None:
+                node.channel.send(StopActor(actor_id, graceful=False))
         for actor in self._table.on_node(node.node_id):
             if actor.actor_id in running or actor.starting:
                 continue

@@ -360,7 +360,8 @@ class Pump:
                 peer.settimeout(CONNECT_TIMEOUT_S)
                 peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 prove(peer, secret(), is_client=False)
-            except (HandshakeError, OSError):
+            except (HandshakeError, OSError) as error:
+                log.warning("refused a connection: %s", error)
                 peer.close()
                 return
             on_accept(self.add(peer, "a remote process"))

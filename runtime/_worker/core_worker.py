@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -91,6 +92,7 @@ class Core:
         self._listen_path = listen_path
         self.pump.listen_unix(listen_path, self._accepted)
         self.session: node.Registered
+        self._registered = threading.Event()
         try:
             port = self._listen_tcp(host) if host else 0
             self.address = WorkerAddress(worker_id, b"", listen_path, host, port)
@@ -107,6 +109,7 @@ class Core:
             self._unlisten()
             raise exceptions.RaySystemError(f"The node agent refused this process: {reply.message}")
         self.session = reply
+        self._registered.set()
         host = self.session.node_host
         self.address = WorkerAddress(
             worker_id, self.session.node_id, listen_path, host, port or self._listen_tcp(host)
@@ -206,7 +209,13 @@ class Core:
         return connection
 
     def _listen_tcp(self, host: str) -> int:
-        return self.pump.listen_tcp(host, lambda: self.session.secret, self._accepted)
+        return self.pump.listen_tcp(host, self._secret, self._accepted)
+
+    def _secret(self) -> bytes:
+        """Callers may come a moment before the agent has told us the secret."""
+        if not self._registered.wait(REGISTER_TIMEOUT_S):
+            raise OSError("this process did not register with its node agent")
+        return self.session.secret
 
     def _accepted(self, connection: Connection) -> None:
         connection.on_close = self._peer_lost

@@ -19,8 +19,8 @@ from tests.polling import eventually
 def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     cli = Cli(tmp_path_factory.mktemp("cli"))
     yield cli
-    for name in os.listdir(cli.folder / "home" / "clusters") if (cli.folder / "home").exists() else []:
-        cli.run("down", "-y", name)
+    for record in (cli.folder / "home").glob("clusters/*/cluster.json"):
+        cli.run("down", "-y", record.parent.name)
 
 
 @pytest.mark.parametrize("moment", ["home", "creating the head", "setting up the head", "waiting for"])

@@ -537,3 +537,20 @@ def test_an_actor_in_a_group_lives_and_ends_with_it() -> None:
             assert r.agents[0].available == cpus(4)
 
     run_virtual(main())
+
+
+def test_an_actor_killed_while_its_node_is_away_and_starts_it() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            agent = r.agents[0]
+            agent.behaviour = Behaviour(start_s=lambda: 4.0)
+            await r.ask(RegisterActor(specs.actor(1)))
+            await asyncio.sleep(1)
+            agent.cut()
+            await r.ask(KillActor(specs.actor_id(1)))
+            await r.restart()
+            await agent.join(r.store)
+            await asyncio.sleep(10)
+            assert not agent.actors
+
+    run_virtual(main())

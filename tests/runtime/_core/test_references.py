@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 import pytest
@@ -81,7 +82,7 @@ def test_a_container_holds_what_it_contains() -> None:
 
 def test_a_chain_of_containers_ends_from_the_outside() -> None:
     table, entries = table_of("a", "b", "c", "d")
-    for outer, inner in zip(entries, entries[1:], strict=False):
+    for outer, inner in itertools.pairwise(entries):
         table.contain(outer, [inner])
     for entry in entries[1:]:
         assert names(table.release(entry)) == []
@@ -137,7 +138,7 @@ def test_a_diamond_ends_each_once() -> None:
 def test_a_deep_chain_needs_no_deep_stack() -> None:
     count = 20_000
     table, entries = table_of(*map(str, range(count)))
-    for outer, inner in zip(entries, entries[1:], strict=False):
+    for outer, inner in itertools.pairwise(entries):
         table.contain(outer, [inner])
         inner.holds -= 1
     assert len(names(table.release(entries[0]))) == count
@@ -270,7 +271,7 @@ class Model(RuleBasedStateMachine):
         for entry in dead:
             self.dead.append(entry)
             for book in (self.user, self.contains, self.borrows):
-                book.pop(entry.object_id, None)  # type: ignore[attr-defined]
+                book.pop(entry.object_id, None)
 
     @rule(name=st.sampled_from(NAMES))
     def hold(self, name: bytes) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
+import pathlib
+import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.gate import Gate
 from tests.polling import eventually
 from tests.under_test import NAME, exceptions, ray, scheduling_strategies, util
 
@@ -43,8 +46,12 @@ def node() -> str:
 
 
 @ray.remote
-def hold(gate: Any) -> str:
-    ray.get(gate.pass_through.remote())
+def hold(folder: str) -> str:
+    """Keeps its CPU, as a task that waits in `get` would not, until all who share `folder` may go."""
+    fd, _ = tempfile.mkstemp(dir=folder)
+    os.close(fd)
+    while not os.path.exists(f"{folder}/go"):
+        time.sleep(0.01)
     return ray.get_runtime_context().get_node_id()
 
 
@@ -73,13 +80,17 @@ def test_the_cluster_is_seen() -> None:
     assert ray.cluster_resources()["widget"] == 2
 
 
-def test_work_overflows_to_other_nodes() -> None:
-    gate = Gate.remote()
-    refs = [hold.remote(gate) for _ in range(6)]
-    assert eventually(lambda: ray.get(gate.waiting.remote()) == 6, timeout_s=40)
-    ray.get(gate.open.remote())
-    assert Counter(ray.get(refs)) == dict.fromkeys(node_ids(), 2)
+def nodes_of_running(task: Any, count: int, folder: pathlib.Path) -> list[str]:
+    """Where `count` calls run that all run at the same time."""
     assert eventually(all_free)
+    refs = [task.remote(str(folder)) for _ in range(count)]
+    assert eventually(lambda: len(list(folder.iterdir())) == count, timeout_s=40)
+    (folder / "go").touch()
+    return ray.get(refs, timeout=40)
+
+
+def test_work_overflows_to_other_nodes(tmp_path: pathlib.Path) -> None:
+    assert Counter(nodes_of_running(hold, 6, tmp_path)) == dict.fromkeys(node_ids(), 2)
 
 
 def test_custom_resources_choose_the_node() -> None:
@@ -119,13 +130,9 @@ def test_soft_affinity_to_an_unknown_node_runs_elsewhere() -> None:
     assert ray.get(node.options(scheduling_strategy=strategy).remote(), timeout=60) in node_ids()
 
 
-def test_spread() -> None:
-    gate = Gate.remote()
-    assert eventually(all_free)
-    refs = [hold.options(scheduling_strategy="SPREAD").remote(gate) for _ in range(3)]
-    assert eventually(lambda: ray.get(gate.waiting.remote()) == 3, timeout_s=40)
-    ray.get(gate.open.remote())
-    assert len(set(ray.get(refs))) == 3
+def test_spread(tmp_path: pathlib.Path) -> None:
+    task = hold.options(scheduling_strategy="SPREAD")
+    assert len(set(nodes_of_running(task, 3, tmp_path))) == 3
 
 
 def test_an_infeasible_task_waits_for_a_node(cluster: Any) -> None:

@@ -12,6 +12,8 @@ from runtime._wire.messages import codec, control, node
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
 from runtime._wire.messages.worker import BindLease, Done, ExitActor, Push
 
+from runtime._worker.actor_submitter import handle_object_id
+
 from .network import Network, SimConnection, SimPump
 from .process import Process
 from .world import World
@@ -58,8 +60,8 @@ class ActorRecord:
 
 
 class Cluster:
-    """`killed`: some process was killed, so that losses are no surprise any more; `lossy`: some may be. `book`: what the
-    program of the run expects."""
+    """`killed`: some process was killed, so that losses are no surprise any more; `lossy`: some may be;
+    `ended`: some process has ended, killed or not. `book`: what the program of the run expects."""
 
     def __init__(self, world: World, nodes: int, max_workers: int) -> None:
         self.world = world
@@ -67,6 +69,7 @@ class Cluster:
         self.nodes = [Node(f"node {number}".encode().ljust(28, b".")) for number in range(nodes)]
         self.killed = False
         self.lossy = False
+        self.ended = False
         self.book: Any = None
         self.processes: list[Process] = []
         self._max_workers = max_workers
@@ -92,7 +95,7 @@ class Cluster:
         return process
 
     def _start_worker(self) -> Worker:
-        process = self._new_process(self.world.rng.choice(self.nodes), f"worker {len(self.processes)}", False)
+        process = self._new_process(self.world.rng.choice(self.nodes), f"w{len(self.processes)}", False)
         process.start()
         worker = Worker(process)
         self._workers.append(worker)
@@ -106,6 +109,18 @@ class Cluster:
         connection.other.context = lambda _register: node.Registered(
             process.node.node_id, process.node.node_id.decode(), JOB, "", "", "", "", "", b"", "", 0
         )
+
+    def is_doomed(self, process: Process) -> bool:
+        """Whether it made an actor that nobody referred to any more: nobody will see what it does with its references,
+        and its creator keeps them no longer."""
+        for worker in self._workers:
+            actor = worker.actor
+            if worker.process is process and actor is not None and actor.info.state != "ALIVE":
+                spec = actor.info.spec
+                owner = next(p for p in self.processes if p.core.address.worker_id == spec.owner.worker_id)
+                if not owner.alive or handle_object_id(spec.actor_id) not in owner.entries:
+                    process.doomed = True
+        return process.doomed
 
     def kill(self, process: Process) -> None:
         """Kills a process in whatever it does."""
@@ -122,6 +137,7 @@ class Cluster:
 
     def _process_ended(self, connection: SimConnection) -> None:
         process: Process = connection.context
+        self.ended = True
         for worker in list(self._workers):
             if worker.process is process:
                 self._workers.remove(worker)
@@ -273,6 +289,7 @@ class Cluster:
     def _constructed(self, connection: SimConnection, message: Done) -> None:
         for worker in self._workers:
             if worker.process is connection.context and worker.actor is not None:
+                self.is_doomed(worker.process)
                 if message.failed:
                     self._change(worker.actor, "DEAD", None)
                     self._end(worker)

@@ -35,10 +35,13 @@ class Invariants:
         name = f"{entry.object_id.hex()} at {process.name}"
         if entry.holds < 0:
             self._world.fail(f"{name} has {entry.holds} holds")
+        if self._cluster.is_doomed(process):
+            return
         value = entry.value
         if not self._cluster.lossy and value is not None and value.kind == INLINE_ERROR:
             for lost in (b"ObjectLostError", b"ObjectFreedError", b"OwnerDiedError"):
-                if lost in value.data and b"RayTaskError" not in value.data:
+                expected = lost == b"OwnerDiedError" and self._cluster.ended
+                if lost in value.data and b"RayTaskError" not in value.data and not expected:
                     self._world.fail(f"{name} is {lost.decode()}")
         if entry.owner is None:
             return

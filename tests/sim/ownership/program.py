@@ -237,12 +237,11 @@ class Program:
         self.handles += [handle for handle in value["handles"] if self.rng.random() < 0.5]
 
     def check_error(self, error: exceptions.RayError) -> None:
-        """Without deaths only what fails on purpose may fail."""
+        """Without deaths only what fails on purpose may fail, or what an actor owned that ended."""
         cluster = self.process.cluster
-        if isinstance(error, exceptions.ObjectLostError) and not isinstance(error, exceptions.OwnerDiedError):
-            if not cluster.killed:
-                self.process.world.fail(f"{self.process.name} lost an object: {error!r}")
-        elif not isinstance(error, Planned | exceptions.RayActorError) and not cluster.lossy:
+        fine = isinstance(error, Planned | exceptions.RayActorError)
+        fine = fine or (isinstance(error, exceptions.OwnerDiedError) and cluster.ended)
+        if not fine and not cluster.lossy:
             self.process.world.fail(f"{self.process.name} got {error!r}")
 
     def accept(self, arguments: list[Any], values: tuple[Any, ...]) -> None:

@@ -57,7 +57,7 @@ def _run(world: World, cluster: Cluster, kills: int, steps: int) -> None:
     invariants = Invariants(cluster)
     world.after_event = invariants.after_event
     for number in range(world.rng.randint(1, 2)):
-        driver = cluster.start_driver(f"driver {number}")
+        driver = cluster.start_driver(f"d{number}")
         driver.start(_main(driver, random.Random(world.rng.random()), steps))
     for _ in range(kills):
         world.at(world.rng.random() * 0.3, lambda: _kill_somebody(world, cluster))
