@@ -107,12 +107,13 @@ class ActorService:
         try:
             started = await self._construct(actor)
             result.set_result(started)
-        except CallError as error:
+        except BaseException as error:
             self._forget(actor)
             if actor.worker is not None:
-                self._pool.stop_worker(actor.worker, error.message, True)
-            result.set_exception(error)
-            result.exception()  # the asker gets it; marks it as seen when nobody repeated the request
+                self._pool.stop_worker(actor.worker, str(error), True)
+            if isinstance(error, CallError):
+                result.set_exception(error)
+                result.exception()  # marks it as seen: perhaps nobody repeated the request
             raise
         finally:
             self._starting.pop(actor_id, None)
@@ -220,7 +221,10 @@ class ActorService:
 
 
 def _creation(spec: ActorSpec) -> Push:
-    push = codec.decode(spec.creation)
+    try:
+        push = codec.decode(spec.creation)
+    except msgspec.MsgspecError as error:
+        raise CallError(ErrorKind.INVALID, f"the actor's creation cannot be read: {error}") from error
     if not isinstance(push, Push) or push.actor is None:
         raise CallError(ErrorKind.INVALID, "the actor's creation is no constructor call")
     return push

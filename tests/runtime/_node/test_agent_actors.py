@@ -1,0 +1,208 @@
+"""Actors on a real node agent: resources, constructors, repeated requests, ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+from typing import Any
+
+import cloudpickle
+import msgspec
+import pytest
+
+from runtime._core.ids import actor_id
+from runtime._core.resources import UNIT
+from runtime._node.agent import NodeAgent
+from runtime._transport.channel import CallError
+from runtime._wire.messages import codec
+from runtime._wire.messages.base import ErrorKind, ResourceRequest
+from runtime._wire.messages.control import ActorSpec, ActorStarted, KvPut, StartActor, StopActor
+from runtime._wire.messages.worker import ActorSetup, Push, Value
+from tests.runtime._node.world import Client, MakeWorld, is_running
+
+KEY = b"k" * 16
+
+
+class Plain:
+    """An actor that does nothing."""
+
+
+class Broken:
+    """An actor that cannot be made."""
+
+    def __init__(self) -> None:
+        raise ValueError("broken on purpose")
+
+
+class Dying:
+    """An actor whose process ends in its constructor."""
+
+    def __init__(self) -> None:
+        os._exit(7)
+
+
+async def spec(driver: Client, cls: type, cpus: float = 1, held: dict[str, int] | None = None) -> ActorSpec:
+    cloudpickle.register_pickle_by_value(__import__(__name__, fromlist=["x"]))
+    await driver.channel.call(KvPut("functions", KEY, cloudpickle.dumps(cls)))
+    job_id = driver.registered.job_id
+    name = actor_id(job_id)
+    setup = ActorSetup(name, 1, "", "", cls.__name__)
+    push = Push(bytes(8) + name, KEY, "__init__", None, [], 0, driver.address, actor=setup)
+    return ActorSpec(
+        name,
+        job_id,
+        cls.__name__,
+        "",
+        "",
+        driver.address,
+        False,
+        0,
+        0,
+        1,
+        ResourceRequest({"CPU": round(cpus * UNIT)}),
+        held or {},
+        "",
+        KEY,
+        codec.encode(push),
+    )
+
+
+async def start(agent: NodeAgent, made: ActorSpec, restarts: int = 0) -> ActorStarted:
+    async with asyncio.timeout(20):
+        return await agent.actors.start(StartActor(made, restarts))
+
+
+def test_an_actor_keeps_only_what_it_holds(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            driver = await w.driver(agent)
+            started = await start(agent, await spec(driver, Plain))
+            assert started.error == b""
+            assert agent.ledger.available["CPU"] == 2 * UNIT
+            await start(agent, await spec(driver, Plain, held={"CPU": UNIT}))
+            assert agent.ledger.available["CPU"] == UNIT
+            assert len(agent.actors.alive()) == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_repeated_request_finds_the_same_actor(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            made = await spec(await w.driver(agent), Plain)
+            first, second = await asyncio.gather(start(agent, made), start(agent, made))
+            third = await start(agent, made)
+            assert first.pid == second.pid == third.pid
+
+    asyncio.run(scenario())
+
+
+def test_without_the_resources_it_is_refused_at_once(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            made = await spec(await w.driver(agent), Plain, cpus=3)
+            with pytest.raises(CallError) as caught:
+                await start(agent, made)
+            assert caught.value.kind == ErrorKind.BUSY
+            assert agent.actors.count == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_constructor_that_raises_carries_its_error(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            started = await start(agent, await spec(await w.driver(agent), Broken))
+            value: Any = msgspec.msgpack.decode(started.error, type=Value)
+            assert value.kind == 1
+            assert b"broken on purpose" in value.data
+            await w.until(lambda: not is_running(started.pid))
+            assert agent.actors.count == 0
+            assert agent.ledger.available == agent.ledger.total
+
+    asyncio.run(scenario())
+
+
+def test_a_process_that_dies_in_the_constructor_says_how(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            made = await spec(await w.driver(agent), Dying)
+            with pytest.raises(CallError, match="exit code 7"):
+                await start(agent, made)
+            assert agent.ledger.available == agent.ledger.total
+
+    asyncio.run(scenario())
+
+
+def test_a_stopped_actor_gives_back_what_it_held(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            made = await spec(await w.driver(agent), Plain, held={"CPU": UNIT})
+            started = await start(agent, made)
+            agent.actors.stop(StopActor(made.actor_id, graceful=False))
+            await w.until(lambda: agent.ledger.available == agent.ledger.total)
+            assert not is_running(started.pid)
+
+    asyncio.run(scenario())
+
+
+def test_a_graceful_stop_lets_the_worker_end_by_itself(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            made = await spec(await w.driver(agent), Plain)
+            started = await start(agent, made)
+            agent.actors.stop(StopActor(made.actor_id, graceful=True))
+            await w.until(lambda: not is_running(started.pid))
+            await w.until(lambda: agent.actors.count == 0)
+
+    asyncio.run(scenario())
+
+
+def test_a_killed_actor_can_be_started_again(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            made = await spec(await w.driver(agent), Plain)
+            started = await start(agent, made)
+            os.kill(started.pid, signal.SIGKILL)
+            await w.until(lambda: agent.actors.count == 0)
+            again = await start(agent, made, restarts=1)
+            assert again.pid != started.pid
+
+    asyncio.run(scenario())
+
+
+def test_actors_end_with_their_job(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            driver = await w.driver(agent)
+            started = await start(agent, await spec(driver, Plain))
+            detached = msgspec.structs.replace(await spec(driver, Plain), detached=True)
+            kept = await start(agent, detached)
+            driver.channel.close()
+            await w.until(lambda: not is_running(started.pid))
+            assert is_running(kept.pid)
+
+    asyncio.run(scenario())
+
+
+def test_a_creation_that_is_no_constructor_call_is_refused(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            made = msgspec.structs.replace(await spec(await w.driver(agent), Plain), creation=pickle.dumps(1))
+            with pytest.raises(CallError) as caught:
+                await start(agent, made)
+            assert caught.value.kind == ErrorKind.INVALID
+
+    asyncio.run(scenario())
