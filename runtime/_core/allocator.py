@@ -78,10 +78,6 @@ class Allocator:
             end += above
         self._insert_hole(start, end - start)
 
-    @property
-    def largest_hole_bytes(self) -> int:
-        return self._by_size[-1][0] if self._by_size else 0
-
     def holes(self) -> list[tuple[int, int]]:
         """`(start, size)` of every hole, by address."""
         return sorted(self._by_start.items())

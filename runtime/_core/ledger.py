@@ -49,7 +49,6 @@ class Ledger:
         self.available: Resources = dict(total)
         self._gpus = {str(index): UNIT for index in range(total.get(_GPU, 0) // UNIT)}
         self._bundles: dict[tuple[bytes, int], _Bundle] = {}
-        self.version = 0
 
     def allocate(self, request: Mapping[str, int]) -> Allocation | None:
         """Takes `request`, or None when it does not fit now (by amount, by GPU, or by bundle)."""
@@ -74,7 +73,6 @@ class Ledger:
         allocation = Allocation(resources, shares, key)
         if key is not None:
             self._bundles[key].users.append(allocation)
-        self.version += 1
         return allocation
 
     def release(self, allocation: Allocation) -> None:
@@ -105,7 +103,6 @@ class Ledger:
                 gpus[gpu_id] += units
             allocation.gpu_shares = []
         allocation.resources = kept
-        self.version += 1
 
     def lend(self, allocation: Allocation) -> bool:
         """Its task waits: others may use its CPUs. True when that freed something."""
@@ -114,7 +111,6 @@ class Ledger:
         lent = {name: amount for name, amount in allocation.resources.items() if _is_cpu(name)}
         allocation.lent = lent
         add(self.available, lent)
-        self.version += 1
         return bool(lent)
 
     def unlend(self, allocation: Allocation) -> None:
@@ -122,7 +118,6 @@ class Ledger:
         if allocation.lent:
             subtract(self.available, allocation.lent)
             allocation.lent = {}
-            self.version += 1
 
     # -- bundles
 
@@ -147,8 +142,7 @@ class Ledger:
             bundle.gpus = dict(bundle.parent.gpu_shares)
             add(self.total, bundle.offered)
             add(self.available, bundle.offered)
-            self.version += 1
-        return True
+            return True
 
     def return_bundle(self, pg_id: bytes, index: int) -> list[Allocation]:
         """Ends a bundle and gives its resources back to the node. Returns the allocations inside, void now:

@@ -61,9 +61,6 @@ class Cluster:
         info = self._infos.get(node_id)
         return info.address if info is not None else None
 
-    def is_alive(self, node_id: bytes) -> bool:
-        return node_id == self.node_id or node_id in self._infos
-
     def _forget(self, node_id: bytes) -> None:
         self._infos.pop(node_id, None)
         self.table.others.pop(node_id, None)

@@ -123,13 +123,6 @@ class LogMonitor:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_QUICK_S, self._poll)
 
-    def flush_job(self, job_id: bytes) -> None:
-        """Reads what the job's workers have written so far."""
-        for files in self._files.values():
-            for file in files:
-                if file.job_id == job_id:
-                    self._read(file)
-
     def close(self) -> None:
         """Stops following."""
         if self._timer is not None:
