@@ -142,7 +142,7 @@ class Ledger:
             bundle.gpus = dict(bundle.parent.gpu_shares)
             add(self.total, bundle.offered)
             add(self.available, bundle.offered)
-            return True
+        return True
 
     def return_bundle(self, pg_id: bytes, index: int) -> list[Allocation]:
         """Ends a bundle and gives its resources back to the node. Returns the allocations inside, void now:

@@ -26,6 +26,7 @@ _MAX_FAILED_STARTS = 3
 _MAX_ZYGOTE_STARTS = 5
 _ZYGOTE_WINDOW_S = 60.0
 _LOG_TAIL_BYTES = 2000
+_EXIT_GRACE_S = 2.0
 
 Taker = Callable[[Worker | CallError], None]
 """Gets a worker that is taken for it, or learns why there will be none."""
@@ -148,7 +149,7 @@ class WorkerPool:
     def disconnected(self, worker: Worker) -> None:
         """Its socket closed: it is as good as dead. Its exit tells why, unless it must be killed."""
         if worker.pid and self._zygote is not None:
-            asyncio.get_running_loop().call_later(0.2, self._kill_if_alive, worker)
+            asyncio.get_running_loop().call_later(_EXIT_GRACE_S, self._kill_if_alive, worker)
 
     def finish_job(self, job_id: bytes, keep: Callable[[Worker], bool]) -> bool:
         """Kills the job's workers, except those to keep, and forgets who waits for one. True if any is
