@@ -341,6 +341,8 @@ class Executor:
 
     def _hold(self, connection: Connection, task_id: bytes, entries: list[Entry]) -> None:
         with self._core.lock:
+            if connection.closed:
+                return  # the caller died meanwhile: nobody will take them
             for entry in entries:
                 entry.holds += 1
             previous = self._holds.get(task_id)
