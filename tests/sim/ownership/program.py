@@ -102,19 +102,25 @@ class Program:
         choices += [self.call, self.call_actor, self.call_actor, self.stream]
         if self.may_wait:
             choices += [self.get, self.get, self.wait, self.take_items]
-        choices = [c for c in choices if c.__name__ not in off]
         for _ in range(steps):
             self.rng.choice(choices)()
 
     def some(self, most: int = 3) -> list[ObjectRef]:
         return self.rng.sample(self.refs, min(len(self.refs), self.rng.randrange(most + 1)))
 
+    def give(self, most: int = 3) -> list[ObjectRef]:
+        """References to pass on; half the time without keeping them: then nothing else may hold them on the way."""
+        chosen = self.some(most)
+        if self.rng.random() < 0.5:
+            self.refs = [ref for ref in self.refs if ref not in chosen]
+        return chosen
+
     def value(self, order: int, token: str) -> dict[str, Any]:
         pad = INLINE_BYTES * 2 if self.rng.random() < 0.3 else 0
         handles = self.handles[:1] if self.rng.random() < 0.2 else []
         return {
             "token": token,
-            "refs": book().nest(order, self.some()),
+            "refs": book().nest(order, self.give()),
             "handles": book().nest(order, handles),
             "pad": b"." * pad,
         }
@@ -129,9 +135,9 @@ class Program:
         """Nested references, references at top level (the call waits for those), a handle, and the call's order."""
         order = book().next()
         handles = self.handles[:1] if self.rng.random() < 0.3 else []
-        nested = [*book().nest(order, self.some()), *book().nest(order, handles)]
+        nested = [*book().nest(order, self.give()), *book().nest(order, handles)]
         pad = b"." * (2 * INLINE_BYTES) if self.rng.random() < 0.1 else b""
-        top = book().nest(order, self.some(2))
+        top = book().nest(order, self.give(2))
         return [self.rng.random(), self.depth + 1, order, [*nested, pad], *top], order
 
     def call(self) -> None:
@@ -167,7 +173,7 @@ class Program:
     def make_actor(self) -> None:
         if len(self.handles) < 2 and self.depth < MAX_DEPTH:
             order = book().next()
-            handle = KEEPER.remote(book().nest(order, self.some()))
+            handle = KEEPER.remote(book().nest(order, self.give()))
             book().enter(handle._actor_id.binary(), order)
             self.handles.append(handle)
 
@@ -188,14 +194,13 @@ class Program:
 
     def keep(self) -> None:
         """In the process, beyond the end of the task."""
-        if self.refs:
-            self.process.state.append(self.rng.choice(self.refs))
+        self.process.state += self.give(2)
         if self.handles and self.rng.random() < 0.2:
             self.process.state.append(self.handles[0])
 
     def unkeep(self) -> None:
         state = self.process.state
-        if state:
+        for _ in range(min(len(state), 2)):
             found = state.pop(self.rng.randrange(len(state)))
             (self.refs if isinstance(found, ObjectRef) else self.handles).append(found)
 
