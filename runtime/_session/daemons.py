@@ -13,7 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,17 +29,25 @@ _TAIL_BYTES = 3000
 _LAST_WORDS_S = 2.0
 
 
+def _hold_nothing() -> None:
+    """The lifeline of a daemon that has none."""
+
+
 class DaemonError(RuntimeError):
     """A daemon did not come up. The message is its own, or the end of its log."""
 
 
 @dataclass(slots=True)
 class Daemon:
-    """A daemon that is up. `ready` is what it said; `log_path` what it says."""
+    """A daemon that is up. `ready` is what it said; `log_path` what it says.
+
+    Unless it was started `detached`, it ends with this process, and when this object is gone.
+    """
 
     process: subprocess.Popen[bytes]
     ready: dict[str, Any]
     log_path: str
+    cut_lifeline: Callable[[], object] = _hold_nothing
 
     @property
     def pid(self) -> int:
@@ -52,12 +61,14 @@ class Daemon:
                 self.process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 self.kill()
+        self.cut_lifeline()
 
     def kill(self) -> None:
         """Ends it at once."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+        self.cut_lifeline()
 
 
 def start_local(
@@ -187,35 +198,42 @@ def _start(
     """
     log_path = os.path.join(session_dir, "logs", f"{log_name}.log")
     os.makedirs(os.path.dirname(log_path), mode=0o700, exist_ok=True)
-    read_end, write_end = os.pipe()
+    words, words_in = os.pipe()
+    lifeline, ours = os.pipe()
+    command = [module] if detached else ["runtime._session.supervised", module]
     try:
         with open(log_path, "ab") as output:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", module, *arguments, "--ready-fd", str(write_end)],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-P", "-m", *command, *arguments, "--ready-fd", str(words_in)],
+                stdin=subprocess.DEVNULL if detached else lifeline,
                 stdout=output,
                 stderr=output,
-                pass_fds=[write_end],
+                pass_fds=[words_in],
                 start_new_session=detached,
                 process_group=None if detached else 0,
                 cwd="/",
                 env=daemon_environment(),
             )
     except BaseException:
-        os.close(read_end)
+        os.close(words)
+        os.close(ours)
         raise
     finally:
-        os.close(write_end)
+        os.close(words_in)
+        os.close(lifeline)
+    cut = weakref.finalize(process, os.close, ours)
     try:
-        ready = _wait_ready(process, read_end, log_path, timeout_s)
+        ready = _wait_ready(process, words, log_path, timeout_s)
     except DaemonError:
         _end(process)
+        cut()
         raise
     except BaseException:
         process.kill()
         process.wait()
+        cut()
         raise
-    return Daemon(process, ready, log_path)
+    return Daemon(process, ready, log_path, cut)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

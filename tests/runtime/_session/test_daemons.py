@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -143,3 +145,29 @@ def test_a_session_directory_is_private() -> None:
     assert len(secret.read_text().strip()) == 64
     with pytest.raises(FileExistsError):
         write_secret(str(session))
+
+
+def test_a_daemon_ends_with_its_starter_unless_it_is_detached(root: Path) -> None:
+    script = """
+import os, sys
+from runtime._session import new_session_dir, start_control, write_secret
+session = new_session_dir()
+secret = write_secret(session)
+kept = start_control(session, secret, detached=True)
+bound = start_control(session, secret, state=":memory:")
+print(kept.pid, bound.pid, flush=True)
+sys.stdin.read()
+"""
+    starter = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert starter.stdin is not None
+    assert starter.stdout is not None
+    kept, bound = (psutil.Process(int(pid)) for pid in starter.stdout.readline().split())
+    starter.kill()
+    starter.wait()
+    _, alive = psutil.wait_procs([bound], timeout=10)
+    assert not alive
+    assert kept.is_running()
+    kept.terminate()
+    psutil.wait_procs([kept], timeout=10)
+    starter.stdin.close()
+    starter.stdout.close()
