@@ -35,6 +35,7 @@ class _Saved(msgspec.Struct, frozen=True, array_like=True):
     death_reason: str
     death_cause: bytes
     died_s: float = 0.0
+    unplaceable: bool = False
 
 
 ShapeKey = tuple[Any, ...]
@@ -65,7 +66,6 @@ class Actor:
     __slots__ = (
         "address",
         "death_cause",
-        "unplaceable",
         "death_reason",
         "died_s",
         "infeasible",
@@ -79,6 +79,7 @@ class Actor:
         "spec",
         "started_s",
         "starting",
+        "unplaceable",
         "version",
         "waiters",
     )
@@ -157,7 +158,7 @@ class ActorTable:
                 actor.version, actor.restarts = saved.version, saved.restarts
                 actor.address, actor.pid, actor.node_id = saved.address, saved.pid, saved.node_id
                 actor.death_reason, actor.death_cause = saved.death_reason, saved.death_cause
-                actor.died_s = saved.died_s
+                actor.died_s, actor.unplaceable = saved.died_s, saved.unplaceable
             self._actors[actor_id] = actor
             if actor.is_dead:
                 self._dead.append(actor_id)
@@ -255,5 +256,6 @@ class ActorTable:
             actor.death_reason,
             actor.death_cause,
             actor.died_s,
+            actor.unplaceable,
         )
         self._journal.put(STATES, actor.actor_id, _encode(saved))

@@ -108,8 +108,13 @@ class Node:
         for charge in self._charges.values():
             if now - charge.made_s < ABSORB_S:
                 subtract(available, charge.resources)
-        # Against the last report, not our view: what we expected to happen has been told to nobody yet.
-        changed = self._reported != (report.available, report.total)
+        # Against our view, so that what waits is tried again; against the last report too, since what we
+        # expected to happen has been told to nobody yet.
+        changed = (
+            available != self.view.available
+            or report.total != self.view.total
+            or self._reported != (report.available, report.total)
+        )
         self._reported = (report.available, report.total)
         self.view.total = dict(report.total)
         self.view.available = available

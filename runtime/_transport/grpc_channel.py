@@ -24,8 +24,11 @@ MAX_UNSENT_BYTES = 2 * MAX_MESSAGE_BYTES
 """A peer that reads so slowly that more than this piles up is dropped."""
 
 CORRELATION_BYTES = 4
-LINGER_S = 1.0
-"""How long a closing side waits for the other to notice."""
+GOOD_BYE = b""
+"""The last frame of a side that closes: tells a peer that left from a connection that broke."""
+
+LINGER_S = 3.0
+"""How long a side that closes tries to get its last messages across."""
 
 OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES + 2**20),
@@ -48,6 +51,8 @@ def bearer(secret: bytes) -> str:
 
 class GrpcChannel(Channel):
     """One side of a stream. `run` moves the messages and returns when the stream is over."""
+
+    waits_for_peer = False  # whether ending `run` cuts off what the peer has not read yet
 
     def __init__(
         self,
@@ -72,7 +77,8 @@ class GrpcChannel(Channel):
         try:
             await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
             self.close()
-            await asyncio.wait((writer, reader), timeout=LINGER_S)
+            last = (writer, reader) if self.waits_for_peer else (writer,)
+            await asyncio.wait(last, timeout=LINGER_S)
         finally:
             self.close()
             for task in (reader, writer):
@@ -92,11 +98,15 @@ class GrpcChannel(Channel):
 
     async def _read_all(self) -> None:
         try:
-            while not self._closed:
+            while True:
                 data = await self._read()
-                if data is grpc.aio.EOF:
+                if data is grpc.aio.EOF:  # also after a break
+                    return
+                if data == GOOD_BYE:
                     self.peer_left = True
                     return
+                if self._closed:
+                    continue  # reading on tells when the peer has taken our last words
                 self._received(int.from_bytes(data[:CORRELATION_BYTES], "little"), data[CORRELATION_BYTES:])
         except (grpc.RpcError, grpc.aio.UsageError, asyncio.InvalidStateError) as error:
             log.debug("reading from %s ended: %s", self.name, error)
@@ -109,6 +119,7 @@ class GrpcChannel(Channel):
                     self._unsent_bytes -= len(frame) - CORRELATION_BYTES
                     await self._send_frame(frame)
                 if self._closed:
+                    await self._send_frame(GOOD_BYE)
                     await self._finish_writing()
                     return
                 self._wake.clear()

@@ -21,6 +21,7 @@ AUTH = "auth"
 class GrpcClientChannel(GrpcChannel):
     """A connected stream that owns its gRPC channel and the task that pumps it."""
 
+    waits_for_peer = True
     _pump: asyncio.Task[None]
 
     def start(self, connection: grpc.aio.Channel, call: grpc.aio.StreamStreamCall[bytes, bytes]) -> None:

@@ -6,7 +6,15 @@ import pytest
 
 from runtime._core.nodes import HEARTBEAT_TIMEOUT_S, RECONNECT_GRACE_S, RESTART_GRACE_S
 from runtime._transport.channel import CallError
-from runtime._wire.messages.control import ClusterView, DrainNode, GetClusterInfo, GetNodes, StopNode
+from runtime._wire.messages.control import (
+    ClusterView,
+    DrainNode,
+    GetClusterInfo,
+    GetNodes,
+    RegisterActor,
+    StopNode,
+)
+from tests.sim.control import specs
 from tests.sim.control.agent import cpus
 from tests.sim.control.cluster import rig
 from tests.sim.world import run_virtual
@@ -195,3 +203,36 @@ class TestDrain:
                 assert caught.value.kind == "not_found"
 
         run_virtual(main())
+
+
+def test_a_node_that_says_good_bye_is_dead_at_once() -> None:
+    async def main() -> None:
+        async with rig(4, 4) as r:
+            agent = r.agents[0]
+            assert agent.channel is not None
+            agent.channel.peer.peer_left = True
+            agent.crash()
+            await asyncio.sleep(0.01)
+            info = await r.node(agent)
+            assert (info.state, info.death_reason) == ("DEAD", "it was stopped")
+
+    run_virtual(main())
+
+
+def test_what_waits_is_tried_again_when_a_report_corrects_the_view() -> None:
+    """The agent's numbers may stay the same while the store's expectation of them does not."""
+
+    async def main() -> None:
+        async with rig(4) as r:
+            agent = r.agents[0]
+            await asyncio.sleep(1.2)
+            node = r.store.nodes._cluster.get(agent.node_id)
+            assert node is not None
+            node.view.available = {}
+            await r.ask(RegisterActor(specs.actor(1)))
+            await asyncio.sleep(0.1)
+            assert not agent.actors
+            agent.report()
+            await r.actor(1, "ALIVE", timeout_s=0.5)
+
+    run_virtual(main())

@@ -211,6 +211,19 @@ def test_the_server_notices_a_client_that_closes_and_gets_its_last_words() -> No
             await channel.drained()
             await until(lambda: bool(side.closed))
             assert len(side.seen) == 50
+            assert side.channels[0].peer_left
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_breaks_is_no_good_bye() -> None:
+    async def main() -> None:
+        async with server() as (side, _, connect):
+            channel = await connect()
+            await channel.call(KvGet("n", b"k"))
+            channel._pump.cancel()
+            await until(lambda: bool(side.closed))
+            assert not side.channels[0].peer_left
 
     asyncio.run(main())
 
