@@ -234,7 +234,10 @@ class Objects:
     def error_value(self, error: BaseException) -> Value:
         """An error as a value."""
         try:
-            return Value(INLINE_ERROR, serialization.serialize(error).data)
+            serialized = serialization.serialize(error)
+            for entry in serialized.references:
+                self.leak(entry)  # an error is passed on from value to value: nobody counts what is inside
+            return Value(INLINE_ERROR, serialized.data)
         except Exception:
             plain = exceptions.RaySystemError(f"{type(error).__name__}: {error}")
             return Value(INLINE_ERROR, pickle.dumps(plain))
