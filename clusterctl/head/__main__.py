@@ -11,9 +11,10 @@ import json
 import logging
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from clusterctl.head.config import HeadConfig
-from clusterctl.head.server import Head, HeadError
+from clusterctl.head.first import HeadError, first_control_store, listen
 
 
 def main() -> int:
@@ -40,7 +41,11 @@ def main() -> int:
 
     try:
         config = HeadConfig.read(options.config)
-        asyncio.run(Head(config, options.secret_file, options.session_dir).run(tell))
+        listener = listen(config)
+        with ThreadPoolExecutor(1) as early:
+            store = early.submit(first_control_store, config, options.secret_file, options.session_dir)
+            from clusterctl.head.server import Head  # late: heavy, while the control store comes up
+        asyncio.run(Head(config, options.secret_file, options.session_dir).run(listener, store, tell))
     except (HeadError, OSError, ValueError) as error:
         logging.getLogger("clusterctl.head").error("ending: %s", error)
         tell({"error": str(error)})

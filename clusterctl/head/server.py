@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,13 @@ from clusterctl.launcher.setup import WorkerSetup
 from clusterctl.spec.definition import ClusterSpec
 from runtime._clients.control import ControlClient
 from runtime._control.storage import StorageError
-from runtime._session.daemons import Daemon, DaemonError, start_control, start_node
+from runtime._session.daemons import Daemon, DaemonError, start_node
 from runtime._transport.channel import CallError
 
 from .api import Api
 from .config import HeadConfig
+from .first import HeadError, control_store
 from .jobs import JobSupervisor
-from .state import begin_new_life
 from .supervision import GaveUp, keep_alive
 
 log = logging.getLogger(__name__)
@@ -41,10 +41,6 @@ _END_S = 2.0
 _AGAIN_S = 1.0
 
 
-class HeadError(Exception):
-    """The head cannot come up, or cannot go on."""
-
-
 class Head:
     """One head. `run` is its whole life."""
 
@@ -52,13 +48,16 @@ class Head:
         self._config = config
         self._secret_file = secret_file
         self._session_dir = session_dir
-        self._state_file = os.path.join(session_dir, "control.sqlite")
         self._secret = Path(secret_file).read_text(encoding="ascii").strip()
         self._stop = asyncio.Event()
         self._failure = ""
 
-    async def run(self, tell: Tell) -> None:
-        """Starts everything, says so, and works until SIGTERM.
+    async def run(self, listener: socket.socket, store: Future[Daemon], tell: Tell) -> None:
+        """Starts everything else, says so, and works until SIGTERM.
+
+        Args:
+            listener: the API's.
+            store: the control store, which is coming up.
 
         Raises:
             HeadError: a part cannot start, or a daemon ends again and again.
@@ -66,14 +65,12 @@ class Head:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        listener = self._listen()
         daemons: list[Daemon] = []
         control: ControlClient | None = None
         try:
-            await asyncio.to_thread(begin_new_life, self._state_file)
-            daemons.append(await _start(self._start_control, self._config.control_port))
+            daemons.append(await asyncio.wrap_future(store))
             address = str(daemons[0].ready["address"])
-            agent = asyncio.create_task(_start(self._start_agent, address))
+            agent = asyncio.create_task(asyncio.to_thread(self._start_agent, address))
             try:
                 control = ControlClient.over_grpc(
                     address,
@@ -89,6 +86,8 @@ class Head:
                 raise HeadError(self._failure)
         except (CallError, StorageError) as error:
             raise HeadError(f"the control store: {error}") from error
+        except DaemonError as error:
+            raise HeadError(str(error)) from error
         finally:
             listener.close()
             if control is not None:
@@ -127,7 +126,7 @@ class Head:
             )
             spawn(server.serve(sockets=[listener]), "API")
             restarts: tuple[Callable[[], Daemon], ...] = (
-                lambda: self._start_control(port),
+                lambda: control_store(self._config, self._secret_file, self._session_dir, port),
                 lambda: self._start_agent(address),
             )
             for index, name in enumerate(("control store", "node agent")):
@@ -163,39 +162,6 @@ class Head:
     def _lost(self, reason: str) -> None:
         self._failure = f"the control store is lost: {reason}"
         self._stop.set()
-
-    def _listen(self) -> socket.socket:
-        """The API's listener.
-
-        Raises:
-            HeadError: its port is in use.
-        """
-        host, port = self._config.host, self._config.api_port
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-        except OSError as error:
-            listener.close()
-            if error.errno == errno.EADDRINUSE:
-                raise HeadError(
-                    f"port {port} of {host} is in use by another program: choose another for ports.api, "
-                    "or 0 for any free one"
-                ) from error
-            raise HeadError(f"the API cannot listen on {host}:{port}: {error.strerror}") from error
-        listener.listen(128)
-        listener.setblocking(False)
-        return listener
-
-    def _start_control(self, port: int) -> Daemon:
-        return start_control(
-            self._session_dir,
-            self._secret_file,
-            host=self._config.host,
-            port=port,
-            state=self._state_file,
-            cluster_id=self._config.cluster_id,
-        )
 
     def _start_agent(self, address: str) -> Daemon:
         amounts = dict(self._config.resources)
@@ -276,13 +242,6 @@ def _replacing(daemons: list[Daemon], index: int) -> Callable[[Daemon], None]:
         daemons[index] = daemon
 
     return replace
-
-
-async def _start(start: Callable[..., Daemon], argument: object) -> Daemon:
-    try:
-        return await asyncio.to_thread(start, argument)
-    except DaemonError as error:
-        raise HeadError(str(error)) from error
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:
