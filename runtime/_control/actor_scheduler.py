@@ -207,7 +207,7 @@ class ActorScheduler:
                 self.start_again(actor, node)  # it is back already
             # Otherwise its return or its death decides.
         elif error.kind in (ErrorKind.RUNTIME_ENV, ErrorKind.INVALID, ErrorKind.NOT_FOUND):
-            self.finish(actor, ActorEvent.UNPLACEABLE, error.message)
+            self.finish(actor, ActorEvent.UNSTARTABLE, error.message)
         else:
             self.lost(actor, error.message, False)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -22,13 +22,13 @@ class _Saved(msgspec.Struct, frozen=True, array_like=True):
     state: str
     version: int
     nodes: list[bytes]
-    removed_s: float = 0.0
+    changed_s: float = 0.0
 
 
 class Group:
     """One placement group. `nodes[i]` is where bundle i is committed, empty while it is not."""
 
-    __slots__ = ("busy", "machine", "nodes", "reason", "removed_s", "request", "version", "waiters")
+    __slots__ = ("busy", "changed_s", "machine", "nodes", "reason", "request", "version", "waiters")
 
     def __init__(self, request: CreatePlacementGroup, state: GroupState = GroupState.PENDING) -> None:
         self.request = request
@@ -38,7 +38,7 @@ class Group:
         self.nodes: list[bytes] = [b""] * len(request.bundles)
         self.version = 0
         self.reason = ""
-        self.removed_s = 0.0  # unix time
+        self.changed_s = 0.0  # unix time
         self.busy = False  # a reservation is on its way
         self.waiters = Waiters()
 
@@ -79,8 +79,9 @@ class Group:
 class GroupTable:
     """All groups, removed ones up to a bound."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, wall_time: Callable[[], float]) -> None:
         self._journal = journal
+        self._wall_time = wall_time
         self._groups: dict[bytes, Group] = {}
         self._names: dict[tuple[str, str], bytes] = {}
         self._removed: deque[bytes] = deque()
@@ -88,13 +89,13 @@ class GroupTable:
     def load(self) -> None:
         """Takes the groups of an earlier life. What was not committed then is reserved anew."""
         rows = [msgspec.msgpack.decode(row, type=_Saved) for _, row in self._journal.storage.scan(TABLE)]
-        for saved in sorted(rows, key=lambda saved: saved.removed_s):
+        for saved in sorted(rows, key=lambda saved: saved.changed_s):
             state = GroupState(saved.state)
             if state is GroupState.PREPARED:
                 state = GroupState.PENDING
             group = Group(saved.request, state)
             group.version = saved.version
-            group.removed_s = saved.removed_s
+            group.changed_s = saved.changed_s
             if state is not GroupState.PENDING:
                 group.nodes = list(saved.nodes)
             self._index(group)
@@ -137,5 +138,6 @@ class GroupTable:
             self._names[group.request.namespace, group.request.name] = group.pg_id
 
     def _save(self, group: Group) -> None:
-        saved = _Saved(group.request, group.state.value, group.version, group.nodes, group.removed_s)
+        group.changed_s = self._wall_time()
+        saved = _Saved(group.request, group.state.value, group.version, group.nodes, group.changed_s)
         self._journal.put(TABLE, group.pg_id, msgspec.msgpack.encode(saved))

@@ -59,7 +59,7 @@ class GroupService:
                 for index, node_id in enumerate(group.nodes)
                 if node_id and not self._cluster.is_living(node_id)
             ]
-            if group.is_waiting or group.removed_s > self._context.wall_time() - RECENT_S:
+            if group.is_waiting or group.changed_s > self._context.wall_time() - RECENT_S:
                 self._scheduler.doubt(group)
             if gone:
                 self._scheduler.lost(group, gone, "a node with its bundles died")
@@ -159,7 +159,6 @@ class GroupService:
     def _remove(self, group: Group, reason: str) -> None:
         group.machine.step(GroupEvent.REMOVED, self._context.now())
         group.reason = reason
-        group.removed_s = self._context.wall_time()
         self._scheduler.forget(group)
         self._table.changed(group)
         for listener in self.on_removed:

@@ -64,7 +64,7 @@ class ControlStore:
 
         self.nodes = NodeService(context, cluster, self.cluster_id, self._view_changed)
         self.jobs = JobService(context, cluster, self.nodes.send_all)
-        actor_table, group_table = ActorTable(context.journal), GroupTable(context.journal)
+        actor_table, group_table = ActorTable(context.journal), GroupTable(context.journal, wall_time)
         groups = GroupScheduler(context, cluster, group_table, self._view_changed, demand)
         actors = ActorScheduler(context, cluster, actor_table, self._view_changed, demand)
         self.actors = ActorService(context, cluster, actor_table, actors)

@@ -32,6 +32,7 @@ class ActorEvent(Enum):
     LOST_FOR_GOOD = "process lost, no restarts left"
     CONSTRUCTOR_RAISED = "constructor raised"
     UNPLACEABLE = "no node can ever hold it"
+    UNSTARTABLE = "environment or constructor call refused"
     EXITED = "exited"
     KILLED = "killed"
     ABANDONED = "owner or job ended"
@@ -50,8 +51,10 @@ TRANSITIONS: Final[Mapping[tuple[ActorState, ActorEvent], Edge[ActorState]]] = {
     (_R, ActorEvent.LOST_FOR_GOOD): Edge(_D, "its process ended and no restarts are left"),
     (_P, ActorEvent.CONSTRUCTOR_RAISED): Edge(_D, "its constructor raised"),
     (_R, ActorEvent.CONSTRUCTOR_RAISED): Edge(_D, "its constructor raised"),
-    (_P, ActorEvent.UNPLACEABLE): Edge(_D, "it can never be placed or its environment cannot be built"),
-    (_R, ActorEvent.UNPLACEABLE): Edge(_D, "it can never be placed or its environment cannot be built"),
+    (_P, ActorEvent.UNPLACEABLE): Edge(_D, "no node can ever hold it"),
+    (_P, ActorEvent.UNSTARTABLE): Edge(_D, "its environment cannot be built, or its call is refused"),
+    (_R, ActorEvent.UNPLACEABLE): Edge(_D, "no node can ever hold it"),
+    (_R, ActorEvent.UNSTARTABLE): Edge(_D, "its environment cannot be built, or its call is refused"),
     (_P, ActorEvent.EXITED): Edge(_D, "its process ended as intended"),
     (_A, ActorEvent.EXITED): Edge(_D, "its process ended as intended"),
     (_R, ActorEvent.EXITED): Edge(_D, "its process ended as intended"),

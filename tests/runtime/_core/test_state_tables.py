@@ -79,6 +79,7 @@ def test_a_living_actor_takes_every_end_and_a_dead_one_none(
             actors.ActorEvent.STARTED,
             actors.ActorEvent.CONSTRUCTOR_RAISED,
             actors.ActorEvent.UNPLACEABLE,
+            actors.ActorEvent.UNSTARTABLE,
         }
         assert listed == (event not in only_before)
     else:
