@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from runtime._core.labels import matches
 from runtime._core.placement import is_group_resource
@@ -97,22 +97,23 @@ class Demand:
         gangs: waiting placement groups.
         explicit: what programs asked to be kept ready, counted; measured against whole nodes, used or not.
         pinned: ids of nodes that waiting work names; they are kept.
+        names: every resource that is asked for.
+        label_keys: every label that is asked about.
     """
 
     shapes: tuple[tuple[Shape, int], ...] = ()
     gangs: tuple[Gang, ...] = ()
     explicit: tuple[tuple[Shape, int], ...] = ()
     pinned: frozenset[bytes] = frozenset()
+    names: frozenset[str] = field(init=False)
+    label_keys: frozenset[str] = field(init=False)
 
-    @property
-    def names(self) -> frozenset[str]:
-        """Every resource that is asked for."""
-        return frozenset(name for shape in self._all() for name, _ in shape.resources)
-
-    @property
-    def label_keys(self) -> frozenset[str]:
-        """Every label that is asked about."""
-        return frozenset(key for shape in self._all() for key, _ in shape.selector)
+    def __post_init__(self) -> None:
+        shapes = set(self._all())
+        names = frozenset(name for shape in shapes for name, _ in shape.resources)
+        keys = frozenset(key for shape in shapes for key, _ in shape.selector)
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "label_keys", keys)
 
     def _all(self) -> Iterable[Shape]:
         for shape, _ in self.shapes:
