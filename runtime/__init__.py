@@ -46,7 +46,7 @@ _PUBLIC = {
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 _SUBMODULES = frozenset({"actor", "cluster_utils", "exceptions", "runtime_context", "util"})
 
-__all__ = [*_MODULE_OF, "__version__", "exceptions", "util"]  # noqa: PLE0604
+__all__ = [*_MODULE_OF, "__version__", "exceptions", "util"]
 
 
 def __getattr__(name: str) -> Any:

@@ -206,10 +206,7 @@ def method_table(cls: type) -> dict[str, MethodOptions]:
     """The methods that handles offer, with their defaults."""
     table = {}
     for name, member in inspect.getmembers(cls, callable):
-        if name.startswith("__") and name not in ("__call__", "__init__", "__getitem__", "__len__"):
-            if name not in vars(cls):
-                continue
-        if isinstance(member, type):
+        if isinstance(member, type) or (name.startswith("__") and name not in vars(cls)):
             continue
         options = getattr(member, "__runtime_method__", {})
         streams = inspect.isgeneratorfunction(member) or inspect.isasyncgenfunction(member)

@@ -140,13 +140,13 @@ def init(
             _configure_logging(logging_level, logging_format)
         if address is None:
             address = os.environ.get("CLUSTERCTL_ADDRESS") or os.environ.get("RAY_ADDRESS") or None
-        own = dict(
-            num_cpus=num_cpus,
-            num_gpus=num_gpus,
-            resources=resources,
-            labels=labels,
-            object_store_memory=object_store_memory,
-        )
+        own = {
+            "num_cpus": num_cpus,
+            "num_gpus": num_gpus,
+            "resources": resources,
+            "labels": labels,
+            "object_store_memory": object_store_memory,
+        }
         if address is None or address == "local":
             agent_path = _start_local(own, kwargs.get("_memory"))
         else:
@@ -233,7 +233,10 @@ def _connect(
 def _guard_interrupts(core: Core) -> None:
     """Ctrl-C raises KeyboardInterrupt as ever, but not in the middle of a change of the engine's own state."""
     main = threading.main_thread()
-    if threading.current_thread() is not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if (
+        threading.current_thread() is not main
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
         return
 
     def again() -> None:
@@ -408,7 +411,7 @@ def wait(
     if not ray_waitables:
         return [], []
     if num_returns <= 0:
-        raise ValueError("Invalid number of objects to return %d." % num_returns)
+        raise ValueError(f"Invalid number of objects to return {num_returns}.")
     if num_returns > len(ray_waitables):
         raise ValueError("num_returns cannot be greater than the number of ray_waitables provided to wait.")
     return core.objects.wait(ray_waitables, num_returns, timeout)

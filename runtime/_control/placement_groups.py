@@ -151,7 +151,13 @@ class GroupService:
     def pending(self) -> list[PendingGroup]:
         """The groups that wait for nodes."""
         return [
-            PendingGroup(group.pg_id, group.request.strategy, group.request.bundles, list(group.nodes))
+            PendingGroup(
+                group.pg_id,
+                group.request.strategy,
+                group.request.bundles,
+                list(group.nodes),
+                group.request.label_selectors,
+            )
             for group in self._table.all()
             if group.is_waiting and not group.busy
         ]

@@ -56,8 +56,7 @@ class ControlHandler:
     def _view(self, message: ClusterView) -> None:
         agent = self._agent
         agent.cluster.update(message.nodes)
-        if message.notes:
-            agent.cluster.notes = dict(message.notes)
+        agent.cluster.notes = dict(message.notes)
         agent.leases.kick()
 
     def _drain(self, message: Drain) -> Ok:

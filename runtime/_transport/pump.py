@@ -1,8 +1,8 @@
 """The sockets of a driver or worker, without an event loop: whoever waits pumps.
 
 A thread that needs something (`Pump.wait`) becomes the leader: it flushes what is buffered, polls, reads and dispatches
-until its condition holds, so that between a call and its reply lies no thread hand-off. Other waiting threads follow and
-recheck after each round. Only when nobody waits does the background thread lead; it naps while callers are active, for
+until its condition holds, so that between a call and its reply lies no thread hand-off. Other waiting threads follow
+and recheck after each round. Only when nobody waits does the background thread lead; it naps while callers are active, for
 waking it costs more than the message. Leader/followers: Schmidt et al., "Leader/Followers", PLoP 2000.
 
 All shared state is guarded by `Pump.lock`, which handlers run under.
@@ -436,7 +436,7 @@ class Pump:
                 self._wake_followers()
 
     def drive_externally(self) -> None:
-        """From now on an event loop calls `poll_once` when `epoll` is readable; the background thread only helps out."""
+        """From now on an event loop calls `poll_once` when `epoll` is readable; the background thread only helps."""
         self._external = True
 
     def _lead(self, ready: Callable[[], Any], deadline: float | None) -> None:

@@ -29,7 +29,9 @@ collector = Collector()
 _reducers: dict[type, Callable[[Any], Any]] = {}
 
 
-def register_serializer(cls: type, serializer: Callable[[Any], Any], deserializer: Callable[[Any], Any]) -> None:
+def register_serializer(
+    cls: type, serializer: Callable[[Any], Any], deserializer: Callable[[Any], Any]
+) -> None:
     """Makes every value of exactly this class travel as `deserializer(serializer(value))` in this process."""
     _reducers[cls] = lambda value: (deserializer, (serializer(value),))
 
@@ -183,7 +185,9 @@ def layout(data: bytes, buffers: Sequence[memoryview]) -> tuple[int, list[int]]:
     return position, offsets
 
 
-def write_block(target: memoryview, data: bytes, buffers: Sequence[memoryview], offsets: Sequence[int]) -> None:
+def write_block(
+    target: memoryview, data: bytes, buffers: Sequence[memoryview], offsets: Sequence[int]
+) -> None:
     """Writes the parts into a block of the size that `layout` gave."""
     words = [len(data), len(buffers)]
     for buffer, offset in zip(buffers, offsets, strict=True):

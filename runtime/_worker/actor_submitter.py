@@ -27,7 +27,7 @@ from runtime._wire.messages.control import (
     RegisterActor,
     WatchActor,
 )
-from runtime._wire.messages.worker import ActorSetup, Cancel, Done, Push, ReleaseHold, Value
+from runtime._wire.messages.worker import ActorSetup, Cancel, Done, Push, Value
 
 from . import arguments, context
 from .objects import Entry

@@ -11,7 +11,6 @@ import msgspec
 from runtime._wire.messages import codec, control, node
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
 from runtime._wire.messages.worker import BindLease, Done, ExitActor, Push
-
 from runtime._worker.actor_submitter import handle_object_id
 
 from .network import Network, SimConnection, SimPump

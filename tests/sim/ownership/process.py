@@ -179,7 +179,12 @@ class Process:
         """The owner did not know one of these, or was gone. It matters while we hold what we asked for just then."""
         held = [o for o in request.object_ids if o in self.entries and self.borrows[o] is request]
         self.failed_borrows.update(held)
-        if held and error.kind == ErrorKind.LOST and not self.cluster.killed and not self.cluster.is_doomed(self):
+        if (
+            held
+            and error.kind == ErrorKind.LOST
+            and not self.cluster.killed
+            and not self.cluster.is_doomed(self)
+        ):
             self.world.fail(f"{self.name} borrowed what was freed: {[o.hex() for o in held]}")
 
 

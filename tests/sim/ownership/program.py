@@ -221,7 +221,7 @@ class Program:
                 self.check(ref, value)
 
     def wait(self) -> None:
-        refs = list({ref: None for ref in self.some()})
+        refs = list(dict.fromkeys(self.some()))
         if refs:
             timeout_s = self.rng.choice((0, 0.001, 0.1))
             ready, rest = core_worker.current().objects.wait(refs, self.rng.randint(1, len(refs)), timeout_s)

@@ -1,0 +1,495 @@
+"""The pump over real sockets: whoever waits reads, whoever does not is served in the background, and nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from runtime._transport.pump import RECEIVE_BYTES, Connection, Pump
+from runtime._wire.framing import HEADER, MAX_FRAME_BYTES
+from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
+from runtime._wire.messages.worker import BorrowRefs, GetObject, ObjectValue, ReturnRefs, Value
+from tests.polling import eventually
+
+LIMIT_S = 30.0
+SECRET = b"s" * 32
+
+
+class Server:
+    """Answers `GetObject(n)` with n bytes, `BorrowRefs` never, and notes the one-way messages."""
+
+    def __init__(self) -> None:
+        self.pump = Pump(self._handle)
+        self.notes: list[bytes] = []
+        self.accepted: list[Connection] = []
+        self.threads: set[str] = set()
+
+    def _handle(self, connection: Connection, message: Any, correlation: int) -> None:
+        self.threads.add(threading.current_thread().name)
+        if isinstance(message, GetObject):
+            size = int.from_bytes(message.object_id, "big")
+            connection.reply(ObjectValue(Value(0, bytes(size))), correlation)
+        elif isinstance(message, ReturnRefs):
+            self.notes += message.object_ids
+
+
+def ask(size: int) -> GetObject:
+    return GetObject(size.to_bytes(4, "big"))
+
+
+def ignore(_connection: Connection, _message: Any, _correlation: int) -> None:
+    pass
+
+
+@contextlib.contextmanager
+def client_and_server() -> Iterator[tuple[Pump, Connection, Server]]:
+    """A client's pump, its connection, and the server at the other end; both with their background threads."""
+    ours, theirs = socket.socketpair()
+    server, pump = Server(), Pump(ignore)
+    server.accepted.append(server.pump.add(theirs, "client"))
+    connection = pump.add(ours, "server")
+    server.pump.start()
+    pump.start()
+    try:
+        yield pump, connection, server
+    finally:
+        pump.stop()
+        server.pump.stop()
+
+
+def in_threads(count: int, job: Callable[[int], None]) -> None:
+    """Runs a job in many threads at once; the first error is raised here."""
+    errors: list[BaseException] = []
+
+    def run(number: int) -> None:
+        try:
+            job(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT_S)
+    assert not any(thread.is_alive() for thread in threads)
+    if errors:
+        raise errors[0]
+
+
+# ---------------------------------------------------------------- calls
+
+
+def test_a_call_is_answered() -> None:
+    with client_and_server() as (pump, connection, _):
+        reply = pump.call(connection, ask(5), LIMIT_S)
+        assert reply == ObjectValue(Value(0, bytes(5)))
+
+
+def test_many_calls_at_once_each_get_their_own_answer() -> None:
+    with client_and_server() as (pump, connection, _):
+        answers: dict[int, int] = {}
+        for size in range(500):
+            connection.call(
+                ask(size), lambda reply, size=size: answers.__setitem__(size, len(reply.value.data))
+            )
+        assert pump.wait(lambda: len(answers) == 500, LIMIT_S)
+        assert answers == {size: size for size in range(500)}
+
+
+def test_messages_arrive_in_order() -> None:
+    with client_and_server() as (pump, connection, server):
+        for number in range(3000):
+            connection.send(ReturnRefs([number.to_bytes(4, "big")]))
+        pump.call(connection, ask(0), LIMIT_S)
+        assert server.notes == [number.to_bytes(4, "big") for number in range(3000)]
+
+
+@pytest.mark.parametrize(
+    "size", [0, 1, RECEIVE_BYTES - 50, RECEIVE_BYTES, RECEIVE_BYTES + 1, 1 << 20, 5 << 20]
+)
+def test_frames_of_any_size_arrive(size: int) -> None:
+    with client_and_server() as (pump, connection, _):
+        assert len(pump.call(connection, ask(size), LIMIT_S).value.data) == size
+
+
+def test_large_frames_between_small_ones() -> None:
+    with client_and_server() as (pump, connection, _):
+        sizes = [3, 2 << 20, 0, 1, 3 << 20, 7, 300_000, 2]
+        got: list[int] = []
+        for size in sizes:
+            connection.call(ask(size), lambda reply: got.append(len(reply.value.data)))
+        assert pump.wait(lambda: len(got) == len(sizes), LIMIT_S)
+        assert got == sizes
+
+
+def test_large_frames_in_both_directions_at_once() -> None:
+    """Neither side may stop reading because it has much to write."""
+    with client_and_server() as (pump, connection, server):
+        blobs = [os.urandom(1) * (1 << 20) for _ in range(8)]
+        got: list[int] = []
+        for blob in blobs:
+            connection.send(ReturnRefs([blob]))
+            connection.call(ask(1 << 20), lambda reply: got.append(len(reply.value.data)))
+        assert pump.wait(lambda: len(got) == 8, LIMIT_S)
+        assert server.notes == blobs
+
+
+def test_no_answer_in_time() -> None:
+    with client_and_server() as (pump, connection, _):
+        reply = pump.call(connection, BorrowRefs([]), 0.01)
+        assert isinstance(reply, ErrorReply)
+        assert reply.kind == ErrorKind.TIMEOUT
+        assert "BorrowRefs" in reply.message
+        assert pump.call(connection, ask(1), LIMIT_S).value.data == b"\0"
+
+
+def test_an_answer_that_nobody_knows_is_ignored() -> None:
+    with client_and_server() as (pump, connection, server):
+        server.accepted[0].reply(Ok(), 12345)
+        assert pump.call(connection, ask(2), LIMIT_S).value.data == b"\0\0"
+
+
+# ---------------------------------------------------------------- waiting
+
+
+def test_what_is_true_already_needs_no_pumping() -> None:
+    pump = Pump(ignore)
+    assert pump.wait(lambda: True, 0)
+    pump.stop()
+
+
+def test_a_wait_ends_at_its_deadline() -> None:
+    with client_and_server() as (pump, _, _server):
+        assert not pump.wait(lambda: False, 0.01)
+
+
+def test_eight_threads_wait_at_once() -> None:
+    with client_and_server() as (pump, connection, _):
+
+        def job(number: int) -> None:
+            for turn in range(50):
+                size = number * 100 + turn
+                assert len(pump.call(connection, ask(size), LIMIT_S).value.data) == size
+
+        in_threads(8, job)
+
+
+def test_a_follower_goes_on_when_the_leader_leaves() -> None:
+    with client_and_server() as (pump, connection, server):
+        first, second = threading.Event(), threading.Event()
+        done: list[int] = []
+
+        def job(number: int) -> None:
+            assert pump.wait((first, second)[number].is_set, LIMIT_S)
+            done.append(number)
+
+        threads = [threading.Thread(target=job, args=(number,)) for number in range(2)]
+        for thread in threads:
+            thread.start()
+        for event in (first, second):
+            event.set()
+            server.accepted[0].send(Ok())
+        for thread in threads:
+            thread.join(LIMIT_S)
+        assert sorted(done) == [0, 1]
+        assert pump.call(connection, ask(1), LIMIT_S)
+
+
+def test_a_failure_ends_every_wait() -> None:
+    with client_and_server() as (pump, connection, server):
+        connection.on_close = lambda _: setattr(pump, "failure", RuntimeError("the node is gone"))
+        server.accepted[0].close()
+
+        def job(_number: int) -> None:
+            with pytest.raises(RuntimeError, match="the node is gone"):
+                pump.wait(lambda: False, LIMIT_S)
+
+        in_threads(4, job)
+
+
+def test_rounds_are_reported() -> None:
+    with client_and_server() as (pump, connection, _):
+        rounds: list[int] = []
+
+        def on_round() -> float:
+            rounds.append(1)
+            return 0.01
+
+        pump.on_round = on_round
+        pump.call(connection, ask(1), LIMIT_S)
+        assert rounds
+
+
+def test_one_round_without_waiting() -> None:
+    with client_and_server() as (pump, connection, _):
+        got: list[Any] = []
+        connection.call(ask(1), got.append)
+
+        def arrived() -> bool:
+            pump.poll_once()
+            return bool(got)
+
+        assert eventually(arrived)
+
+
+def test_an_outer_loop_may_drive() -> None:
+    with client_and_server() as (pump, connection, _):
+        pump.drive_externally()
+        got: list[Any] = []
+        connection.call(ask(1), got.append)
+
+        def arrived() -> bool:
+            pump.poll_once()
+            return bool(got)
+
+        assert eventually(arrived)
+
+
+# ---------------------------------------------------------------- nobody waits
+
+
+def test_what_is_sent_leaves_though_nobody_waits() -> None:
+    with client_and_server() as (_pump, connection, server):
+        connection.send(ReturnRefs([b"note"]))
+        assert eventually(lambda: server.notes == [b"note"])
+
+
+def test_what_is_sent_much_later_leaves_too() -> None:
+    """After the background thread has gone to a long sleep."""
+    with client_and_server() as (pump, connection, server):
+        pump.call(connection, ask(0), LIMIT_S)
+        assert eventually(lambda: pump._asleep or pump._background_polls)
+        connection.send(ReturnRefs([b"note"]))
+        assert eventually(lambda: server.notes == [b"note"])
+
+
+def test_the_background_thread_serves_when_nobody_waits() -> None:
+    with client_and_server() as (pump, connection, server):
+        pump.call(connection, ask(0), LIMIT_S)
+        assert server.threads == {"pump"}
+
+
+def test_a_callback_runs_in_the_background() -> None:
+    with client_and_server() as (_, connection, _server):
+        got: list[Any] = []
+        connection.call(ask(1), got.append)
+        assert eventually(lambda: got)
+
+
+# ---------------------------------------------------------------- the end of a connection
+
+
+def test_pending_calls_end_with_the_connection() -> None:
+    with client_and_server() as (pump, connection, server):
+        replies: list[Any] = []
+        for _ in range(3):
+            connection.call(BorrowRefs([]), replies.append)
+        server.accepted[0].close()
+        assert pump.wait(lambda: len(replies) == 3, LIMIT_S)
+        assert {reply.kind for reply in replies} == {ErrorKind.UNAVAILABLE}
+
+
+def test_a_call_on_a_closed_connection_is_answered_at_once() -> None:
+    with client_and_server() as (_, connection, _server):
+        connection.close()
+        replies: list[Any] = []
+        connection.call(ask(1), replies.append)
+        assert replies[0].kind == ErrorKind.UNAVAILABLE
+        connection.send(Ok())
+        connection.close()
+
+
+def test_the_end_is_told_once() -> None:
+    with client_and_server() as (pump, connection, server):
+        told: list[Connection] = []
+        connection.on_close = told.append
+        server.accepted[0].close()
+        assert pump.wait(lambda: told, LIMIT_S)
+        connection.close()
+        assert told == [connection]
+
+
+def test_what_was_sent_before_the_end_still_arrives() -> None:
+    with client_and_server() as (pump, connection, server):
+        for number in range(1000):
+            connection.send(ReturnRefs([number.to_bytes(4, "big")]))
+        pump.flush_all()
+        connection.close()
+        assert eventually(lambda: len(server.notes) == 1000)
+
+
+def test_a_handler_may_close_its_own_connection() -> None:
+    with client_and_server() as (pump, connection, server):
+        server.accepted[0].handler = lambda connection, _message, _correlation: connection.close()
+        assert pump.call(connection, ask(1), LIMIT_S).kind == ErrorKind.UNAVAILABLE
+
+
+def test_one_end_does_not_disturb_the_others() -> None:
+    with client_and_server() as (pump, connection, server):
+        ours, theirs = socket.socketpair()
+        server.accepted.append(server.pump.add(theirs, "another client"))
+        other = pump.add(ours, "server")
+        server.accepted[0].close()
+        assert pump.wait(lambda: connection.closed, LIMIT_S)
+        assert pump.call(other, ask(4), LIMIT_S).value.data == bytes(4)
+
+
+def test_a_frame_over_the_limit_ends_the_connection() -> None:
+    ours, theirs = socket.socketpair()
+    pump = Pump(ignore)
+    connection = pump.add(ours, "somebody")
+    with theirs:
+        theirs.sendall(HEADER.pack(MAX_FRAME_BYTES + 1, 0))
+        assert pump.wait(lambda: connection.closed, LIMIT_S)
+    pump.stop()
+
+
+# ---------------------------------------------------------------- listeners
+
+
+def test_a_unix_listener(tmp_path: pathlib.Path) -> None:
+    server, pump = Server(), Pump(ignore)
+    path = str(tmp_path / "s")
+    server.pump.listen_unix(path, server.accepted.append)
+    server.pump.start()
+    pump.start()
+    connections = [pump.connect_unix(path, "server") for _ in range(5)]
+    for number, connection in enumerate(connections):
+        assert len(pump.call(connection, ask(number), LIMIT_S).value.data) == number
+    assert len(server.accepted) == 5
+    pump.stop()
+    server.pump.stop()
+
+
+def test_nobody_listens_on_a_unix_path(tmp_path: pathlib.Path) -> None:
+    pump = Pump(ignore)
+    with pytest.raises(OSError, match="No such file"):
+        pump.connect_unix(str(tmp_path / "nobody"), "nobody")
+    pump.stop()
+
+
+@contextlib.contextmanager
+def tcp_server(secret: bytes = SECRET) -> Iterator[tuple[Server, int]]:
+    server = Server()
+    port = server.pump.listen_tcp("127.0.0.1", lambda: secret, server.accepted.append)
+    server.pump.start()
+    try:
+        yield server, port
+    finally:
+        server.pump.stop()
+
+
+def test_a_tcp_listener_takes_who_knows_the_secret() -> None:
+    pump = Pump(ignore)
+    pump.start()
+    with tcp_server() as (_, port):
+        connection = pump.connect_tcp("127.0.0.1", port, SECRET, "server")
+        assert len(pump.call(connection, ask(2 << 20), LIMIT_S).value.data) == 2 << 20
+        pump.stop()
+
+
+def test_a_tcp_listener_refuses_who_does_not() -> None:
+    pump = Pump(ignore)
+    pump.start()
+    with tcp_server() as (server, port):
+        connection = pump.connect_tcp("127.0.0.1", port, b"guess", "server")
+        reply = pump.call(connection, ask(1), LIMIT_S)
+        assert reply.kind == ErrorKind.UNAVAILABLE
+        assert server.accepted == []
+        pump.stop()
+
+
+def test_a_tcp_listener_reads_no_frame_before_the_proof() -> None:
+    with tcp_server() as (server, port):
+        with socket.create_connection(("127.0.0.1", port)) as sock:
+            sock.settimeout(LIMIT_S)
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3)
+            with contextlib.suppress(ConnectionResetError):
+                while sock.recv(1000):
+                    pass
+        assert server.accepted == []
+        assert server.threads == set()
+
+
+def test_nobody_listens_on_a_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    pump = Pump(ignore)
+    pump.start()
+    connection = pump.connect_tcp("127.0.0.1", port, SECRET, "nobody")
+    assert pump.call(connection, ask(1), LIMIT_S).kind == ErrorKind.UNAVAILABLE
+    pump.stop()
+
+
+def test_two_processes_connect_to_each_other() -> None:
+    with tcp_server() as (first, first_port), tcp_server() as (second, second_port):
+        there = first.pump.connect_tcp("127.0.0.1", second_port, SECRET, "second")
+        back = second.pump.connect_tcp("127.0.0.1", first_port, SECRET, "first")
+        assert first.pump.call(there, ask(1), LIMIT_S).value.data == b"\0"
+        assert second.pump.call(back, ask(1), LIMIT_S).value.data == b"\0"
+
+
+# ---------------------------------------------------------------- the end of a pump
+
+
+def open_fds() -> set[str]:
+    return set(os.listdir("/proc/self/fd"))
+
+
+def test_a_stopped_pump_leaves_no_descriptor(tmp_path: pathlib.Path) -> None:
+    before = len(open_fds())
+    for number in range(3):
+        with client_and_server() as (pump, connection, server):
+            server.pump.listen_unix(str(tmp_path / f"s{number}"), server.accepted.append)
+            server.pump.listen_tcp("127.0.0.1", lambda: SECRET, server.accepted.append)
+            pump.call(connection, ask(1), LIMIT_S)
+    assert eventually(lambda: len(open_fds()) == before)
+
+
+def test_a_pump_that_never_started_can_be_stopped() -> None:
+    before = len(open_fds())
+    Pump(ignore).stop()
+    assert len(open_fds()) == before
+
+
+def test_stopping_tells_pending_calls() -> None:
+    with client_and_server() as (pump, connection, _):
+        replies: list[Any] = []
+        connection.call(BorrowRefs([]), replies.append)
+        pump.stop()
+        assert replies[0].kind == ErrorKind.UNAVAILABLE
+        pump.stop = lambda: None  # type: ignore[method-assign]
+
+
+def test_waking_a_stopped_pump_touches_no_other_descriptor() -> None:
+    pump = Pump(ignore)
+    number = pump._wake_fd
+    pump.stop()
+    read, write = os.pipe()
+    os.dup2(write, number) if number not in (read, write) else None
+    os.set_blocking(read, False)
+    try:
+        pump.wake()
+        with pytest.raises(BlockingIOError):
+            os.read(read, 100)
+    finally:
+        for fd in {read, write, number}:
+            os.close(fd)
+
+
+def test_a_connection_that_is_made_too_late_is_closed() -> None:
+    ours, theirs = socket.socketpair()
+    pump = Pump(ignore)
+    connection = Connection(pump, None, "late")
+    pump.stop()
+    connection.attach(ours)
+    assert ours.fileno() == -1
+    theirs.close()
