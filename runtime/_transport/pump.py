@@ -2,8 +2,8 @@
 
 A thread that needs something (`Pump.wait`) becomes the leader: it flushes what is buffered, polls, reads and dispatches
 until its condition holds, so that between a call and its reply lies no thread hand-off. Other waiting threads follow
-and recheck after each round. Only when nobody waits does the background thread lead; it naps while callers are active, for
-waking it costs more than the message. Leader/followers: Schmidt et al., "Leader/Followers", PLoP 2000.
+and recheck after each round. Only when nobody waits does the background thread lead; it naps while callers are active,
+for waking it costs more than the message. Leader/followers: Schmidt et al., "Leader/Followers", PLoP 2000.
 
 All shared state is guarded by `Pump.lock`, which handlers run under.
 """
@@ -19,6 +19,8 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from runtime._wire.framing import HEADER, HEADER_BYTES, MAX_FRAME_BYTES, REPLY_BIT
 from runtime._wire.handshake import GREETING_BYTES, PROOF_BYTES, Handshake, HandshakeError
@@ -43,6 +45,7 @@ class Connection:
     __slots__ = (
         "_calls",
         "_in",
+        "_large",
         "_next",
         "_out",
         "_pump",
@@ -69,6 +72,9 @@ class Connection:
         self.closed = False
         self._out = bytearray()
         self._in = b""
+        self._large: tuple[bytearray, int, int] | None = (
+            None  # a big frame, how much of it is here, its correlation
+        )
         self._writing = False
         self._calls: dict[int, ReplyCallback] = {}
         self._next = 0
@@ -155,7 +161,7 @@ class Connection:
     def attach(self, sock: socket.socket) -> None:
         """The connection is made: send what has waited."""
         with self._pump.lock:
-            if self.closed:
+            if self.closed or self._pump.stopped:
                 sock.close()
                 return
             self._sock = sock
@@ -170,6 +176,9 @@ class Connection:
 
     def _read(self) -> None:
         assert self._sock is not None
+        if self._large is not None:
+            self._read_large()
+            return
         try:
             data = self._sock.recv(RECEIVE_BYTES)
         except BlockingIOError:
@@ -194,10 +203,17 @@ class Connection:
             if offset > end:
                 offset = start - HEADER_BYTES
                 if length > RECEIVE_BYTES:
-                    self._read_large(data[offset:], length, correlation)
+                    buffer = bytearray(length)
+                    buffer[: end - start] = view[start:]
+                    self._in, self._large = b"", (buffer, end - start, correlation)
+                    self._read_large()
                     return
                 break
-            message = decode(view[start:offset])
+            try:
+                message = decode(view[start:offset])
+            except msgspec.DecodeError as error:
+                self._not_understood(error)
+                return
             if correlation & REPLY_BIT:
                 callback = calls.pop(correlation & ~REPLY_BIT, None)
                 if callback is not None:
@@ -208,37 +224,41 @@ class Connection:
                 return
         self._in = data[offset:] if offset < end else b""
 
-    def _read_large(self, head: bytes, length: int, correlation: int) -> None:
-        """A big frame is read to its end at once: appending piece by piece would copy it many times."""
-        buffer = bytearray(HEADER_BYTES + length)
+    def _read_large(self) -> None:
+        """Goes on with a big frame, straight into place: appending piece by piece would copy it many times. It never
+        waits for the rest, for the peer may be waiting for us to read and to write."""
         assert self._sock is not None
-        have = len(head)
-        buffer[:have] = head
+        assert self._large is not None
+        buffer, have, correlation = self._large
         view = memoryview(buffer)
-        deadline = time.monotonic() + 30
         while have < len(buffer):
             try:
                 count = self._sock.recv_into(view[have:])
             except BlockingIOError:
-                if time.monotonic() > deadline:
-                    count = 0
-                else:
-                    select.select([self._sock], [], [], 1.0)
-                    continue
+                self._large = buffer, have, correlation
+                return
             except OSError:
                 count = 0
             if not count:
                 self.close()
                 return
             have += count
-        self._in = b""
-        message = codec.decode(view[HEADER_BYTES:])
+        self._large = None
+        try:
+            message = codec.decode(view)
+        except msgspec.DecodeError as error:
+            self._not_understood(error)
+            return
         if correlation & REPLY_BIT:
             callback = self._calls.pop(correlation & ~REPLY_BIT, None)
             if callback is not None:
                 callback(message)
         else:
             self.handler(self, message, correlation)
+
+    def _not_understood(self, error: msgspec.DecodeError) -> None:
+        log.error("%s sent what is no message (%s): closing the connection", self.name, error)
+        self.close()
 
 
 class Pump:
@@ -263,7 +283,7 @@ class Pump:
         self._alarm = threading.Event()
         self._rounds = 0
         self._external = False
-        self._stopped = False
+        self.stopped = False
         self._timeout_s = IDLE_POLL_S
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.epoll.register(self._wake_fd, select.EPOLLIN)
@@ -364,7 +384,11 @@ class Pump:
                 log.warning("refused a connection: %s", error)
                 peer.close()
                 return
-            on_accept(self.add(peer, "a remote process"))
+            with self.lock:
+                if self.stopped:
+                    peer.close()
+                else:
+                    on_accept(self.add(peer, "a remote process"))
 
         def accept(peer: socket.socket) -> None:
             # The proof takes round trips with a peer we do not trust yet: not on the pumping thread.
@@ -516,6 +540,8 @@ class Pump:
     def wake(self) -> None:
         """Interrupts the poll of whoever leads."""
         self._background_polls = False
+        if self._wake_fd < 0:
+            return
         try:
             os.eventfd_write(self._wake_fd, 1)
         except (BlockingIOError, OSError):
@@ -529,7 +555,7 @@ class Pump:
 
     def _background(self) -> None:
         idle_naps = 0
-        while not self._stopped:
+        while not self.stopped:
             rounds = self._rounds
             if idle_naps < 16 or self.dirty:
                 time.sleep(NAP_S)
@@ -538,7 +564,7 @@ class Pump:
                 self._asleep = True
                 self._alarm.wait(LONG_NAP_S)
                 self._asleep = False
-            if self._stopped:
+            if self.stopped:
                 return
             if self._wanted or rounds != self._rounds:
                 idle_naps = 0
@@ -546,7 +572,7 @@ class Pump:
                 idle_naps += 1
             elif self._leading.acquire(blocking=False):
                 try:
-                    while not self._wanted and not self._stopped:
+                    while not self._wanted and not self.stopped:
                         self._round(0 if self._external else self._timeout_s, not self._external)
                         if self._external:
                             break
@@ -560,7 +586,7 @@ class Pump:
     def stop(self) -> None:
         """Flushes and closes everything; waits end with whatever `failure` says."""
         self.flush_all()
-        self._stopped = True
+        self.stopped = True
         self._alarm.set()
         self.wake()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
@@ -574,7 +600,11 @@ class Pump:
                     connection.close()
             self._sources.clear()
             self.epoll.close()
-            os.close(self._wake_fd)
+            fd, self._wake_fd = (
+                self._wake_fd,
+                -1,
+            )  # whoever wakes us later must not hit what gets this number next
+            os.close(fd)
 
 
 def prove(sock: socket.socket, secret: bytes, *, is_client: bool) -> None:

@@ -1,4 +1,4 @@
-"""The pump over real sockets: whoever waits reads, whoever does not is served in the background, and nothing is lost."""
+"""The pump over real sockets: whoever waits reads, whoever does not is served in the background; nothing is lost."""
 
 from __future__ import annotations
 
@@ -348,6 +348,18 @@ def test_a_frame_over_the_limit_ends_the_connection() -> None:
     connection = pump.add(ours, "somebody")
     with theirs:
         theirs.sendall(HEADER.pack(MAX_FRAME_BYTES + 1, 0))
+        assert pump.wait(lambda: connection.closed, LIMIT_S)
+    pump.stop()
+
+
+@pytest.mark.parametrize("payload", [b"no message", b"n" * (RECEIVE_BYTES * 2)], ids=["short", "long"])
+def test_what_is_no_message_ends_the_connection(payload: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    pump = Pump(ignore)
+    pump.start()
+    connection = pump.add(ours, "somebody")
+    with theirs:
+        theirs.sendall(HEADER.pack(len(payload), 0) + payload)
         assert pump.wait(lambda: connection.closed, LIMIT_S)
     pump.stop()
 

@@ -67,7 +67,7 @@ def test_a_proof_of_one_connection_is_worthless_on_another() -> None:
 
 
 def test_relaying_to_another_server_does_not_help() -> None:
-    """The man in the middle lets two servers prove themselves to each other: the roles are part of the proof."""
+    """Somebody in the middle lets two servers prove themselves to each other: the roles are part of the proof."""
     first, second = Handshake(SECRET, is_client=False), Handshake(SECRET, is_client=False)
     proof = first.proof(second.greeting)
     second.proof(first.greeting)
