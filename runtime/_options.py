@@ -6,6 +6,7 @@ Wrong keyword -> ValueError that lists the valid ones; wrong type -> TypeError; 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,13 +66,15 @@ def validate(options: Mapping[str, Any], valid: frozenset[str], in_options: bool
             )
         if value is None:
             continue
+        if in_options and name in ("max_calls", "concurrency_groups"):
+            raise ValueError(f"Setting '{name}' is not supported in '.options()'.")
         if name in _NUMBERS:
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise TypeError(
                     f"The type of keyword '{name}' must be (int, float, NoneType), got {type(value)}"
                 )
-            if value < 0:
-                raise ValueError(f"The quantity of {name} must be >= 0, got {value}")
+            if value < 0 or not math.isfinite(value):
+                raise ValueError(f"The quantity of {name} must be >= 0 and finite, got {value}")
             if name == "num_gpus" and value > 1 and value != int(value):
                 raise ValueError(f"The precision of num_gpus above 1 must be whole, got {value}")
         elif name in _INTEGERS:
@@ -101,8 +104,6 @@ def validate(options: Mapping[str, Any], valid: frozenset[str], in_options: bool
             _validate_exceptions(value)
         elif name == "runtime_env" and not isinstance(value, str | Mapping):
             raise TypeError(f"runtime_env must be a dict, got {type(value)}")
-        elif name in ("max_calls", "concurrency_groups") and in_options:
-            raise ValueError(f"Setting '{name}' is not supported in '.options()'.")
 
 
 def _validate_resources(value: Any) -> None:

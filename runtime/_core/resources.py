@@ -6,6 +6,7 @@ A resource set is a plain `dict[str, int]` without zeros. "CPU", "GPU", "memory"
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 UNIT = 10_000
@@ -18,13 +19,15 @@ def to_units(amounts: Mapping[str, float]) -> Resources:
     """User-facing floats -> wire units; zeros vanish.
 
     Raises:
-        ValueError: an amount is negative, or finer than 0.0001.
+        ValueError: an amount is negative, infinite, or finer than 0.0001.
     """
     out: Resources = {}
     for name, amount in amounts.items():
-        units = round(amount * UNIT)
         if amount < 0:
             raise ValueError(f"The quantity of resource {name!r} must not be negative, got {amount}")
+        if not math.isfinite(amount):
+            raise ValueError(f"The quantity of resource {name!r} must be finite, got {amount}")
+        units = round(amount * UNIT)
         if amount > 0 and units == 0:
             raise ValueError(f"The quantity of resource {name!r} is finer than 0.0001: {amount}")
         if units:

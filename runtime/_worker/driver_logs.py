@@ -96,7 +96,8 @@ class LogPrinter:
         where = "" if batch.host == self._host else f", ip={batch.host}"
         name = f"{batch.name} " if batch.name else ""
         text = f"({name}pid={batch.pid}{where})"
-        if not self._stream(batch.is_error_stream).isatty() or os.environ.get("RAY_COLOR_PREFIX") == "0":
+        stream = self._stream(batch.is_error_stream)
+        if stream.closed or not stream.isatty() or os.environ.get("RAY_COLOR_PREFIX") == "0":
             return text + " "
         return f"\x1b[{_COLORS[batch.pid % len(_COLORS)]}m{text}\x1b[0m "
 

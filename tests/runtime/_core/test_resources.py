@@ -44,6 +44,12 @@ def test_amounts_that_cannot_be_told_from_zero_are_refused(amount: float) -> Non
         resources.to_units({"CPU": amount})
 
 
+@pytest.mark.parametrize("amount", [float("inf"), float("nan")])
+def test_endless_amounts_are_refused(amount: float) -> None:
+    with pytest.raises(ValueError, match="must be finite"):
+        resources.to_units({"CPU": amount})
+
+
 @given(st.dictionaries(NAMES, st.integers(1, 10**12)))
 def test_units_to_floats_and_back(units: resources.Resources) -> None:
     assert resources.to_units(resources.to_floats(units)) == units

@@ -1,0 +1,173 @@
+"""What workers print at the driver: prefixes, and repeats folded into one line and a count."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import pytest
+
+from runtime._wire.messages.node import DriverLogs
+from runtime._worker.driver_logs import FOLD_WINDOW_S, LogPrinter
+
+HOST = "10.0.0.1"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Screen:
+    """A printer and what it has printed."""
+
+    def __init__(self, out: io.StringIO | None = None) -> None:
+        self.out = out or io.StringIO()
+        self.err = io.StringIO()
+        self.printer = LogPrinter(HOST, self.out, self.err)
+
+    def print(
+        self,
+        *lines: str,
+        pid: int = 1,
+        host: str = HOST,
+        name: str = "f",
+        error: bool = False,
+        now: float = 0.0,
+    ) -> None:
+        self.printer.print(DriverLogs(host, pid, name, error, list(lines)), now)
+
+    def shown(self) -> list[str]:
+        return self.out.getvalue().splitlines()
+
+
+@pytest.fixture
+def screen() -> Iterator[Screen]:
+    screen = Screen()
+    yield screen
+    screen.printer.flush()
+
+
+def test_a_line_says_who_printed_it(screen: Screen) -> None:
+    screen.print("hello", pid=17, name="train")
+    assert screen.shown() == ["(train pid=17) hello"]
+
+
+def test_a_process_without_a_name(screen: Screen) -> None:
+    screen.print("hello", pid=17, name="")
+    assert screen.shown() == ["(pid=17) hello"]
+
+
+def test_lines_of_another_host_say_so(screen: Screen) -> None:
+    screen.print("hello", pid=17, host="10.0.0.9")
+    assert screen.shown() == ["(f pid=17, ip=10.0.0.9) hello"]
+
+
+def test_errors_go_to_the_error_stream(screen: Screen) -> None:
+    screen.print("oh", error=True)
+    assert screen.shown() == []
+    assert screen.err.getvalue() == "(f pid=1) oh\n"
+
+
+def test_one_process_may_repeat_itself(screen: Screen) -> None:
+    screen.print("tick", "tick", now=0)
+    screen.print("tick", now=1)
+    assert screen.shown() == ["(f pid=1) tick"] * 3
+
+
+def test_the_same_line_of_others_is_folded(screen: Screen) -> None:
+    for pid in (1, 2, 3, 4):
+        screen.print("ready", pid=pid, now=0.1 * pid)
+    assert screen.shown() == ["(f pid=1) ready"]
+    screen.print("later", pid=1, now=0.1 + FOLD_WINDOW_S)
+    assert screen.shown() == [
+        "(f pid=1) ready",
+        "(f pid=4) ready [repeated 3x across cluster]",
+        "(f pid=1) later",
+    ]
+
+
+def test_one_repeat_is_printed_as_it_is(screen: Screen) -> None:
+    screen.print("ready", pid=1)
+    screen.print("ready", pid=2)
+    screen.printer.flush()
+    assert screen.shown() == ["(f pid=1) ready", "(f pid=2) ready"]
+
+
+def test_processes_of_the_same_pid_on_two_hosts_are_two(screen: Screen) -> None:
+    screen.print("ready", pid=1)
+    screen.print("ready", pid=1, host="10.0.0.2")
+    assert screen.shown() == ["(f pid=1) ready"]
+
+
+def test_different_lines_are_not_folded(screen: Screen) -> None:
+    screen.print("step 1", pid=1)
+    screen.print("step 2", pid=2)
+    assert len(screen.shown()) == 2
+
+
+def test_empty_lines_are_not_folded(screen: Screen) -> None:
+    screen.print("", " ", pid=1)
+    screen.print("", " ", pid=2)
+    assert len(screen.shown()) == 4
+
+
+def test_a_window_ends_and_another_begins(screen: Screen) -> None:
+    for start in (0.0, FOLD_WINDOW_S, 2 * FOLD_WINDOW_S):
+        for pid in (1, 2, 3):
+            screen.print("ready", pid=pid, now=start)
+    screen.printer.flush()
+    assert screen.shown() == ["(f pid=1) ready", "(f pid=3) ready [repeated 2x across cluster]"] * 3
+
+
+def test_flushing_twice_says_it_once(screen: Screen) -> None:
+    for pid in (1, 2, 3):
+        screen.print("ready", pid=pid)
+    screen.printer.flush()
+    screen.printer.flush()
+    assert len(screen.shown()) == 2
+
+
+def test_a_folded_error_stays_an_error(screen: Screen) -> None:
+    for pid in (1, 2, 3):
+        screen.print("oh", pid=pid, error=True)
+    screen.printer.flush()
+    assert screen.shown() == []
+    assert "[repeated 2x across cluster]" in screen.err.getvalue()
+
+
+def test_folding_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_DEDUP_LOGS", "0")
+    screen = Screen()
+    for pid in (1, 2, 3):
+        screen.print("ready", pid=pid)
+    assert len(screen.shown()) == 3
+
+
+def test_no_colours_in_a_file(screen: Screen) -> None:
+    screen.print("hello")
+    assert "\x1b" not in screen.out.getvalue()
+
+
+def test_colours_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_COLOR_PREFIX", raising=False)
+    screen = Screen(Terminal())
+    screen.print("hello", pid=1)
+    screen.print("hallo", pid=2)
+    first, second = screen.shown()
+    assert first.startswith("\x1b[")
+    assert first.endswith("\x1b[0m hello")
+    assert first.partition("m")[0] != second.partition("m")[0]
+
+
+def test_colours_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_COLOR_PREFIX", "0")
+    screen = Screen(Terminal())
+    screen.print("hello")
+    assert screen.shown() == ["(f pid=1) hello"]
+
+
+def test_a_closed_output_is_nobodys_problem(screen: Screen) -> None:
+    screen.out.close()
+    screen.print("hello")
+    screen.out = io.StringIO()
