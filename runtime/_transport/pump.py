@@ -46,6 +46,7 @@ class Connection:
         "_calls",
         "_in",
         "_large",
+        "_large",
         "_next",
         "_out",
         "_pump",
@@ -175,10 +176,10 @@ class Connection:
         return str(self._sock.getpeername())
 
     def _read(self) -> None:
-        assert self._sock is not None
         if self._large is not None:
             self._read_large()
             return
+        assert self._sock is not None
         try:
             data = self._sock.recv(RECEIVE_BYTES)
         except BlockingIOError:
@@ -191,7 +192,7 @@ class Connection:
         if self._in:
             data = self._in + data
         offset, end = 0, len(data)
-        unpack, decode, handler, calls = HEADER.unpack_from, codec.decode, self.handler, self._calls
+        unpack, deliver = HEADER.unpack_from, self._deliver
         view = memoryview(data)
         while end - offset >= HEADER_BYTES:
             length, correlation = unpack(data, offset)
@@ -199,56 +200,38 @@ class Connection:
                 self.close()
                 return
             start = offset + HEADER_BYTES
-            offset = start + length
-            if offset > end:
-                offset = start - HEADER_BYTES
+            if start + length > end:
                 if length > RECEIVE_BYTES:
-                    buffer = bytearray(length)
-                    buffer[: end - start] = view[start:]
-                    self._in, self._large = b"", (buffer, end - start, correlation)
-                    self._read_large()
-                    return
+                    self._large = _LargeFrame(length, correlation, view[start:])
+                    offset = end
                 break
-            try:
-                message = decode(view[start:offset])
-            except msgspec.DecodeError as error:
-                self._not_understood(error)
-                return
-            if correlation & REPLY_BIT:
-                callback = calls.pop(correlation & ~REPLY_BIT, None)
-                if callback is not None:
-                    callback(message)
-            else:
-                handler(self, message, correlation)
+            offset = start + length
+            deliver(view[start:offset], correlation)
             if self.closed:
                 return
         self._in = data[offset:] if offset < end else b""
 
     def _read_large(self) -> None:
-        """Goes on with a big frame, straight into place: appending piece by piece would copy it many times. It never
-        waits for the rest, for the peer may be waiting for us to read and to write."""
+        """A frame that is longer than one read goes into a buffer of its own: joining pieces would copy it often."""
         assert self._sock is not None
         assert self._large is not None
-        buffer, have, correlation = self._large
-        view = memoryview(buffer)
-        while have < len(buffer):
-            try:
-                count = self._sock.recv_into(view[have:])
-            except BlockingIOError:
-                self._large = buffer, have, correlation
-                return
-            except OSError:
-                count = 0
-            if not count:
-                self.close()
-                return
-            have += count
-        self._large = None
+        frame = self._large
         try:
-            message = codec.decode(view)
-        except msgspec.DecodeError as error:
-            self._not_understood(error)
+            count = self._sock.recv_into(frame.rest())
+        except BlockingIOError:
             return
+        except OSError:
+            count = 0
+        if not count:
+            self.close()
+            return
+        frame.have += count
+        if frame.have == len(frame.buffer):
+            self._large = None
+            self._deliver(memoryview(frame.buffer), frame.correlation)
+
+    def _deliver(self, payload: memoryview, correlation: int) -> None:
+        message = codec.decode(payload)
         if correlation & REPLY_BIT:
             callback = self._calls.pop(correlation & ~REPLY_BIT, None)
             if callback is not None:
@@ -256,9 +239,20 @@ class Connection:
         else:
             self.handler(self, message, correlation)
 
-    def _not_understood(self, error: msgspec.DecodeError) -> None:
-        log.error("%s sent what is no message (%s): closing the connection", self.name, error)
-        self.close()
+
+class _LargeFrame:
+    """A frame whose end has not come yet."""
+
+    __slots__ = ("buffer", "correlation", "have")
+
+    def __init__(self, length: int, correlation: int, start: memoryview) -> None:
+        self.buffer = bytearray(length)
+        self.correlation = correlation
+        self.have = len(start)
+        self.buffer[: self.have] = start
+
+    def rest(self) -> memoryview:
+        return memoryview(self.buffer)[self.have :]
 
 
 class Pump:
