@@ -231,7 +231,12 @@ class Connection:
             self._deliver(memoryview(frame.buffer), frame.correlation)
 
     def _deliver(self, payload: memoryview, correlation: int) -> None:
-        message = codec.decode(payload)
+        try:
+            message = codec.decode(payload)
+        except msgspec.DecodeError as error:
+            log.error("closing the connection to %s: %s", self.name, error)
+            self.close()
+            return
         if correlation & REPLY_BIT:
             callback = self._calls.pop(correlation & ~REPLY_BIT, None)
             if callback is not None:

@@ -116,7 +116,7 @@ class Returned(Message, frozen=True, array_like=True, tag=412):
 
 
 class TakeBack(Message, frozen=True, array_like=True, tag=413):
-    """Caller -> worker: return up to `count` tasks that are queued and not started (answer: `Returned`, maybe empty)."""
+    """Caller -> worker: return up to `count` tasks that are queued and not started (answered by `Returned`)."""
 
     count: int
 

@@ -12,10 +12,9 @@ from runtime._wire.messages import codec, control, node
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
 from runtime._wire.messages.worker import BindLease, Done, ExitActor, Push
 from runtime._worker.actor_submitter import handle_object_id
-
-from .network import Network, SimConnection, SimPump
-from .process import Process
-from .world import World
+from tests.sim.ownership.network import Network, SimConnection, SimPump
+from tests.sim.ownership.process import Process
+from tests.sim.ownership.world import World
 
 if TYPE_CHECKING:
     Stored = tuple[bytes, list[bytes], bytes]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runtime._worker.objects import INLINE_ERROR, Entry
-
-from .process import Process
+from tests.sim.ownership.process import Process
 
 if TYPE_CHECKING:
-    from .cluster import Cluster
+    from tests.sim.ownership.cluster import Cluster
 
 FULL_CHECK_EVERY = 20
 

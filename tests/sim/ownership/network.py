@@ -14,8 +14,8 @@ from runtime._wire.messages.base import ErrorKind, ErrorReply, Message
 from runtime._wire.messages.worker import BorrowRefs
 
 if TYPE_CHECKING:
-    from .process import Process
-    from .world import World
+    from tests.sim.ownership.process import Process
+    from tests.sim.ownership.world import World
 
 STEP_S = 1e-7
 SPEEDS_S = (0.0001, 0.001, 0.001, 0.01, 0.1)
@@ -67,7 +67,8 @@ class SimConnection:
     def send(self, message: Message, correlation: int = 0) -> None:
         if self.closed:
             return
-        self._later(lambda payload=codec.encode(message): self.other.receive(payload, correlation))
+        payload = codec.encode(message)
+        self._later(lambda: self.other.receive(payload, correlation))
 
     def _later(self, action: Callable[[], None]) -> None:
         world = self.pump.world
@@ -173,13 +174,16 @@ class SimPump:
 
     def connect_tcp(self, host: str, port: int, _secret: bytes, name: str) -> SimConnection:
         assert self.process is not None
-        return self.process.network.connect(self, f"{host}:{port}", name)
+        try:
+            return self.process.network.connect(self, f"{host}:{port}", name)
+        except OSError:
+            return self.process.network.connect_to_nobody(self, name)
 
     def listen_unix(self, path: str, on_accept: Callable[[Any], None]) -> None:
         assert self.process is not None
         self.process.network.listeners[path] = (self, on_accept)
 
-    def listen_tcp(self, host: str, _secret: bytes, on_accept: Callable[[Any], None]) -> int:
+    def listen_tcp(self, host: str, _secret: Callable[[], bytes], on_accept: Callable[[Any], None]) -> int:
         assert self.process is not None
         port = len(self.process.network.listeners) + 10_000
         self.process.network.listeners[f"{host}:{port}"] = (self, on_accept)
@@ -270,6 +274,7 @@ class Network:
     def __init__(self, world: World) -> None:
         self.world = world
         self.listeners: dict[str, tuple[SimPump, Callable[[Any], None]]] = {}
+        self._nobody = SimPump(world, "nobody", None, lambda _connection, _message, _correlation: None)
 
     def connect(self, pump: SimPump, address: str, name: str) -> SimConnection:
         """A pair of connected ends.
@@ -284,4 +289,12 @@ class Network:
         ours, theirs = SimConnection(pump, name, speed_s), SimConnection(found[0], pump.name, speed_s)
         ours.other, theirs.other = theirs, ours
         found[1](theirs)
+        return ours
+
+    def connect_to_nobody(self, pump: SimPump, name: str) -> SimConnection:
+        """Connections to other nodes are made in the background: that nobody is there turns out later."""
+        ours, theirs = SimConnection(pump, name, 0.01), SimConnection(self._nobody, pump.name, 0.01)
+        ours.other, theirs.other = theirs, ours
+        theirs.closed = True
+        self.world.at(self.world.delay_s(0.1), ours.closed_by_peer)
         return ours

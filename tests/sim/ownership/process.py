@@ -18,14 +18,12 @@ from runtime._wire.messages.node import Register
 from runtime._wire.messages.worker import BorrowRefs
 from runtime._worker import arguments, core_worker, executor, objects, submitter
 from runtime._worker.store import Pin
-
-from .network import Network, SimPump
-from .world import Fiber, World
+from tests.sim.ownership.network import Network, SimPump
+from tests.sim.ownership.world import Fiber, World
 
 if TYPE_CHECKING:
     from runtime._worker.objects import Entry
-
-    from .cluster import Cluster, Node
+    from tests.sim.ownership.cluster import Cluster, Node
 
 INLINE_BYTES = 1000
 """Small, so that small values go to the store."""

@@ -16,8 +16,7 @@ from runtime.actor import ActorClass, ActorHandle
 from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator
 from runtime.remote_function import RemoteFunction
-
-from .process import INLINE_BYTES, Process
+from tests.sim.ownership.process import INLINE_BYTES, Process
 
 T = TypeVar("T", ObjectRef, ActorHandle)
 MAX_DEPTH = 3
@@ -56,8 +55,8 @@ class Book:
 
     def nest(self, order: int, items: Iterable[T]) -> list[T]:
         """Notes that `order` will keep these, and returns those that would not make a cycle."""
-        fine = [item for item in items if not self._reaches(self.order(item), order)]  # type: ignore[arg-type]
-        self._inside.setdefault(order, set()).update(self.order(item) for item in fine)  # type: ignore[arg-type]
+        fine = [item for item in items if not self._reaches(self.order(item), order)]
+        self._inside.setdefault(order, set()).update(self.order(item) for item in fine)
         return fine
 
     def _reaches(self, start: int, goal: int) -> bool:
@@ -86,9 +85,6 @@ class Program:
 
     def run(self, steps: int) -> None:
         """Takes random steps."""
-        import os
-
-        off = set(os.environ.get("OFF", "").split(","))
         choices = [
             self.put,
             self.call,

@@ -12,15 +12,15 @@ from collections.abc import Callable
 
 import pytest
 
-from .cluster import Cluster
-from .invariants import Invariants
-from .process import Process, simulated_time
-from .program import NEVER, Book, Program
-from .world import Violation, World
+from tests.sim.ownership.cluster import Cluster
+from tests.sim.ownership.invariants import Invariants
+from tests.sim.ownership.process import Process, simulated_time
+from tests.sim.ownership.program import NEVER, Book, Program
+from tests.sim.ownership.world import Violation, World
 
-SEEDS = os.environ.get("OWNERSHIP_SEEDS", "0-60")
+SEEDS = os.environ.get("OWNERSHIP_SEEDS", "0-150")
 FIRST, LAST = (int(part) for part in SEEDS.split("-"))
-CHUNK = 20
+CHUNK = 25
 CHUNKS = [range(start, min(start + CHUNK, LAST)) for start in range(FIRST, LAST, CHUNK)]
 
 

@@ -20,7 +20,7 @@ from runtime._wire.messages.base import WorkerAddress
 from runtime._worker import core_worker
 
 if TYPE_CHECKING:
-    from .process import Process
+    from tests.sim.ownership.process import Process
 
 MAX_EVENTS = 200_000
 TRACE_LENGTH = 400
