@@ -4,6 +4,7 @@ who has which object. One class, for none of its own logic is under test here.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -211,10 +212,7 @@ class Cluster:
         here.free(message.object_ids)
         for each in self.nodes:
             if each is not here and each.node_id in message.locations:
-                self.world.at(
-                    self.world.delay_s(0.01),
-                    lambda each=each: each.free(message.object_ids),  # type: ignore[misc]
-                )
+                self.world.at(self.world.delay_s(0.01), functools.partial(each.free, message.object_ids))
 
     # ------------------------------------------------------------ leases
 

@@ -52,9 +52,10 @@ class Invariants:
             certain = entry.registered and entry.object_id not in process.failed_borrows
             if certain or not self._cluster.lossy:
                 self._world.fail(f"{name} is freed by {owner.name} though {entry.holds} hold it")
-        elif entry.registered and entry.object_id not in process.failed_borrows:
-            if process.core.address.worker_id not in (theirs.borrowers or ()):
-                self._world.fail(f"{name} is not known as borrowed to {owner.name}")
+            return
+        known = process.core.address.worker_id in (theirs.borrowers or ())
+        if entry.registered and entry.object_id not in process.failed_borrows and not known:
+            self._world.fail(f"{name} is not known as borrowed to {owner.name}")
 
     def at_rest(self) -> None:
         """Nobody holds anything any more: nothing may be left."""

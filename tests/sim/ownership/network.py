@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from runtime._transport import pump as real
+from runtime._transport.connection import ReplyCallback
 from runtime._wire.framing import REPLY_BIT
 from runtime._wire.messages import codec
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message
@@ -45,7 +45,7 @@ class SimLock:
 
 
 class SimConnection:
-    """One end. The interface of `runtime._transport.pump.Connection`."""
+    """One end. The interface of `runtime._transport.connection.Connection`."""
 
     def __init__(self, pump: SimPump, name: str, speed_s: float) -> None:
         self.pump = pump
@@ -60,7 +60,7 @@ class SimConnection:
         self._speed_s = speed_s
         self._last = 0.0
         self._cut = float("inf")
-        self._calls: dict[int, tuple[Any, real.ReplyCallback]] = {}
+        self._calls: dict[int, tuple[Any, ReplyCallback]] = {}
         self._next = 0
         pump.connections.append(self)
 
@@ -80,7 +80,7 @@ class SimConnection:
 
         world.at(due - world.now, arrive)
 
-    def call(self, request: Any, callback: real.ReplyCallback) -> None:
+    def call(self, request: Any, callback: ReplyCallback) -> None:
         if self.closed:
             callback(ErrorReply(ErrorKind.UNAVAILABLE, f"the connection to {self.name} is closed"))
             return
