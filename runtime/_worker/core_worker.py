@@ -14,7 +14,8 @@ import msgspec
 
 from runtime import exceptions
 from runtime._core import ids
-from runtime._transport.pump import Connection, Pump
+from runtime._transport.connection import Connection
+from runtime._transport.pump import Pump
 from runtime._wire.messages import node
 from runtime._wire.messages import worker as messages
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request, WorkerAddress

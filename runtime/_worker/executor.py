@@ -20,7 +20,7 @@ import msgspec
 
 from runtime import exceptions
 from runtime._core import ids
-from runtime._transport.pump import Connection
+from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.node import Blocked, Unblocked
 from runtime._wire.messages.worker import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from runtime._transport.pump import Connection
+from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorReply
 from runtime._wire.messages.control import KvGet, KvPut, KvValue

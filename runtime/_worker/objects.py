@@ -18,7 +18,7 @@ import msgspec
 from runtime import exceptions
 from runtime._core import ids
 from runtime._core.references import Reference, ReferenceTable
-from runtime._transport.pump import Connection
+from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok, WorkerAddress
 from runtime._wire.messages.node import StoreFree

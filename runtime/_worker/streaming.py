@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from runtime._core import ids
-from runtime._transport.pump import Connection
+from runtime._transport.connection import Connection
 from runtime._wire.messages.worker import ReleaseHold, StreamItem, Value
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from runtime._transport.pump import RECEIVE_BYTES, Connection, Pump
+from runtime._transport.connection import RECEIVE_BYTES, Connection
+from runtime._transport.pump import Pump
 from runtime._wire.framing import HEADER, MAX_FRAME_BYTES
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
 from runtime._wire.messages.worker import BorrowRefs, GetObject, ObjectValue, ReturnRefs, Value

@@ -1,0 +1,243 @@
+"""One framed connection of a pump: buffers what is sent, cuts what comes into messages, matches replies to calls."""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from runtime._wire.framing import HEADER, HEADER_BYTES, MAX_FRAME_BYTES, REPLY_BIT
+from runtime._wire.messages import codec
+from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request
+
+if TYPE_CHECKING:
+    from .pump import Pump
+
+log = logging.getLogger(__name__)
+RECEIVE_BYTES = 1 << 18
+FLUSH_BYTES = 1 << 14  # a busy sender lets the receiver start after this much
+
+ReplyCallback = Callable[[Any], None]
+"""Gets the reply, an `ErrorReply` included (kind UNAVAILABLE when the connection closed)."""
+
+
+class Connection:
+    """One framed connection. `handler(connection, message, correlation)` runs on the pumping thread, under the lock."""
+
+    __slots__ = (
+        "_calls",
+        "_in",
+        "_large",
+        "_next",
+        "_out",
+        "_pump",
+        "_sock",
+        "_writing",
+        "closed",
+        "context",
+        "handler",
+        "name",
+        "on_close",
+        "peer",
+        "sent_functions",
+    )
+
+    def __init__(self, pump: Pump, sock: socket.socket | None, name: str) -> None:
+        self._pump = pump
+        self._sock = sock  # None while it connects: what is sent waits
+        self.name = name
+        self.handler: Callable[[Connection, Message, int], None] = pump.handler
+        self.on_close: Callable[[Connection], None] | None = None
+        self.context: Any = None
+        self.peer: Any = None  # WorkerAddress once its Hello has come
+        self.sent_functions: set[bytes] = set()
+        self.closed = False
+        self._out = bytearray()
+        self._in = b""
+        self._large: _LargeFrame | None = None
+        self._writing = False
+        self._calls: dict[int, ReplyCallback] = {}
+        self._next = 0
+
+    def send(self, message: Message, correlation: int = 0) -> None:
+        """Buffers one message; it leaves when a thread waits, when enough is buffered, or within milliseconds."""
+        with self._pump.lock:
+            if self.closed:
+                return
+            out = self._out
+            start = len(out)
+            if not start:
+                self._pump.dirty.append(self)
+            out += b"\0\0\0\0\0\0\0\0"
+            codec.encode_into(message, out, -1)
+            HEADER.pack_into(out, start, len(out) - start - HEADER_BYTES, correlation)
+            if len(out) >= FLUSH_BYTES:
+                self.flush()
+        self._pump.kick()
+
+    def call(self, request: Request[Any], callback: ReplyCallback) -> None:
+        """Sends a request; `callback` runs on the pumping thread, under the lock."""
+        with self._pump.lock:
+            if self.closed:
+                callback(ErrorReply(ErrorKind.UNAVAILABLE, f"the connection to {self.name} is closed"))
+                return
+            self._next = number = (self._next % 0x7FFF_FFFE) + 1
+            self._calls[number] = callback
+            self.send(request, number)  # type: ignore[arg-type]
+
+    def reply(self, message: Message, correlation: int) -> None:
+        """Answers a call that came in with this correlation."""
+        self.send(message, correlation | REPLY_BIT)
+
+    def flush(self) -> None:
+        """Writes what the socket takes now; the rest follows when it is writable."""
+        with self._pump.lock:
+            out = self._out
+            if not out or self.closed or self._sock is None:
+                return
+            try:
+                sent = self._sock.send(out)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self.close()
+                return
+            if sent == len(out):
+                out.clear()
+            else:
+                del out[:sent]
+            self._watch_writable(bool(out))
+
+    def close(self) -> None:
+        """Closes at once. Pending calls are answered UNAVAILABLE."""
+        with self._pump.lock:
+            if self.closed:
+                return
+            self.closed = True
+            if self._sock is not None:
+                self._pump.forget(self._sock.fileno())
+                self._sock.close()
+            calls, self._calls = self._calls, {}
+            for callback in calls.values():
+                callback(ErrorReply(ErrorKind.UNAVAILABLE, f"the connection to {self.name} closed"))
+            if self.on_close is not None:
+                self.on_close(self)
+
+    def on_events(self, events: int) -> None:
+        """Reads or writes as epoll says. Runs under the lock."""
+        if self.closed:
+            return
+        if events & select.EPOLLOUT:
+            self.flush()
+        if events & ~select.EPOLLOUT:
+            self._read()
+
+    def _watch_writable(self, wanted: bool) -> None:
+        if wanted != self._writing:
+            self._writing = wanted
+            assert self._sock is not None
+            self._pump.epoll.modify(self._sock.fileno(), select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+
+    def attach(self, sock: socket.socket) -> None:
+        """The connection is made: send what has waited."""
+        with self._pump.lock:
+            if self.closed or self._pump.stopped:
+                sock.close()
+                return
+            self._sock = sock
+            self._pump.watch(sock, self.on_events)
+            self.flush()
+
+    @property
+    def remote_path(self) -> str:
+        """Of a Unix connection: the path of the socket at the other end."""
+        assert self._sock is not None
+        return str(self._sock.getpeername())
+
+    def _read(self) -> None:
+        if self._large is not None:
+            self._read_large()
+            return
+        assert self._sock is not None
+        try:
+            data = self._sock.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return
+        if self._in:
+            data = self._in + data
+        offset, end = 0, len(data)
+        unpack, deliver = HEADER.unpack_from, self._deliver
+        view = memoryview(data)
+        while end - offset >= HEADER_BYTES:
+            length, correlation = unpack(data, offset)
+            if length > MAX_FRAME_BYTES:
+                self.close()
+                return
+            start = offset + HEADER_BYTES
+            if start + length > end:
+                if length > RECEIVE_BYTES:
+                    self._large = _LargeFrame(length, correlation, view[start:])
+                    offset = end
+                break
+            offset = start + length
+            deliver(view[start:offset], correlation)
+            if self.closed:
+                return
+        self._in = data[offset:] if offset < end else b""
+
+    def _read_large(self) -> None:
+        """A frame that is longer than one read goes into a buffer of its own: joining pieces would copy it often."""
+        assert self._sock is not None
+        assert self._large is not None
+        frame = self._large
+        try:
+            count = self._sock.recv_into(frame.rest())
+        except BlockingIOError:
+            return
+        except OSError:
+            count = 0
+        if not count:
+            self.close()
+            return
+        frame.have += count
+        if frame.have == len(frame.buffer):
+            self._large = None
+            self._deliver(memoryview(frame.buffer), frame.correlation)
+
+    def _deliver(self, payload: memoryview, correlation: int) -> None:
+        try:
+            message = codec.decode(payload)
+        except msgspec.DecodeError as error:
+            log.error("closing the connection to %s: %s", self.name, error)
+            self.close()
+            return
+        if correlation & REPLY_BIT:
+            callback = self._calls.pop(correlation & ~REPLY_BIT, None)
+            if callback is not None:
+                callback(message)
+        else:
+            self.handler(self, message, correlation)
+
+
+class _LargeFrame:
+    """A frame whose end has not come yet."""
+
+    __slots__ = ("buffer", "correlation", "have")
+
+    def __init__(self, length: int, correlation: int, start: memoryview) -> None:
+        self.buffer = bytearray(length)
+        self.correlation = correlation
+        self.have = len(start)
+        self.buffer[: self.have] = start
+
+    def rest(self) -> memoryview:
+        return memoryview(self.buffer)[self.have :]
