@@ -66,13 +66,17 @@ class GroupService:
             elif group.is_waiting:
                 self._scheduler.enqueue(group)
 
-    async def create(self, _: Channel, message: CreatePlacementGroup) -> PlacementGroupInfo:
+    def create(self, _: Channel, message: CreatePlacementGroup) -> Awaitable[PlacementGroupInfo]:
+        """Enters the group at once, so that a watch right behind the request finds it; answers when it is on disk."""
         group = self._table.get(message.pg_id)
         if group is None:
             self._check(message)
             group = Group(message)
             self._table.add(group)
             self._scheduler.enqueue(group)
+        return self._durable(group)
+
+    async def _durable(self, group: Group) -> PlacementGroupInfo:
         await self._context.journal.durable()
         return group.info()
 

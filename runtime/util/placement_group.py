@@ -159,6 +159,9 @@ def placement_group(
         lifetime == "detached",
         [dict(selector) for selector in bundle_label_selector or ()],
     )
+    if not name:
+        core.agent.call(request, lambda _reply: None)  # what became of it, `ready` and `wait` ask
+        return group
     reply = core.call_agent(request)
     if isinstance(reply, ErrorReply):
         if reply.kind in (ErrorKind.EXISTS, ErrorKind.INVALID):
