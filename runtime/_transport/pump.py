@@ -28,6 +28,7 @@ from .connection import Connection
 log = logging.getLogger(__name__)
 NAP_S = 0.002
 LONG_NAP_S = 0.1
+NAPS_BEFORE_SLEEP = 16
 IDLE_POLL_S = 0.25
 CONNECT_TIMEOUT_S = 5.0
 
@@ -327,19 +328,20 @@ class Pump:
         idle_naps = 0
         while not self.stopped:
             rounds = self._rounds
-            if idle_naps < 16 or self.dirty:
+            if idle_naps < NAPS_BEFORE_SLEEP or self.dirty:
                 time.sleep(NAP_S)
             else:
                 self._alarm.clear()
                 self._asleep = True
-                self._alarm.wait(LONG_NAP_S)
+                if not self.dirty:
+                    self._alarm.wait(LONG_NAP_S)
                 self._asleep = False
             if self.stopped:
                 return
             if self._wanted or rounds != self._rounds:
                 idle_naps = 0
-            elif self._external and not self.dirty:
-                idle_naps += 1
+            elif self._external and not self.dirty and idle_naps < NAPS_BEFORE_SLEEP:
+                idle_naps += 1  # the event loop leads; in quiet times its upkeep (references that died) is ours
             elif self._leading.acquire(blocking=False):
                 try:
                     while not self._wanted and not self.stopped:
@@ -349,7 +351,8 @@ class Pump:
                 finally:
                     self._leading.release()
                     self._wake_followers()
-                idle_naps = 0
+                if not self._external:
+                    idle_naps = 0
             else:
                 idle_naps += 1
 
