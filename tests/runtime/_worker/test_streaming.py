@@ -1,0 +1,146 @@
+"""The caller's side of a stream: in order, once each, the error last, and what is inside is released at the end."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runtime._wire.messages.base import WorkerAddress
+from runtime._wire.messages.worker import ReleaseHold, StreamItem, Value
+from runtime._worker.objects import Objects
+from runtime._worker.streaming import Stream
+
+TASK = b"t" * 24
+OWNER = WorkerAddress(b"o" * 28, b"n" * 28, "owner")
+NESTED = [(b"x" * 28, OWNER)]
+
+
+class Connection:
+    """Remembers what it was told; its calls are answered when the test says so."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+        self.calls: list[Any] = []
+
+    def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+    def call(self, _request: Any, callback: Any) -> None:
+        self.calls.append(callback)
+
+
+class Core:
+    """A process that borrows from one owner."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.released: deque[Any] = deque()
+        self.address = WorkerAddress(b"m" * 28, b"n" * 28, "me")
+        self.owner = Connection()
+        self.pump = SimpleNamespace(kick=lambda: None)
+        self.store = SimpleNamespace(forget=lambda _ids: None)
+        self.objects = Objects(self)  # type: ignore[arg-type]
+
+    def peer(self, _address: WorkerAddress, connect: bool = True) -> Connection:
+        return self.owner
+
+    def wait(self, ready: Any, _timeout_s: float | None) -> bool:
+        return bool(ready())
+
+
+@pytest.fixture
+def core() -> Core:
+    return Core()
+
+
+@pytest.fixture
+def worker() -> Connection:
+    return Connection()
+
+
+@pytest.fixture
+def stream(core: Core) -> Stream:
+    return Stream(core, SimpleNamespace(push=SimpleNamespace(task_id=TASK)))  # type: ignore[arg-type]
+
+
+def item(index: int, nested: Any = ()) -> StreamItem:
+    return StreamItem(TASK, index, Value(0, b"N.", [], list(nested)))
+
+
+def test_items_come_in_order_and_then_the_end(stream: Stream, worker: Connection) -> None:
+    for index in range(3):
+        stream.item(worker, item(index))  # type: ignore[arg-type]
+    stream.end(None)
+    refs = [stream.next(None) for _ in range(4)]
+    assert refs[3] is None
+    assert len({ref.binary() for ref in refs if ref is not None}) == 3
+
+
+def test_items_have_their_values(core: Core, stream: Stream, worker: Connection) -> None:
+    stream.item(worker, item(0))  # type: ignore[arg-type]
+    ref = stream.next(None)
+    assert ref is not None
+    assert core.objects.get_one(ref, None) is None
+
+
+def test_items_that_come_again_after_a_retry_are_skipped(stream: Stream, worker: Connection) -> None:
+    for index in (0, 1, 0, 1, 2):
+        stream.item(worker, item(index))  # type: ignore[arg-type]
+    assert len(stream.items) == 3
+
+
+def test_an_error_is_the_last_item(core: Core, stream: Stream, worker: Connection) -> None:
+    stream.item(worker, item(0))  # type: ignore[arg-type]
+    stream.end(core.objects.error_value(KeyError("over")))
+    stream.next(None)
+    ref = stream.next(None)
+    assert ref is not None
+    with pytest.raises(KeyError, match="over"):
+        core.objects.get_one(ref, None)
+    assert stream.next(None) is None
+
+
+def test_nothing_in_time(stream: Stream) -> None:
+    with pytest.raises(TimeoutError):
+        stream.next(0.0)
+
+
+def test_a_stream_without_references_needs_no_release(stream: Stream, worker: Connection) -> None:
+    stream.item(worker, item(0))  # type: ignore[arg-type]
+    stream.end(None)
+    assert worker.sent == []
+
+
+@pytest.mark.parametrize("registered_first", [True, False])
+def test_the_worker_is_released_when_all_is_registered_and_over(
+    core: Core, stream: Stream, worker: Connection, registered_first: bool
+) -> None:
+    stream.item(worker, item(0, NESTED))  # type: ignore[arg-type]
+    [registered] = core.owner.calls
+    steps = [lambda: registered(None), lambda: stream.end(None)]
+    for step in steps if registered_first else reversed(steps):
+        assert worker.sent == []
+        step()
+    assert worker.sent == [ReleaseHold(TASK)]
+
+
+def test_the_worker_is_released_once(core: Core, stream: Stream, worker: Connection) -> None:
+    for index in range(3):
+        stream.item(worker, item(index, NESTED))  # type: ignore[arg-type]
+    stream.end(None)
+    for registered in core.owner.calls:
+        registered(None)
+    assert worker.sent == [ReleaseHold(TASK)]
+
+
+def test_a_repeated_item_keeps_references_too(stream: Stream, worker: Connection) -> None:
+    first = Connection()
+    stream.item(first, item(0))  # type: ignore[arg-type]
+    stream.item(worker, item(0, NESTED))  # type: ignore[arg-type]
+    stream.end(None)
+    assert first.sent == []
+    assert worker.sent == [ReleaseHold(TASK)]
