@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from runtime import exceptions
+from runtime._core import ids
 from runtime._worker import core_worker
+from runtime._worker.submitter import Task
 from runtime.actor import ActorClass, ActorHandle
 from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator
@@ -94,6 +96,7 @@ class Program:
             self.unkeep,
             self.pause,
             self.make_actor,
+            self.cancel,
         ]
         choices += [self.call, self.call_actor, self.call_actor, self.stream]
         if self.may_wait:
@@ -141,7 +144,7 @@ class Program:
             return
         arguments, order = self.arguments()
         count = self.rng.choice((1, 1, 2))
-        result = (WORK if count == 1 else WORK_TWICE).remote(*arguments, count)
+        result = (self.rng.choice(WORKS) if count == 1 else WORK_TWICE).remote(*arguments, count)
         for index, ref in enumerate([result] if count == 1 else result):
             book().enter(ref.binary(), order, f"task {order}.{index}")
             self.refs.append(ref)
@@ -165,6 +168,19 @@ class Program:
             except exceptions.RayError as error:
                 self.check_error(error)
             self.streams.remove(taken)
+
+    def cancel(self) -> None:
+        """Somebody's task, if it is ours and not over: wherever it is."""
+        core = core_worker.current()
+        if self.refs and self.rng.random() < 0.3:
+            task_id = ids.task_id_of(self.rng.choice(self.refs).binary())
+            with core.lock:
+                call = core.actors.find(task_id)
+                task = core.pending.get(task_id)
+                if call is not None:
+                    core.actors.cancel(call, False)
+                elif isinstance(task, Task):
+                    core.submitter.cancel(task, False, self.rng.random() < 0.5)
 
     def make_actor(self) -> None:
         if len(self.handles) < 2 and self.depth < MAX_DEPTH:
@@ -240,7 +256,7 @@ class Program:
     def check_error(self, error: exceptions.RayError) -> None:
         """Without deaths only what fails on purpose may fail, or what an actor owned that ended."""
         cluster = self.process.cluster
-        fine = isinstance(error, Planned | exceptions.RayActorError)
+        fine = isinstance(error, Planned | exceptions.RayActorError | exceptions.TaskCancelledError)
         fine = fine or (isinstance(error, exceptions.OwnerDiedError) and cluster.ended)
         if not fine and not cluster.lossy:
             self.process.world.fail(f"{self.process.name} got {error!r}")
@@ -308,7 +324,11 @@ class Keeper:
         return program.value(order, f"task {order}.0")
 
 
-WORK = RemoteFunction(work, {})
+WORKS = [
+    RemoteFunction(work, {}),
+    RemoteFunction(work, {"max_retries": 0}),
+    RemoteFunction(work, {"max_retries": 2, "retry_exceptions": True}),
+]
 WORK_TWICE = RemoteFunction(work, {"num_returns": 2})
 ITEMS = RemoteFunction(items, {})
 KEEPER = ActorClass(Keeper, {})
