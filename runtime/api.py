@@ -288,6 +288,17 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
         _stop_daemon()
 
 
+def _forget_parent() -> None:
+    """In a forked child: the parent's cluster is not ours to end."""
+    global _daemon, _lock
+    _daemon = None
+    _lock = threading.RLock()
+    atexit.unregister(shutdown)
+
+
+os.register_at_fork(after_in_child=_forget_parent)
+
+
 def _stop_daemon() -> None:
     global _daemon
     daemon, _daemon = _daemon, None

@@ -127,6 +127,12 @@ class Connection:
             if self.on_close is not None:
                 self.on_close(self)
 
+    def abandon(self) -> None:
+        """In a forked child: closes the descriptor and nothing else. See `Pump.abandon`."""
+        self.closed = True
+        if self._sock is not None:
+            self._sock.close()
+
     def on_events(self, events: int) -> None:
         """Reads or writes as epoll says. Runs under the lock."""
         if self.closed:

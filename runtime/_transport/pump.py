@@ -341,7 +341,9 @@ class Pump:
             if self._wanted or rounds != self._rounds:
                 idle_naps = 0
             elif self._external and not self.dirty and idle_naps < NAPS_BEFORE_SLEEP:
-                idle_naps += 1  # the event loop leads; in quiet times its upkeep (references that died) is ours
+                idle_naps += (
+                    1  # the event loop leads; in quiet times its upkeep (references that died) is ours
+                )
             elif self._leading.acquire(blocking=False):
                 try:
                     while not self._wanted and not self.stopped:
@@ -355,6 +357,26 @@ class Pump:
                     idle_naps = 0
             else:
                 idle_naps += 1
+
+    def abandon(self) -> None:
+        """In a forked child: lets go of the parent's sockets without a word to anybody.
+
+        Descriptors are only closed: to unregister them would take them from the parent's epoll as well.
+        """
+        self.lock = threading.RLock()  # a thread that is not here may have held the old one
+        self.stopped = True
+        self.dirty = []
+        for listener in self._listeners:
+            listener.close()
+        for source in self._sources.values():
+            connection = getattr(source, "__self__", None)
+            if isinstance(connection, Connection):
+                connection.abandon()
+        self._sources = {}
+        self.epoll.close()
+        fd, self._wake_fd = self._wake_fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     def stop(self) -> None:
         """Flushes and closes everything; waits end with whatever `failure` says."""

@@ -121,7 +121,7 @@ class TaskSubmitter:
         self._active: dict[LeasePool, None] = {}  # in order
         self._leases: dict[bytes, Lease] = {}
         self._reasons: dict[bytes, LeaseLost] = {}
-        self._unexplained: list[tuple[float, bytes, Task]] = []
+        self._unexplained: list[tuple[float, bytes, Task | None]] = []  # deadline, lease id
         self._prefix = os.urandom(4)
         self._count = 0
         self._suffix = b"\0" * 12 + core.job_id
@@ -306,7 +306,7 @@ class TaskSubmitter:
             lease.connection.close()
         for item in [item for item in self._unexplained if item[1] == message.lease_id]:
             self._unexplained.remove(item)
-            if item[2].push.task_id in self._core.pending:  # not cancelled meanwhile
+            if item[2] is not None and item[2].push.task_id in self._core.pending:  # not cancelled meanwhile
                 self._crashed(item[2], message)
         while len(self._reasons) > 1000:
             del self._reasons[next(iter(self._reasons))]
@@ -316,7 +316,8 @@ class TaskSubmitter:
         for lease in [lease for lease in self._leases.values() if lease.connection is connection]:
             del self._leases[lease.lease_id]
             lease.pool.leases.remove(lease)
-            self._core.agent.send(LeaseReturn(lease.lease_id, discard=True))
+            if lease.lease_id not in self._reasons:
+                self._unexplained.append((time.monotonic() + REASON_WAIT_S, lease.lease_id, None))
             tasks = list(lease.inflight.values())
             lease.inflight.clear()
             for task in reversed(tasks[1:]):
@@ -523,7 +524,9 @@ class TaskSubmitter:
         if self._unexplained:
             for item in [item for item in self._unexplained if item[0] <= now]:
                 self._unexplained.remove(item)
-                if item[2].push.task_id in self._core.pending:
+                if item[2] is None:  # only the connection broke: the worker is of no use, but may live
+                    self._core.agent.send(LeaseReturn(item[1], discard=True))
+                elif item[2].push.task_id in self._core.pending:
                     self._crashed(item[2], None)
         return bool(self._active or self._unexplained)
 
