@@ -10,6 +10,7 @@ from runtime._worker import context
 from runtime._worker.core_worker import Core, current
 
 if TYPE_CHECKING:
+    from runtime._wire.messages.worker import ActorSetup
     from runtime.actor import ActorHandle
 
 
@@ -148,7 +149,7 @@ class RuntimeContext:
                 found["actor_id"] = ids.ActorID(running.actor_id)
         return found
 
-    def _setup(self) -> Any:
+    def _setup(self) -> ActorSetup | None:
         return self._core.executor.setup if self._core.executor is not None else None
 
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,6 +25,9 @@ from .functions import Functions
 from .objects import Objects
 from .store import Store
 from .submitter import TaskSubmitter
+
+if TYPE_CHECKING:
+    from .executor import Executor
 
 log = logging.getLogger("runtime")
 TICK_S = 0.01
@@ -64,6 +67,22 @@ def set_auto_init(auto_init: Callable[[], None]) -> None:
     _auto_init = auto_init
 
 
+def _forget_parent() -> None:
+    """A forked child is a process of its own: it must not speak on its parent's connections."""
+    global _current, _auto_init
+    core, _current, _auto_init = _current, None, None
+    if core is not None:
+        core.forked = True
+        core.pump.abandon()
+        core.pump.failure = exceptions.RaySystemError(
+            "This process was forked from one that is connected: call init() here before anything else."
+        )
+        core.lock = core.pump.lock
+
+
+os.register_at_fork(after_in_child=_forget_parent)
+
+
 class Core:
     """One connected process.
 
@@ -82,11 +101,12 @@ class Core:
         self.lock = self.pump.lock
         self.released: deque[Any] = deque()
         self.is_driver = register.is_driver
-        self.executor: Any = None  # set by a worker's main
+        self.executor: Executor | None = None  # set by a worker's executor
         self.on_driver_logs: Callable[[node.DriverLogs], None] | None = None
         self._peers: dict[bytes, Connection] = {}
         self._last_tick = 0.0
         self._closing = False
+        self.forked = False  # this is a child that user code forked, and not the process that was connected
         self._handlers: dict[type, Callable[[Connection, Any, int], None]] = {}
         self._early: list[tuple[Connection, Message, int]] | None = []  # what came before we were complete
         listen_path = os.path.join(os.path.dirname(agent_path), f"w-{worker_id.hex()[:16]}")
@@ -161,7 +181,7 @@ class Core:
         if ready():
             return True
         if self.executor is not None and self.executor.may_block():
-            return bool(self.executor.blocking_wait(ready, timeout_s))
+            return self.executor.blocking_wait(ready, timeout_s)
         return self.pump.wait(ready, timeout_s)
 
     def call_agent(self, request: Request[Any], timeout_s: float | None = 30.0) -> Any:

@@ -72,8 +72,8 @@ class Invariants:
                 )
             if core.pending:
                 left.append(f"{process.name}: {len(core.pending)} tasks without an answer")
-            if core.executor is not None and core.executor._holds:
-                left.append(f"{process.name}: keeps the results of {len(core.executor._holds)} tasks")
+            if core.executor is not None and core.executor.results._holds:
+                left.append(f"{process.name}: keeps the results of {len(core.executor.results._holds)} tasks")
             if core.objects.table._by_borrower:
                 left.append(f"{process.name}: borrowers of nothing {core.objects.table._by_borrower}")
             if process.pins:

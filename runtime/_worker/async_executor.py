@@ -1,0 +1,119 @@
+"""Runs the calls of an async actor: the main thread becomes an event loop, which pumps the sockets as well."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from runtime._transport.connection import Connection
+from runtime._wire.messages.worker import ActorSetup, Done, Push
+
+from . import arguments
+from .context import Execution, execution
+from .objects import Entry
+
+if TYPE_CHECKING:
+    from .core_worker import Core
+    from .executor import Executor
+
+
+class AsyncExecutor:
+    """The event loop of one actor, with a limit of calls at once for each concurrency group."""
+
+    def __init__(self, core: Core, executor: Executor, setup: ActorSetup) -> None:
+        self._core = core
+        self._executor = executor
+        self._main = threading.current_thread()
+        self._loop = asyncio.new_event_loop()
+        self._limits = {"": asyncio.Semaphore(setup.max_concurrency)} | {
+            group: asyncio.Semaphore(limit) for group, limit in setup.concurrency_groups.items()
+        }
+        self._calls: dict[bytes, asyncio.Task[Any]] = {}  # those that began, by task id
+        self._flush_scheduled = False
+
+    def serve(self) -> None:
+        """Turns the main thread into the loop, until the process ends."""
+        asyncio.set_event_loop(self._loop)
+        pump = self._core.pump
+        pump.drive_externally()
+        self._loop.add_reader(pump.epoll.fileno(), pump.poll_once)
+        self._loop.call_soon(pump.poll_once)
+        self._loop.run_forever()
+
+    def submit(self, connection: Connection, push: Push, running: Execution) -> None:
+        """Starts a call. From any thread."""
+        if threading.current_thread() is self._main:
+            self._start(connection, push, running)
+        else:
+            self._loop.call_soon_threadsafe(self._start, connection, push, running)
+
+    def cancel(self, task_id: bytes) -> None:
+        """Cancels a call that is marked as cancelled. From any thread."""
+        self._loop.call_soon_threadsafe(self._cancel, task_id)
+
+    def exit_if_idle(self) -> None:
+        """Ends the process once no call is left. From any thread."""
+        self._loop.call_soon_threadsafe(self._executor.exit_if_idle)
+
+    def _start(self, connection: Connection, push: Push, running: Execution) -> None:
+        self._loop.create_task(self._run(connection, push, running))
+
+    def _cancel(self, task_id: bytes) -> None:
+        call = self._calls.get(task_id)  # none: it has ended, or will see the mark when it begins
+        if call is not None:
+            call.cancel()
+
+    async def _run(self, connection: Connection, push: Push, running: Execution) -> None:
+        execution.set(running)
+        task = asyncio.current_task()
+        assert task is not None
+        self._calls[push.task_id] = task
+        started = time.perf_counter()
+        made: list[Entry] = []
+        results = self._executor.results
+        try:
+            if running.cancelled:
+                raise asyncio.CancelledError
+            async with self._limits.get(push.concurrency_group) or self._limits[""]:
+                if push.refs:
+                    args, kwargs, made = await self._loop.run_in_executor(
+                        None, arguments.unpack, self._core, push.args, push.refs
+                    )
+                else:
+                    args, kwargs, made = arguments.unpack(self._core, push.args, push.refs)
+                result = self._executor.callable_of(push)(*args, **kwargs)
+                if inspect.isawaitable(result):
+                    result = await result
+                if push.num_returns < 0:
+                    await self._stream(connection, push, result)
+                del args, kwargs
+                values = results.pack(connection, push, result)
+            done = Done(push.task_id, values, time.perf_counter() - started)
+        except BaseException as error:
+            done = self._executor.failed(push, running, error, time.perf_counter() - started)
+        del self._calls[push.task_id]
+        self._executor.answer(connection, done, made)
+        self._flush_soon()
+        self._executor.exit_if_idle()
+
+    async def _stream(self, connection: Connection, push: Push, result: Any) -> None:
+        if not hasattr(result, "__anext__"):
+            self._executor.results.stream(connection, push, result)
+            return
+        index = 0
+        async for item in result:
+            self._executor.results.send_item(connection, push, index, item)
+            index += 1
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        self._core.pump.flush_all()
