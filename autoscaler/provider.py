@@ -338,8 +338,9 @@ class Shell(Protocol):
         """Copies a file, or a folder with what is in it, from the machine."""
         ...
 
-    def interactive(self, command: str | None = None) -> int:
-        """Connects the caller's terminal with `command` (None: a log-in shell); returns its exit status."""
+    def interactive(self, command: str | None = None, *, env: Mapping[str, str] | None = None) -> int:
+        """Connects the caller's terminal with `command` (None: a log-in shell); returns its exit status.
+        `env` as for `run`."""
         ...
 
     def forward(self, port: int) -> AbstractContextManager[int]:

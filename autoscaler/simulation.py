@@ -297,7 +297,7 @@ class SimulatedShell:
         with open(local, "wb") as file:
             file.write(self._files[remote])
 
-    def interactive(self, command: str | None = None) -> int:
+    def interactive(self, command: str | None = None, *, env: Mapping[str, str] | None = None) -> int:
         self._must_exist()
         return 0
 

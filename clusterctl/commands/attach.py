@@ -20,7 +20,7 @@ def attach(cluster: Cluster = None) -> None:
     session = open_session(cluster)
     shell = session.shell(session.head())
     try:
-        status = shell.interactive()
+        status = shell.interactive(env=session.environment())
     finally:
         shell.close()
     raise typer.Exit(status)

@@ -24,7 +24,7 @@ def check(
       clusterctl check cluster-configs/local.yaml
       clusterctl check --schema > cluster.schema.json     (for editors)
     """
-    from clusterctl.errors import UsageProblem
+    from clusterctl.errors import SpecError, UsageProblem
 
     if schema:
         from clusterctl.spec.schema import json_schema
@@ -40,7 +40,13 @@ def check(
     from clusterctl.launcher import node_types
     from clusterctl.spec.load import cluster_limit, load_file
 
-    loaded = load_file(spec)
+    try:
+        loaded = load_file(spec)
+    except SpecError as error:
+        if json:
+            wrong = [{"what": line, "advice": "", "fatal": True} for line in error.message.splitlines()]
+            output.as_json({"cluster": None, "problems": wrong})
+        raise
     provider = providers.make(loaded, loaded.cluster_name, {"owner": Home.find().owner})
     kinds = node_types.node_types(loaded, provider.default_resources())
     try:

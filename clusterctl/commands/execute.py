@@ -36,7 +36,7 @@ def execute(
     shell = session.shell(session.head())
     text = command[0] if len(command) == 1 else shlex.join(command)
     try:
-        result = shell.run(text, timeout_s=timeout, on_output=output.say)
+        result = shell.run(text, env=session.environment(), timeout_s=timeout, on_output=output.say)
     except ShellTimedOut as error:
         raise TimedOut(str(error)) from error
     except ShellError as error:

@@ -47,6 +47,10 @@ class Session:
 
         return existing(self.provider())
 
+    def environment(self) -> dict[str, str]:
+        """What a person's programs on the head need besides the machine's environment: where the cluster is."""
+        return {"CLUSTERCTL_ADDRESS": self.record.control_address} if self.record.control_address else {}
+
     def shell(self, machine: Machine) -> Shell:
         from autoscaler.provider import ProviderError
         from clusterctl.errors import from_provider

@@ -27,7 +27,8 @@ def prepare(script: str, arguments: Sequence[str], working_dir: str | None) -> t
         UsageProblem: the folder is too big, or the script lies outside of it.
     """
     if not os.path.isfile(script):
-        raise NotFound(f"there is no file {script}", "Name a Python program, e.g. clusterctl submit job.py.")
+        what = f"{script} is a folder" if os.path.isdir(script) else f"there is no file {script}"
+        raise NotFound(what, "Name a Python program, e.g. clusterctl submit job.py.")
     root = os.path.abspath(working_dir or os.path.dirname(script) or ".")
     if not os.path.isdir(root):
         raise NotFound(f"there is no folder {root}")

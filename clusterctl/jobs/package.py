@@ -70,8 +70,13 @@ def manifest(root: str, excludes: Sequence[str] = (), use_gitignore: bool = True
                 rules = [*inherited, *ignore.parse(text, folder)]
             except (FileNotFoundError, IsADirectoryError):
                 pass
-        with os.scandir(os.path.join(root, folder)) as items:
-            children = sorted(items, key=lambda item: item.name)
+            except OSError as error:
+                raise _unreadable(error) from error
+        try:
+            with os.scandir(os.path.join(root, folder)) as items:
+                children = sorted(items, key=lambda item: item.name)
+        except OSError as error:
+            raise _unreadable(error) from error
         for item in children:
             path = f"{folder}/{item.name}" if folder else item.name
             is_folder = item.is_dir(follow_symlinks=False)
@@ -79,8 +84,7 @@ def manifest(root: str, excludes: Sequence[str] = (), use_gitignore: bool = True
                 continue
             if is_folder:
                 visit(path, rules)
-            elif item.is_file():
-                status = item.stat()
+            elif (status := _regular_file(item)) is not None:
                 if len(entries) >= LIMIT_FILES:
                     raise UsageProblem(
                         f"the folder {root} has more than {LIMIT_FILES} files",
@@ -90,6 +94,24 @@ def manifest(root: str, excludes: Sequence[str] = (), use_gitignore: bool = True
 
     visit("", [])
     return sorted(entries, key=lambda entry: entry.path)
+
+
+def _regular_file(item: os.DirEntry[str]) -> os.stat_result | None:
+    """The file that an entry is or leads to; None for what is no file: pipes, links to nowhere or in circles."""
+    try:
+        status = item.stat()
+    except OSError as error:
+        if item.is_symlink():
+            return None
+        raise _unreadable(error) from error
+    return status if stat.S_ISREG(status.st_mode) else None
+
+
+def _unreadable(error: OSError) -> CliError:
+    return CliError(
+        f"{error.filename} cannot be read: {error.strerror}",
+        "Allow it to be read, or leave it out with a .gitignore.",
+    )
 
 
 def pack(root: str, entries: Sequence[Entry], limit_bytes: int = LIMIT_BYTES) -> Package:
@@ -117,7 +139,7 @@ def pack(root: str, entries: Sequence[Entry], limit_bytes: int = LIMIT_BYTES) ->
             try:
                 data = Path(root, entry.path).read_bytes()
             except OSError as error:
-                raise CliError(f"{error.filename} cannot be read: {error.strerror}") from error
+                raise _unreadable(error) from error
             archive.writestr(info, data)
     data = buffer.getvalue()
     return Package(hashlib.sha256(data).hexdigest(), data, len(entries))

@@ -60,13 +60,10 @@ class LocalShell:
     def get(self, remote: str, local: str) -> None:
         _copy(self._resolve(remote), local)
 
-    def interactive(self, command: str | None = None) -> int:
-        bash = shutil.which("bash")
-        if command is not None:
-            arguments = ["/bin/sh", "-c", command]
-        else:
-            arguments = [bash, "-i"] if bash else ["/bin/sh", "-i"]
-        return terminal.join(arguments, self._home, self._environment)
+    def interactive(self, command: str | None = None, *, env: Mapping[str, str] | None = None) -> int:
+        log_in = [shutil.which("bash") or "/bin/sh", "-i"]
+        arguments = log_in if command is None else ["/bin/sh", "-c", command]
+        return terminal.join(arguments, self._home, {**self._environment, **(env or {})})
 
     @contextlib.contextmanager
     def forward(self, port: int) -> Iterator[int]:

@@ -33,8 +33,14 @@ def load_file(file: str, environ: Mapping[str, str] | None = None) -> ClusterSpe
         raise NotFound(
             f"there is no file {file}", "Name a cluster YAML, e.g. cluster-configs/local.yaml."
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{file} cannot be read: {error}") from error
+    except OSError as error:
+        raise SpecError(
+            f"{file} cannot be read: {error.strerror or error}", "Name a cluster YAML that you may read."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise SpecError(
+            f"{file} is no text: byte {error.start} is not UTF-8", "Write the spec as YAML in UTF-8."
+        ) from error
     return load_text(text, file, environ)
 
 

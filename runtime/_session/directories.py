@@ -9,6 +9,9 @@ from pathlib import Path
 
 from runtime._node import registry
 
+_SOCKET_LIMIT = 107
+_SOCKET_ROOM = len("/sockets/w-0123456789abcdef")
+
 
 def new_session_dir(root: str | None = None) -> str:
     """Makes a private directory for one session, with `sockets/` and `logs/` in it, and returns its path.
@@ -17,12 +20,18 @@ def new_session_dir(root: str | None = None) -> str:
         root: where to make it; default: `$CLUSTERCTL_TMPDIR` or the system's temporary directory.
 
     Raises:
-        OSError: it cannot be made, or its parent belongs to someone else.
+        OSError: it cannot be made, its parent belongs to someone else, or its path is too long for sockets.
     """
     base = Path(root) if root else registry.base_dir()
     registry.make_private_dir(base)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     path = base / f"session_{stamp}_{os.getpid()}_{secrets.token_hex(3)}"
+    too_long = len(os.fsencode(path)) + _SOCKET_ROOM - _SOCKET_LIMIT
+    if too_long > 0:
+        raise OSError(
+            f"the folder {base} is {too_long} bytes too long for Unix sockets: "
+            "set CLUSTERCTL_TMPDIR to a shorter one"
+        )
     for folder in (path, path / "sockets", path / "logs"):
         folder.mkdir(mode=0o700)
     return str(path)

@@ -107,3 +107,12 @@ def test_without_a_home(cli: CliRunner) -> None:
     result = cli.invoke(app, ["status"], env={"HOME": "", "CLUSTERCTL_HOME": ""})
     assert result.exit_code == 2
     assert "Set one of them." in result.output
+
+
+def test_check_tells_programs_what_is_wrong(cli: CliRunner, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text("cluster_name: x\nprovider: {type: local}\nmax_worker: 3\n")
+    result = cli.invoke(app, ["check", "--json", str(path)])
+    assert result.exit_code == 2
+    problems = json.loads(result.stdout)["problems"]
+    assert any("did you mean 'max_workers'" in problem["what"] for problem in problems)

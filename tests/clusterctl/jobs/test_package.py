@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from clusterctl.errors import NotFound, UsageProblem
+from clusterctl.errors import CliError, NotFound, UsageProblem
 from clusterctl.jobs import client, package
 from clusterctl.jobs.package import manifest, pack, unpack
 
@@ -126,3 +126,27 @@ def test_scripts_that_cannot_travel(tmp_path: pathlib.Path) -> None:
         client.prepare(f"{root}/a/job.py", [], None)
     with pytest.raises(UsageProblem, match="not inside"):
         client.prepare(f"{root}/a/job.py", [], f"{root}/b")
+
+
+def test_what_is_no_file_stays_behind(tmp_path: pathlib.Path) -> None:
+    root = folder(tmp_path, {"job.py": ""})
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "nowhere").symlink_to("missing")
+    (tmp_path / "circle").symlink_to("circle")
+    assert [entry.path for entry in manifest(root)] == ["job.py"]
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("name", ["closed/", "key", ".gitignore"])
+def test_what_may_not_be_read_is_named(tmp_path: pathlib.Path, name: str) -> None:
+    root = folder(tmp_path, {"job.py": ""})
+    path = tmp_path / name
+    path.mkdir() if name.endswith("/") else path.write_text("")
+    path.chmod(0)
+    with pytest.raises(CliError, match=rf"{name.rstrip('/')} cannot be read: Permission denied"):
+        pack(root, manifest(root))
+
+
+def test_a_folder_is_no_program(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(NotFound, match="is a folder"):
+        client.prepare(str(tmp_path), [], None)

@@ -100,6 +100,11 @@ def test_exec_runs_on_the_head_with_its_status(cli: Cli) -> None:
     assert cli.run("exec", "python", "-c", "import sys; sys.exit(7)").status == 7
 
 
+def test_programs_started_on_the_head_by_hand_find_the_cluster(cli: Cli) -> None:
+    ran = cli.run("exec", "python", "-c", "import runtime; runtime.init(); print(len(runtime.nodes()))")
+    assert (ran.status, ran.out) == (0, "2\n"), ran.err
+
+
 def test_logs_show_daemons(cli: Cli) -> None:
     ran = cli.run("logs", "--file", "control")
     assert ran.status == 0

@@ -158,3 +158,11 @@ def test_files() -> None:
 def test_every_shipped_example_loads(path: pathlib.Path) -> None:
     spec = load_file(str(path), {})
     assert spec.cluster_name == path.stem
+
+
+def test_what_is_no_text_is_told(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(SpecError, match="Is a directory"):
+        load_file(str(tmp_path))
+    (tmp_path / "bytes.yaml").write_bytes(b"cluster_name: \x8c")
+    with pytest.raises(SpecError, match="byte 14 is not UTF-8"):
+        load_file(str(tmp_path / "bytes.yaml"))

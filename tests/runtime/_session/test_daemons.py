@@ -171,3 +171,9 @@ sys.stdin.read()
     psutil.wait_procs([kept], timeout=10)
     starter.stdin.close()
     starter.stdout.close()
+
+
+def test_too_long_a_folder_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    deep = tmp_path / ("x" * 80)
+    with pytest.raises(OSError, match=r"bytes too long for Unix sockets: set CLUSTERCTL_TMPDIR"):
+        new_session_dir(str(deep))
