@@ -189,6 +189,52 @@ def test_a_queued_actor_call() -> None:
     assert ray.get(serial.count.remote(), timeout=60) == 1
 
 
+def test_a_call_that_waits_for_a_thread_of_its_actor() -> None:
+    @ray.remote(num_cpus=0, max_concurrency=2)
+    class Threaded:
+        def __init__(self) -> None:
+            self.calls = 0
+
+        def block(self, gate: Any) -> None:
+            ray.get(gate.pass_through.remote())
+
+        def count(self) -> int:
+            self.calls += 1
+            return self.calls
+
+    gate, threaded = Gate.remote(), Threaded.remote()
+    running = [threaded.block.remote(gate) for _ in range(2)]
+    assert started(gate, 2)
+    queued = threaded.count.remote()
+    ray.cancel(queued)
+    ray.get(gate.open.remote())
+    with pytest.raises(exceptions.TaskCancelledError):
+        ray.get(queued, timeout=60)
+    ray.get(running, timeout=60)
+    assert ray.get(threaded.count.remote(), timeout=60) == 1
+
+
+def test_coroutines_that_have_hardly_begun() -> None:
+    @ray.remote(num_cpus=0, max_concurrency=1)
+    class Serial:
+        async def block(self, gate: Any) -> None:
+            await gate.pass_through.remote()
+
+        async def echo(self, value: int) -> int:
+            return value
+
+    gate, serial = Gate.remote(), Serial.remote()
+    running = serial.block.remote(gate)
+    assert started(gate)
+    refs = [serial.echo.remote(i) for i in range(50)]
+    for ref in refs:
+        ray.cancel(ref)
+    ray.get(gate.open.remote())
+    assert all(cancelled(ref) for ref in refs)
+    ray.get(running, timeout=60)
+    assert ray.get(serial.echo.remote(7), timeout=60) == 7
+
+
 def test_force_is_refused_for_actor_calls() -> None:
     gate = Gate.remote()
     ref = gate.pass_through.remote()
