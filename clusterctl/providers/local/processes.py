@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterable
 
 TAG = "CLUSTERCTL_MACHINE"
 _PREFIX = TAG.encode() + b"="
+EXEC_LOOKS = 10
+EXEC_LOOK_S = 0.001
 
 
 def start_ticks(pid: int) -> int | None:
@@ -93,12 +95,22 @@ def _stat(pid: int) -> list[bytes] | None:
 
 
 def _tag(pid: int) -> str | None:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            data = file.read()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None  # gone, or another user's: never ours
-    for entry in data.split(b"\0"):
+    for entry in _environ(pid).split(b"\0"):
         if entry.startswith(_PREFIX):
             return entry[len(_PREFIX) :].decode(errors="replace")
     return None
+
+
+def _environ(pid: int) -> bytes:
+    """The environment of a process; empty when it is gone or another user's, and so never ours."""
+    for _ in range(EXEC_LOOKS):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                data = file.read()
+            if data:
+                return data
+            os.readlink(f"/proc/{pid}/exe")
+        except OSError:
+            return b""  # gone, another user's, or a thread of the kernel
+        time.sleep(EXEC_LOOK_S)  # it is just becoming another program: for a moment it has no environment
+    return b""
