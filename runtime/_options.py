@@ -61,68 +61,62 @@ def validate(options: Mapping[str, Any], valid: frozenset[str], in_options: bool
     for name, value in options.items():
         if name not in valid:
             raise ValueError(
-                f"Invalid option keyword {name} for {'tasks' if valid is TASK else 'actors'}. "
-                f"Valid ones are {sorted(valid)}."
+                f"{'Tasks' if valid is TASK else 'Actors'} have no option {name!r}. "
+                f"They have: {', '.join(sorted(valid))}."
             )
         if value is None:
             continue
         if in_options and name in ("max_calls", "concurrency_groups"):
-            raise ValueError(f"Setting '{name}' is not supported in '.options()'.")
+            raise ValueError(
+                f"{name} is fixed where the function or class is made remote, not in .options()."
+            )
         if name in _NUMBERS:
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise TypeError(
-                    f"The type of keyword '{name}' must be (int, float, NoneType), got {type(value)}"
-                )
+                raise TypeError(f"{name} is a number, not {value!r}.")
             if value < 0 or not math.isfinite(value):
-                raise ValueError(f"The quantity of {name} must be >= 0 and finite, got {value}")
+                raise ValueError(f"{name}={value}: give a finite amount from 0 up.")
             if name == "num_gpus" and value > 1 and value != int(value):
-                raise ValueError(f"The precision of num_gpus above 1 must be whole, got {value}")
+                raise ValueError(f"num_gpus={value}: above 1, only whole GPUs can be had.")
         elif name in _INTEGERS:
             if isinstance(value, bool) or not isinstance(value, int):
-                raise TypeError(f"The type of keyword '{name}' must be int, got {type(value)}")
+                raise TypeError(f"{name} is a whole number, not {value!r}.")
             if value < _INTEGERS[name]:
-                raise ValueError(
-                    f"The keyword '{name}' only accepts values >= {_INTEGERS[name]}, got {value}"
-                )
+                raise ValueError(f"{name}={value}: the least it can be is {_INTEGERS[name]}.")
         elif name == "resources":
             _validate_resources(value)
         elif name == "name" and not isinstance(value, str):
-            raise TypeError(f"The type of keyword 'name' must be str, got {type(value)}")
+            raise TypeError(f"name is a string, not {value!r}.")
         elif name == "lifetime" and value not in ("detached", "non_detached"):
             raise ValueError(
-                "actor `lifetime` argument must be one of 'detached', 'non_detached' and None. "
-                f"Got {value!r}."
+                f"lifetime={value!r}: an actor is 'detached', or 'non_detached' like without the option."
             )
         elif name == "num_returns" and not (
             value in ("streaming", "dynamic") or (isinstance(value, int) and value >= 0)
         ):
             raise ValueError(
-                "The keyword 'num_returns' only accepts None, a non-negative integer, "
-                f'"streaming" or "dynamic", got {value!r}'
+                f"num_returns={value!r}: give a whole number from 0 up, 'streaming' or 'dynamic'."
             )
         elif name == "retry_exceptions" and not isinstance(value, bool):
             _validate_exceptions(value)
         elif name == "runtime_env" and not isinstance(value, str | Mapping):
-            raise TypeError(f"runtime_env must be a dict, got {type(value)}")
+            raise TypeError(f"runtime_env is a dict, not {value!r}.")
 
 
 def _validate_resources(value: Any) -> None:
     if not isinstance(value, Mapping):
-        raise TypeError(f"The type of keyword 'resources' must be dict, got {type(value)}")
+        raise TypeError(f"resources is a dict from name to amount, not {value!r}.")
     for name in ("CPU", "GPU"):
         if name in value:
-            raise ValueError(
-                f"Use the 'num_{name.lower()}s' keyword instead of '{name}' in the 'resources' keyword"
-            )
+            raise ValueError(f"resources={value!r}: {name} has an option of its own, num_{name.lower()}s.")
     resources.to_units(value)
 
 
 def _validate_exceptions(value: Any) -> None:
     if not isinstance(value, list | tuple):
-        raise TypeError(f"retry_exceptions must be a boolean or a list of exceptions, got {type(value)}")
+        raise TypeError(f"retry_exceptions is a bool or a list of exception classes, not {value!r}.")
     for item in value:
         if not (isinstance(item, type) and issubclass(item, Exception)):
-            raise TypeError(f"retry_exceptions must hold exception classes, got {item!r}")
+            raise TypeError(f"retry_exceptions lists exception classes, and {item!r} is none.")
 
 
 def resource_request(
@@ -159,7 +153,7 @@ def _check_fits_bundle(options: Mapping[str, Any], amounts: Mapping[str, float])
             return
     if 0 <= index < len(bundles) or index == -1:
         raise ValueError(
-            f"The resources {dict(amounts)} cannot fit into any bundle of the placement group: {bundles}."
+            f"No bundle of the placement group is large enough for {dict(amounts)}: they are {bundles}."
         )
 
 
@@ -186,7 +180,7 @@ def _strategy(options: Mapping[str, Any]) -> tuple[SchedulingStrategy, bytes, in
         count = chosen.placement_group.bundle_count
         if index >= count or index < -1:
             raise ValueError(
-                f"placement group bundle index {index} is invalid. Valid indices: 0-{count - 1} or -1."
+                f"placement_group_bundle_index={index}: the group has the bundles 0 to {count - 1}; -1 is any."
             )
         capture = bool(chosen.placement_group_capture_child_tasks)
         return SchedulingStrategy(labels=labels), chosen.placement_group.id.binary(), index, capture
@@ -196,8 +190,8 @@ def _strategy(options: Mapping[str, Any]) -> tuple[SchedulingStrategy, bytes, in
     if chosen in ("DEFAULT", "SPREAD"):
         return SchedulingStrategy(chosen, labels=labels), b"", -1, False
     raise ValueError(
-        "The scheduling_strategy must be 'DEFAULT', 'SPREAD', or a strategy of runtime.util.scheduling_strategies, "
-        f"got {chosen!r}"
+        f"scheduling_strategy={chosen!r}: give 'DEFAULT', 'SPREAD', or a strategy of "
+        "runtime.util.scheduling_strategies."
     )
 
 

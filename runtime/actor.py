@@ -54,9 +54,7 @@ def method(**options: Any) -> Any:
         "_num_objects_per_yield",
     }
     if not options or not options.keys() <= valid:
-        raise ValueError(
-            f"The @method decorator must be applied using at least one of the arguments in the list {sorted(valid)}"
-        )
+        raise ValueError(f"@method takes options by keyword, at least one of: {', '.join(sorted(valid))}.")
 
     def decorate(function: Any) -> Any:
         function.__runtime_method__ = options
@@ -73,7 +71,7 @@ def exit_actor() -> NoReturn:
     """
     running = context.execution.get()
     if running is None or not running.actor_id:
-        raise TypeError("exit_actor called on a non-actor worker.")
+        raise TypeError("exit_actor() ends the actor that calls it, and this is not one.")
     raise ActorExit
 
 
@@ -93,15 +91,11 @@ class ActorClass:
         self.__module__ = cls.__module__
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        raise TypeError(
-            "Actors cannot be instantiated directly. "
-            f"Instead of '{self._name}()', use '{self._name}.remote()'."
-        )
+        raise TypeError(f"{self._name} lives in a process of its own: make one with {self._name}.remote().")
 
     def __mro_entries__(self, _bases: Any) -> NoReturn:
         raise TypeError(
-            f"Inheriting from the actor class {self._name} is not supported. "
-            "Inherit from the plain class, and make the subclass remote."
+            f"{self._name} is remote already: inherit from the plain class, and make the subclass remote."
         )
 
     def options(self, **options: Any) -> _BoundActorClass:
@@ -119,13 +113,13 @@ class ActorClass:
         namespace = options.get("namespace") or core.session.namespace
         if options.get("get_if_exists"):
             if not name:
-                raise ValueError("The actor name must be specified to use `get_if_exists`.")
+                raise ValueError("get_if_exists looks for the actor by its name: give one.")
             try:
                 return get_actor(name, namespace)
             except ValueError:
                 pass
         if name == "" and options.get("name") is not None:
-            raise ValueError("Actor name cannot be an empty string.")
+            raise ValueError("name is empty: leave it out for an actor without a name.")
         self._check(args, kwargs)
         asynchronous = is_async(self._class)
         concurrency = options.get("max_concurrency") or (ASYNC_MAX_CONCURRENCY if asynchronous else 1)
@@ -233,10 +227,7 @@ class ActorMethod:
         self._check = ArgumentCheck(options.parameters)
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        raise TypeError(
-            f"Actor methods cannot be called directly. Instead of running 'object.{self._name}()', "
-            f"try 'object.{self._name}.remote()'."
-        )
+        raise TypeError(f"{self._name} runs in the actor's process: call it with .{self._name}.remote().")
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the method. Returns an `ObjectRef`, a list of them, None (num_returns=0), or a generator."""
@@ -281,7 +272,7 @@ class _BoundMethod:
         unknown = options.keys() - self._VALID
         if unknown:
             raise ValueError(
-                f"Invalid options for an actor method: {sorted(unknown)}. Valid: {sorted(self._VALID)}."
+                f"Calls have no option {', '.join(sorted(unknown))}. They have: {', '.join(sorted(self._VALID))}."
             )
         self._method = actor_method
         defaults = actor_method._options
@@ -374,11 +365,11 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
         ValueError: there is none of that name in the namespace.
     """
     if not name:
-        raise ValueError("Please supply a non-empty value to get_actor")
+        raise ValueError("get_actor() needs the name of an actor, and got an empty one.")
     if namespace is not None and not isinstance(namespace, str):
-        raise TypeError(f"namespace must be a string, got {type(namespace)}")
+        raise TypeError(f"namespace is a string, not {namespace!r}.")
     if namespace == "":
-        raise ValueError('"" is not a valid namespace. Pass None to use the current one.')
+        raise ValueError("namespace is empty: leave it out for the current one.")
     from runtime._wire.messages.base import ErrorKind, ErrorReply
 
     core = current()
@@ -386,9 +377,8 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
     if isinstance(reply, ErrorReply):
         if reply.kind == ErrorKind.NOT_FOUND:
             raise ValueError(
-                f"Failed to look up actor with name '{name}'. This could be because 1. You are trying to look up a "
-                "named actor you didn't create. 2. The named actor died. 3. You did not use a namespace matching the "
-                "namespace of the actor."
+                f"No live actor is named {name!r} in namespace {namespace or core.session.namespace!r}. "
+                "It may have died, or live in another namespace."
             )
         from runtime import exceptions
 

@@ -122,19 +122,19 @@ def init(
     """
     unknown = kwargs.keys() - _HIDDEN
     if unknown:
-        raise RuntimeError(f"Unknown keyword argument(s): {', '.join(sorted(unknown))}")
+        raise RuntimeError(f"init() has no argument {', '.join(sorted(unknown))}.")
     if local_mode:
         raise RuntimeError(
-            "`local_mode` is no longer supported: use `num_cpus=1`, or call the function itself."
+            "init(local_mode=True) does not exist any more: use num_cpus=1, or call the function itself."
         )
     with _lock:
         if core_worker.current_or_none() is not None:
             if ignore_reinit_error:
-                log.info("Calling init() again after it has already been called.")
+                log.info("init() does nothing: this program is connected already.")
                 return _context()
             raise RuntimeError(
-                "Maybe you called init twice by accident? This error can be suppressed by passing in "
-                "'ignore_reinit_error=True' or by calling 'shutdown()' prior to 'init()'."
+                "This program is connected already. Call shutdown() before init(), "
+                "or pass ignore_reinit_error=True to keep the connection it has."
             )
         if configure_logging:
             _configure_logging(logging_level, logging_format)
@@ -181,14 +181,14 @@ def _find(address: str, own: dict[str, Any]) -> str:
     given = [name for name, value in own.items() if value is not None]
     if given:
         raise ValueError(
-            f"When connecting to an existing cluster, {' and '.join(given)} must not be provided."
+            f"{', '.join(given)} can be chosen for a new cluster only, and {address!r} names one that runs."
         )
     if address.startswith("/"):  # the agent's socket: how other programs of this machine join a local session
         return address
     record = find_agent(address)
     if record is None:
         raise ConnectionError(
-            f"Could not find any running cluster at {address!r} with a node on this machine. "
+            f"No cluster at {address!r} has a node on this machine. "
             "Start one with `clusterctl up`, or leave the address out for a local one."
         )
     return record.unix_path
@@ -325,9 +325,7 @@ def remote(*args: Any, **options: Any) -> Any:
         return _make_remote(args[0], {})
     if args or not options:
         raise TypeError(
-            "The @remote decorator must be applied either with no arguments and no parentheses, "
-            "for example '@remote', or it must be applied using some of the arguments in the options, "
-            "for example '@remote(num_returns=2, resources={\"CustomResource\": 1})'."
+            "Write `@remote` alone, or with options by keyword, as in `@remote(num_cpus=2, max_retries=0)`."
         )
     return lambda target: _make_remote(target, options)
 
@@ -341,7 +339,7 @@ def _make_remote(target: Any, options: Mapping[str, Any]) -> RemoteFunction | Ac
         return RemoteFunction(target, options)
     if callable(target) and hasattr(target, "__name__"):
         return RemoteFunction(target, options)
-    raise TypeError("The @remote decorator must be applied to either a function or a class.")
+    raise TypeError(f"remote() makes tasks of functions and actors of classes, but {target!r} is neither.")
 
 
 def get(refs: Any, *, timeout: float | None = None, _use_object_store: bool = False) -> Any:
@@ -363,12 +361,11 @@ def get(refs: Any, *, timeout: float | None = None, _use_object_store: bool = Fa
         return refs
     if not isinstance(refs, list | tuple):
         raise ValueError(
-            f"Invalid type of object refs, {type(refs)}, is given. 'object_refs' must either be a single ObjectRef "
-            "or a list of ObjectRefs."
+            f"get() takes an ObjectRef or a list of them, not {refs!r} of type {type(refs).__name__}."
         )
     for ref in refs:
         if ref.__class__ is not ObjectRef:
-            raise TypeError(f"Attempting to call `get` on the value {ref!r}, which is not an ObjectRef.")
+            raise TypeError(f"get() can wait for references only, and the list holds {ref!r}.")
     return core.objects.get(refs, timeout)
 
 
@@ -381,8 +378,8 @@ def put(value: Any, *, _owner: ActorHandle | None = None, _tensor_transport: Any
     """
     if isinstance(value, ObjectRef):
         raise TypeError(
-            "Calling 'put' on an ObjectRef is not allowed. If you really want to do this, you can wrap the ObjectRef "
-            "in a list and call 'put' on it."
+            "put() was given a reference: what it refers to is stored already. To store the reference "
+            "itself, put it in a list."
         )
     return current().objects.put(value)
 
@@ -404,27 +401,25 @@ def wait(
         ValueError: duplicates, or `num_returns` out of range.
     """
     if isinstance(ray_waitables, ObjectRef | ObjectRefGenerator):
-        raise TypeError("wait() expected a list of ObjectRef or ObjectRefGenerator, got a single one")
+        raise TypeError("wait() takes a list of references: put this one in a list.")
     if not isinstance(ray_waitables, list | tuple):
-        raise TypeError(
-            f"wait() expected a list of ObjectRef or ObjectRefGenerator, got {type(ray_waitables)}"
-        )
+        raise TypeError(f"wait() takes a list of references, not {type(ray_waitables).__name__}.")
     core = current()
     for ref in ray_waitables:
         if ref.__class__ is not ObjectRef:
-            raise TypeError(
-                f"wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator, got list containing {type(ref)}"
-            )
+            raise TypeError(f"wait() can wait for references only, and the list holds {ref!r}.")
     if timeout is not None and timeout < 0:
-        raise ValueError(f"The 'timeout' argument must be nonnegative. Received {timeout}")
+        raise ValueError(f"wait(timeout={timeout}): give seconds from 0 up, or None to wait for ever.")
     if len(set(ray_waitables)) != len(ray_waitables):
-        raise ValueError("Wait requires a list of unique ray_waitables.")
+        raise ValueError("wait() needs unique references: one stands in the list twice.")
     if not ray_waitables:
         return [], []
     if num_returns <= 0:
-        raise ValueError(f"Invalid number of objects to return {num_returns}.")
+        raise ValueError(f"wait(num_returns={num_returns}): ask for one at least.")
     if num_returns > len(ray_waitables):
-        raise ValueError("num_returns cannot be greater than the number of ray_waitables provided to wait.")
+        raise ValueError(
+            f"wait(num_returns={num_returns}): the list has only {len(ray_waitables)} references."
+        )
     return core.objects.wait(ray_waitables, num_returns, timeout)
 
 
@@ -435,7 +430,7 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
         ValueError: `actor` is no handle.
     """
     if not isinstance(actor, ActorHandle):
-        raise ValueError(f"kill() only supported for actors. For tasks, try cancel(). Got: {type(actor)}.")
+        raise ValueError(f"kill() ends actors, and {actor!r} is no actor's handle; cancel() stops a task.")
     reply = current().call_agent(KillActor(actor._actor.actor_id, no_restart))
     if isinstance(reply, ErrorReply):
         raise exceptions.RaySystemError(f"cannot kill {actor!r}: {reply.message}")
@@ -454,12 +449,14 @@ def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
     elif isinstance(ref, ObjectRef):
         task_id = ref.binary()[:24]
     else:
-        raise TypeError(f"cancel() only supported for object refs. For actors, try kill(). Got: {type(ref)}.")
+        raise TypeError(f"cancel() takes the reference of a task, not {ref!r}; kill() ends an actor.")
     with core.lock:
         call = core.actors.find(task_id)
         if call is not None:
             if force:
-                raise ValueError("force=True is not supported for actor tasks.")
+                raise ValueError(
+                    "cancel(force=True) would kill the whole actor: use kill() if that is meant."
+                )
             core.actors.cancel(call, recursive)
             return
         task = core.pending.get(task_id)

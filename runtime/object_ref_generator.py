@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NoReturn
 
 from runtime._worker.streaming import Stream
 from runtime.object_ref import ObjectRef
@@ -40,12 +39,3 @@ class ObjectRefGenerator:
     def is_finished(self) -> bool:
         """Whether the task has ended and every item was taken."""
         return self._stream.ended and not self._stream.items
-
-    def send(self, _value: Any) -> NoReturn:
-        raise NotImplementedError("send() is not part of a reference generator.")
-
-    def throw(self, *_error: Any) -> NoReturn:
-        raise NotImplementedError("throw() is not part of a reference generator.")
-
-    def close(self) -> NoReturn:
-        raise NotImplementedError("close() is not part of a reference generator: use cancel().")

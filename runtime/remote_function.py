@@ -28,12 +28,12 @@ class RemoteFunction:
         self._is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
         if inspect.iscoroutinefunction(function):
             raise ValueError(
-                "'async def' should not be used for remote tasks. You can wrap the async function with "
-                "`asyncio.get_event_loop().run_until_complete(f())`, or use an async actor."
+                f"{self._name} is async: a task has no event loop. Call asyncio.run in a plain function, "
+                "or make it a method of an actor."
             )
         if _options.num_returns(options, self._is_generator) == -1 and not self._is_generator:
             raise ValueError(
-                f'num_returns="streaming" or "dynamic" needs a generator function: {self._name} has no yield.'
+                f"num_returns={options['num_returns']!r} needs a generator: {self._name} has no yield."
             )
         self._prepared: tuple[Core, Function, TaskOptions, Any] | None = None
         self._check = ArgumentCheck(parameters_of(function))
@@ -42,8 +42,7 @@ class RemoteFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = self._function.__name__
         raise TypeError(
-            f"Remote functions cannot be called directly. Instead of running '{name}()', "
-            f"try '{name}.remote()'."
+            f"{name} runs in the cluster: start it with {name}.remote(), and get() what comes of it."
         )
 
     def options(self, **options: Any) -> _BoundOptions:

@@ -60,7 +60,7 @@ class RuntimeContext:
         """Whether the actor was restarted."""
         setup = self._setup()
         if setup is None:
-            raise RuntimeError("This method is only available in an actor.")
+            raise RuntimeError("Only actors can ask this, and the caller is none.")
         return bool(setup.restarts)
 
     def get_placement_group_id(self) -> str | None:
@@ -112,7 +112,7 @@ class RuntimeContext:
 
         running = context.execution.get()
         if running is None or not running.actor_id:
-            raise RuntimeError("This method is only available in an actor.")
+            raise RuntimeError("Only actors can ask this, and the caller is none.")
         reply = self._core.call_agent(WatchActor(running.actor_id, -1, 0.0))
         if not isinstance(reply, ActorInfo):
             raise exceptions.RaySystemError(f"cannot look up the current actor: {reply.message}")

@@ -27,9 +27,8 @@ class Function:
         self.pickled, self.held = serialization.dumps_function(function)
         if len(self.pickled) > TOO_LARGE_BYTES:
             raise ValueError(
-                f"The function {name} is too large ({len(self.pickled) >> 20} MiB > FUNCTION_SIZE_ERROR_THRESHOLD="
-                f"{TOO_LARGE_BYTES >> 20} MiB). Check that its definition is not implicitly capturing a large array "
-                "or other object in scope. Tip: use put() to put large objects in the object store."
+                f"{name} is {len(self.pickled) >> 20} MiB large with all that it refers to, and the limit is "
+                f"{TOO_LARGE_BYTES >> 20} MiB. Give the large object to put(), and the function its reference."
             )
         self.key = hashlib.sha256(self.pickled).digest()[:16]
         self.name = name

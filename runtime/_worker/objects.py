@@ -351,7 +351,7 @@ class Objects:
         left = None if deadline is None else deadline - time.monotonic()
         if not self._core.wait(lambda: entry.value is not None, left):
             raise exceptions.GetTimeoutError(
-                f"Get timed out: some object(s) not ready: {entry.object_id.hex()} had no value in time. "
+                f"Object {entry.object_id.hex()} had no value in time. "
                 "Its task may still run, or wait for resources; `wait` tells which objects are ready."
             )
 

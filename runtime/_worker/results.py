@@ -5,6 +5,7 @@ until the caller has taken them.
 from __future__ import annotations
 
 import inspect
+import time
 from typing import TYPE_CHECKING, Any
 
 from runtime._core import ids
@@ -17,6 +18,8 @@ from .objects import Entry
 if TYPE_CHECKING:
     from .core_worker import Core
 
+FLUSH_EVERY_S = 0.0005
+
 
 class Results:
     """The results of the tasks of one worker."""
@@ -24,6 +27,7 @@ class Results:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._holds: dict[bytes, tuple[Connection, list[Entry]]] = {}
+        self._last_flush = 0.0
 
     def pack(self, connection: Connection, push: Push, result: Any) -> list[Value]:
         """The values of a result, held for the caller until it has taken the references inside.
@@ -40,7 +44,7 @@ class Results:
             results = list(result)
             if len(results) != count:
                 raise ValueError(
-                    f"The task returned {len(results)} values, but num_returns={count} were declared."
+                    f"num_returns={count} values were expected, and the call returned {len(results)}."
                 )
         owner = push.caller or connection.peer
         values = []
@@ -62,11 +66,17 @@ class Results:
         """
         if not inspect.isgenerator(result) and not hasattr(result, "__next__"):
             raise TypeError(
-                f'num_returns="streaming" needs a generator, but {push.name or push.method or "the function"} '
+                f"a stream of values needs a generator, and {push.name or push.method or 'the function'} "
                 f"returned {type(result).__name__}"
             )
         for index, item in enumerate(result):
             self.send_item(connection, push, index, item)
+            now = time.monotonic()
+            if (
+                now - self._last_flush > FLUSH_EVERY_S
+            ):  # the first one leaves at once: what follows may take long
+                self._last_flush = now
+                self._core.pump.flush_all()
 
     def send_item(self, connection: Connection, push: Push, index: int, item: Any) -> None:
         """Sends one value of a generator."""

@@ -131,20 +131,18 @@ def placement_group(
         ValueError: something is out of range, or the name is taken.
     """
     if not isinstance(bundles, list | tuple):
-        raise ValueError(f"Placement group bundles must be a list, got {type(bundles)}.")
+        raise ValueError(f"bundles is a list of dicts, not {bundles!r}.")
     if not bundles:
-        raise ValueError("Bundles must be a non-empty list of resource dictionaries.")
+        raise ValueError("bundles is empty: a placement group has one bundle at least.")
     for bundle in bundles:
         if not isinstance(bundle, dict) or not bundle or all(not amount for amount in bundle.values()):
             raise ValueError(
-                f"Bundles must be a non-empty list of resource dictionaries with amounts above 0, got {bundles}"
+                f"bundles={bundles!r}: {bundle!r} reserves nothing. Give each a dict with an amount above 0."
             )
     if strategy not in VALID_STRATEGIES:
-        raise ValueError(
-            f"Invalid placement group strategy {strategy!r}. Supported strategies: {VALID_STRATEGIES}."
-        )
+        raise ValueError(f"strategy={strategy!r} is none of {', '.join(VALID_STRATEGIES)}.")
     if lifetime not in (None, "detached"):
-        raise ValueError("placement group `lifetime` argument must be either `None` or 'detached'")
+        raise ValueError(f"lifetime={lifetime!r}: a placement group is 'detached', or ends with its program.")
     core = current()
     group = PlacementGroup(
         ids.PlacementGroupID(ids.placement_group_id(core.job_id)), [dict(b) for b in bundles]
@@ -182,14 +180,14 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
         ValueError: there is none.
     """
     if not placement_group_name:
-        raise ValueError("Please supply a non-empty value to get_placement_group")
+        raise ValueError("get_placement_group() needs the name of a group, and got an empty one.")
     core = current()
     reply = core.ask(ListPlacementGroups(placement_group_name, core.session.namespace))
     assert isinstance(reply, PlacementGroups)
     for info in reply.groups:
         if info.state != "REMOVED":
             return _handle(info)
-    raise ValueError(f"Failed to look up placement group with name: {placement_group_name}")
+    raise ValueError(f"No placement group is named {placement_group_name!r}.")
 
 
 def placement_group_table(placement_group: PlacementGroup | None = None) -> dict[str, Any]:
