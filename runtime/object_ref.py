@@ -113,25 +113,33 @@ class ObjectRef:
                 try:
                     future.set_result(objects.get_one(self, None))
                 except BaseException as error:
-                    future.set_exception(error)
+                    future.set_exception(_awaitable(error))
 
         def fetched(result: Any, error: BaseException | None) -> None:
             if not future.done():
                 if error is None:
                     future.set_result(result)
                 else:
-                    future.set_exception(error)
+                    future.set_exception(_awaitable(error))
 
         def fetch() -> None:
             try:
                 result, error = objects.get_one(self, None), None
             except BaseException as raised:
                 result, error = None, raised
-            loop.call_soon_threadsafe(fetched, result, error)
+            post(fetched, result, error)
+
+        def post(step: Callable[..., None], *args: Any) -> None:
+            try:
+                loop.call_soon_threadsafe(step, *args)
+            except RuntimeError:
+                if not loop.is_closed():
+                    raise
+                # The program's loop ended without waiting: nobody is left to tell.
 
         def ready() -> None:
             if objects.is_inline(entry):
-                loop.call_soon_threadsafe(load)
+                post(load)
             else:
                 objects.load_in_thread(fetch)
 
@@ -165,6 +173,15 @@ class ObjectRef:
         else:
             objects.leak(self._entry)  # pickled outside of the engine: nobody will tell when the copy goes
         return rebuild, (self._binary, objects.owner_address(self._entry))
+
+
+def _awaitable(error: BaseException) -> BaseException:
+    """The error as a future can raise it: StopIteration would end the coroutine that awaits instead."""
+    if not isinstance(error, StopIteration):
+        return error
+    raised = RuntimeError("StopIteration cannot be raised into a future")
+    raised.__cause__ = error
+    return raised
 
 
 def rebuild(binary: bytes, owner: bytes) -> ObjectRef:

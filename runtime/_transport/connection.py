@@ -226,12 +226,19 @@ class Connection:
             log.error("closing the connection to %s: %s", self.name, error)
             self.close()
             return
-        if correlation & REPLY_BIT:
-            callback = self._calls.pop(correlation & ~REPLY_BIT, None)
-            if callback is not None:
-                callback(message)
-        else:
-            self.handler(self, message, correlation)
+        try:
+            if correlation & REPLY_BIT:
+                callback = self._calls.pop(correlation & ~REPLY_BIT, None)
+                if callback is not None:
+                    callback(message)
+            else:
+                self.handler(self, message, correlation)
+        except (
+            Exception
+        ) as error:  # one message must not stop the others, nor the thread that happens to pump
+            log.exception("%s from %s could not be handled", type(message).__name__, self.name)
+            if correlation and not correlation & REPLY_BIT:
+                self.reply(ErrorReply(ErrorKind.INTERNAL, f"{type(error).__name__}: {error}"), correlation)
 
 
 class _LargeFrame:

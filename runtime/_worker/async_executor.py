@@ -14,6 +14,7 @@ from runtime._wire.messages.worker import ActorSetup, Done, Push
 from . import arguments
 from .context import Execution, execution
 from .objects import Entry
+from .process_end import end_fork
 
 if TYPE_CHECKING:
     from .core_worker import Core
@@ -75,23 +76,27 @@ class AsyncExecutor:
         made: list[Entry] = []
         results = self._executor.results
         try:
-            if running.cancelled:
-                raise asyncio.CancelledError
-            async with self._limits.get(push.concurrency_group) or self._limits[""]:
-                if push.refs:
-                    args, kwargs, made = await self._loop.run_in_executor(
-                        None, arguments.unpack, self._core, push.args, push.refs
-                    )
-                else:
-                    args, kwargs, made = arguments.unpack(self._core, push.args, push.refs)
-                result = self._executor.callable_of(push)(*args, **kwargs)
-                if inspect.isawaitable(result):
-                    result = await result
-                if push.num_returns < 0:
-                    await self._stream(connection, push, result)
-                del args, kwargs
-                values = results.pack(connection, push, result)
-            done = Done(push.task_id, values, time.perf_counter() - started)
+            try:
+                if running.cancelled:
+                    raise asyncio.CancelledError
+                async with self._limits.get(push.concurrency_group) or self._limits[""]:
+                    if push.refs:
+                        args, kwargs, made = await self._loop.run_in_executor(
+                            None, arguments.unpack, self._core, push.args, push.refs
+                        )
+                    else:
+                        args, kwargs, made = arguments.unpack(self._core, push.args, push.refs)
+                    result = self._executor.callable_of(push)(*args, **kwargs)
+                    if inspect.isawaitable(result):
+                        result = await result
+                    if push.num_returns < 0:
+                        await self._stream(connection, push, result)
+                    del args, kwargs
+                    values = results.pack(connection, push, result)
+                done = Done(push.task_id, values, time.perf_counter() - started)
+            finally:
+                if self._core.forked:
+                    end_fork()
         except BaseException as error:
             done = self._executor.failed(push, running, error, time.perf_counter() - started)
         del self._calls[push.task_id]

@@ -10,7 +10,6 @@ import asyncio
 import inspect
 import os
 import signal
-import sys
 import threading
 import time
 from collections import deque
@@ -40,6 +39,7 @@ from . import arguments
 from .async_executor import AsyncExecutor
 from .context import Execution, execution
 from .objects import Entry
+from .process_end import end_fork, exit_status, flush_output
 from .results import Results
 
 if TYPE_CHECKING:
@@ -225,8 +225,7 @@ class Executor:
 
     def exit(self, status: int = 0) -> NoReturn:
         """Ends the process now, with everything sent."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush_output()
         self._core.pump.flush_all()
         try:
             os.unlink(self._core.address.unix_path)
@@ -265,6 +264,8 @@ class Executor:
             finally:
                 if on_main:
                     self._running = None
+                if self._core.forked:
+                    end_fork()
         except BaseException as error:
             done = self.failed(push, running, error, time.perf_counter() - started)
         execution.reset(token)
@@ -339,7 +340,7 @@ class Executor:
         if isinstance(error, ActorExit):
             self.exit()
         if isinstance(error, SystemExit):
-            self.exit(error.code if isinstance(error.code, int) else 0 if error.code is None else 1)
+            self.exit(exit_status(error))
         if isinstance(error, KeyboardInterrupt) or (
             running.cancelled and isinstance(error, asyncio.CancelledError)
         ):

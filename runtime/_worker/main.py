@@ -31,13 +31,17 @@ class _NamedStream(io.TextIOWrapper):
             super().write(f"{NAME_MARK}{name}\n")
         return super().write(text)
 
+    def close(self) -> None:
+        """The stream is the process's, for the tasks to come as well: closing it only flushes."""
+        self.flush()
+
 
 def run(start: dict[str, Any]) -> None:
     """Serves the node agent until the process ends. Called in a fresh fork, with one thread."""
     streams = []
     for name, fd in (("stdout", 1), ("stderr", 2)):
         stream = _NamedStream(
-            open(fd, "wb", closefd=False, buffering=0),  # noqa: SIM115
+            open(os.dup(fd), "wb", buffering=0),  # noqa: SIM115 (our own: a task may close 1 and 2)
             encoding="utf-8",
             errors="backslashreplace",
             line_buffering=True,
