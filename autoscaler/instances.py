@@ -88,7 +88,6 @@ class Instance:
     node_type: str
     state: InstanceState
     since_s: float
-    created_s: float
     token: str = ""
     offer: Offer = field(default_factory=Offer)
     config_hash: str = ""

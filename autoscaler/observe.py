@@ -353,7 +353,6 @@ class _Observer:
             node_type=machine.tags.get(MachineTags.NODE_TYPE, machine.node_type),
             state=_S.SETTING_UP,
             since_s=self.now,
-            created_s=machine.launched_s or self.now,
             token=machine.tags.get(MachineTags.TOKEN, ""),
             offer=Offer(zone=machine.zone, market=machine.market),
             config_hash=machine.tags.get(MachineTags.CONFIG_HASH, ""),

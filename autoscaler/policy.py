@@ -50,11 +50,10 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """`count` equal new nodes, and what each of them will hold: (shape, copies)."""
+    """`count` equal new nodes."""
 
     candidate: Candidate
     count: int
-    contents: tuple[tuple[Shape, int], ...]
 
 
 def buy(
@@ -86,9 +85,7 @@ def buy(
             for index, each in contents:
                 waiting[index].count -= copies * each
             limits.take(candidate.name, copies, candidate.offer.price)
-            bought.append(
-                Purchase(candidate, copies, tuple((waiting[index].shape, each) for index, each in contents))
-            )
+            bought.append(Purchase(candidate, copies))
     return bought
 
 

@@ -285,7 +285,6 @@ class Reconciler:
                         node_type=launch.node_type,
                         state=_S.QUEUED,
                         since_s=now,
-                        created_s=now,
                         token=token,
                         offer=launch.offer,
                         config_hash=self.config.config_hashes.get(launch.node_type, ""),

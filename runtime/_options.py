@@ -10,8 +10,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from runtime._core import placement, resources
 from runtime._wire.messages.base import ResourceRequest, SchedulingStrategy
 from runtime._worker import context
@@ -211,8 +209,3 @@ def num_returns(options: Mapping[str, Any], is_generator: bool) -> int:
     if value in ("streaming", "dynamic"):
         return -1
     return int(value)
-
-
-def encode(value: Any) -> bytes:
-    """JSON for what travels in specs."""
-    return msgspec.json.encode(value)

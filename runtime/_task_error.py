@@ -105,22 +105,6 @@ class RayTaskError(RayError):
         text = f"{title} ({where})\n" + format_user_traceback(error)
         return cls(function_name, text, _first_cause(error), proctitle, pid, ip, actor_repr, actor_id)
 
-    @classmethod
-    def from_failed_argument(
-        cls,
-        error: BaseException,
-        function_name: str,
-        *,
-        proctitle: str | None = None,
-        pid: int | None = None,
-        ip: str | None = None,
-    ) -> Self:
-        """The error of a task that could not start because the value of an argument is the error `error`."""
-        title = proctitle or f"ray::{function_name}()"
-        last = "".join(traceback.format_exception_only(error)).rstrip("\n")
-        text = f"{title} (pid={pid}, ip={ip})\n  An argument of this call could not be computed:\n{last}"
-        return cls(function_name, text, _first_cause(error), proctitle, pid, ip)
-
     def as_instanceof_cause(self) -> RayTaskError:
         """This error as an instance of the cause's class as well.
 

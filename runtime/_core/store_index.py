@@ -64,7 +64,6 @@ class StoreIndex:
         self._evictable: OrderedDict[bytes, StoredObject] = OrderedDict()
         self._held: dict[Holder, set[StoredObject]] = {}
         self.primary_count = 0
-        self.evicted_count = 0
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -105,7 +104,6 @@ class StoreIndex:
         while offset is None and self._evictable:
             _, victim = self._evictable.popitem(last=False)
             self._discard(victim)
-            self.evicted_count += 1
             offset = self.allocator.allocate(size_bytes)
         if offset is None:
             return None

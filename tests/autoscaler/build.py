@@ -78,7 +78,6 @@ def instance(
     if state in (InstanceState.RUNNING, InstanceState.DRAINING):
         more.setdefault("node_id", name.encode())
     more.setdefault("since_s", NOW - 50)
-    more.setdefault("created_s", NOW - 120)
     more.setdefault("token", "token")
     return Instance(name, kind if isinstance(kind, str) else kind.name, state, **more)
 

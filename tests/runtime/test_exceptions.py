@@ -377,14 +377,6 @@ def test_an_error_of_a_nested_get_shows_every_hop() -> None:
     assert "ray::divide()" in str(error)
 
 
-def test_a_failed_argument_says_so() -> None:
-    inner = exc.RayTaskError.from_exception(caught(divide), "divide").as_instanceof_cause()
-    error = exc.RayTaskError.from_failed_argument(inner, "consume", pid=5, ip="h")
-    assert isinstance(error.as_instanceof_cause(), ZeroDivisionError)
-    assert "argument" in str(error)
-    assert "ray::divide()" in str(error)
-
-
 # ---------------------------------------------------------------- actors
 
 

@@ -147,13 +147,6 @@ class StreamItem(Message, frozen=True, array_like=True, tag=417):
     value: Value
 
 
-class StreamAck(Message, frozen=True, array_like=True, tag=418):
-    """Caller -> worker: items consumed so far (back-pressure)."""
-
-    task_id: bytes
-    consumed: int
-
-
 # ---------------------------------------------------------------- objects: borrower -> owner
 
 
