@@ -24,10 +24,7 @@ class Shape:
         return cls(amounts, tuple(sorted((selector or {}).items())))
 
     def __str__(self) -> str:
-        text = describe(dict(self.resources))
-        if self.selector:
-            text += " with labels {" + ", ".join(f"{key}: {value}" for key, value in self.selector) + "}"
-        return text
+        return describe(dict(self.resources), dict(self.selector))
 
     def accepts(self, labels: Mapping[str, str]) -> bool:
         """Whether a node with `labels` may hold it. A selector that does not parse accepts none."""

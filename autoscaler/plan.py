@@ -34,11 +34,12 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A demand that is not served, and why."""
+    """A demand that is not served, and why. `group`: the id of the placement group that it is."""
 
     demand: str
     why: str
     count: int = 1
+    group: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +93,13 @@ class _Draft:
     def options(self) -> list[Candidate]:
         return candidates(self.snapshot, self.limits)
 
-    def refuse(self, demand: str, count: int, shapes: list[Shape], feasible: bool, why: str) -> None:
+    def refuse(
+        self, demand: str, count: int, shapes: list[Shape], feasible: bool, why: str, group: bytes = b""
+    ) -> None:
         if feasible:
-            self.waiting.append(Note(demand, why_waiting(shapes, self.snapshot, self.limits), count))
+            self.waiting.append(Note(demand, why_waiting(shapes, self.snapshot, self.limits), count, group))
         else:
-            self.infeasible.append(Note(demand, why, count))
+            self.infeasible.append(Note(demand, why, count, group))
 
 
 def never() -> bool:
@@ -255,7 +258,7 @@ def _refuse_gang(draft: _Draft, gang: Gang, feasible: bool) -> None:
             why = f"together on one node: {why_infeasible(gang.rest, draft.snapshot)}"
         else:
             why = "each bundle fits alone, all of them do not within the limits of the node types"
-    draft.refuse(str(gang), 1, list(gang.bundles), feasible, why)
+    draft.refuse(str(gang), 1, list(gang.bundles), feasible, why, gang.id)
 
 
 def _shapes(draft: _Draft) -> None:

@@ -172,8 +172,13 @@ def failures_of(instances: Iterable[Instance]) -> tuple[Failure, ...]:
 
 
 def infeasible_notes(plan: Plan) -> list[tuple[str, str]]:
-    """What the waiting drivers are told."""
-    return [(note.demand, note.why) for note in plan.infeasible]
+    """What the drivers of waiting tasks and actors are told."""
+    return [(note.demand, note.why) for note in plan.infeasible if not note.group]
+
+
+def infeasible_groups(plan: Plan) -> list[tuple[bytes, str]]:
+    """What the drivers of waiting placement groups are told, by the groups' ids."""
+    return [(note.group, note.why) for note in plan.infeasible if note.group]
 
 
 def _type_status(config: AutoscalerConfig, name: str, instances: Iterable[Instance]) -> TypeStatus:
@@ -227,6 +232,7 @@ __all__ = [
     "TypeStatus",
     "Waiting",
     "failures_of",
+    "infeasible_groups",
     "infeasible_notes",
     "report_of",
 ]

@@ -29,7 +29,7 @@ class _Requested(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AutoscalingService:
-    """Sums up what waits. `touch` says that something in the picture changed."""
+    """Sums up what waits. `touch` says that something in the picture changed; `on_report` hears of each report."""
 
     def __init__(
         self,
@@ -37,13 +37,12 @@ class AutoscalingService:
         cluster: Cluster,
         actor_demands: Callable[[], list[Demand]],
         pending_groups: Callable[[], list[PendingGroup]],
-        set_notes: Callable[[list[tuple[str, str]]], None],
     ) -> None:
         self._context = context
         self._cluster = cluster
         self._actor_demands = actor_demands
         self._pending_groups = pending_groups
-        self._set_notes = set_notes
+        self.on_report: list[Callable[[AutoscalerReport], None]] = []
         # Above every version of an earlier life, so that those who wait for news of then hear of now.
         self._version = int(context.wall_time() * 1000)
         self._waiters = Waiters()
@@ -99,7 +98,8 @@ class AutoscalingService:
 
     def take_report(self, _: Channel, message: AutoscalerReport) -> Ok:
         self._report = message.report
-        self._set_notes(list(message.infeasible))
+        for listener in self.on_report:
+            listener(message)
         return Ok()
 
     def snapshot(self) -> ClusterState:

@@ -41,6 +41,10 @@ class GroupScheduler:
         self._waiting: dict[bytes, Group] = {}  # in the order they came
         self._unreturned: dict[bytes, set[tuple[bytes, int]]] = {}  # per node, told when it is back
 
+    def waiting(self) -> list[Group]:
+        """The groups with bundles that no nodes have room for."""
+        return list(self._waiting.values())
+
     def enqueue(self, group: Group) -> None:
         """The group needs nodes for bundles."""
         self._waiting[group.pg_id] = group

@@ -104,7 +104,11 @@ class JobService:
         return Ok()
 
     def route_logs(self, _: Channel, message: LogBatch) -> None:
-        """Passes output on to the agent of the job's driver, as long as there is one."""
+        """Passes output on to the job's driver."""
+        self.tell_driver(message)
+
+    def tell_driver(self, message: LogBatch) -> None:
+        """Sends lines to the agent of the job's driver, as long as there is one."""
         info = self._jobs.get(message.job_id)
         node = self._cluster.get(info.driver.node_id) if info is not None else None
         if node is not None and node.channel is not None:

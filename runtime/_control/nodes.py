@@ -21,6 +21,7 @@ from runtime._core.nodes import (
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind, Message, NodeInfo, Ok
 from runtime._wire.messages.control import (
+    AutoscalerReport,
     ClusterView,
     Drain,
     DrainNode,
@@ -224,8 +225,9 @@ class NodeService:
         self._view_changed.set()
         self._demand_changed()
 
-    def set_notes(self, notes: list[tuple[str, str]]) -> None:
+    def learn(self, report: AutoscalerReport) -> None:
         """Replaces what the autoscaler says of demands it cannot meet, and tells every agent."""
+        notes = list(report.infeasible)
         if notes != self.notes:
             self.notes = notes
             self.send_all(ClusterView([], notes))

@@ -23,6 +23,7 @@ from runtime._control.kv import KvService
 from runtime._control.nodes import NodeService
 from runtime._control.placement_groups import GroupService
 from runtime._control.storage import Storage, StorageError
+from runtime._control.waiting_notes import WaitingNotes
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind, Message
 from runtime._wire.messages.control import ClusterInfo, GetClusterInfo
@@ -70,14 +71,15 @@ class ControlStore:
         self.actors = ActorService(context, cluster, actor_table, actors)
         self.groups = GroupService(context, cluster, group_table, groups)
         self.kv = KvService(context)
-        self.autoscaling = AutoscalingService(
-            context, cluster, self.actors.demands, self.groups.pending, self.nodes.set_notes
-        )
+        self.autoscaling = AutoscalingService(context, cluster, self.actors.demands, self.groups.pending)
+        notes = WaitingNotes(context, actors.waiting, groups.waiting, self.jobs.tell_driver)
+        self.autoscaling.on_report += [self.nodes.learn, notes.learn]
 
         # Groups first: actors may live in them.
         self._view_changed.connect(groups.schedule)
         self._view_changed.connect(actors.schedule)
         demand.connect(self.autoscaling.touch)
+        demand.connect(notes.wake)
         self.nodes.on_demand.append(demand.set)
         self.nodes.on_registered += [
             self.jobs.node_registered,

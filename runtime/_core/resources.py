@@ -65,7 +65,10 @@ def subtract(target: Resources, amounts: Mapping[str, int]) -> None:
             target.pop(name, None)
 
 
-def describe(units: Mapping[str, int]) -> str:
-    """`{"CPU": 1.0, "GPU": 0.5}` as one readable text, names sorted."""
-    parts = (f"{name}: {amount / UNIT:g}" for name, amount in sorted(units.items()))
-    return "{" + ", ".join(parts) + "}"
+def describe(units: Mapping[str, int], labels: Mapping[str, str] | None = None) -> str:
+    """`{CPU: 1, GPU: 0.5} with labels {zone: a}` for 1/10 000 units and a label selector, names sorted."""
+    parts = (f"{name}: {amount / UNIT:g}" for name, amount in sorted(units.items()) if amount)
+    text = "{" + ", ".join(parts) + "}"
+    if labels:
+        text += " with labels {" + ", ".join(f"{key}: {value}" for key, value in sorted(labels.items())) + "}"
+    return text

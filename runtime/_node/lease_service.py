@@ -425,11 +425,9 @@ class LeaseService:
         return process.address
 
     def _note(self, entry: Waiting) -> str:
-        wanted = describe(entry.request.resources)
+        wanted = describe(entry.request.resources, entry.request.labels)
         what = f"{entry.name or 'a task'} waits for {wanted}"
         if not entry.infeasible:
             return f"{what}: every node that could hold it is busy"
-        reasons = [why for demand, why in self._cluster.notes.items() if demand == wanted]
-        if not reasons:
-            reasons = list(self._cluster.notes.values())[:1]
-        return f"{what}: no node of the cluster has that much" + (f" ({reasons[0]})" if reasons else "")
+        reason = self._cluster.notes.get(wanted)
+        return f"{what}: no node of the cluster has that much" + (f" ({reason})" if reason else "")

@@ -95,7 +95,7 @@ class LogPrinter:
     def _prefix(self, batch: DriverLogs) -> str:
         where = "" if batch.host == self._host else f", ip={batch.host}"
         name = f"{batch.name} " if batch.name else ""
-        text = f"({name}pid={batch.pid}{where})"
+        text = f"({name}pid={batch.pid}{where})" if batch.pid else f"({batch.name})"
         stream = self._stream(batch.is_error_stream)
         if stream.closed or not stream.isatty() or os.environ.get("RAY_COLOR_PREFIX") == "0":
             return text + " "

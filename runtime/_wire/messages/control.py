@@ -445,10 +445,12 @@ class RequestResources(Message, Request[Ok], frozen=True, array_like=True, tag=2
 
 class AutoscalerReport(Message, Request[Ok], frozen=True, array_like=True, tag=203):
     """Autoscaler -> control after each tick that changed something. `report` is JSON for `clusterctl status`.
-    `infeasible` notes reach the drivers that wait, through `ClusterView.notes`."""
+    `infeasible` notes reach the drivers whose tasks wait, through `ClusterView.notes`; those of placement groups, by
+    id, and of actors through `LogBatch`."""
 
     report: bytes
     infeasible: list[tuple[str, str]]
+    infeasible_groups: list[tuple[bytes, str]] = []
 
 
 class ClusterInfo(Message, frozen=True, array_like=True, tag=211):

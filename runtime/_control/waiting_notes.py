@@ -1,0 +1,115 @@
+"""Tells drivers why their actors and placement groups wait. (Why their tasks wait, the agents tell.)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from runtime._control.actor_table import Actor
+from runtime._control.context import Context
+from runtime._control.group_table import Group
+from runtime._core.lease_queue import INFEASIBLE_PATIENCE_S, PATIENCE_S
+from runtime._core.placement import is_group_resource
+from runtime._core.resources import describe
+from runtime._wire.messages.control import AutoscalerReport, LogBatch
+
+SOURCE = "cluster"
+"""The name in front of the lines, where output of workers has the name of their task or actor."""
+
+REPEAT_S = 30.0
+_LOOK_S = 0.5
+_NO_PID = 0
+_MOST_BUNDLES = 4
+
+
+@dataclass(slots=True)
+class _Wait:
+    """What waits since when; equal things of a job are told as one."""
+
+    since: float
+    told: dict[str, float] = field(default_factory=dict)  # reason -> when
+
+
+class WaitingNotes:
+    """Looks at what waits while anything does.
+
+    Args:
+        actors: those that no node has room for.
+        groups: those with bundles that have no node.
+        send: takes lines for a job's driver.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        actors: Callable[[], Iterable[Actor]],
+        groups: Callable[[], Iterable[Group]],
+        send: Callable[[LogBatch], None],
+    ) -> None:
+        self._context = context
+        self._actors = actors
+        self._groups = groups
+        self._send = send
+        self._waits: dict[tuple[bytes, str], _Wait] = {}
+        self._shapes: dict[str, str] = {}
+        self._of_groups: dict[bytes, str] = {}
+        self._looks_soon = False
+
+    def learn(self, report: AutoscalerReport) -> None:
+        """Takes the autoscaler's reasons."""
+        self._shapes = dict(report.infeasible)
+        self._of_groups = dict(report.infeasible_groups)
+
+    def wake(self) -> None:
+        """Something may wait, or wait no longer."""
+        if not self._looks_soon and (self._waits or any(self._actors()) or any(self._groups())):
+            self._looks_soon = True
+            self._context.after(_LOOK_S, self._look)
+
+    def _look(self) -> None:
+        self._looks_soon = False
+        now = self._context.now()
+        found: dict[tuple[bytes, str], tuple[int, bool, str]] = {}
+        for job_id, what, hopeless, why in (*self._waiting_actors(), *self._waiting_groups()):
+            count = found[job_id, what][0] if (job_id, what) in found else 0
+            found[job_id, what] = (count + 1, hopeless, why)
+        self._waits = {key: self._waits.get(key) or _Wait(now) for key in found}
+        for (job_id, what), (count, hopeless, why) in found.items():
+            wait = self._waits[job_id, what]
+            patience = INFEASIBLE_PATIENCE_S if hopeless else PATIENCE_S
+            if now - wait.since >= patience and now - wait.told.get(why, -REPEAT_S) >= REPEAT_S:
+                wait.told[why] = now
+                line = f"{count} {what}: {why}"
+                self._send(LogBatch(job_id, b"", "", _NO_PID, SOURCE, True, [line]))
+        self.wake()
+
+    def _waiting_actors(self) -> Iterable[tuple[bytes, str, bool, str]]:
+        """(job, what waits for what, whether no node of now can ever hold it, why)."""
+        for actor in self._actors():
+            placement = actor.spec.placement
+            if any(is_group_resource(name) for name in placement.resources):
+                continue  # its group is what waits, or somebody else in it is busy
+            wanted = describe(placement.resources, placement.strategy.labels)
+            why = "every node that could hold it is busy"
+            if actor.infeasible:
+                why = "no node of the cluster has that much" + _in_brackets(self._shapes.get(wanted))
+            yield (
+                actor.spec.job_id,
+                f"{actor.spec.class_name} actor(s) wait for {wanted}",
+                actor.infeasible,
+                why,
+            )
+
+    def _waiting_groups(self) -> Iterable[tuple[bytes, str, bool, str]]:
+        for group in self._groups():
+            bundles = ", ".join(describe(bundle) for bundle in group.request.bundles[:_MOST_BUNDLES])
+            if len(group.request.bundles) > _MOST_BUNDLES:
+                bundles += f", ... {len(group.request.bundles)} in all"
+            reason = self._of_groups.get(group.pg_id)
+            why = "its bundles do not fit on what the nodes have free" + _in_brackets(reason)
+            what = f"placement group(s) wait for {group.request.strategy} [{bundles}]"
+            yield group.request.job_id, what, reason is not None, why
+
+
+def _in_brackets(reason: str | None) -> str:
+    return f" ({reason})" if reason else ""

@@ -1,0 +1,69 @@
+"""Drivers hear why their actors and placement groups wait."""
+
+from __future__ import annotations
+
+import asyncio
+
+from runtime._wire.messages.control import AutoscalerReport, LogBatch, RegisterActor, RemovePlacementGroup
+from tests.sim.control import specs
+from tests.sim.control.cluster import Rig, rig
+from tests.sim.world import run_virtual
+
+
+def told(r: Rig, agent: int = 0) -> list[str]:
+    return [line for m in r.agents[agent].received if isinstance(m, LogBatch) for line in m.lines]
+
+
+def test_an_actor_that_no_node_can_hold() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            await r.job()
+            for number in (1, 2):
+                await r.ask(RegisterActor(specs.actor(number, needs={"CPU": 9})))
+            await asyncio.sleep(1)
+            assert told(r) == []
+            await asyncio.sleep(3)
+            assert told(r) == ["2 A actor(s) wait for {CPU: 9}: no node of the cluster has that much"]
+            await r.ask(AutoscalerReport(b"{}", [("{CPU: 9}", "no node type is that big")]))
+            await asyncio.sleep(2)
+            assert told(r)[1].endswith("has that much (no node type is that big)")
+            await asyncio.sleep(20)
+            assert len(told(r)) == 2
+            await asyncio.sleep(20)
+            assert len(told(r)) == 3
+
+    run_virtual(main())
+
+
+def test_actors_that_wait_for_busy_nodes_are_told_later() -> None:
+    async def main() -> None:
+        async with rig(1) as r:
+            await r.job()
+            await r.ask(RegisterActor(specs.actor(1)))
+            await r.actor(1, "ALIVE")
+            await r.ask(RegisterActor(specs.actor(2)))
+            await asyncio.sleep(8)
+            assert told(r) == []
+            await asyncio.sleep(4)
+            assert told(r) == ["1 A actor(s) wait for {CPU: 1}: every node that could hold it is busy"]
+
+    run_virtual(main())
+
+
+def test_a_placement_group_that_waits_and_goes() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            await r.job()
+            await r.ask(specs.group(1, [{"CPU": 9}] * 6))
+            await asyncio.sleep(1)
+            await r.ask(AutoscalerReport(b"{}", [], [(specs.group_id(1), "no node type is that big")]))
+            await asyncio.sleep(3)
+            (line,) = told(r)
+            assert line.startswith("1 placement group(s) wait for PACK [{CPU: 9}, {CPU: 9}, ")
+            assert "6 in all" in line
+            assert line.endswith("(no node type is that big)")
+            await r.ask(RemovePlacementGroup(specs.group_id(1)))
+            await asyncio.sleep(60)
+            assert len(told(r)) == 1
+
+    run_virtual(main())
