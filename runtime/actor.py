@@ -218,10 +218,13 @@ def method_table(cls: type) -> dict[str, MethodOptions]:
 class ActorMethod:
     """A method of an actor: `handle.method.remote(...)`."""
 
-    __slots__ = ("_check", "_handle", "_name", "_options")
+    __slots__ = ("_actor", "_check", "_name", "_options", "_ref", "_shape")
 
     def __init__(self, handle: ActorHandle, name: str, options: MethodOptions) -> None:
-        self._handle = handle
+        # Not the handle itself, which keeps us: such a circle would keep the actor until the next garbage collection.
+        self._actor = handle._actor
+        self._shape = handle._shape
+        self._ref = handle._ref
         self._name = name
         self._options = options
         self._check = ArgumentCheck(options.parameters)
@@ -239,10 +242,10 @@ class ActorMethod:
 
     def _call(self, args: Any, kwargs: Any, options: MethodOptions, name: str) -> Any:
         self._check(args, kwargs)
-        shape = self._handle._shape
+        shape = self._shape
         retries = options.max_task_retries
         result = current().actors.call(
-            self._handle._actor,
+            self._actor,
             self._name,
             args,
             kwargs,
