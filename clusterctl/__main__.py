@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import signal
 import sys
-from typing import NoReturn
 
 _INTERRUPTED = 130  # clusterctl.errors.ExitCode.INTERRUPTED, whose import may be what was interrupted
 
 
-def main() -> NoReturn:
+def main() -> None:
     """Runs the command line and exits."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not when somebody had it ignored
+        signal.signal(signal.SIGINT, _end_early)
+    status: str | int | None = 0
     try:
         from clusterctl.app import app
 
         app(prog_name="clusterctl")
-        status: str | int | None = 0
     except SystemExit as end:
         status = end.code
-    except KeyboardInterrupt:
-        sys.stderr.write("error: interrupted\n")
-        status = _INTERRUPTED
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is over: what the command said stays true
     if status == _INTERRUPTED:
         # A Ctrl-C inside an exec() makes CPython kill itself with SIGINT at the end, although it was handled.
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
+            try:
                 stream.flush()
+            except (OSError, ValueError):
+                continue  # nobody reads it any more
         os._exit(_INTERRUPTED)
     sys.exit(status)
+
+
+def _end_early(number: int, frame: object) -> None:
+    """Ctrl-C before the command has begun: nothing was done, so nothing has to be undone."""
+    os.write(2, b"error: interrupted\n")
+    os._exit(_INTERRUPTED)
 
 
 if __name__ == "__main__":

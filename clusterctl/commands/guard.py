@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import signal
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import ParamSpec, TypeVar
@@ -17,8 +18,23 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+_PAUSE_S = 1.0
+_interrupted_at = -_PAUSE_S
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    """Once a second at most: a second Ctrl-C right behind the first must not break into the cleaning up."""
+    global _interrupted_at
+    now = time.monotonic()
+    if now - _interrupted_at >= _PAUSE_S:
+        _interrupted_at = now
+        raise KeyboardInterrupt
+
+
+def _catch_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a shell's background job
+            signal.signal(number, _interrupt)
 
 
 def guarded(command: Callable[P, R]) -> Callable[P, R]:
@@ -27,8 +43,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, _interrupt)
+            _catch_signals()
         except ValueError:
             pass  # not in the main thread: whoever runs us there handles signals
         try:

@@ -33,6 +33,7 @@ def test_an_interrupted_up_leaves_nothing(cli: Cli, moment: str, number: int) ->
     else:
         while not process.stderr.readline().startswith(moment):
             pass
+    process.send_signal(number)  # people press it more than once
     ran = cli.interrupt(process, number)
     assert ran.status == 130
     assert "interrupted" in ran.err
