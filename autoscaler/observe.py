@@ -209,7 +209,7 @@ class _Observer:
         if outcome.error is None:
             self.note(replace(instance, settled=True))
             return
-        self._useless(instance, f"setup failed at {outcome.error}", outcome.error.step)
+        self._useless(instance, f"setup failed: {outcome.error.reason}", outcome.error.step)
 
     def _useless(self, instance: Instance, failure: str, step: str) -> None:
         self.move(instance, _S.TERMINATING, failure, failure=failure, step=step)

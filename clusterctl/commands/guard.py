@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import signal
 import time
@@ -59,5 +60,16 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except CliError as error:
             output.error(error.message, error.hint)
             raise typer.Exit(error.exit_code) from error
+        except OSError as error:
+            output.error(*_describe(error))
+            raise typer.Exit(ExitCode.FAILURE) from error
 
     return run
+
+
+def _describe(error: OSError) -> tuple[str, str]:
+    """Message and advice for what the operating system refused."""
+    where = f"{error.filename}: " if error.filename else ""
+    advice = "Free some, or set CLUSTERCTL_HOME or CLUSTERCTL_TMPDIR to a folder on another disk."
+    no_space = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return f"{where}{error.strerror or error}", advice if no_space else ""

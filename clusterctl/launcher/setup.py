@@ -80,6 +80,7 @@ class NodeFacts:
     mounts: Mounts = Mounts()
     initialization: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
+    kind_commands: tuple[str, ...] = ()  # of heads alone, or of workers alone
     start_commands: tuple[str, ...] = ()
     python: tuple[int, int] = field(default_factory=lambda: sys.version_info[:2])
 
@@ -104,6 +105,8 @@ def steps(facts: NodeFacts) -> list[Step]:
         Step(f"file_mounts {target}", source=source, target=target) for target, source in facts.mounts.pairs
     ]
     out += [Step(f"setup_commands[{i}]", c) for i, c in enumerate(facts.commands)]
+    kind = "head" if facts.is_head else "worker"
+    out += [Step(f"{kind}_setup_commands[{i}]", c) for i, c in enumerate(facts.kind_commands)]
     out += [Step(f"start_commands[{i}]", c) for i, c in enumerate(facts.start_commands)]
     out.append(Step("start", facts.start, timeout_s=_START_TIMEOUT_S))
     return out
@@ -123,7 +126,8 @@ def head_facts(spec: ClusterSpec, secret_file: str, config_file: str) -> NodeFac
             ".gitignore" in spec.rsync_filter,
         ),
         initialization=tuple(spec.initialization_commands),
-        commands=(*spec.setup_commands, *spec.head_setup_commands),
+        commands=tuple(spec.setup_commands),
+        kind_commands=tuple(spec.head_setup_commands),
         start_commands=tuple(ray_yaml.parse_start(spec.head_start_ray_commands).commands),
     )
 
@@ -147,7 +151,8 @@ def worker_facts(
         secret_file=secret_file,
         mounts=Mounts(tuple((target, os.path.expanduser(target)) for target in spec.file_mounts)),
         initialization=tuple(spec.initialization_commands),
-        commands=(*spec.setup_commands, *node_type.setup.get("worker_setup_commands", ())),
+        commands=tuple(spec.setup_commands),
+        kind_commands=tuple(node_type.setup.get("worker_setup_commands", ())),
         start_commands=tuple(ray_yaml.parse_start(spec.worker_start_ray_commands).commands),
     )
 

@@ -38,7 +38,7 @@ def is_hopeless(failed: Sequence[Mapping[str, Any]]) -> bool:
 def describe_failure(failure: Mapping[str, Any]) -> str:
     """One failed launch in one paragraph. Pure."""
     step = f" at step '{failure['step']}'" if failure["step"] else ""
-    text = f"node {failure['instance_id']} ({failure['node_type']}) failed{step}: {failure['reason']}"
+    text = f"node {failure['instance_id']} ({failure['node_type']}){step}: {failure['reason']}"
     return f"{text}\n  its setup log on the head: {failure['setup_log']}" if failure["setup_log"] else text
 
 

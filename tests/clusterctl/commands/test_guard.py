@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import subprocess
 import sys
 
 import pytest
+import typer
+
+from clusterctl.commands.guard import guarded
 
 PROGRAM = """
 import os, signal, sys
@@ -45,3 +49,15 @@ def test_a_signal_ends_a_command_once(number: int) -> None:
 def test_a_signal_that_was_ignored_stays_ignored(number: int) -> None:
     ran = run(number, "ignored")
     assert (ran.returncode, ran.stdout) == (0, "went on\n")
+
+
+def test_what_the_operating_system_refuses_is_a_message(capsys: pytest.CaptureFixture[str]) -> None:
+    def up() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/full/secret")
+
+    with pytest.raises(typer.Exit) as end:
+        guarded(up)()
+    assert end.value.exit_code == 1
+    shown = capsys.readouterr().err
+    assert "error: /full/secret: No space left on device" in shown
+    assert "CLUSTERCTL_HOME" in shown

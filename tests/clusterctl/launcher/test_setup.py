@@ -91,7 +91,7 @@ def test_the_heads_steps_in_order() -> None:
         "initialization_commands[0]",
         "file_mounts ~/data",
         "setup_commands[0]",
-        "setup_commands[1]",
+        "head_setup_commands[0]",
         "start_commands[0]",
         "start",
     ]
@@ -99,7 +99,11 @@ def test_the_heads_steps_in_order() -> None:
 
 def test_a_workers_start_command_carries_all_and_no_secret() -> None:
     node = setup.worker_facts(SPEC, WORKER, "i-1", "1.2.3.4:5", "/secret")
-    assert node.commands == ("s", "w")
+    commands = [step for step in setup.steps(node) if "setup_commands" in step.name]
+    assert [(step.name, step.command) for step in commands] == [
+        ("setup_commands[0]", "s"),
+        ("worker_setup_commands[0]", "w"),
+    ]
     for part in ("--address 1.2.3.4:5", "--node-type w", "--instance-id i-1", "--secret-file ~/"):
         assert part in node.start
     words = LocalShell("/", {}).run(f"printf '%s\\n' {node.start.split('-m', 1)[1]}").output.splitlines()
