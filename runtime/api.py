@@ -23,6 +23,7 @@ from runtime._wire.messages.node import Register
 from runtime._worker import context, core_worker
 from runtime._worker.core_worker import Core, current
 from runtime._worker.driver_logs import LogPrinter
+from runtime._worker.submitter import Task
 from runtime.actor import ActorClass, ActorHandle
 from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator
@@ -460,7 +461,7 @@ def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
             core.actors.cancel(call, recursive)
             return
         task = core.pending.get(task_id)
-        if task is not None:
+        if isinstance(task, Task):
             core.submitter.cancel(task, force, recursive)
     core.pump.kick()
 

@@ -29,9 +29,11 @@ from runtime._wire.messages.control import (
 )
 from runtime._wire.messages.worker import ActorSetup, Cancel, Done, Push, Value
 
-from . import arguments, context
+from . import arguments
+from .arguments import PackedArguments
 from .objects import Entry
 from .streaming import Stream
+from .submission import Submission
 
 if TYPE_CHECKING:
     from runtime.object_ref import ObjectRef
@@ -49,44 +51,21 @@ def handle_object_id(actor_id: bytes) -> bytes:
     return ids.object_id(CREATION_PREFIX + actor_id, 1)
 
 
-class Call:
-    """One method call."""
+class Call(Submission):
+    """One call of an actor's method."""
 
-    __slots__ = (
-        "actor",
-        "cancelled",
-        "entries",
-        "name",
-        "packed",
-        "parent",
-        "push",
-        "retries",
-        "retry_exceptions",
-        "sent",
-        "stream",
-        "waits_for",
-    )
+    __slots__ = ("actor", "sent", "waits")
 
-    def __init__(self, actor: Actor, name: str, retries: int, retry_exceptions: Any) -> None:
+    def __init__(
+        self, core: Core, packed: PackedArguments, actor: Actor, retries: int, retry_exceptions: bool
+    ) -> None:
+        super().__init__(core, packed, retries, retry_exceptions)
         self.actor = actor
-        self.name = name
-        self.retries = retries
-        self.retry_exceptions = retry_exceptions
-        self.waits_for = 0
+        self.waits = False  # for values of arguments
         self.sent = False
-        self.cancelled = False
-        self.stream: Stream | None = None
-        self.parent = b""
-        self.push: Push
-        self.packed: arguments.PackedArguments
-        self.entries: list[Entry]
 
     def done(self, connection: Connection, message: Done) -> None:
-        self.actor.submitter.on_done(self, connection, message)
-
-    def item(self, connection: Connection, message: Any) -> None:
-        if self.stream is not None:
-            self.stream.item(connection, message)
+        self.core.actors.on_done(self, connection, message)
 
 
 class Actor:
@@ -103,15 +82,11 @@ class Actor:
         "registered",
         "sequence",
         "state",
-        "submitter",
         "version",
         "watching",
     )
 
-    def __init__(
-        self, submitter: ActorSubmitter, actor_id: bytes, handle: Entry | None, ordered: bool
-    ) -> None:
-        self.submitter = submitter
+    def __init__(self, actor_id: bytes, handle: Entry | None, ordered: bool) -> None:
         self.actor_id = actor_id
         self.handle = handle  # None: a detached actor, which nobody counts
         self.ordered = ordered
@@ -150,11 +125,13 @@ class ActorSubmitter:
 
         Raises:
             ActorAlreadyExistsError: the name is taken.
+            RaySystemError: the node agent is gone.
         """
         core = self._core
+        core.check()
         packed = arguments.pack(core, args, kwargs)
         with core.lock:
-            actor = Actor(self, spec.actor_id, None, setup.max_concurrency == 1)
+            actor = Actor(spec.actor_id, None, setup.max_concurrency == 1)
             actor.registered = False
             actor.state = "DEPENDENCIES_UNREADY"
             self._actors[spec.actor_id] = actor
@@ -197,20 +174,8 @@ class ActorSubmitter:
             else:
                 self._learn(actor, reply)
 
-        waiting = [entry for _, _, entry in packed.refs if entry.value is None]
-        left = len(waiting)
-
-        def one() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                ready()
-
         with core.lock:
-            if not waiting:
-                ready()
-            for entry in waiting:
-                core.objects.when_ready(entry, one)
+            core.objects.when_all_ready([e for _, _, e in packed.refs if e.value is None], ready)
         if not spec.name:
             return None
         core.wait(lambda: box, None)  # ends with the reply, or with the agent
@@ -235,7 +200,7 @@ class ActorSubmitter:
         with self._core.lock:
             actor = self._actors.get(actor_id)
             if actor is None:
-                actor = self._actors[actor_id] = Actor(self, actor_id, handle, ordered)
+                actor = self._actors[actor_id] = Actor(actor_id, handle, ordered)
                 if handle is not None:
                     # With the last handle here goes what we know: the next one comes with an entry of its own.
                     handle.on_free = lambda: self._forget(actor_id)
@@ -293,7 +258,7 @@ class ActorSubmitter:
             if call.retries and not call.cancelled:
                 call.retries -= call.retries > 0
                 call.sent = False
-                call.push = msgspec.structs.replace(call.push, attempt=call.push.attempt + 1)
+                call.begin_attempt()
                 again.append(call)
             else:
                 self._fail(call, self._unavailable(actor, "its process died while it ran this call"))
@@ -333,7 +298,7 @@ class ActorSubmitter:
         *,
         num_returns: int = 1,
         retries: int = 0,
-        retry_exceptions: Any = False,
+        retry_exceptions: bool = False,
         name: str = "",
         concurrency_group: str = "",
         max_pending: int = -1,
@@ -342,44 +307,35 @@ class ActorSubmitter:
 
         Raises:
             PendingCallsLimitExceeded: `max_pending` calls are unanswered.
+            RaySystemError: the node agent is gone.
         """
         core = self._core
+        core.check()
         if max_pending > 0 and len(actor.calls) + len(actor.inflight) >= max_pending:
             raise exceptions.PendingCallsLimitExceeded(
                 f"The actor {actor.actor_id.hex()} has {max_pending} pending calls already (max_pending_calls)."
             )
-        call = Call(actor, name or method, retries, retry_exceptions)
-        call.packed = packed = arguments.pack(core, args, kwargs)
-        running = context.execution.get()
-        if running is not None:
-            call.parent = running.task_id
+        packed = arguments.pack(core, args, kwargs)
+        call = Call(core, packed, actor, retries, retry_exceptions)
         with core.lock:
             self._count += 1
             task_id = self._prefix + (self._count & 0xFFFF_FFFF_FFFF).to_bytes(6, "big") + actor.actor_id
             actor.sequence += 1
-            call.push = Push(
-                task_id,
-                b"",
-                method,
-                packed.value,
-                [],
-                num_returns,
-                None,
-                0,
-                name,
-                actor.sequence,
-                concurrency_group,
+            result = call.promise(
+                Push(
+                    task_id,
+                    b"",
+                    method,
+                    packed.value,
+                    [],
+                    num_returns,
+                    None,
+                    0,
+                    name,
+                    actor.sequence,
+                    concurrency_group,
+                )
             )
-            call.entries = [
-                core.objects.own(ids.object_id(task_id, index + 1)) for index in range(max(num_returns, 0))
-            ]
-            result: list[ObjectRef] | Stream
-            if num_returns < 0:
-                call.stream = result = Stream(core, call)
-            else:
-                result = [core.objects.new_ref(entry) for entry in call.entries]
-            for entry in call.entries:
-                entry.holds += 1  # until the value is there, somebody wants it or not
             if actor.handle is not None:
                 actor.handle.holds += 1
             if actor.death is not None:
@@ -389,25 +345,19 @@ class ActorSubmitter:
                 self._fail(call, self._unavailable(actor, "it is restarting"))
                 return result
             actor.calls.append(call)
-            if packed.refs:
-                self._resolve(call)
-            if actor.connection is not None:
-                if not call.waits_for:
-                    self._send(actor)
-            else:
+            if actor.connection is None:
                 self._watch(actor)
+            if packed.refs:
+                call.waits = True
+                core.objects.when_all_ready(call.missing(), lambda: self._ready(call))
+            elif actor.connection is not None:
+                self._send(actor)
         return result
 
-    def _resolve(self, call: Call) -> None:
-        def one() -> None:
-            call.waits_for -= 1
-            if not call.waits_for:
-                self._send(call.actor)
-
-        waiting = [entry for _, _, entry in call.packed.refs if entry.value is None]
-        call.waits_for = len(waiting)
-        for entry in waiting:
-            self._core.objects.when_ready(entry, one)
+    def _ready(self, call: Call) -> None:
+        """The values of its top-level references are there."""
+        call.waits = False
+        self._send(call.actor)
 
     def _send(self, actor: Actor) -> None:
         """Sends what is ready: in order, but for concurrent actors past calls that wait for arguments."""
@@ -417,7 +367,7 @@ class ActorSubmitter:
         waiting: list[Call] = []
         while actor.calls:
             call = actor.calls.popleft()
-            if call.waits_for:
+            if call.waits:
                 waiting.append(call)
                 if actor.ordered:
                     break
@@ -441,43 +391,20 @@ class ActorSubmitter:
         """The actor answered."""
         actor = call.actor
         actor.inflight.pop(message.task_id, None)
-        if message.failed and call.retries and self._retries_error(call, message.values[0]):
-            call.retries -= call.retries > 0
+        if message.failed and call.takes_retry(message.values[0]):
             call.sent = False
-            call.push = msgspec.structs.replace(call.push, attempt=call.push.attempt + 1)
+            call.begin_attempt()
             actor.calls.appendleft(call)
             self._send(actor)
             return
-        nested = [
-            (entry, value) for entry, value in zip(call.entries, message.values, strict=False) if value.nested
-        ]
-        if nested:
-            self._core.submitter.take_nested(connection, message.task_id, nested)
+        call.take_nested(connection, message)
         self._finish(call, message.values, message.failed)
 
-    def _retries_error(self, call: Call, error: Value) -> bool:
-        if not call.retry_exceptions:
-            return False
-        if call.retry_exceptions is True:
-            return True
-        raised, _ = serialization.deserialize(error.data)
-        return isinstance(getattr(raised, "cause", raised), tuple(call.retry_exceptions))
-
     def _finish(self, call: Call, values: list[Value], failed: bool) -> None:
-        objects = self._core.objects
-        error = values[0] if failed else None
-        if error is not None:
-            values = [error] * len(call.entries)
-        for entry, value in zip(call.entries, values, strict=False):
-            objects.set_value(entry, value)
-            objects.release(entry)
-        if call.stream is not None:
-            call.stream.end(error)
-        held, call.packed.held = call.packed.held, []
-        for entry in held:
-            objects.release(entry)
+        call.settle(values, failed)
+        call.release_arguments()
         if call.actor.handle is not None:
-            objects.release(call.actor.handle)
+            self._core.objects.release(call.actor.handle)
 
     def _fail(self, call: Call, error: exceptions.RayError) -> None:
         self._finish(call, [self._core.objects.error_value(error)], failed=True)

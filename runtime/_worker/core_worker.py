@@ -24,6 +24,7 @@ from .actor_submitter import ActorSubmitter
 from .functions import Functions
 from .objects import Objects
 from .store import Store
+from .submission import Submission
 from .submitter import TaskSubmitter
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class Core:
         self.objects = Objects(self)
         self.submitter = TaskSubmitter(self)
         self.actors = ActorSubmitter(self)
-        self.pending: dict[bytes, Any] = {}  # task id -> the submitted task or call that waits for its Done
+        self.pending: dict[bytes, Submission] = {}  # by task id: what waits for its Done
         self._handlers = {
             messages.Hello: self._on_hello,
             messages.Done: self._on_done,
@@ -185,8 +186,24 @@ class Core:
         return self.pump.wait(ready, timeout_s)
 
     def call_agent(self, request: Request[Any], timeout_s: float | None = 30.0) -> Any:
-        """Calls the agent (or, through it, the control store) and waits for the reply, errors included."""
-        return self.pump.call(self.agent, request, timeout_s)
+        """Calls the agent (or, through it, the control store) and waits for the reply, errors included.
+
+        Raises:
+            RaySystemError: the agent is gone.
+        """
+        reply = self.pump.call(self.agent, request, timeout_s)
+        if isinstance(reply, ErrorReply):
+            self.check()
+        return reply
+
+    def check(self) -> None:
+        """Raises what ended this process's part in the cluster, if anything did: nothing new can be started then.
+
+        Raises:
+            RaySystemError: the agent is gone.
+        """
+        if self.pump.failure is not None:
+            raise self.pump.failure
 
     def ask(self, request: Request[Any], timeout_s: float | None = 30.0) -> Any:
         """Like `call_agent`, but errors raise.
@@ -266,6 +283,11 @@ class Core:
             "The node agent of this cluster died or was stopped: the head is gone. "
             "Bring the cluster up again (clusterctl up, or init()) and rerun the program."
         )
+        if self._early is None:
+            self.objects.fail_pending(self.pump.failure)
+            for waiting in list(self.pending.values()):
+                if waiting.stream is not None and not waiting.stream.ended:
+                    waiting.stream.end(self.objects.error_value(self.pump.failure))
 
     # ------------------------------------------------------------ messages
 

@@ -139,17 +139,10 @@ class Objects:
     def when_registered(self, entries: Iterable[Entry], callback: Callable[[], None]) -> None:
         """Calls back once every borrow is known to its owner. Under the lock."""
         waiting = [entry for entry in entries if not entry.registered]
-        left = len(waiting)
-        if not left:
+        if not waiting:
             callback()
             return
-
-        def one() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                callback()
-
+        one = _after(len(waiting), callback)
         for entry in waiting:
             if entry.on_registered is None:
                 entry.on_registered = []
@@ -212,6 +205,8 @@ class Objects:
     def when_ready(self, entry: Entry, callback: Callable[[], None]) -> None:
         """Calls back, under the lock, when the value is there (at once if it is)."""
         with self._core.lock:
+            if entry.value is None and self._core.pump.failure is not None:
+                self.set_value(entry, self.error_value(self._core.pump.failure))
             if entry.value is not None:
                 callback()
                 return
@@ -220,6 +215,22 @@ class Objects:
             entry.callbacks.append(callback)
             self._ask(entry)
         self._core.pump.kick()
+
+    def fail_pending(self, error: Exception) -> None:
+        """Gives every object that is still to come this error: nobody will make it any more. Under the lock."""
+        value = self.error_value(error)
+        for entry in list(self._entries.values()):
+            if entry.value is None:
+                self.set_value(entry, value)
+
+    def when_all_ready(self, entries: Sequence[Entry], callback: Callable[[], None]) -> None:
+        """Calls back when every value is there (at once if there are no entries). Under the lock."""
+        if not entries:
+            callback()
+            return
+        one = _after(len(entries), callback)
+        for entry in entries:
+            self.when_ready(entry, one)
 
     def is_inline(self, entry: Entry) -> bool:
         """Whether loading the value needs nothing from elsewhere."""
@@ -253,7 +264,7 @@ class Objects:
             if isinstance(reply, ObjectValue):
                 value = reply.value
                 if value.nested and self._entries.get(entry.object_id) is entry:  # not dropped meanwhile
-                    self._contain(entry, value.nested)
+                    self.contain(entry, value.nested)
                 self.set_value(entry, value)
             else:
                 self._fail_borrowed(entry, reply)
@@ -263,14 +274,11 @@ class Objects:
         else:
             connection.call(GetObject(entry.object_id), answered)
 
-    def _contain(self, entry: Entry, nested: list[tuple[bytes, WorkerAddress]]) -> list[Entry]:
+    def contain(self, entry: Entry, nested: list[tuple[bytes, WorkerAddress]]) -> list[Entry]:
+        """Takes the references inside a value that arrived for `entry`; returns theirs. Under the lock."""
         inner = [self.borrowed_entry(object_id, owner) for object_id, owner in nested]
         self.table.contain(entry, inner)
         return inner
-
-    def contain(self, entry: Entry, value: Value, registered: Callable[[], None]) -> None:
-        """Takes the references inside a value that arrived for `entry`. Under the lock."""
-        self.when_registered(self._contain(entry, value.nested), registered)
 
     def _fail_borrowed(self, entry: Entry, reply: ErrorReply) -> None:
         if entry.value is not None:
@@ -284,7 +292,12 @@ class Objects:
     # ------------------------------------------------------------ put
 
     def put(self, value: Any) -> ObjectRef:
-        """Makes an object of ours from a value."""
+        """Makes an object of ours from a value.
+
+        Raises:
+            RaySystemError: the node agent is gone.
+        """
+        self._core.check()
         serialized = serialization.serialize(value)
         self._puts += 1
         task_id = self._put_prefix + self._puts.to_bytes(4, "big") + self._core.actor_or_job_bytes
@@ -572,3 +585,16 @@ class Objects:
         """Ends the loading threads."""
         if self._loaders is not None:
             self._loaders.shutdown(wait=False, cancel_futures=True)
+
+
+def _after(count: int, callback: Callable[[], None]) -> Callable[[], None]:
+    """What to call `count` times: the last time it calls `callback`."""
+    left = count
+
+    def one() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            callback()
+
+    return one

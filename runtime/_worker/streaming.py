@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runtime._core import ids
 from runtime._transport.connection import Connection
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from runtime.object_ref import ObjectRef
 
     from .core_worker import Core
+    from .submission import Submission
 
 
 class Stream:
     """Items that have come and were not taken yet. Changes under the lock."""
 
-    def __init__(self, core: Core, task: Any) -> None:
+    def __init__(self, core: Core, task: Submission) -> None:
         self._core = core
         self.task = task
         self.items: deque[ObjectRef] = deque()
@@ -40,7 +41,7 @@ class Stream:
         self.items.append(objects.new_ref(entry))
         if nested:
             self._unregistered += 1
-            objects.contain(entry, message.value, self._registered)
+            objects.when_registered(objects.contain(entry, nested), self._registered)
         objects.set_value(entry, message.value)
 
     def _registered(self) -> None:

@@ -18,7 +18,6 @@ from runtime import exceptions
 from runtime._core import ids
 from runtime._core.lease_pool import Lease, LeasePool
 from runtime._transport.connection import Connection
-from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ResourceRequest
 from runtime._wire.messages.node import (
     LeaseDemand,
@@ -34,15 +33,17 @@ from runtime._wire.messages.worker import (
     DefineFunction,
     Done,
     Push,
-    ReleaseHold,
     Returned,
     TakeBack,
     Value,
 )
 
-from . import arguments, context
+from . import arguments
+from .actor_submitter import Call
+from .arguments import PackedArguments
 from .objects import STORED, Entry
 from .streaming import Stream
+from .submission import Submission
 
 if TYPE_CHECKING:
     from runtime.object_ref import ObjectRef
@@ -68,48 +69,22 @@ class TaskOptions(msgspec.Struct, frozen=True):
     capture_child_tasks: bool = False
 
 
-class Task:
-    """A submitted task, until its results are gone (lineage) or it is done."""
+class Task(Submission):
+    """One call of a remote function."""
 
-    __slots__ = (
-        "attempt",
-        "cancelled",
-        "core",
-        "entries",
-        "function",
-        "lease",
-        "options",
-        "packed",
-        "parent",
-        "pool",
-        "push",
-        "retries",
-        "stream",
-        "waits_for",
-    )
+    __slots__ = ("function", "lease", "options", "pool")
 
-    def __init__(self, core: Core, pool: LeasePool, function: Function, options: TaskOptions) -> None:
-        self.core = core
+    def __init__(
+        self, core: Core, packed: PackedArguments, pool: LeasePool, function: Function, options: TaskOptions
+    ) -> None:
+        super().__init__(core, packed, options.max_retries, options.retry_exceptions)
         self.pool = pool
         self.function = function
         self.options = options
-        self.retries = options.max_retries
-        self.attempt = 0
         self.lease: Lease | None = None
-        self.cancelled = False
-        self.waits_for = 0
-        self.stream: Stream | None = None
-        self.parent = b""
-        self.push: Push
-        self.packed: arguments.PackedArguments
-        self.entries: list[Entry]
 
     def done(self, connection: Connection, message: Done) -> None:
         self.core.submitter.on_done(self, connection, message)
-
-    def item(self, connection: Connection, message: Any) -> None:
-        if self.stream is not None:
-            self.stream.item(connection, message)
 
 
 class TaskSubmitter:
@@ -154,53 +129,32 @@ class TaskSubmitter:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
     ) -> list[ObjectRef] | Stream:
-        """Starts a task; returns its references at once."""
+        """Starts a task; returns its references at once.
+
+        Raises:
+            RaySystemError: the node agent is gone.
+        """
         core = self._core
-        task = Task(core, pool, function, options)
-        task.packed = packed = arguments.pack(core, args, kwargs)
-        running = context.execution.get()
-        if running is not None:
-            task.parent = running.task_id
+        core.check()
+        packed = arguments.pack(core, args, kwargs)
+        task = Task(core, packed, pool, function, options)
         with core.lock:
             task_id = self.new_task_id()
-            task.push = Push(
-                task_id, function.key, "", packed.value, [], options.num_returns, None, 0, options.name
+            result = task.promise(
+                Push(task_id, function.key, "", packed.value, [], options.num_returns, None, 0, options.name)
             )
-            count = options.num_returns
-            task.entries = [
-                core.objects.own(ids.object_id(task_id, index + 1)) for index in range(max(count, 0))
-            ]
-            result: list[ObjectRef] | Stream
-            if count < 0:
-                task.stream = result = Stream(core, task)
-            else:
-                result = [core.objects.new_ref(entry) for entry in task.entries]
-            for entry in task.entries:
-                entry.holds += 1  # until the value is there, somebody wants it or not
             core.pending[task_id] = task
             if packed.refs:
-                self._resolve(task)
+                core.objects.when_all_ready(task.missing(), lambda: self._ready(task))
             else:
                 pool.queue.append(task)
                 self._dispatch(pool)
         return result
 
-    def _resolve(self, task: Task) -> None:
-        """Queues the task when the values of its top-level references are there."""
-
-        def one() -> None:
-            task.waits_for -= 1
-            if not task.waits_for and not task.cancelled:
-                self._ready(task)
-
-        waiting = [entry for _, _, entry in task.packed.refs if entry.value is None]
-        task.waits_for = len(waiting)
-        if not waiting:
-            self._ready(task)
-        for entry in waiting:
-            self._core.objects.when_ready(entry, one)
-
     def _ready(self, task: Task) -> None:
+        """The values of its top-level references are there: the task can be queued."""
+        if task.cancelled:
+            return
         refs, error = arguments.wire_refs(self._core, task.packed)
         if error is not None:
             self._core.pending.pop(task.push.task_id, None)
@@ -348,8 +302,7 @@ class TaskSubmitter:
             self._fail(task, _worker_crashed(lost.reason if lost else "", task))
 
     def _again(self, task: Task, front: bool) -> None:
-        task.attempt += 1
-        task.push = msgspec.structs.replace(task.push, attempt=task.attempt)
+        task.begin_attempt()
         self._core.pending[task.push.task_id] = task
         if front:
             task.pool.queue.appendleft(task)
@@ -371,16 +324,10 @@ class TaskSubmitter:
             if not message.failed:
                 pool.learned(message.seconds)
             task.lease = None
-        if message.failed and self._retries_error(task, message.values[0]):
+        if message.failed and task.takes_retry(message.values[0]):
             self._again(task, front=False)
         else:
-            nested = [
-                (entry, value)
-                for entry, value in zip(task.entries, message.values, strict=False)
-                if value.nested
-            ]
-            if nested:
-                self.take_nested(connection, message.task_id, nested)
+            task.take_nested(connection, message)
             self._finish(task, message.values, message.failed)
         if pool.once and lease is not None:
             pool.leases.remove(lease)
@@ -391,54 +338,16 @@ class TaskSubmitter:
         elif lease is not None and not lease.inflight:
             self._rebalance(pool)
 
-    def take_nested(self, connection: Connection, task_id: bytes, nested: list[tuple[Entry, Value]]) -> None:
-        """References inside results: keep them, and tell the worker when it need not any more."""
-        left = len(nested)
-
-        def registered() -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                connection.send(ReleaseHold(task_id))
-
-        for entry, value in nested:
-            self._core.objects.contain(entry, value, registered)
-
-    def _retries_error(self, task: Task, error: Value) -> bool:
-        wanted = task.options.retry_exceptions
-        if not wanted or not task.retries or task.cancelled:
-            return False
-        if isinstance(wanted, tuple):
-            raised, _ = serialization.deserialize(error.data)
-            cause = getattr(raised, "cause", raised)
-            if not isinstance(cause, wanted):
-                return False
-        task.retries -= task.retries > 0
-        return True
-
     def _finish(self, task: Task, values: list[Value], failed: bool) -> None:
-        objects = self._core.objects
-        error = values[0] if failed else None
-        if error is not None:
-            values = [error] * len(task.entries)
         stored = False
-        if task.options.max_retries:
+        if task.options.max_retries and not failed:
             for entry, value in zip(task.entries, values, strict=False):
                 if value.kind == STORED:
                     entry.task = task
                     stored = True
-        for entry, value in zip(task.entries, values, strict=False):
-            objects.set_value(entry, value)
-            objects.release(entry)
-        if task.stream is not None:
-            task.stream.end(error)
+        task.settle(values, failed)
         if not stored:
-            self._release_arguments(task)
-
-    def _release_arguments(self, task: Task) -> None:
-        held, task.packed.held = task.packed.held, []
-        for entry in held:
-            self._core.objects.release(entry)
+            task.release_arguments()
 
     def _fail(self, task: Task, error: exceptions.RayError) -> None:
         self._core.pending.pop(task.push.task_id, None)
@@ -450,7 +359,7 @@ class TaskSubmitter:
         """The result is freed: its task need not run again for it."""
         task, entry.task = entry.task, None
         if task is not None and not any(other.task is task for other in task.entries):
-            self._release_arguments(task)
+            task.release_arguments()
 
     def run_again(self, entry: Entry) -> bool:
         """Every copy of a result is lost: run its task once more. False when it may not."""
@@ -544,9 +453,11 @@ class TaskSubmitter:
 
     def cancel_children(self, parent: bytes, force: bool) -> None:
         """Cancels what a cancelled task had submitted. Under the lock."""
-        for task in list(self._core.pending.values()):
-            if isinstance(task, Task) and task.parent == parent:
-                self.cancel(task, force, True)
+        for child in [child for child in self._core.pending.values() if child.parent == parent]:
+            if isinstance(child, Task):
+                self.cancel(child, force, True)
+            elif isinstance(child, Call):
+                self._core.actors.cancel(child, True)
 
 
 def _worker_crashed(reason: str, task: Task) -> exceptions.WorkerCrashedError:

@@ -1,0 +1,135 @@
+"""What a task and an actor's call have in common for the process that submitted them: what they wait for, what they
+give, and how they end. Everything here runs under the pump's lock.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from runtime._core import ids
+from runtime._transport.connection import Connection
+from runtime._wire import serialization
+from runtime._wire.messages.worker import Done, Push, ReleaseHold, StreamItem, Value
+
+from . import context
+from .arguments import PackedArguments
+from .objects import Entry
+from .streaming import Stream
+
+if TYPE_CHECKING:
+    from runtime.object_ref import ObjectRef
+
+    from .core_worker import Core
+
+
+class Submission(ABC):
+    """A task or call, until its results are there (or, for lineage, gone).
+
+    Args:
+        packed: its arguments; they are held until it is over.
+        retries: how often it may run again; -1: without bound.
+        retry_exceptions: whether it does for errors of user code, or for which classes.
+    """
+
+    __slots__ = (
+        "cancelled",
+        "core",
+        "entries",
+        "packed",
+        "parent",
+        "push",
+        "retries",
+        "retry_exceptions",
+        "stream",
+    )
+
+    def __init__(
+        self,
+        core: Core,
+        packed: PackedArguments,
+        retries: int,
+        retry_exceptions: bool | tuple[type[BaseException], ...],
+    ) -> None:
+        self.core = core
+        self.packed = packed
+        self.retries = retries
+        self.retry_exceptions = retry_exceptions
+        self.cancelled = False
+        running = context.execution.get()
+        self.parent = running.task_id if running is not None else b""
+        self.stream: Stream | None = None
+        self.push: Push
+        self.entries: list[Entry]
+
+    def promise(self, push: Push) -> list[ObjectRef] | Stream:
+        """Makes the objects of the results, and the references to them that the user gets."""
+        self.push = push
+        objects, task_id, count = self.core.objects, push.task_id, push.num_returns
+        if count < 0:
+            self.entries = []
+            self.stream = stream = Stream(self.core, self)
+            return stream
+        self.entries = [objects.own(ids.object_id(task_id, index + 1)) for index in range(count)]
+        for entry in self.entries:
+            entry.holds += 1  # until the value is there, somebody wants it or not
+        return [objects.new_ref(entry) for entry in self.entries]
+
+    def missing(self) -> list[Entry]:
+        """The references among the arguments whose values are not there."""
+        return [entry for _, _, entry in self.packed.refs if entry.value is None]
+
+    @abstractmethod
+    def done(self, connection: Connection, message: Done) -> None:
+        """The worker's answer came."""
+
+    def item(self, connection: Connection, message: StreamItem) -> None:
+        """The next value of its stream came."""
+        if self.stream is not None:
+            self.stream.item(connection, message)
+
+    def take_nested(self, connection: Connection, message: Done) -> None:
+        """Keeps the references inside the results, and tells the worker when it need not any more."""
+        objects = self.core.objects
+        inner: list[Entry] = []
+        for entry, value in zip(self.entries, message.values, strict=False):
+            if value.nested:
+                inner += objects.contain(entry, value.nested)
+        if inner:
+            objects.when_registered(inner, lambda: connection.send(ReleaseHold(message.task_id)))
+
+    def takes_retry(self, error: Value) -> bool:
+        """Whether it runs again after an error of user code; that uses up one retry."""
+        wanted = self.retry_exceptions
+        if not wanted or not self.retries or self.cancelled:
+            return False
+        if isinstance(wanted, tuple):
+            raised, _ = serialization.deserialize(error.data)
+            if not isinstance(getattr(raised, "cause", raised), wanted):
+                return False
+        self.retries -= self.retries > 0
+        return True
+
+    def begin_attempt(self) -> None:
+        """The next push is another try."""
+        self.push = msgspec.structs.replace(self.push, attempt=self.push.attempt + 1)
+
+    def settle(self, values: list[Value], failed: bool) -> None:
+        """Gives the results their values, or all of them the one error."""
+        objects = self.core.objects
+        error = values[0] if failed else None
+        if error is not None:
+            values = [error] * len(self.entries)
+        for entry, value in zip(self.entries, values, strict=False):
+            objects.set_value(entry, value)
+            objects.release(entry)
+        if self.stream is not None:
+            self.stream.end(error)
+
+    def release_arguments(self) -> None:
+        """Lets go of what the arguments refer to."""
+        held, self.packed.held = self.packed.held, []
+        for entry in held:
+            self.core.objects.release(entry)
