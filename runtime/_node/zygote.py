@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -13,6 +14,7 @@ from .zygote_spawn import SpawnedZygote
 
 log = logging.getLogger(__name__)
 _START_TIMEOUT_S = 30.0
+_END_S = 2.0
 
 
 class ZygoteEvents(Protocol):
@@ -76,8 +78,12 @@ class Zygote(asyncio.Protocol):
             self._transport.close()
         else:
             self._socket.close()
-        self._process.kill()
-        self._process.wait()
+        self._process.terminate()  # it ends its workers with all that they started
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.WriteTransport, transport)

@@ -10,7 +10,8 @@
                       {"failed": token, "error": str}
 
 It has no threads, no event loop and no gRPC, so that a fork copies nothing that cannot be copied. Its
-children die with it, and it dies with its agent.
+children die with it, and it dies with its agent. What a worker started dies with the worker, unless it left the
+worker's process group.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ _PREIMPORT = ("numpy",)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def die_with_parent(parent_pid: int) -> None:
-    """Asks the kernel to kill this process when its parent ends; exits at once when it has ended already."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+def die_with_parent(parent_pid: int, number: int = signal.SIGKILL) -> None:
+    """Asks the kernel for a signal when this process's parent ends; exits at once when it has ended already."""
+    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent_pid:
         os._exit(1)
 
@@ -62,15 +63,17 @@ class Zygote:
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_write.setblocking(False)
         self._wake_read.setblocking(False)
+        self._ended = False
 
     def serve(self) -> None:
-        """Forks, kills and reaps until the agent is gone, then kills what is left."""
+        """Forks, kills and reaps until the agent is gone or SIGTERM comes, then kills what is left."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._end)
         signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
         gc.freeze()
         self._tell({"ready": os.getpid()})
         idle_s: float | None = _IDLE_BEFORE_PREIMPORT_S
-        while True:
+        while not self._ended:
             readable, _, _ = select.select([self._connection, self._wake_read], [], [], idle_s)
             if not readable:
                 idle_s = None
@@ -82,7 +85,10 @@ class Zygote:
             if self._connection in readable and not self._read():
                 break
         for pid in self._children:
-            os.kill(pid, signal.SIGKILL)
+            _kill_group(pid)
+
+    def _end(self, number: int, frame: object) -> None:
+        self._ended = True
 
     def _read(self) -> bool:
         data = self._connection.recv(1 << 16)
@@ -106,6 +112,7 @@ class Zygote:
             return
         if pid == 0:
             self._become_worker(request, parent)
+        _lead_group(pid)
         self._children.add(pid)
         out, err = _log_path(request, "out", pid), _log_path(request, "err", pid)
         self._tell({"forked": request["token"], "pid": pid, "out": out, "err": err})
@@ -114,6 +121,7 @@ class Zygote:
         status = 1
         try:
             die_with_parent(parent_pid)
+            _lead_group(0)
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
@@ -135,11 +143,14 @@ class Zygote:
     def _reap(self) -> None:
         while self._children:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if pid == 0:
+            if ended is None:
                 return
+            pid = ended.si_pid
+            _kill_group(pid)  # before its number is free again
+            _, status = os.waitpid(pid, 0)
             self._children.discard(pid)
             self._tell({"exited": pid, "status": os.waitstatus_to_exitcode(status)})
 
@@ -151,7 +162,25 @@ class Zygote:
             pass
 
     def _tell(self, fact: dict[str, Any]) -> None:
-        self._connection.sendall(json.dumps(fact).encode() + b"\n")
+        try:
+            self._connection.sendall(json.dumps(fact).encode() + b"\n")
+        except OSError:
+            self._ended = True  # the agent is gone
+
+
+def _lead_group(pid: int) -> None:
+    """Makes a worker the leader of a process group. Worker and zygote both do, so that neither can be too late."""
+    try:
+        os.setpgid(pid, pid)
+    except (PermissionError, ProcessLookupError):
+        return  # the other was first, or the worker has ended
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (PermissionError, ProcessLookupError):
+        return  # nobody is left, or only what changed its user
 
 
 def _log_path(request: dict[str, Any], name: str, pid: int) -> str:
@@ -221,7 +250,7 @@ def main() -> None:
     parser.add_argument("--fd", type=int, required=True, help="the connected socket to the agent")
     parser.add_argument("--parent", type=int, required=True, help="process id of the agent")
     options = parser.parse_args()
-    die_with_parent(options.parent)
+    die_with_parent(options.parent, signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Libraries that start threads at import would make the fork unsafe.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -231,6 +260,7 @@ def main() -> None:
     from runtime._worker.main import run
 
     Zygote(connection, run).serve()
+    os._exit(0)  # nothing is left to be finished
 
 
 if __name__ == "__main__":

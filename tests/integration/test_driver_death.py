@@ -12,7 +12,7 @@ from tests.integration.drivers import Driver, is_alive, session_files
 from tests.polling import eventually
 
 PROGRAM = """
-import os, time
+import os, subprocess, time
 import runtime as ray
 ray.init({arguments})
 
@@ -23,14 +23,14 @@ class Actor:
 
 @ray.remote
 def task():
-    return os.getpid()
+    return os.getpid(), subprocess.Popen(["sleep", "1000"]).pid
 
 @ray.remote
 def busy():
     time.sleep(1000)
 
 actor = Actor.remote()
-print("pids", ray.get(actor.pid.remote()), ray.get(task.remote()), flush=True)
+print("pids", ray.get(actor.pid.remote()), *ray.get(task.remote()), flush=True)
 refs = [busy.remote() for _ in range(4)]
 big = ray.put(b"x" * 10_000_000)
 print("ready", flush=True)
