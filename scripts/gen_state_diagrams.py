@@ -35,6 +35,7 @@ class Source:
 
 
 SOURCES = (
+    Source("Task, or an actor's call (the owner's view)", "runtime._core.tasks", "TaskState"),
     Source("Node", "runtime._core.nodes", "NodeState"),
     Source("Job", "runtime._core.jobs", "JobState"),
     Source("Actor", "runtime._core.actors", "ActorState"),

@@ -16,6 +16,7 @@ import msgspec
 
 from runtime import exceptions
 from runtime._core import ids
+from runtime._core.tasks import TaskState
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages import codec
@@ -54,15 +55,13 @@ def handle_object_id(actor_id: bytes) -> bytes:
 class Call(Submission):
     """One call of an actor's method."""
 
-    __slots__ = ("actor", "sent", "waits")
+    __slots__ = ("actor",)
 
     def __init__(
         self, core: Core, packed: PackedArguments, actor: Actor, retries: int, retry_exceptions: bool
     ) -> None:
         super().__init__(core, packed, retries, retry_exceptions)
         self.actor = actor
-        self.waits = False  # for values of arguments
-        self.sent = False
 
     def done(self, connection: Connection, message: Done) -> None:
         self.core.actors.on_done(self, connection, message)
@@ -255,10 +254,10 @@ class ActorSubmitter:
         again = []
         for call in actor.inflight.values():
             self._core.pending.pop(call.push.task_id, None)
-            if call.retries and not call.cancelled:
+            if call.retries and call.state is TaskState.PUSHED:
                 call.retries -= call.retries > 0
-                call.sent = False
                 call.begin_attempt()
+                call.move(TaskState.QUEUED)
                 again.append(call)
             else:
                 self._fail(call, self._unavailable(actor, "its process died while it ran this call"))
@@ -348,16 +347,18 @@ class ActorSubmitter:
             if actor.connection is None:
                 self._watch(actor)
             if packed.refs:
-                call.waits = True
                 core.objects.when_all_ready(call.missing(), lambda: self._ready(call))
-            elif actor.connection is not None:
-                self._send(actor)
+            else:
+                call.move(TaskState.QUEUED)
+                if actor.connection is not None:
+                    self._send(actor)
         return result
 
     def _ready(self, call: Call) -> None:
         """The values of its top-level references are there."""
-        call.waits = False
-        self._send(call.actor)
+        if call.state is TaskState.WAITING_FOR_ARGUMENTS:  # not cancelled meanwhile
+            call.move(TaskState.QUEUED)
+            self._send(call.actor)
 
     def _send(self, actor: Actor) -> None:
         """Sends what is ready: in order, but for concurrent actors past calls that wait for arguments."""
@@ -367,7 +368,7 @@ class ActorSubmitter:
         waiting: list[Call] = []
         while actor.calls:
             call = actor.calls.popleft()
-            if call.waits:
+            if call.state is TaskState.WAITING_FOR_ARGUMENTS:
                 waiting.append(call)
                 if actor.ordered:
                     break
@@ -378,7 +379,7 @@ class ActorSubmitter:
                     self._finish(call, [error], failed=True)
                     continue
                 call.push = msgspec.structs.replace(call.push, refs=refs)
-            call.sent = True
+            call.move(TaskState.PUSHED)
             actor.inflight[call.push.task_id] = call
             self._core.pending[call.push.task_id] = call
             connection.send(call.push)
@@ -392,8 +393,8 @@ class ActorSubmitter:
         actor = call.actor
         actor.inflight.pop(message.task_id, None)
         if message.failed and call.takes_retry(message.values[0]):
-            call.sent = False
             call.begin_attempt()
+            call.move(TaskState.QUEUED)
             actor.calls.appendleft(call)
             self._send(actor)
             return
@@ -411,15 +412,14 @@ class ActorSubmitter:
 
     def cancel(self, call: Call, recursive: bool) -> None:
         """Cancels a call: dropped when not sent, else the actor decides. Under the lock."""
-        if call.cancelled:
+        if not call.may_be_cancelled:
             return
-        if not call.sent and call in call.actor.calls:
-            call.cancelled = True
+        if call.state is not TaskState.PUSHED:
             call.actor.calls.remove(call)
             self._fail(call, exceptions.TaskCancelledError(ids.TaskID(call.push.task_id)))
             self._send(call.actor)
-        elif call.push.task_id in call.actor.inflight and call.actor.connection is not None:
-            call.cancelled = True
+        elif call.actor.connection is not None:
+            call.move(TaskState.CANCELLING)
             call.actor.connection.send(Cancel(call.push.task_id, False, recursive))
 
     def find(self, task_id: bytes) -> Call | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from runtime._core import ids
+from runtime._core.tasks import TaskState, step
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.worker import Done, Push, ReleaseHold, StreamItem, Value
@@ -35,7 +36,6 @@ class Submission(ABC):
     """
 
     __slots__ = (
-        "cancelled",
         "core",
         "entries",
         "packed",
@@ -43,6 +43,7 @@ class Submission(ABC):
         "push",
         "retries",
         "retry_exceptions",
+        "state",
         "stream",
     )
 
@@ -57,7 +58,7 @@ class Submission(ABC):
         self.packed = packed
         self.retries = retries
         self.retry_exceptions = retry_exceptions
-        self.cancelled = False
+        self.state = TaskState.WAITING_FOR_ARGUMENTS
         running = context.execution.get()
         self.parent = running.task_id if running is not None else b""
         self.stream: Stream | None = None
@@ -76,6 +77,15 @@ class Submission(ABC):
         for entry in self.entries:
             entry.holds += 1  # until the value is there, somebody wants it or not
         return [objects.new_ref(entry) for entry in self.entries]
+
+    def move(self, target: TaskState) -> None:
+        """Takes one step of `_core/tasks.py`."""
+        self.state = step(self.push.task_id, self.state, target)
+
+    @property
+    def may_be_cancelled(self) -> bool:
+        """Whether cancelling it means anything (any more)."""
+        return self.state is not TaskState.CANCELLING and self.state is not TaskState.FINISHED
 
     def missing(self) -> list[Entry]:
         """The references among the arguments whose values are not there."""
@@ -103,7 +113,7 @@ class Submission(ABC):
     def takes_retry(self, error: Value) -> bool:
         """Whether it runs again after an error of user code; that uses up one retry."""
         wanted = self.retry_exceptions
-        if not wanted or not self.retries or self.cancelled:
+        if not wanted or not self.retries or self.state is TaskState.CANCELLING:
             return False
         if isinstance(wanted, tuple):
             raised, _ = serialization.deserialize(error.data)
@@ -117,7 +127,8 @@ class Submission(ABC):
         self.push = msgspec.structs.replace(self.push, attempt=self.push.attempt + 1)
 
     def settle(self, values: list[Value], failed: bool) -> None:
-        """Gives the results their values, or all of them the one error."""
+        """It is over: gives the results their values, or all of them the one error."""
+        self.move(TaskState.FINISHED)
         objects = self.core.objects
         error = values[0] if failed else None
         if error is not None:

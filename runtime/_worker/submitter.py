@@ -17,6 +17,7 @@ import msgspec
 from runtime import exceptions
 from runtime._core import ids
 from runtime._core.lease_pool import Lease, LeasePool
+from runtime._core.tasks import TaskState
 from runtime._transport.connection import Connection
 from runtime._wire.messages.base import ErrorKind, ResourceRequest
 from runtime._wire.messages.node import (
@@ -147,20 +148,22 @@ class TaskSubmitter:
             if packed.refs:
                 core.objects.when_all_ready(task.missing(), lambda: self._ready(task))
             else:
+                task.move(TaskState.QUEUED)
                 pool.queue.append(task)
                 self._dispatch(pool)
         return result
 
     def _ready(self, task: Task) -> None:
         """The values of its top-level references are there: the task can be queued."""
-        if task.cancelled:
-            return
+        if task.state is not TaskState.WAITING_FOR_ARGUMENTS:
+            return  # cancelled meanwhile
         refs, error = arguments.wire_refs(self._core, task.packed)
         if error is not None:
             self._core.pending.pop(task.push.task_id, None)
             self._finish(task, [error], failed=True)
             return
         task.push = msgspec.structs.replace(task.push, refs=refs)
+        task.move(TaskState.QUEUED)
         task.pool.queue.append(task)
         self._dispatch(task.pool)
 
@@ -171,9 +174,7 @@ class TaskSubmitter:
             lease = pool.pick()
             if lease is None:
                 break
-            task = queue.popleft()
-            if not task.cancelled:
-                self._push(lease, task)
+            self._push(lease, queue.popleft())
         self._active[pool] = None
         wanted = pool.demand()
         if wanted is not None:
@@ -200,6 +201,7 @@ class TaskSubmitter:
             lease.last_done = time.monotonic()
         lease.inflight[task.push.task_id] = task
         task.lease = lease
+        task.move(TaskState.PUSHED)
         self._core.pending[task.push.task_id] = task
         connection.send(task.push)
 
@@ -260,7 +262,7 @@ class TaskSubmitter:
             lease.connection.close()
         for item in [item for item in self._unexplained if item[1] == message.lease_id]:
             self._unexplained.remove(item)
-            if item[2] is not None and item[2].push.task_id in self._core.pending:  # not cancelled meanwhile
+            if item[2] is not None and item[2].state is TaskState.CRASHED:  # not cancelled meanwhile
                 self._crashed(item[2], message)
         while len(self._reasons) > 1000:
             del self._reasons[next(iter(self._reasons))]
@@ -275,25 +277,32 @@ class TaskSubmitter:
             tasks = list(lease.inflight.values())
             lease.inflight.clear()
             for task in reversed(tasks[1:]):
-                task.lease = None
-                lease.pool.queue.appendleft(task)
+                self._give_back(task)
             if tasks:
                 self._interrupted(tasks[0], lease)
             self._dispatch(lease.pool)
 
     def _interrupted(self, task: Task, lease: Lease) -> None:
         task.lease = None
-        if task.cancelled:
-            self._core.pending.pop(task.push.task_id, None)
-            error = exceptions.TaskCancelledError(ids.TaskID(task.push.task_id))
-            self._finish(task, [self._core.objects.error_value(error)], failed=True)
+        if task.state is TaskState.CANCELLING:
+            self._fail(task, exceptions.TaskCancelledError(ids.TaskID(task.push.task_id)))
         elif task.retries:
             task.retries -= task.retries > 0
             self._again(task, front=True)
         elif lease.lease_id in self._reasons:
             self._crashed(task, self._reasons[lease.lease_id])
         else:
+            task.move(TaskState.CRASHED)
             self._unexplained.append((time.monotonic() + REASON_WAIT_S, lease.lease_id, task))
+
+    def _give_back(self, task: Task) -> None:
+        """A worker had it and never started it: first in line, and no attempt is lost."""
+        task.lease = None
+        if task.state is TaskState.CANCELLING:
+            self._fail(task, exceptions.TaskCancelledError(ids.TaskID(task.push.task_id)))
+        else:
+            task.move(TaskState.QUEUED)
+            task.pool.queue.appendleft(task)
 
     def _crashed(self, task: Task, lost: LeaseLost | None) -> None:
         if lost is not None and lost.node_died:
@@ -303,6 +312,7 @@ class TaskSubmitter:
 
     def _again(self, task: Task, front: bool) -> None:
         task.begin_attempt()
+        task.move(TaskState.QUEUED)
         self._core.pending[task.push.task_id] = task
         if front:
             task.pool.queue.appendleft(task)
@@ -366,7 +376,7 @@ class TaskSubmitter:
         task = entry.task
         if task is None or not task.retries:
             return False
-        if task.push.task_id in self._core.pending:
+        if task.state is not TaskState.FINISHED:
             return True
         task.retries -= task.retries > 0
         table = self._core.objects.table
@@ -389,12 +399,7 @@ class TaskSubmitter:
             if not isinstance(task, Task) or task.lease is None:
                 continue
             task.lease.inflight.pop(task_id, None)
-            task.lease = None
-            if task.cancelled:
-                self._core.pending.pop(task_id, None)
-                self._fail(task, exceptions.TaskCancelledError(ids.TaskID(task_id)))
-                continue
-            task.pool.queue.appendleft(task)
+            self._give_back(task)
             pools[id(task.pool)] = task.pool
         for lease in self._leases.values():
             if lease.connection is connection:
@@ -435,20 +440,20 @@ class TaskSubmitter:
                 self._unexplained.remove(item)
                 if item[2] is None:  # only the connection broke: the worker is of no use, but may live
                     self._core.agent.send(LeaseReturn(item[1], discard=True))
-                elif item[2].push.task_id in self._core.pending:
+                elif item[2].state is TaskState.CRASHED:
                     self._crashed(item[2], None)
         return bool(self._active or self._unexplained)
 
     def cancel(self, task: Task, force: bool, recursive: bool) -> None:
         """Cancels a task wherever it is. A finished one stays as it is. Under the lock."""
-        if task.push.task_id not in self._core.pending or task.cancelled:
+        if not task.may_be_cancelled:
             return
-        task.cancelled = True
         if task.lease is None:
-            if task in task.pool.queue:
+            if task.state is TaskState.QUEUED:
                 task.pool.queue.remove(task)
             self._fail(task, exceptions.TaskCancelledError(ids.TaskID(task.push.task_id)))
         else:
+            task.move(TaskState.CANCELLING)
             task.lease.connection.send(Cancel(task.push.task_id, force, recursive))
 
     def cancel_children(self, parent: bytes, force: bool) -> None:
