@@ -148,9 +148,13 @@ class Store:
     def release(self, pin: Pin) -> None:
         """Takes one count away; at zero the pin lingers a moment."""
         pin.count -= 1
-        if not pin.count and self._pins.get(pin.object_id) is pin:
+        if pin.count:
+            return
+        if self._pins.get(pin.object_id) is pin:
             pin.unused_since = time.monotonic()
             self._unused[pin.object_id] = pin
+        else:  # the object was made anew meanwhile, with a pin of its own
+            self._core.agent.send(StoreUnpin([pin.object_id]))
 
     def forget(self, object_ids: list[bytes]) -> None:
         """The objects are freed: give their pins back at once, unless a value read in place still needs them."""
