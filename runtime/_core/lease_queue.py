@@ -106,12 +106,17 @@ class NodeTable:
             for name, amount in resources.items():
                 view.available[name] = view.available.get(name, 0) - amount
 
-    def refused(self, node_id: bytes, resources: Mapping[str, int], until: float) -> None:
-        """It had no room: what was deducted counts again, but nothing is asked of it before `until`."""
+    def restore(self, node_id: bytes, resources: Mapping[str, int]) -> None:
+        """A lease there is over. The node need not report it: if it was short, nothing changed between reports."""
         view = self.others.get(node_id)
         if view is not None:
             for name, amount in resources.items():
-                view.available[name] = view.available.get(name, 0) + amount
+                free = view.available.get(name, 0) + amount
+                view.available[name] = min(free, view.total.get(name, 0))
+
+    def refused(self, node_id: bytes, resources: Mapping[str, int], until: float) -> None:
+        """It had no room: what was deducted counts again, but nothing is asked of it before `until`."""
+        self.restore(node_id, resources)
         self.busy_until[node_id] = until
 
 

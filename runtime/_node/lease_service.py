@@ -8,7 +8,7 @@ import itertools
 import logging
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -64,6 +64,7 @@ class RemoteLeaseHere:
     worker_id: bytes
     node_id: bytes
     owner: Channel
+    resources: Mapping[str, int]  # as they were requested
 
 
 class LeaseService:
@@ -155,6 +156,7 @@ class LeaseService:
         if remote is not None and remote.owner is owner:
             self._forget_remote(remote)
             self._return_remote(remote.node_id, remote.lease_id, message.discard)
+            self.kick()
 
     def set_blocked(self, worker: Worker, blocked: bool) -> None:
         """The worker's task waits for others, or runs on."""
@@ -180,8 +182,9 @@ class LeaseService:
             lease = self._local.get(lease_id)
             if lease is not None:
                 self._pool.stop_worker(lease.worker, "the owner of its lease died", True)
-            remote = self._remote.pop(lease_id, None)
+            remote = self._remote.get(lease_id)
             if remote is not None:
+                self._forget_remote(remote)
                 self._return_remote(remote.node_id, lease_id, True)
         self.kick()
 
@@ -369,8 +372,12 @@ class LeaseService:
         wanted = self._queue.settle(entry, True)
         if not wanted or channel.closed:
             self._return_remote(node_id, granted.lease_id, False)
+            self._cluster.table.restore(node_id, entry.request.resources)
+            self.kick()
             return
-        remote = RemoteLeaseHere(granted.lease_id, granted.worker.worker_id, node_id, channel)
+        remote = RemoteLeaseHere(
+            granted.lease_id, granted.worker.worker_id, node_id, channel, entry.request.resources
+        )
         self._remote[granted.lease_id] = remote
         self._owned.setdefault(channel, set()).add(granted.lease_id)
         channel.send(
@@ -403,6 +410,7 @@ class LeaseService:
 
     def _forget_remote(self, remote: RemoteLeaseHere) -> None:
         del self._remote[remote.lease_id]
+        self._cluster.table.restore(remote.node_id, remote.resources)
         owned = self._owned.get(remote.owner)
         if owned is not None:
             owned.discard(remote.lease_id)

@@ -211,6 +211,21 @@ def test_a_full_node_leases_from_another_and_hears_of_deaths_there(world: MakeWo
     asyncio.run(scenario())
 
 
+def test_short_leases_elsewhere_leave_nothing_taken(world: MakeWorld) -> None:
+    """Given back before the other node's next report, which so has nothing new to say."""
+
+    async def scenario() -> None:
+        async with world() as w:
+            here, there = await w.node(resources={"CPU": 0}), await w.node(resources={"CPU": 1})
+            driver = await w.driver(here)
+            for _ in range(20):
+                granted = await driver.lease(CPU=1)
+                assert granted.worker.node_id == there.config.node_id
+                driver.channel.send(LeaseReturn(granted.lease_id))
+
+    asyncio.run(scenario())
+
+
 def test_leases_elsewhere_end_with_their_owner(world: MakeWorld) -> None:
     async def scenario() -> None:
         async with world() as w:
