@@ -43,7 +43,9 @@ class Node:
             f"node {info.node_id.hex()[:12]}", NodeState(info.state), TRANSITIONS
         )
         self.view = NodeView(info.node_id, dict(info.total), {}, info.labels)
-        self._reported: tuple[dict[str, int], dict[str, int]] | None = None
+        self.told: tuple[dict[str, int], dict[str, int]] | None = (
+            None  # what agents know of total and available
+        )
         self.channel: Channel | None = None
         self.demands: list[Demand] = []
         self.heard_s = now
@@ -108,14 +110,12 @@ class Node:
         for charge in self._charges.values():
             if now - charge.made_s < ABSORB_S:
                 subtract(available, charge.resources)
-        # Against our view, so that what waits is tried again; against the last report too, since what we
-        # expected to happen has been told to nobody yet.
+        # Against our view, so that what waits is tried again; and against what agents were told, who plan by it.
         changed = (
             available != self.view.available
             or report.total != self.view.total
-            or self._reported != (report.available, report.total)
+            or self.told != (report.total, available)
         )
-        self._reported = (report.available, report.total)
         self.view.total = dict(report.total)
         self.view.available = available
         self.info = msgspec.structs.replace(self.info, idle_since_s=report.idle_since_s)

@@ -248,7 +248,8 @@ class NodeService:
         for node_id in moved | changed:
             node = self._cluster.get(node_id)
             if node is not None:
-                news[node_id] = node.snapshot()
+                info = news[node_id] = node.snapshot()
+                node.told = (info.total, info.available)
         everything = list(news.values())
         for node in self._cluster.living():
             if node.channel is None:

@@ -219,6 +219,28 @@ def test_a_node_that_says_good_bye_is_dead_at_once() -> None:
     run_virtual(main())
 
 
+def test_other_agents_hear_that_a_promise_came_to_nothing() -> None:
+    """They were told of it; the agent's own numbers never changed."""
+
+    async def main() -> None:
+        async with rig(4, 4) as r:
+            agent, other = r.agents
+            nodes = r.store.nodes
+            node = nodes._cluster.get(agent.node_id)
+            assert node is not None
+            await asyncio.sleep(1.2)
+            charge = node.charge(cpus(2), asyncio.get_running_loop().time())
+            nodes.changed(node)
+            await asyncio.sleep(0.1)
+            assert other.view[agent.node_id].available == cpus(2)
+            node.forgive(charge)
+            agent.report()
+            await asyncio.sleep(0.1)
+            assert other.view[agent.node_id].available == cpus(4)
+
+    run_virtual(main())
+
+
 def test_what_waits_is_tried_again_when_a_report_corrects_the_view() -> None:
     """The agent's numbers may stay the same while the store's expectation of them does not."""
 
