@@ -9,27 +9,31 @@ import textwrap
 
 from tests.under_test import NAME
 
-INIT = f"import {NAME} as ray, sys, time, os\nray.init(num_cpus=2)\n"
 
-# Lines travel behind the result; the driver stays long enough for them to arrive.
-STAY = "\ntime.sleep(2)\n"
-
-
-def run(program: str) -> tuple[str, str]:
-    """Runs a driver to its end; its output and its error output."""
-    done = subprocess.run(
-        [sys.executable, "-c", INIT + textwrap.dedent(program) + STAY],
-        capture_output=True,
+def run(program: str, *patterns: str, options: str = "num_cpus=2") -> str:
+    """Runs a driver until its output has every pattern, for lines travel behind results; then lets it end."""
+    start = f"import {NAME} as ray, sys, os\nray.init({options})\n"
+    stay = "\nprint('done', flush=True)\nsys.stdin.read()\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", start + textwrap.dedent(program) + stay],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        timeout=80,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout), re.sub(r"\x1b\[[0-9;]*m", "", done.stderr)
+    ) as driver:
+        assert driver.stdout is not None
+        output = ""
+        for line in driver.stdout:  # ends with the driver; the test's own time limit bounds it
+            output += re.sub(r"\x1b\[[0-9;]*m", "", line)
+            if all(re.search(pattern, output, re.M) for pattern in ("^done$", *patterns)):
+                break
+        output += driver.communicate()[0]
+    assert driver.returncode == 0, output
+    return output
 
 
 def test_prints_of_tasks_have_name_and_pid() -> None:
-    out, err = run(
+    output = run(
         """
         @ray.remote
         def speak():
@@ -37,29 +41,32 @@ def test_prints_of_tasks_have_name_and_pid() -> None:
             print("to stderr", file=sys.stderr)
             return os.getpid()
         print("pid", ray.get(speak.remote()))
-        """
+        """,
+        "line one",
+        "to stderr",
     )
-    pid = re.search(r"^pid (\d+)$", out, re.M)
+    pid = re.search(r"^pid (\d+)$", output, re.M)
     assert pid is not None
-    assert re.search(rf"\(speak pid={pid[1]}\).* line one", out + err)
-    assert re.search(rf"\(speak pid={pid[1]}\).* to stderr", out + err)
+    assert re.search(rf"\(speak pid={pid[1]}\).* line one", output)
+    assert re.search(rf"\(speak pid={pid[1]}\).* to stderr", output)
 
 
 def test_prints_of_actors_have_the_class() -> None:
-    out, err = run(
+    output = run(
         """
         @ray.remote
         class Speaker:
             def speak(self):
                 print("from the actor")
         ray.get(Speaker.remote().speak.remote())
-        """
+        """,
+        "from the actor",
     )
-    assert re.search(r"\(Speaker pid=\d+\).* from the actor", out + err)
+    assert re.search(r"\(Speaker pid=\d+\).* from the actor", output)
 
 
 def test_equal_lines_of_many_workers_are_folded() -> None:
-    out, err = run(
+    output = run(
         """
         @ray.remote(num_cpus=0)
         class Speaker:
@@ -67,26 +74,20 @@ def test_equal_lines_of_many_workers_are_folded() -> None:
                 print("the same line")
         speakers = [Speaker.remote() for _ in range(4)]
         ray.get([speaker.speak.remote() for speaker in speakers])
-        time.sleep(4)
-        """
+        """,
+        "the same line.*repeated",
     )
-    lines = [line for line in (out + err).splitlines() if "the same line" in line]
-    assert 1 <= len(lines) <= 3
-    assert any("repeated" in line for line in lines)
+    assert len([line for line in output.splitlines() if "the same line" in line]) <= 3
 
 
 def test_log_to_driver_can_be_switched_off() -> None:
-    program = f"""
-import {NAME} as ray, time
-ray.init(num_cpus=1, log_to_driver=False)
-
-@ray.remote
-def speak():
-    print("nobody hears this")
-ray.get(speak.remote())
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program + STAY], capture_output=True, text=True, timeout=80, check=False
+    output = run(
+        """
+        @ray.remote
+        def speak():
+            print("nobody hears this")
+        ray.get(speak.remote())
+        """,
+        options="num_cpus=1, log_to_driver=False",
     )
-    assert done.returncode == 0, done.stderr
-    assert "nobody hears this" not in done.stdout + done.stderr
+    assert "nobody hears this" not in output
