@@ -82,7 +82,7 @@ class Node:
         self.view.labels = info.labels
 
     def disconnected(self, now: float, grace_s: float) -> None:
-        """Its connection broke: nothing can be placed there for now, but it still counts as a node."""
+        """Its connection broke: nothing can be placed there, but it still counts as a node."""
         self.channel = None
         self.lost_s = now
         self.grace_s = grace_s

@@ -137,18 +137,11 @@ class ControlStore:
         self.nodes.closed(channel)
 
     def _cluster_info(self, _: Channel, __: GetClusterInfo) -> ClusterInfo:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            runtime_version = version("clusterctl")
-        except PackageNotFoundError:
-            runtime_version = "unknown"
         return ClusterInfo(
             cluster_id=self.cluster_id,
             session_dir=self._session_dir,
             started_s=self.started_s,
             python_version=platform.python_version(),
-            runtime_version=runtime_version,
         )
 
     def _identity(self, wanted: str) -> tuple[str, float]:

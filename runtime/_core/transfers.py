@@ -62,7 +62,7 @@ class Pull:
                 self._sources.append(source)
 
     def next_reads(self) -> list[ReadChunk]:
-        """The chunks to ask for now; each must be answered with `received` or `source_failed`."""
+        """The chunks to ask for; each must be answered with `received` or `source_failed`."""
         if self.state in (PullState.DONE, PullState.LOST):
             return []
         limit = 1 if self.size_bytes is None else self._limit

@@ -117,7 +117,6 @@ class NodeAgent:
             self.ledger,
             self.is_busy,
             self.leases.demands,
-            lambda: self.store.index.used_bytes,
             self._on_heartbeat,
         )
         self._process_handler = ProcessHandler(self)

@@ -22,7 +22,6 @@ class Reporter:
     Args:
         is_busy: whether anything holds the node.
         demands: what waits here.
-        used_bytes: of the object store.
         on_heartbeat: called with each heartbeat.
     """
 
@@ -33,7 +32,6 @@ class Reporter:
         ledger: Ledger,
         is_busy: Callable[[], bool],
         demands: Callable[[], list[Demand]],
-        used_bytes: Callable[[], int],
         on_heartbeat: Callable[[], None],
     ) -> None:
         self._node_id = node_id
@@ -41,7 +39,6 @@ class Reporter:
         self._ledger = ledger
         self._is_busy = is_busy
         self._demands = demands
-        self._used_bytes = used_bytes
         self._on_heartbeat = on_heartbeat
         self._last: NodeReport | None = None
         self._last_sent = float("-inf")
@@ -88,7 +85,6 @@ class Reporter:
             dict(self._ledger.available),
             self._demands(),
             self.idle_since_s,
-            self._used_bytes(),
         )
         if force or report != self._last:
             self._last = report

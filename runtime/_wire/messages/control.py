@@ -48,7 +48,6 @@ class NodeReport(Message, frozen=True, array_like=True, tag=102):
     available: dict[str, int]
     demands: list[Demand]
     idle_since_s: float
-    store_used_bytes: int = 0
 
 
 class ClusterView(Message, frozen=True, array_like=True, tag=103):
@@ -458,7 +457,6 @@ class ClusterInfo(Message, frozen=True, array_like=True, tag=211):
     session_dir: str
     started_s: float
     python_version: str
-    runtime_version: str
 
 
 class GetClusterInfo(Message, Request[ClusterInfo], frozen=True, array_like=True, tag=210):
