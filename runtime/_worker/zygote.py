@@ -33,6 +33,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from .process_end import exit_status, flush_output
+
 Start = dict[str, Any]
 _PR_SET_PDEATHSIG = 1
 _IDLE_BEFORE_PREIMPORT_S = 0.3
@@ -133,11 +135,11 @@ class Zygote:
             self._entry(request["start"])
             status = 0
         except SystemExit as error:
-            status = error.code if isinstance(error.code, int) else int(error.code is not None)
+            status = exit_status(error)
         except BaseException:
             traceback.print_exc()
         finally:
-            _flush()
+            flush_output()
             os._exit(status)
 
     def _reap(self) -> None:
@@ -231,17 +233,6 @@ def _preimport() -> None:
             importlib.import_module(name)
     gc.collect()
     gc.freeze()
-
-
-def _flush() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (
-            OSError,
-            ValueError,
-        ):  # the user's code closed it, or the disk is full: nobody is left to tell
-            continue
 
 
 def main() -> None:

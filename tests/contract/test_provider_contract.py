@@ -23,7 +23,6 @@ from autoscaler.provider import (
     NotFound,
     Offer,
     Provider,
-    ShellError,
 )
 from autoscaler.simulation import SimulatedProvider
 from tests.polling import eventually
@@ -224,18 +223,6 @@ def test_a_shell_copies_files_both_ways(platform: Platform, tmp_path: Path) -> N
     finally:
         shell.close()
     assert (tmp_path / "back").read_text() == "content"
-
-
-def test_a_command_has_a_deadline(platform: Platform) -> None:
-    if not platform.real:
-        pytest.skip("commands take no time here")
-    provider = platform.make("one")
-    shell = provider.shell(create(provider, "a").machines[0])
-    try:
-        with pytest.raises(ShellError):
-            shell.run("sleep 60", timeout_s=0.2)
-    finally:
-        shell.close()
 
 
 def test_a_port_of_the_machine_is_reached(provider: Provider) -> None:
