@@ -12,9 +12,9 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from autoscaler.config import AutoscalerConfig
 from autoscaler.effects import (
@@ -52,31 +52,14 @@ T = TypeVar("T")
 OFFERS_EVERY_S = 600.0
 PLAN_BUDGET_S = 5.0
 """A plan that takes longer is cut short; the rest follows with the next one."""
-STOP_WITHIN_S = 10.0
-"""How long `stop` waits for calls under way to machines that are being made or set up, so that none is
-repeated while it still works."""
 RETRY_S = 1.0
 REPORT_EVERY_S = 5.0
 
 
-async def run(
-    config: AutoscalerConfig,
-    provider: Provider,
-    setup: NodeSetup,
-    control: ControlClient,
-    *,
-    clock: Callable[[], float] = time.time,
-    stop: asyncio.Event,
-) -> None:
-    """Keeps the cluster at the size that its demand and `config` ask for, until `stop` is set.
-
-    Stopping ends no machine.
-    """
-    await Autoscaler(config, provider, setup, control, clock=clock).run(stop)
-
-
 class Autoscaler:
-    """The running autoscaler. All methods belong to the loop's thread."""
+    """Keeps the cluster at the size that its demand and the configuration ask for. All methods belong to the
+    loop's thread.
+    """
 
     def __init__(
         self,
@@ -101,7 +84,6 @@ class Autoscaler:
         self._offers: dict[str, Sequence[Offer]] = {}
         self._outcomes: list[Outcome] = []
         self._problems: dict[str, str] = {}
-        self._building: set[asyncio.Task[None]] = set()
         self._effects: set[asyncio.Task[None]] = set()
         self._saved = -1
         self._reported = b""
@@ -111,18 +93,16 @@ class Autoscaler:
 
     # ------------------------------------------------------------ for the head
 
-    def configure(
-        self, config: AutoscalerConfig, provider: Provider | None = None, setup: NodeSetup | None = None
-    ) -> None:
-        """Takes a new configuration into use, from the next tick on, and with it a new provider and setup
-        where given; calls under way end with the old ones.
+    def configure(self, config: AutoscalerConfig, provider: Provider, setup: NodeSetup) -> None:
+        """Takes a new configuration into use, from the next tick on; calls under way end with the old one.
 
         Running machines of another configuration are replaced when idle; those above a lowered maximum are
         drained.
         """
         self._config = config
-        self._provider = provider or self._provider
-        self._setup = setup or self._setup
+        self._provider = provider
+        self._setup = setup
+        self._offers = {}  # nothing is decided before the provider was asked again
         self._offer_now.set()
         self._wake.set()
 
@@ -130,45 +110,35 @@ class Autoscaler:
         """The picture after the last tick."""
         return self._report
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Works until `stop` is set."""
-        await self._resume(stop)
+    async def run(self) -> None:
+        """Works until cancelled, which ends no machine: another process carries on from what is saved."""
+        await self._resume()
         tasks = [
             asyncio.create_task(self._watch(), name="autoscaler watch"),
             asyncio.create_task(self._keep_listing(), name="autoscaler listing"),
             asyncio.create_task(self._keep_offers(), name="autoscaler offers"),
             asyncio.create_task(self._ticks(), name="autoscaler ticks"),
-            asyncio.create_task(stop.wait(), name="autoscaler stop"),
         ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            for task in tasks:
+            under_way = [*tasks, *self._effects]
+            for task in under_way:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await self._finish(STOP_WITHIN_S if stop.is_set() else 0.0)
-
-    async def _finish(self, patience_s: float) -> None:
-        """Ends what is under way. Somebody may carry on from here who must not find it half done."""
-        if self._building and patience_s:
-            await asyncio.wait(self._building, timeout=patience_s)
-        for task in self._effects:
-            task.cancel()
-        await asyncio.gather(*self._effects, return_exceptions=True)
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     # ------------------------------------------------------------ facts
 
-    async def _resume(self, stop: asyncio.Event) -> None:
+    async def _resume(self) -> None:
         """Carries on from the state an earlier process saved, if there is one and it can be read."""
-        while not stop.is_set():
+        while True:
             try:
                 saved = await self._control.call(KvGet(NAMESPACE, KEY))
             except CallError as error:
                 log.warning("cannot read the saved state yet: %s", error)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), RETRY_S)
+                await asyncio.sleep(RETRY_S)
                 continue
             if saved.value is None:
                 return
@@ -319,21 +289,16 @@ class Autoscaler:
 
     def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, Create):
-            task = self._build(self._create(effect))
+            work = self._create(effect)
         elif isinstance(effect, Terminate):
-            task = asyncio.create_task(self._terminate(effect))
+            work = self._terminate(effect)
         elif isinstance(effect, SetUp):
-            task = self._build(self._set_up(effect))
+            work = self._set_up(effect)
         else:
-            task = asyncio.create_task(self._drain(effect))
+            work = self._drain(effect)
+        task = asyncio.create_task(work)
         self._effects.add(task)
         task.add_done_callback(self._effects.discard)
-
-    def _build(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._building.add(task)
-        task.add_done_callback(self._building.discard)
-        return task
 
     def _ended(self, outcome: Outcome) -> None:
         self._outcomes.append(outcome)

@@ -16,8 +16,8 @@ from typing import Any
 
 import uvicorn
 
-from autoscaler import loop as autoscaler_loop
 from autoscaler.config import AutoscalerConfig
+from autoscaler.loop import Autoscaler
 from clusterctl import providers
 from clusterctl.launcher import node_types
 from clusterctl.launcher.setup import WorkerSetup
@@ -181,21 +181,20 @@ class Head:
 
 
 class Autoscaling:
-    """The autoscaler with its provider; a new spec replaces it without a pause for the nodes."""
+    """The autoscaler with its provider; takes new specs while it runs."""
 
     def __init__(
         self, config: HeadConfig, control: ControlClient, address: str, secret_file: str, session_dir: str
     ) -> None:
         assert config.spec is not None
-        self._spec = config.spec
         self._cluster_id = config.cluster_id
         self._provider_settings = config.provider_settings
         self._control = control
         self._address = address
         self._secret_file = secret_file
         self._log_dir = os.path.join(session_dir, "logs")
-        self._current = self._configure(self._spec)
-        self._replace = asyncio.Event()
+        self._settings = self._configure(config.spec)
+        self._autoscaler = Autoscaler(*self._settings, control)
 
     async def reconfigure(self, spec: ClusterSpec) -> None:
         """Goes on with another spec.
@@ -203,21 +202,19 @@ class Autoscaling:
         Raises:
             ValueError: the autoscaler cannot work with it.
         """
-        self._current = self._configure(spec)
-        self._spec = spec
-        self._replace.set()
+        self._settings = self._configure(spec)
+        self._autoscaler.configure(*self._settings)
 
     async def run(self) -> None:
         """Runs the autoscaler until cancelled; starts it again when it fails, for all it needs is in the
         listing and in the control store."""
         while True:
-            self._replace = asyncio.Event()
-            config, provider, setup = self._current
             try:
-                await autoscaler_loop.run(config, provider, setup, self._control, stop=self._replace)
+                await self._autoscaler.run()
             except Exception:
                 log.exception("the autoscaler failed; starting it again")
-                await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_AGAIN_S)
+            self._autoscaler = Autoscaler(*self._settings, self._control)
 
     def _configure(
         self, spec: ClusterSpec
