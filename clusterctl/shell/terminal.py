@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from clusterctl.errors import process_status
 
 _END_OF_INPUT = b"\x04"
+_AGAIN_S = 0.3
 
 
 def join(arguments: Sequence[str], folder: str, environment: Mapping[str, str]) -> int:
@@ -45,7 +46,10 @@ def join(arguments: Sequence[str], folder: str, environment: Mapping[str, str]) 
 def _copy(stdin: int, stdout: int, master: int) -> None:
     sources = [stdin, master]
     while True:
-        ready = select.select(sources, [], [])[0]
+        # A program that was not listening yet missed the end, so it is typed until the program has ended.
+        ready = select.select(sources, [], [], None if stdin in sources else _AGAIN_S)[0]
+        if not ready:
+            _write(master, _END_OF_INPUT)
         if master in ready:
             try:
                 data = os.read(master, 65536)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import struct
+import subprocess
 import sys
 from fcntl import ioctl
 from termios import TIOCSWINSZ
@@ -59,8 +60,6 @@ def test_the_window_has_the_callers_size() -> None:
 
 
 def test_without_a_terminal_the_end_of_input_is_typed() -> None:
-    import subprocess
-
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM, "test -t 0 || exit 1; cat; exit 4"],
         input=b"hello\n",
@@ -70,6 +69,19 @@ def test_without_a_terminal_the_end_of_input_is_typed() -> None:
     )
     assert ran.returncode == 4
     assert b"hello" in ran.stdout
+
+
+def test_the_end_of_input_reaches_a_program_that_was_not_listening_yet() -> None:
+    flush = "import termios; input(); termios.tcflush(0, termios.TCIFLUSH); print('flushed'); input()"
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM, f'{sys.executable} -c "{flush}"; exit 5'],
+        input=b"first\n",
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 5
+    assert b"EOFError" in ran.stdout
 
 
 def test_death_by_a_signal_is_128_and_the_signal() -> None:
