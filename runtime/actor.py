@@ -8,13 +8,14 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from runtime import _options
+from runtime import _options, exceptions
 from runtime._core import ids
 from runtime._signature import ArgumentCheck, Parameters, parameters_of
+from runtime._wire.messages.base import ErrorKind, ErrorReply
 from runtime._wire.messages.control import ActorInfo, ActorSpec, GetNamedActor
 from runtime._wire.messages.worker import ActorSetup
 from runtime._worker import context
-from runtime._worker.actor_submitter import Actor
+from runtime._worker.actor_submitter import Actor, handle_object_id
 from runtime._worker.core_worker import Core, current
 from runtime._worker.executor import ActorExit, is_async
 from runtime._worker.functions import Function
@@ -162,7 +163,7 @@ class ActorClass:
         )
         other = core.actors.create(spec, setup, args, kwargs, bool(options.get("get_if_exists")))
         if other is not None:
-            return _from_info(core, other)
+            return handle_of(core, other)
         return _new_handle(core, core.actors.actor(actor_id, None, shape.ordered), shape)
 
     def _function(self, core: Core) -> Function:
@@ -349,10 +350,8 @@ def _rebuild(actor_id: bytes, shape: bytes, ref: ObjectRef | None) -> ActorHandl
     return _new_handle(core, core.actors.actor(actor_id, entry, decoded.ordered), decoded)
 
 
-def _from_info(core: Core, info: ActorInfo) -> ActorHandle:
-    """A handle of an actor found by name."""
-    from runtime._worker.actor_submitter import handle_object_id
-
+def handle_of(core: Core, info: ActorInfo) -> ActorHandle:
+    """A handle of an actor that the control store told of."""
     shape = msgspec.msgpack.decode(info.spec.methods, type=ActorShape)
     entry = None
     if not info.spec.detached:
@@ -373,8 +372,6 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
         raise TypeError(f"namespace is a string, not {namespace!r}.")
     if namespace == "":
         raise ValueError("namespace is empty: leave it out for the current one.")
-    from runtime._wire.messages.base import ErrorKind, ErrorReply
-
     core = current()
     reply = core.call_agent(GetNamedActor(name, namespace or core.session.namespace))
     if isinstance(reply, ErrorReply):
@@ -383,7 +380,5 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
                 f"No live actor is named {name!r} in namespace {namespace or core.session.namespace!r}. "
                 "It may have died, or live in another namespace."
             )
-        from runtime import exceptions
-
         raise exceptions.RaySystemError(reply.message)
-    return _from_info(core, reply)
+    return handle_of(core, reply)

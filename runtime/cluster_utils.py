@@ -66,6 +66,7 @@ class Cluster:
 
     @property
     def gcs_address(self) -> str:
+        """The same under Ray's name."""
         return self.address
 
     @property

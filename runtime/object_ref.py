@@ -66,14 +66,17 @@ class ObjectRef:
         return ""
 
     def is_nil(self) -> bool:
+        """Whether it refers to nothing."""
         return self._binary == b"\xff" * ids.OBJECT_BYTES
 
     @classmethod
     def size(cls) -> int:
+        """The length of an id in bytes."""
         return ids.OBJECT_BYTES
 
     @classmethod
     def nil(cls) -> ObjectRef:
+        """A reference to nothing."""
         return cls(b"\xff" * ids.OBJECT_BYTES)
 
     def future(self) -> concurrent.futures.Future[Any]:

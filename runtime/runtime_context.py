@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from runtime import exceptions
 from runtime._core import ids, resources
+from runtime._wire.messages.control import ActorInfo, WatchActor
 from runtime._worker import context
 from runtime._worker.core_worker import Core, current
+from runtime.actor import ActorHandle, handle_of
 
 if TYPE_CHECKING:
     from runtime._wire.messages.worker import ActorSetup
-    from runtime.actor import ActorHandle
 
 
 class RuntimeContext:
@@ -21,32 +24,40 @@ class RuntimeContext:
         self._core = core
 
     def get_job_id(self) -> str:
+        """The job that this process works for."""
         job_id: bytes = self._core.job_id
         return job_id.hex()
 
     def get_node_id(self) -> str:
+        """The node of this process."""
         return self._core.address.node_id.hex()
 
     def get_worker_id(self) -> str:
+        """This process, be it worker or driver."""
         return self._core.address.worker_id.hex()
 
     def get_task_id(self) -> str | None:
+        """The running task or call."""
         running = context.execution.get()
         return running.task_id.hex() if running is not None else None
 
     def get_task_name(self) -> str | None:
+        """The running task's `name` option, else the function's own name."""
         running = context.execution.get()
         return running.name if running is not None else None
 
     def get_task_function_name(self) -> str | None:
+        """The function that the running task calls."""
         running = context.execution.get()
         return running.function_name if running is not None else None
 
     def get_actor_id(self) -> str | None:
+        """The actor that asks."""
         running = context.execution.get()
         return running.actor_id.hex() if running is not None and running.actor_id else None
 
     def get_actor_name(self) -> str | None:
+        """The name of the actor that asks; "" when it has none."""
         setup = self._setup()
         return setup.name if setup is not None else None
 
@@ -64,6 +75,7 @@ class RuntimeContext:
         return bool(setup.restarts)
 
     def get_placement_group_id(self) -> str | None:
+        """The placement group that the task or actor runs in."""
         running = context.execution.get()
         if running is None or running.lease is None or not running.lease.placement_group_id:
             return None
@@ -75,6 +87,7 @@ class RuntimeContext:
         return context.captures_children()
 
     def get_assigned_resources(self) -> dict[str, float]:
+        """What the running task or actor holds, by resource name."""
         running = context.execution.get()
         if running is None or running.lease is None:
             return {}
@@ -85,38 +98,35 @@ class RuntimeContext:
         }
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
+        """The ids of the accelerators it may use, by kind."""
         running = context.execution.get()
         found = list(running.lease.gpu_ids) if running is not None and running.lease is not None else []
         return {"GPU": found}
 
     def get_node_labels(self) -> dict[str, str]:
+        """The labels of this process's node."""
         return dict(self._core.session.labels)
 
     def get_runtime_env_string(self) -> str:
+        """The runtime environment of this process as JSON."""
         return self._core.session.runtime_env or "{}"
 
     @property
     def runtime_env(self) -> dict[str, Any]:
         """The runtime environment of this process."""
-        import json
-
         env: dict[str, Any] = json.loads(self.get_runtime_env_string())
         return env
 
     @property
     def current_actor(self) -> ActorHandle:
         """A handle of the actor that asks."""
-        from runtime import exceptions
-        from runtime._wire.messages.control import ActorInfo, WatchActor
-        from runtime.actor import _from_info
-
         running = context.execution.get()
         if running is None or not running.actor_id:
             raise RuntimeError("Only actors can ask this, and the caller is none.")
         reply = self._core.call_agent(WatchActor(running.actor_id, -1, 0.0))
         if not isinstance(reply, ActorInfo):
             raise exceptions.RaySystemError(f"cannot look up the current actor: {reply.message}")
-        return _from_info(self._core, reply)
+        return handle_of(self._core, reply)
 
     @property
     def gcs_address(self) -> str:
@@ -130,9 +140,11 @@ class RuntimeContext:
         return running is not None and running.cancelled
 
     def get_session_name(self) -> str:
+        """The name of the node's session folder."""
         return os.path.basename(self._core.session.session_dir)
 
     def get_temp_dir(self) -> str:
+        """The folder of all sessions on this machine."""
         return os.path.dirname(self._core.session.session_dir)
 
     def get(self) -> dict[str, Any]:

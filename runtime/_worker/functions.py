@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from runtime import exceptions
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorReply
@@ -78,7 +79,5 @@ class Functions:
         if not function.published:
             reply = self._core.call_agent(KvPut(NAMESPACE, function.key, function.pickled, True))
             if isinstance(reply, ErrorReply):
-                from runtime import exceptions
-
                 raise exceptions.RaySystemError(f"cannot publish {function.name}: {reply.message}")
             function.published = True

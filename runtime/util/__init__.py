@@ -1,5 +1,7 @@
 """Public tools on top of the core API."""
 
+from runtime._wire.messages.control import Actors, ListActors
+from runtime._worker.core_worker import current
 from runtime.util.placement_group import (
     PlacementGroup,
     get_current_placement_group,
@@ -23,16 +25,11 @@ __all__ = [
 
 def get_node_ip_address() -> str:
     """The address that other nodes use for this one."""
-    from runtime._worker.core_worker import current
-
     return current().session.node_host
 
 
 def list_named_actors(all_namespaces: bool = False) -> list[str] | list[dict[str, str]]:
     """The names of the live named actors of this namespace; of all namespaces as dicts with `name` and `namespace`."""
-    from runtime._wire.messages.control import Actors, ListActors
-    from runtime._worker.core_worker import current
-
     core = current()
     namespace = "" if all_namespaces else core.session.namespace
     reply = core.ask(ListActors(True, namespace))

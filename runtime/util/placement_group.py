@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
 from runtime._core import ids, resources
+from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply
 from runtime._wire.messages.control import (
     CreatePlacementGroup,
@@ -41,6 +42,7 @@ class PlacementGroup:
 
     @property
     def is_empty(self) -> bool:
+        """Whether it is the group of nothing."""
         return self.id.is_nil()
 
     @property
@@ -53,6 +55,7 @@ class PlacementGroup:
 
     @property
     def bundle_count(self) -> int:
+        """How many bundles it has."""
         return len(self.bundle_specs)
 
     def ready(self) -> ObjectRef:
@@ -61,7 +64,7 @@ class PlacementGroup:
         with core.lock:
             entry = core.objects.own(ids.object_id(core.submitter.new_task_id(), 1))
             ref = core.objects.new_ref(entry)
-        packed = core.objects.pack(entry.object_id, _serialize(self), core.address)
+        packed = core.objects.pack(entry.object_id, serialization.serialize(self), core.address)
         _watch(core, self.id.binary(), -1, entry, packed)
         return ref
 
@@ -82,12 +85,6 @@ class PlacementGroup:
 
     def __repr__(self) -> str:
         return f"PlacementGroup({self.id.hex()})"
-
-
-def _serialize(value: Any) -> Any:
-    from runtime._wire import serialization
-
-    return serialization.serialize(value)
 
 
 def _watch(core: Core, pg_id: bytes, version: int, entry: Any, packed: Value) -> None:
