@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from .session import Session
 
+_NO_FILE = 3
+
 
 def logs(
     node: Annotated[
@@ -27,24 +29,40 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
     cluster: Cluster = None,
 ) -> None:
-    """Shows what a node's daemons and its setup log.
+    """Shows what a node's daemons wrote, and how the node was set up.
 
-    Works when the head is dead, as long as its machine is there.
+    On the head that includes the jobs' output and how each worker was set up. Works when the head is dead, as
+    long as its machine is there.
 
     \b
       clusterctl logs -n 200 --file agent
       clusterctl logs worker-1a2b
     """
+    from clusterctl.errors import NotFound
+    from clusterctl.launcher.machines import head_of
+
     from .session import open_session
 
     session = open_session(cluster)
     machine = _find(session, node)
-    shell = session.shell(machine)
     pattern = f"*{shlex.quote(file)}*" if file else "[!w]*.log"
-    folder = '"${CLUSTERCTL_SESSION_DIR:-.}/logs"'
-    tail = f"tail -n {lines} {'-F' if follow else ''}"
+    shown = False
+    head = head_of(session.machines())
+    if not machine.is_head and head is not None and not follow and not file:
+        shown = _show(session, head, f"setup-{shlex.quote(machine.instance_id)}.log", lines, False)
+    shown = _show(session, machine, pattern, lines, follow) or shown
+    if not shown:
+        what = f"has no log file whose name holds '{file}'" if file else "has no logs yet"
+        raise NotFound(f"machine {machine.id} {what}")
+
+
+def _show(session: Session, machine: Machine, pattern: str, lines: int, follow: bool) -> bool:
+    """Prints the ends of the machine's log files that fit; False when none does."""
+    shell = session.shell(machine)
+    tail = f"tail -n {lines} {'-F' if follow else ''} -v --"
+    inside = f'cd "${{CLUSTERCTL_SESSION_DIR:-.}}/logs" 2>/dev/null && ls {pattern} >/dev/null 2>&1 || exit {_NO_FILE}'
     try:
-        shell.run(f"cd {folder} && {tail} -v -- {pattern}", on_output=output.say)
+        return shell.run(f"{inside}; {tail} {pattern}", on_output=output.say).exit_status != _NO_FILE
     finally:
         shell.close()
 

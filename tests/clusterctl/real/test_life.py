@@ -110,6 +110,12 @@ def test_logs_show_daemons(cli: Cli) -> None:
     assert ran.status == 0
     assert "control.log" in ran.out
     assert cli.run("logs", "nobody").status == 3
+    ran = cli.run("logs", "--file", "nosuch")
+    assert (ran.status, ran.out) == (3, "")
+    worker = next(node["instance_id"] for node in alive(cli.status()) if not node["is_head"])
+    ran = cli.run("logs", worker)
+    assert f"setup-{worker}.log" in ran.out
+    assert "agent.log" in ran.out
 
 
 def test_the_secret_is_on_no_command_line_and_private(cli: Cli) -> None:
