@@ -97,7 +97,7 @@ class ActorScheduler:
     def lost(self, actor: Actor, reason: str, intended: bool) -> None:
         """The actor's process ended: start it again while its budget lasts."""
         now = self._context.now()
-        event = after_loss(actor.restarts, actor.spec.max_restarts, intended)
+        event = after_loss(actor.restarts, actor.spec.max_restarts, intended or actor.released)
         if event is not ActorEvent.LOST:
             self.finish(actor, event, reason)
             return

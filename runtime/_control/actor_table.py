@@ -36,6 +36,7 @@ class _Saved(msgspec.Struct, frozen=True, array_like=True):
     death_cause: bytes
     died_s: float = 0.0
     unplaceable: bool = False
+    released: bool = False
 
 
 ShapeKey = tuple[Any, ...]
@@ -72,6 +73,7 @@ class Actor:
         "machine",
         "node_id",
         "pid",
+        "released",
         "request",
         "restarts",
         "shape",
@@ -99,6 +101,7 @@ class Actor:
         self.death_reason = ""
         self.death_cause = b""
         self.unplaceable = False
+        self.released = False  # its last handle is gone: once its process has ended, it is not made again
         self.died_s = 0.0  # unix time
         self.infeasible = False
         self.starting = 0  # tasks that are busy with its start
@@ -159,6 +162,7 @@ class ActorTable:
                 actor.address, actor.pid, actor.node_id = saved.address, saved.pid, saved.node_id
                 actor.death_reason, actor.death_cause = saved.death_reason, saved.death_cause
                 actor.died_s, actor.unplaceable = saved.died_s, saved.unplaceable
+                actor.released = saved.released
             self._actors[actor_id] = actor
             if actor.is_dead:
                 self._dead.append(actor_id)
@@ -223,8 +227,8 @@ class ActorTable:
             self._journal.delete(STATES, oldest)
 
     def save_intent(self, actor: Actor) -> None:
-        """Writes down where an actor is about to be started, so that a restarted control store asks there
-        first.
+        """Writes down what is to become of an actor (where it is about to be started, that it is released), so
+        that a restarted control store goes on from there.
         """
         self._save(actor)
 
@@ -257,5 +261,6 @@ class ActorTable:
             actor.death_cause,
             actor.died_s,
             actor.unplaceable,
+            actor.released,
         )
         self._journal.put(STATES, actor.actor_id, _encode(saved))

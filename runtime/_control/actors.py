@@ -132,6 +132,8 @@ class ActorService:
         actor = self._table.get(message.actor_id)
         if actor is not None and not actor.is_dead:
             if message.graceful and actor.state is ActorState.ALIVE:
+                actor.released = True
+                self._table.save_intent(actor)
                 self._stop(actor, StopActor(actor.actor_id, graceful=True))
             elif message.graceful:
                 self.end(actor, ActorEvent.ABANDONED, "its last handle went out of scope before it started")
@@ -171,6 +173,8 @@ class ActorService:
                 unwanted.add(actor_id)
             elif actor.state is not ActorState.ALIVE:
                 self._scheduler.adopt(actor, node, address)
+            elif actor.released and node.channel is not None:  # told perhaps while it was away
+                node.channel.send(StopActor(actor_id, graceful=True))
         for actor_id in unwanted:
             if node.channel is not None:
                 node.channel.send(StopActor(actor_id, graceful=False))

@@ -142,6 +142,21 @@ def test_an_actor_with_restarts_moves_to_another_node(cluster: Cluster) -> None:
     assert ray.get(actor.node.remote(), timeout=60) != victim.node_id
 
 
+def test_an_actor_that_nobody_wants_any_more_does_not_move(cluster: Cluster) -> None:
+    @ray.remote(num_cpus=0, max_restarts=1, resources={"widget": 1})
+    class Actor:
+        def node(self) -> str:
+            return str(ray.get_runtime_context().get_node_id())
+
+    victim, _ = cluster.worker_nodes
+    actor = Actor.options(scheduling_strategy=soft(victim)).remote()
+    assert ray.get(actor.node.remote(), timeout=30) == victim.node_id
+    cluster.remove_node(victim, allow_graceful=False)
+    del actor  # before the cluster knows of its node's death
+    assert eventually(lambda: ray.cluster_resources()["widget"] == 1)
+    assert ray.get(where.options(resources={"widget": 1}).remote(), timeout=60) != victim.node_id
+
+
 def test_work_continues_on_a_node_that_joins_later(cluster: Cluster) -> None:
     for node in list(cluster.worker_nodes):
         cluster.remove_node(node, allow_graceful=False)

@@ -352,6 +352,35 @@ class TestEnding:
 
         run_virtual(main())
 
+    def test_the_last_handle_goes_while_its_node_dies(self) -> None:
+        async def main() -> None:
+            async with rig(4, 4) as r:
+                await r.ask(RegisterActor(specs.actor(1, max_restarts=3)))
+                info = await r.actor(1, "ALIVE")
+                for agent in r.agents:
+                    if agent.node_id == info.node_id:
+                        agent.crash()
+                await r.ask(KillActor(specs.actor_id(1), graceful=True))
+                await r.actor(1, "DEAD")
+                await asyncio.sleep(10)
+                assert not any(agent.actors for agent in r.agents if agent.node_id != info.node_id)
+
+        run_virtual(main())
+
+    def test_the_last_handle_goes_while_its_node_is_away(self) -> None:
+        async def main() -> None:
+            async with rig(4) as r:
+                (agent,) = r.agents
+                await r.ask(RegisterActor(specs.actor(1, max_restarts=3)))
+                await r.actor(1, "ALIVE")
+                agent.cut()
+                await r.ask(KillActor(specs.actor_id(1), graceful=True))
+                await agent.join(r.store)
+                await r.actor(1, "DEAD")
+                assert not agent.actors
+
+        run_virtual(main())
+
     def test_a_dead_owner_takes_its_actors_along(self) -> None:
         async def main() -> None:
             async with rig(4) as r:
