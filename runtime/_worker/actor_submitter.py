@@ -32,7 +32,7 @@ from runtime._wire.messages.worker import ActorSetup, Cancel, Done, Push, Value
 
 from . import arguments
 from .arguments import PackedArguments
-from .objects import Entry
+from .objects import INLINE, Entry
 from .streaming import Stream
 from .submission import Submission
 
@@ -137,16 +137,17 @@ class ActorSubmitter:
             if not spec.detached:
                 handle = core.objects.own(handle_object_id(spec.actor_id))
                 actor.handle = handle
-                handle.value = Value(0, b"N.")  # None: nobody gets it
                 handle.on_free = lambda: self._out_of_scope(actor, packed)
         box: list[Any] = []
 
         def ready() -> None:
+            if self._actors.get(spec.actor_id) is not actor:
+                return  # its last handle went before its arguments came
             refs, error = arguments.wire_refs(core, packed)
             if error is not None:
                 raised, _ = serialization.deserialize(error.data)
                 self._dead(actor, _died(raised))
-                box.append(ErrorReply(ErrorKind.INVALID, "an argument of the constructor failed"))
+                known(ErrorReply(ErrorKind.INVALID, "an argument of the constructor failed"))
                 return
             push = Push(
                 CREATION_PREFIX + spec.actor_id,
@@ -163,9 +164,14 @@ class ActorSubmitter:
             complete = msgspec.structs.replace(spec, creation=codec.encode(push), owner=core.address)
             core.agent.call(RegisterActor(complete, get_if_exists), answered)
 
-        def answered(reply: Any) -> None:
+        def known(reply: Any) -> None:
             box.append(reply)
             actor.registered = True
+            if actor.handle is not None:
+                core.objects.set_value(actor.handle, Value(INLINE, b"N."))  # see `_unknown`
+
+        def answered(reply: Any) -> None:
+            known(reply)
             if isinstance(reply, ErrorReply):
                 self._dead(actor, exceptions.ActorDiedError(f"It was not created: {reply.message}"))
             elif reply.actor_id != spec.actor_id:
@@ -182,6 +188,7 @@ class ActorSubmitter:
         if isinstance(reply, ErrorReply):
             if reply.kind == ErrorKind.EXISTS:
                 raise exceptions.ActorAlreadyExistsError(reply.message)
+            core.check()
             raise exceptions.RaySystemError(reply.message)
         return reply if reply.actor_id != spec.actor_id else None
 
@@ -218,13 +225,21 @@ class ActorSubmitter:
             actor.watching = False
             if isinstance(reply, ErrorReply):
                 if reply.kind in (ErrorKind.NOT_FOUND, ErrorKind.INVALID):
-                    self._dead(actor, exceptions.ActorDiedError(reply.message))
+                    self._unknown(actor, reply)
                 elif self._core.pump.failure is None and not self._core.agent.closed:
                     self._watch(actor)
                 return
             self._learn(actor, reply)
 
         self._core.agent.call(WatchActor(actor.actor_id, actor.version, WATCH_S), answered)
+
+    def _unknown(self, actor: Actor, reply: ErrorReply) -> None:
+        """The control store knows no such actor any more, or not yet: a handle may travel before the actor can be
+        registered. The object that counts the handles gets a value (of no use) once it is."""
+        if actor.handle is not None and actor.handle.value is None:
+            self._core.objects.when_ready(actor.handle, lambda: self._watch(actor))
+        else:
+            self._dead(actor, exceptions.ActorDiedError(reply.message))
 
     def _learn(self, actor: Actor, info: ActorInfo) -> None:
         if info.version > actor.version:

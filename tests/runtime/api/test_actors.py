@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.gate import Gate
 from tests.polling import eventually
 from tests.under_test import exceptions, ray
 
@@ -201,6 +202,26 @@ def test_handles_travel_to_tasks() -> None:
     counter = Counter.remote()
     ray.get([use.remote(counter, 10) for _ in range(4)])
     assert ray.get(counter.get.remote()) == 40
+
+
+def test_a_handle_travels_before_its_actor_can_be_made() -> None:
+    @ray.remote
+    def start(gate: Any) -> int:
+        ray.get(gate.pass_through.remote())
+        return 5
+
+    @ray.remote
+    def use(counter: Any, gate: Any) -> int:
+        ref = counter.add.remote()
+        gate.pass_through.remote()
+        return ray.get(ref)
+
+    gate, used = Gate.remote(), Gate.remote()
+    ref = use.remote(Counter.remote(start.remote(gate)), used)
+    assert eventually(lambda: ray.get(used.waiting.remote()) == 1)
+    assert ray.wait([ref], timeout=0.2)[0] == []
+    ray.get(gate.open.remote())
+    assert ray.get(ref, timeout=60) == 6
 
 
 def test_handles_travel_inside_containers_and_other_actors() -> None:
