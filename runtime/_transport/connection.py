@@ -121,11 +121,11 @@ class Connection:
             if self._sock is not None:
                 self._pump.forget(self._sock.fileno())
                 self._sock.close()
+            if self.on_close is not None:
+                self.on_close(self)
             calls, self._calls = self._calls, {}
             for callback in calls.values():
                 callback(ErrorReply(ErrorKind.UNAVAILABLE, f"the connection to {self.name} closed"))
-            if self.on_close is not None:
-                self.on_close(self)
 
     def abandon(self) -> None:
         """In a forked child: closes the descriptor and nothing else. See `Pump.abandon`."""

@@ -502,6 +502,7 @@ class Objects:
                     self._ask(entry)
         try:
             self._core.wait(lambda: count >= num_returns, timeout_s)
+            self._core.check()  # what is "ready" then is the news that nothing will be
         finally:
             with self._core.lock:
                 for entry in pending:

@@ -102,7 +102,8 @@ def _watch(core: Core, pg_id: bytes, version: int, entry: Any, packed: Value) ->
             _watch(core, pg_id, reply.version, entry, packed)
 
     def _fail(message: str) -> None:
-        core.objects.set_value(entry, core.objects.error_value(exceptions.RaySystemError(message)))
+        error = core.pump.failure or exceptions.RaySystemError(message)
+        core.objects.set_value(entry, core.objects.error_value(error))
 
     core.agent.call(WatchPlacementGroup(pg_id, version, WATCH_S), answered)
 
