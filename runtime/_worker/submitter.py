@@ -107,7 +107,9 @@ class TaskSubmitter:
     def pool(self, function: Function, options: TaskOptions) -> LeasePool:
         """The scheduling class of a function with these options."""
         strict = options.max_retries == 0
-        described = msgspec.msgpack.encode((function.key, options.request, options.runtime_env, strict))
+        described = msgspec.msgpack.encode(
+            (function.key, options.request, options.runtime_env, options.capture_child_tasks, strict)
+        )
         key = hashlib.sha256(described).digest()[:16]
         pool = self._pools.get(key)
         if pool is None:

@@ -128,6 +128,17 @@ def test_actors_live_inside(group: Any) -> None:
     ray.kill(actor)
 
 
+def test_tasks_that_capture_share_no_worker_with_those_that_do_not(group: Any) -> None:
+    @ray.remote
+    def child() -> str | None:
+        return ray.get(where.remote())[0]
+
+    for capture in (False, True, False):
+        strategy = InGroup(group, 0, placement_group_capture_child_tasks=capture)
+        found = ray.get(child.options(scheduling_strategy=strategy).remote(), timeout=60)
+        assert found == (group.id.hex() if capture else None)
+
+
 def test_children_are_captured_only_when_asked(group: Any) -> None:
     free = Actor.options(scheduling_strategy=InGroup(group, 0)).remote()
     assert ray.get(free.child.remote()) is None
