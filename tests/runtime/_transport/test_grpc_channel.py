@@ -107,6 +107,7 @@ def test_one_way_messages_in_order_and_both_ways() -> None:
 
         async with server() as (side, _, connect):
             channel = await connect(handler=hear)
+            await until(lambda: bool(side.channels))
             sent: list[Message] = [StopNode(str(number)) for number in range(300)]
             for message in sent:
                 channel.send(message)
