@@ -357,7 +357,7 @@ def get(refs: Any, *, timeout: float | None = None, _use_object_store: bool = Fa
     """
     core = current()
     if refs.__class__ is ObjectRef:
-        return core.objects.get((refs,), timeout)[0]
+        return core.reader.get((refs,), timeout)[0]
     if isinstance(refs, ObjectRefGenerator):
         return refs
     if not isinstance(refs, list | tuple):
@@ -367,7 +367,7 @@ def get(refs: Any, *, timeout: float | None = None, _use_object_store: bool = Fa
     for ref in refs:
         if ref.__class__ is not ObjectRef:
             raise TypeError(f"get() can wait for references only, and the list holds {ref!r}.")
-    return core.objects.get(refs, timeout)
+    return core.reader.get(refs, timeout)
 
 
 def put(value: Any, *, _owner: ActorHandle | None = None, _tensor_transport: Any = None) -> ObjectRef:
@@ -421,7 +421,7 @@ def wait(
         raise ValueError(
             f"wait(num_returns={num_returns}): the list has only {len(ray_waitables)} references."
         )
-    return core.objects.wait(ray_waitables, num_returns, timeout)
+    return core.reader.wait(ray_waitables, num_returns, timeout)
 
 
 def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:

@@ -84,17 +84,18 @@ class ObjectRef:
         from runtime._worker.core_worker import current
 
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        objects = current().objects
+        core = current()
+        reader = core.reader
 
         def resolve() -> None:
             if future.set_running_or_notify_cancel():
                 try:
-                    future.set_result(objects.get_one(self, None))
+                    future.set_result(reader.get_one(self, None))
                 except BaseException as error:
                     future.set_exception(error)
 
         # Loading may fetch from another node: not on the thread that pumps.
-        objects.when_ready(self._entry, lambda: objects.load_in_thread(resolve))
+        core.objects.when_ready(self._entry, lambda: reader.load_in_thread(resolve))
         return future
 
     def as_future(self) -> asyncio.Future[Any]:
@@ -108,13 +109,14 @@ class ObjectRef:
         from runtime._worker.core_worker import current
 
         loop = asyncio.get_running_loop()
-        objects, entry = current().objects, self._entry
+        core, entry = current(), self._entry
+        reader = core.reader
         future: asyncio.Future[Any] = loop.create_future()
 
         def load() -> None:
             if not future.done():
                 try:
-                    future.set_result(objects.get_one(self, None))
+                    future.set_result(reader.get_one(self, None))
                 except BaseException as error:
                     future.set_exception(_awaitable(error))
 
@@ -127,7 +129,7 @@ class ObjectRef:
 
         def fetch() -> None:
             try:
-                result, error = objects.get_one(self, None), None
+                result, error = reader.get_one(self, None), None
             except BaseException as raised:
                 result, error = None, raised
             post(fetched, result, error)
@@ -141,12 +143,12 @@ class ObjectRef:
                 # The program's loop ended without waiting: nobody is left to tell.
 
         def ready() -> None:
-            if objects.is_inline(entry):
+            if reader.is_inline(entry):
                 post(load)
             else:
-                objects.load_in_thread(fetch)
+                reader.load_in_thread(fetch)
 
-        objects.when_ready(entry, ready)
+        core.objects.when_ready(entry, ready)
         return future
 
     def __await__(self) -> Generator[Any, None, Any]:

@@ -141,11 +141,11 @@ def _load(core: Core, ref: Argument, made: list[Entry]) -> Any:
         # The caller holds the object until we answer: no borrow of our own is needed to read it.
         entry = Entry(ref.object_id, core.released, ref.owner)
         entry.value = value
-        return core.objects.load(entry, None)
+        return core.reader.load(entry, None)
     with core.lock:
         entry = core.objects.borrowed_entry(ref.object_id, ref.owner)
         holder = core.objects.new_ref(entry)
         if entry.value is None and value is not None:
             entry.value = value
         made.append(entry)
-    return core.objects.get_one(holder, None)
+    return core.reader.get_one(holder, None)

@@ -23,6 +23,7 @@ from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request,
 from .actor_submitter import ActorSubmitter
 from .functions import Functions
 from .objects import Objects
+from .reading import Reader
 from .store import Store
 from .submission import Submission
 from .submitter import TaskSubmitter
@@ -141,6 +142,7 @@ class Core:
         self.store = Store(self, self.session.store_path, self.session.store_capacity_bytes)
         self.functions = Functions(self)
         self.objects = Objects(self)
+        self.reader = Reader(self)
         self.submitter = TaskSubmitter(self)
         self.actors = ActorSubmitter(self)
         self.pending: dict[bytes, Submission] = {}  # by task id: what waits for its Done
@@ -352,6 +354,6 @@ class Core:
 
     def close(self) -> None:
         """Leaves the cluster. The agent notices by the closed socket."""
-        self.objects.close()
+        self.reader.close()
         self._unlisten()
         self.store.close()

@@ -1,16 +1,14 @@
-"""The objects a process knows: those it owns and those it borrows. put, get, wait, and the borrowing protocol.
+"""The objects a process knows: those it owns and those it borrows; putting new ones, and the borrowing protocol.
 
-State changes under the pump's lock; values are rebuilt outside of it, by the thread that wants them.
+State changes under the pump's lock.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -70,10 +68,8 @@ class Objects:
         self._core = core
         self.table: ReferenceTable[Entry] = ReferenceTable()
         self._entries = self.table.entries
-        self._loaders: ThreadPoolExecutor | None = None
         self._put_prefix = os.urandom(4)
         self._puts = 0
-        self._lost_again: dict[bytes, int] = {}
 
     # ------------------------------------------------------------ making references
 
@@ -213,7 +209,7 @@ class Objects:
             if entry.callbacks is None:
                 entry.callbacks = []
             entry.callbacks.append(callback)
-            self._ask(entry)
+            self.ask(entry)
         self._core.pump.kick()
 
     def fail_pending(self, error: Exception) -> None:
@@ -232,16 +228,6 @@ class Objects:
         for entry in entries:
             self.when_ready(entry, one)
 
-    def is_inline(self, entry: Entry) -> bool:
-        """Whether loading the value needs nothing from elsewhere."""
-        return entry.value is not None and entry.value.kind < STORED
-
-    def load_in_thread(self, job: Callable[[], None]) -> None:
-        """Runs a loading job off the pumping thread."""
-        if self._loaders is None:
-            self._loaders = ThreadPoolExecutor(4, thread_name_prefix="load")
-        self._loaders.submit(job)
-
     def error_value(self, error: BaseException) -> Value:
         """An error as a value."""
         try:
@@ -253,7 +239,7 @@ class Objects:
             plain = exceptions.RaySystemError(f"{type(error).__name__}: {error}")
             return Value(INLINE_ERROR, pickle.dumps(plain))
 
-    def _ask(self, entry: Entry) -> None:
+    def ask(self, entry: Entry) -> None:
         """Asks the owner for the value. Under the lock."""
         if entry.owner is None or entry.asked:
             return
@@ -322,192 +308,10 @@ class Objects:
         self._core.store.create(object_id, serialized, owner)
         return Value(STORED, b"", [], nested, [self._core.address.node_id], size)
 
-    # ------------------------------------------------------------ get
-
-    def get(self, refs: Sequence[ObjectRef], timeout_s: float | None) -> list[Any]:
-        """The values, in order.
-
-        Raises:
-            GetTimeoutError: not all are there in time.
-            Exception: the error that an object holds instead of a value.
-        """
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        asked = False
-        values = []
-        for ref in refs:
-            entry = ref._entry
-            value = entry.value
-            if value is None:
-                if not asked:
-                    asked = True
-                    self._ask_all(refs)
-                self._await(entry, deadline)
-                value = entry.value
-            if value is not None and not value.kind and not value.nested and not value.buffers:
-                values.append(pickle.loads(value.data))
-            else:
-                values.append(self.load(entry, deadline))
-        return values
-
-    def get_one(self, ref: ObjectRef, timeout_s: float | None) -> Any:
-        """See `get`."""
-        return self.get((ref,), timeout_s)[0]
-
-    def _ask_all(self, refs: Sequence[ObjectRef]) -> None:
-        with self._core.lock:
-            for ref in refs:
-                entry = ref._entry
-                if entry.owner is not None and entry.value is None:
-                    self._ask(entry)
-
-    def _await(self, entry: Entry, deadline: float | None) -> None:
-        left = None if deadline is None else deadline - time.monotonic()
-        if not self._core.wait(lambda: entry.value is not None, left):
-            raise exceptions.GetTimeoutError(
-                f"Object {entry.object_id.hex()} had no value in time. "
-                "Its task may still run, or wait for resources; `wait` tells which objects are ready."
-            )
-
-    def load(self, entry: Entry, deadline: float | None) -> Any:
-        """The value of one entry, made again if every copy is lost. See `get`."""
-        while True:
-            value = entry.value
-            if value is None:
-                self._await(entry, deadline)
-                continue
-            try:
-                return self.load_value(entry, value, deadline)
-            except exceptions.GetTimeoutError:
-                raise
-            except exceptions.ObjectLostError:
-                if not value.kind & 1 and value.kind >= STORED and self._rebuild(entry, value):
-                    continue
-                raise
-
-    def load_value(self, entry: Entry, value: Value, deadline: float | None) -> Any:
-        """Rebuilds a value; raises it if it is an error. Its nested references are safe afterwards."""
-        if value.kind < STORED:
-            result, made = serialization.deserialize(
-                value.data, [memoryview(buffer) for buffer in value.buffers]
-            )
-        else:
-            left = None if deadline is None else deadline - time.monotonic()
-            pin = self._core.store.fetch(entry.object_id, value.locations, left)
-            try:
-                result, made = self._core.store.read(pin)
-            finally:
-                self._core.released.append(pin)
-            self._note_copy(entry, value)
-        if made:
-            self.keep_until_registered(entry, made)
-        if value.kind & 1:
-            raise (result.as_instanceof_cause() if isinstance(result, exceptions.RayTaskError) else result)
-        return result
-
-    def keep_until_registered(self, container: Entry, made: Sequence[Entry]) -> None:
-        """References came out of `container`: keep it until their owners know of us."""
-        with self._core.lock:
-            if all(entry.registered for entry in made):
-                return
-            container.holds += 1
-            self.when_registered(made, lambda: self.release(container))
-
-    def _note_copy(self, entry: Entry, value: Value) -> None:
-        """This node holds a copy now: the owner may send others here."""
-        node_id = self._core.address.node_id
-        if node_id in value.locations:
-            return
-        with self._core.lock:
-            if entry.owner is None:
-                self.add_location(entry, node_id)
-            else:
-                connection = self._core.peer(entry.owner, connect=False)
-                if connection is not None:
-                    connection.send(AddLocation(entry.object_id, node_id))
-                value.locations.append(node_id)
-
     def add_location(self, entry: Entry, node_id: bytes) -> None:
         """One more node has a copy. Under the lock."""
         if entry.value is not None and entry.value.kind >= STORED and node_id not in entry.value.locations:
             entry.value.locations.append(node_id)
-
-    def _rebuild(self, entry: Entry, lost: Value) -> bool:
-        """No copy is left: have the value made again. False when nobody can."""
-        with self._core.lock:
-            if entry.value is not lost:
-                return True  # somebody else noticed first
-            if entry.owner is None:
-                return self._core.submitter.run_again(entry)
-            tries = self._lost_again.get(entry.object_id, 0)
-            connection = self._core.peer(entry.owner)
-            if connection is None or tries >= 5:
-                return False
-            self._lost_again[entry.object_id] = tries + 1
-            entry.value = None
-            entry.asked = True
-
-            def told(_reply: Any) -> None:
-                entry.asked = False
-                self._ask(entry)
-
-            connection.call(ObjectLost(entry.object_id, lost.locations), told)
-            return True
-
-    # ------------------------------------------------------------ wait
-
-    def wait(
-        self, refs: Sequence[ObjectRef], num_returns: int, timeout_s: float | None
-    ) -> tuple[list[Any], list[Any]]:
-        """Splits the references into at most `num_returns` ready ones and the rest, both in the given order."""
-        found = 0
-        for ref in refs:
-            if ref._entry.value is not None:
-                found += 1
-                if found >= num_returns:
-                    break
-        if found < num_returns and timeout_s != 0:
-            self._wait_for(refs, num_returns, timeout_s)
-        elif found < num_returns:
-            self._ask_all(refs)
-            self._core.pump.poll_once()
-        ready: list[Any] = []
-        for index, ref in enumerate(refs):
-            if ref._entry.value is not None:
-                ready.append(ref)
-                if len(ready) == num_returns:
-                    if num_returns == 1:
-                        return ready, [*refs[:index], *refs[index + 1 :]]
-                    break
-        chosen = set(map(id, ready))
-        return ready, [ref for ref in refs if id(ref) not in chosen]
-
-    def _wait_for(self, refs: Sequence[ObjectRef], num_returns: int, timeout_s: float | None) -> None:
-        count = 0
-
-        def one() -> None:
-            nonlocal count
-            count += 1
-
-        pending: list[Entry] = []
-        with self._core.lock:
-            for ref in refs:
-                entry = ref._entry
-                if entry.value is not None:
-                    count += 1
-                else:
-                    if entry.callbacks is None:
-                        entry.callbacks = []
-                    entry.callbacks.append(one)
-                    pending.append(entry)
-                    self._ask(entry)
-        try:
-            self._core.wait(lambda: count >= num_returns, timeout_s)
-            self._core.check()  # what is "ready" then is the news that nothing will be
-        finally:
-            with self._core.lock:
-                for entry in pending:
-                    if entry.callbacks is not None and one in entry.callbacks:
-                        entry.callbacks.remove(one)
 
     # ------------------------------------------------------------ questions of borrowers
 
@@ -581,11 +385,6 @@ class Objects:
                 item.holds -= 1
                 if item.holds <= 0 and not item.borrowers:
                     self.bury(self.table.bury(item))
-
-    def close(self) -> None:
-        """Ends the loading threads."""
-        if self._loaders is not None:
-            self._loaders.shutdown(wait=False, cancel_futures=True)
 
 
 def _after(count: int, callback: Callable[[], None]) -> Callable[[], None]:

@@ -72,7 +72,7 @@ class PlacementGroup:
         """Waits until all bundles are reserved; False after `timeout_seconds`."""
         core = current()
         try:
-            core.objects.get_one(self.ready(), timeout_seconds)
+            core.reader.get_one(self.ready(), timeout_seconds)
         except exceptions.GetTimeoutError:
             return False
         return True

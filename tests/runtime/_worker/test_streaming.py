@@ -12,6 +12,7 @@ import pytest
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.worker import ReleaseHold, StreamItem, Value
 from runtime._worker.objects import Objects
+from runtime._worker.reading import Reader
 from runtime._worker.streaming import Stream
 
 TASK = b"t" * 24
@@ -44,6 +45,7 @@ class Core:
         self.pump = SimpleNamespace(kick=lambda: None)
         self.store = SimpleNamespace(forget=lambda _ids: None)
         self.objects = Objects(self)  # type: ignore[arg-type]
+        self.reader = Reader(self)  # type: ignore[arg-type]
 
     def peer(self, _address: WorkerAddress, connect: bool = True) -> Connection:
         return self.owner
@@ -84,7 +86,7 @@ def test_items_have_their_values(core: Core, stream: Stream, worker: Connection)
     stream.item(worker, item(0))  # type: ignore[arg-type]
     ref = stream.next(None)
     assert ref is not None
-    assert core.objects.get_one(ref, None) is None
+    assert core.reader.get_one(ref, None) is None
 
 
 def test_items_that_come_again_after_a_retry_are_skipped(stream: Stream, worker: Connection) -> None:
@@ -100,7 +102,7 @@ def test_an_error_is_the_last_item(core: Core, stream: Stream, worker: Connectio
     ref = stream.next(None)
     assert ref is not None
     with pytest.raises(KeyError, match="over"):
-        core.objects.get_one(ref, None)
+        core.reader.get_one(ref, None)
     assert stream.next(None) is None
 
 

@@ -16,7 +16,7 @@ from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
 from runtime._wire.messages.node import Register
 from runtime._wire.messages.worker import BorrowRefs
-from runtime._worker import arguments, core_worker, executor, objects, submitter
+from runtime._worker import arguments, core_worker, executor, objects, reading, submitter
 from runtime._worker.store import Pin
 from tests.sim.ownership.network import Network, SimPump
 from tests.sim.ownership.world import Fiber, World
@@ -198,7 +198,7 @@ def simulated_time(world: World) -> Iterator[None]:
     entropy = random.Random(world.rng.random())
     before = signal.getsignal(signal.SIGINT)
     with contextlib.ExitStack() as stack:
-        for module in (objects, submitter, executor, core_worker):
+        for module in (reading, submitter, executor, core_worker):
             stack.enter_context(mock.patch.object(module, "time", clock))
         for module in (objects, arguments):
             stack.enter_context(mock.patch.object(module, "INLINE_BYTES", INLINE_BYTES))

@@ -226,7 +226,7 @@ class Program:
         if waitable:
             ref = self.rng.choice(waitable)
             try:
-                value = core_worker.current().objects.get([ref], None)[0]
+                value = core_worker.current().reader.get([ref], None)[0]
             except exceptions.RayError as error:
                 self.check_error(error)
             else:
@@ -236,7 +236,7 @@ class Program:
         refs = list(dict.fromkeys(self.some()))
         if refs:
             timeout_s = self.rng.choice((0, 0.001, 0.1))
-            ready, rest = core_worker.current().objects.wait(refs, self.rng.randint(1, len(refs)), timeout_s)
+            ready, rest = core_worker.current().reader.wait(refs, self.rng.randint(1, len(refs)), timeout_s)
             assert len(ready) + len(rest) == len(refs)
 
     # ------------------------------------------------------------ checks

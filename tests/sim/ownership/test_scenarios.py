@@ -28,7 +28,7 @@ def put(value: Any) -> ObjectRef:
 
 
 def get(ref: ObjectRef) -> Any:
-    return core_worker.current().objects.get([ref], None)[0]
+    return core_worker.current().reader.get([ref], None)[0]
 
 
 def pause(seconds: float) -> None:
@@ -138,7 +138,7 @@ def test_what_is_inside_a_result_outlives_it(seed: int, size: int) -> None:
 def test_a_value_that_comes_after_its_reference_is_gone(seed: int) -> None:
     def main() -> None:
         outer = get(PASS_ON.remote([SLOW.remote()]))[0]
-        core_worker.current().objects.wait([outer], 1, 0.01)
+        core_worker.current().reader.wait([outer], 1, 0.01)
         del outer
         pause(3.0)
 
