@@ -22,6 +22,7 @@ Owner = Hashable
 NOTE_INTERVAL_S = 10.0
 PATIENCE_S = 10.0
 INFEASIBLE_PATIENCE_S = 2.0
+ZERO_PACE_S = 0.5
 """An autoscaler needs a moment to bring the node that makes a demand feasible."""
 _LOCAL_FIT = Choice(Fit.AVAILABLE)
 _WAITING = Choice(Fit.WAITING)
@@ -127,7 +128,8 @@ class LeaseQueue:
         ledger: the node's accounts.
         nodes: the cluster view; `nodes.local` must share `ledger.total` and `ledger.available`.
         rng: breaks ties of placement.
-        zero_cap: leases without any resources that may be out here at once.
+        zero_cap: leases without any resources that may be out here at once; beyond it they come slowly, see
+            `zero_room`.
     """
 
     def __init__(self, ledger: Ledger, nodes: NodeTable, rng: random.Random, zero_cap: int) -> None:
@@ -137,7 +139,9 @@ class LeaseQueue:
         self._zero_cap = zero_cap
         self._entries: dict[tuple[Owner, bytes], Waiting] = {}
         self._spread_after = b""
+        self._zero_granted_at = float("-inf")
         self.zero_leases = 0
+        self.paced = False  # the last `schedule` held back what `zero_room` will let through a moment later
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -202,6 +206,7 @@ class LeaseQueue:
 
     def schedule(self, now: float) -> list[Effect]:
         """Grants what can be granted now, round after round, one lease per demand and round."""
+        self.paced = False
         effects: list[Effect] = []
         stuck: set[bytes] = set()
         served = True
@@ -221,6 +226,17 @@ class LeaseQueue:
                     self._entries[key] = entry
                 served = True
         return effects
+
+    def zero_room(self, now: float) -> bool:
+        """Whether one more lease without resources may go out here. Beyond the cap that is one at a time, for those
+        that are out may wait for the very task that waits here.
+        """
+        return self.zero_leases < self._zero_cap or now - self._zero_granted_at >= ZERO_PACE_S
+
+    def take_zero(self, now: float) -> None:
+        """A lease without resources goes out; `zero_leases` is lowered when it ends."""
+        self.zero_leases += 1
+        self._zero_granted_at = now
 
     def waiting(self) -> Iterable[Waiting]:
         """The demands that wait for a node or a worker's turn."""
@@ -253,13 +269,14 @@ class LeaseQueue:
             self._nodes.deduct(choice.node_id, entry.request.resources)
             self._spread_after = choice.node_id
             return AskNode(entry, choice.node_id)
-        if not entry.request.resources and self.zero_leases >= self._zero_cap:
+        if not entry.request.resources and not self.zero_room(now):
+            self.paced = True
             return None
         allocation = self._ledger.allocate(entry.request.resources)
         if allocation is None:
             return None
         if not entry.request.resources:
-            self.zero_leases += 1
+            self.take_zero(now)
         entry.in_flight += 1
         self._spread_after = local
         return GrantHere(entry, allocation)

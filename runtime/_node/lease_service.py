@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from runtime._core.lease_queue import AskNode, GrantHere, LeaseQueue, Refuse, Waiting
+from runtime._core.lease_queue import ZERO_PACE_S, AskNode, GrantHere, LeaseQueue, Refuse, Waiting
 from runtime._core.ledger import Allocation, Ledger
 from runtime._core.placement import Request
 from runtime._core.resources import describe
@@ -97,6 +97,7 @@ class LeaseService:
         self._numbers = itertools.count(1)
         self._kicked = False
         self._asking: set[asyncio.Task[None]] = set()
+        self._pacing: asyncio.TimerHandle | None = None
         self._closed = False
 
     @property
@@ -106,6 +107,8 @@ class LeaseService:
 
     def close(self) -> None:
         self._closed = True
+        if self._pacing is not None:
+            self._pacing.cancel()
         for task in self._asking:
             task.cancel()
 
@@ -227,12 +230,14 @@ class LeaseService:
         is_zero = not resources
         if not self._cluster.table.local.schedulable:
             raise CallError(ErrorKind.BUSY, "the node is draining")
-        if is_zero and self._queue.zero_leases >= self._zero_cap:
+        now = asyncio.get_running_loop().time()
+        if is_zero and not self._queue.zero_room(now):
             raise CallError(ErrorKind.BUSY, "the node runs as many tasks without resources as it may")
         allocation = self._ledger.allocate(resources)
         if allocation is None:
             raise CallError(ErrorKind.BUSY, "the resources are taken")
-        self._queue.zero_leases += is_zero
+        if is_zero:
+            self._queue.take_zero(now)
         self._on_change()
         future: asyncio.Future[Worker | CallError] = asyncio.get_running_loop().create_future()
         key = (message.job_id, message.runtime_env)
@@ -317,7 +322,13 @@ class LeaseService:
             else:
                 assert isinstance(effect, Refuse)
                 self._send_failed(effect.waiting, ErrorKind.INVALID, effect.message)
+        if self._queue.paced and self._pacing is None:
+            self._pacing = asyncio.get_running_loop().call_later(ZERO_PACE_S, self._paced)
         self._on_change()
+
+    def _paced(self) -> None:
+        self._pacing = None
+        self.kick()
 
     def _grant(self, entry: Waiting, allocation: Allocation) -> None:
         is_zero = not entry.request.resources

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import pathlib
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -159,6 +161,19 @@ def test_awaiting_a_task_that_raised_stop_iteration() -> None:
 
     with pytest.raises(RuntimeError):
         asyncio.run(main())
+
+
+def test_tasks_without_cpus_that_wait_for_each_other(tmp_path: pathlib.Path) -> None:
+    @ray.remote(num_cpus=0)
+    def meet(folder: str, number: int, count: int) -> int:
+        pathlib.Path(folder, str(number)).touch()
+        while len(os.listdir(folder)) < count:
+            time.sleep(0.02)
+        return number
+
+    count = 12  # more than a node runs at once if it need not
+    refs = [meet.remote(str(tmp_path), number, count) for number in range(count)]
+    assert ray.get(refs, timeout=60) == list(range(count))
 
 
 def test_nothing_of_all_this_holds_cpus() -> None:

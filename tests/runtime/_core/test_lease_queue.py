@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import random
 
-from runtime._core.lease_queue import AskNode, Effect, GrantHere, LeaseQueue, NodeTable, Refuse
+from runtime._core.lease_queue import (
+    ZERO_PACE_S,
+    AskNode,
+    Effect,
+    GrantHere,
+    LeaseQueue,
+    NodeTable,
+    Refuse,
+)
 from runtime._core.ledger import Ledger
 from runtime._core.placement import NodeView, Request
 from runtime._core.resources import UNIT
@@ -196,6 +204,21 @@ def test_a_demand_without_resources_is_bounded() -> None:
     assert len(world.granted()) == 2
     world.queue.zero_leases -= 1
     assert len(world.granted()) == 1
+
+
+def test_demands_without_resources_do_not_wait_for_each_other_for_ever() -> None:
+    world = World(zero_cap=2)
+    world.demand("a", "f", 5)
+    assert len(world.granted()) == 2
+    assert world.queue.paced
+    world.now += ZERO_PACE_S
+    assert len(world.granted()) == 1
+    assert world.granted() == []
+    world.now += ZERO_PACE_S
+    assert len(world.granted()) == 1
+    world.demand("a", "f", 0)
+    assert world.granted() == []
+    assert not world.queue.paced
 
 
 def test_hard_affinity_to_an_unknown_node_is_refused() -> None:
