@@ -7,155 +7,19 @@ import os
 import pathlib
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from runtime._transport.connection import RECEIVE_BYTES, Connection
+from runtime._transport.connection import Connection
 from runtime._transport.pump import Pump
-from runtime._wire.framing import HEADER, MAX_FRAME_BYTES
-from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
-from runtime._wire.messages.worker import BorrowRefs, GetObject, ObjectValue, ReturnRefs, Value
+from runtime._wire.messages.base import ErrorKind, Ok
+from runtime._wire.messages.worker import BorrowRefs, ReturnRefs
 from tests.polling import eventually
+from tests.runtime._transport.pair import LIMIT_S, Server, ask, client_and_server, ignore, in_threads
 
-LIMIT_S = 30.0
 SECRET = b"s" * 32
-
-
-class Server:
-    """Answers `GetObject(n)` with n bytes, `BorrowRefs` never, and notes the one-way messages."""
-
-    def __init__(self) -> None:
-        self.pump = Pump(self._handle)
-        self.notes: list[bytes] = []
-        self.accepted: list[Connection] = []
-        self.threads: set[str] = set()
-
-    def _handle(self, connection: Connection, message: Any, correlation: int) -> None:
-        self.threads.add(threading.current_thread().name)
-        if isinstance(message, GetObject):
-            size = int.from_bytes(message.object_id, "big")
-            connection.reply(ObjectValue(Value(0, bytes(size))), correlation)
-        elif isinstance(message, ReturnRefs):
-            self.notes += message.object_ids
-
-
-def ask(size: int) -> GetObject:
-    return GetObject(size.to_bytes(4, "big"))
-
-
-def ignore(_connection: Connection, _message: Any, _correlation: int) -> None:
-    pass
-
-
-@contextlib.contextmanager
-def client_and_server() -> Iterator[tuple[Pump, Connection, Server]]:
-    """A client's pump, its connection, and the server at the other end; both with their background threads."""
-    ours, theirs = socket.socketpair()
-    server, pump = Server(), Pump(ignore)
-    server.accepted.append(server.pump.add(theirs, "client"))
-    connection = pump.add(ours, "server")
-    server.pump.start()
-    pump.start()
-    try:
-        yield pump, connection, server
-    finally:
-        pump.stop()
-        server.pump.stop()
-
-
-def in_threads(count: int, job: Callable[[int], None]) -> None:
-    """Runs a job in many threads at once; the first error is raised here."""
-    errors: list[BaseException] = []
-
-    def run(number: int) -> None:
-        try:
-            job(number)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(LIMIT_S)
-    assert not any(thread.is_alive() for thread in threads)
-    if errors:
-        raise errors[0]
-
-
-# ---------------------------------------------------------------- calls
-
-
-def test_a_call_is_answered() -> None:
-    with client_and_server() as (pump, connection, _):
-        reply = pump.call(connection, ask(5), LIMIT_S)
-        assert reply == ObjectValue(Value(0, bytes(5)))
-
-
-def test_many_calls_at_once_each_get_their_own_answer() -> None:
-    with client_and_server() as (pump, connection, _):
-        answers: dict[int, int] = {}
-        for size in range(500):
-            connection.call(
-                ask(size), lambda reply, size=size: answers.__setitem__(size, len(reply.value.data))
-            )
-        assert pump.wait(lambda: len(answers) == 500, LIMIT_S)
-        assert answers == {size: size for size in range(500)}
-
-
-def test_messages_arrive_in_order() -> None:
-    with client_and_server() as (pump, connection, server):
-        for number in range(3000):
-            connection.send(ReturnRefs([number.to_bytes(4, "big")]))
-        pump.call(connection, ask(0), LIMIT_S)
-        assert server.notes == [number.to_bytes(4, "big") for number in range(3000)]
-
-
-@pytest.mark.parametrize(
-    "size", [0, 1, RECEIVE_BYTES - 50, RECEIVE_BYTES, RECEIVE_BYTES + 1, 1 << 20, 5 << 20]
-)
-def test_frames_of_any_size_arrive(size: int) -> None:
-    with client_and_server() as (pump, connection, _):
-        assert len(pump.call(connection, ask(size), LIMIT_S).value.data) == size
-
-
-def test_large_frames_between_small_ones() -> None:
-    with client_and_server() as (pump, connection, _):
-        sizes = [3, 2 << 20, 0, 1, 3 << 20, 7, 300_000, 2]
-        got: list[int] = []
-        for size in sizes:
-            connection.call(ask(size), lambda reply: got.append(len(reply.value.data)))
-        assert pump.wait(lambda: len(got) == len(sizes), LIMIT_S)
-        assert got == sizes
-
-
-def test_large_frames_in_both_directions_at_once() -> None:
-    """Neither side may stop reading because it has much to write."""
-    with client_and_server() as (pump, connection, server):
-        blobs = [os.urandom(1) * (1 << 20) for _ in range(8)]
-        got: list[int] = []
-        for blob in blobs:
-            connection.send(ReturnRefs([blob]))
-            connection.call(ask(1 << 20), lambda reply: got.append(len(reply.value.data)))
-        assert pump.wait(lambda: len(got) == 8, LIMIT_S)
-        assert server.notes == blobs
-
-
-def test_no_answer_in_time() -> None:
-    with client_and_server() as (pump, connection, _):
-        reply = pump.call(connection, BorrowRefs([]), 0.01)
-        assert isinstance(reply, ErrorReply)
-        assert reply.kind == ErrorKind.TIMEOUT
-        assert "BorrowRefs" in reply.message
-        assert pump.call(connection, ask(1), LIMIT_S).value.data == b"\0"
-
-
-def test_an_answer_that_nobody_knows_is_ignored() -> None:
-    with client_and_server() as (pump, connection, server):
-        server.accepted[0].reply(Ok(), 12345)
-        assert pump.call(connection, ask(2), LIMIT_S).value.data == b"\0\0"
 
 
 # ---------------------------------------------------------------- waiting
@@ -283,86 +147,6 @@ def test_a_callback_runs_in_the_background() -> None:
         got: list[Any] = []
         connection.call(ask(1), got.append)
         assert eventually(lambda: got)
-
-
-# ---------------------------------------------------------------- the end of a connection
-
-
-def test_pending_calls_end_with_the_connection() -> None:
-    with client_and_server() as (pump, connection, server):
-        replies: list[Any] = []
-        for _ in range(3):
-            connection.call(BorrowRefs([]), replies.append)
-        server.accepted[0].close()
-        assert pump.wait(lambda: len(replies) == 3, LIMIT_S)
-        assert {reply.kind for reply in replies} == {ErrorKind.UNAVAILABLE}
-
-
-def test_a_call_on_a_closed_connection_is_answered_at_once() -> None:
-    with client_and_server() as (_, connection, _server):
-        connection.close()
-        replies: list[Any] = []
-        connection.call(ask(1), replies.append)
-        assert replies[0].kind == ErrorKind.UNAVAILABLE
-        connection.send(Ok())
-        connection.close()
-
-
-def test_the_end_is_told_once() -> None:
-    with client_and_server() as (pump, connection, server):
-        told: list[Connection] = []
-        connection.on_close = told.append
-        server.accepted[0].close()
-        assert pump.wait(lambda: told, LIMIT_S)
-        connection.close()
-        assert told == [connection]
-
-
-def test_what_was_sent_before_the_end_still_arrives() -> None:
-    with client_and_server() as (pump, connection, server):
-        for number in range(1000):
-            connection.send(ReturnRefs([number.to_bytes(4, "big")]))
-        pump.flush_all()
-        connection.close()
-        assert eventually(lambda: len(server.notes) == 1000)
-
-
-def test_a_handler_may_close_its_own_connection() -> None:
-    with client_and_server() as (pump, connection, server):
-        server.accepted[0].handler = lambda connection, _message, _correlation: connection.close()
-        assert pump.call(connection, ask(1), LIMIT_S).kind == ErrorKind.UNAVAILABLE
-
-
-def test_one_end_does_not_disturb_the_others() -> None:
-    with client_and_server() as (pump, connection, server):
-        ours, theirs = socket.socketpair()
-        server.accepted.append(server.pump.add(theirs, "another client"))
-        other = pump.add(ours, "server")
-        server.accepted[0].close()
-        assert pump.wait(lambda: connection.closed, LIMIT_S)
-        assert pump.call(other, ask(4), LIMIT_S).value.data == bytes(4)
-
-
-def test_a_frame_over_the_limit_ends_the_connection() -> None:
-    ours, theirs = socket.socketpair()
-    pump = Pump(ignore)
-    connection = pump.add(ours, "somebody")
-    with theirs:
-        theirs.sendall(HEADER.pack(MAX_FRAME_BYTES + 1, 0))
-        assert pump.wait(lambda: connection.closed, LIMIT_S)
-    pump.stop()
-
-
-@pytest.mark.parametrize("payload", [b"no message", b"n" * (RECEIVE_BYTES * 2)], ids=["short", "long"])
-def test_what_is_no_message_ends_the_connection(payload: bytes) -> None:
-    ours, theirs = socket.socketpair()
-    pump = Pump(ignore)
-    pump.start()
-    connection = pump.add(ours, "somebody")
-    with theirs:
-        theirs.sendall(HEADER.pack(len(payload), 0) + payload)
-        assert pump.wait(lambda: connection.closed, LIMIT_S)
-    pump.stop()
 
 
 # ---------------------------------------------------------------- listeners
