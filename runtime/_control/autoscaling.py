@@ -96,6 +96,13 @@ class AutoscalingService:
         await self._context.journal.durable()
         return Ok()
 
+    def job_finished(self, job_id: bytes) -> None:
+        """What a program asked for ends with it."""
+        owner = job_id.hex()
+        if self._requested.pop(owner, None) is not None:
+            self._context.journal.delete(TABLE, owner.encode())
+            self.touch()
+
     def take_report(self, _: Channel, message: AutoscalerReport) -> Ok:
         self._report = message.report
         for listener in self.on_report:

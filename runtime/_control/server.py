@@ -87,7 +87,11 @@ class ControlStore:
             self.actors.node_registered,
         ]
         self.nodes.on_dead += [self.jobs.node_dead, self.groups.node_dead, self.actors.node_dead]
-        self.jobs.on_finished += [self.actors.job_finished, self.groups.job_finished]
+        self.jobs.on_finished += [
+            self.actors.job_finished,
+            self.groups.job_finished,
+            self.autoscaling.job_finished,
+        ]
         self.groups.on_removed.append(self.actors.group_removed)
         self._handlers: Handlers = {
             GetClusterInfo: self._cluster_info,
