@@ -218,7 +218,12 @@ def _make_dual(plain: RayTaskError, cause: BaseException) -> RayTaskError:
     if isinstance(cause, BaseExceptionGroup):
         dual: Any = builtin.__new__(cls, cause.message, list(cause.exceptions))
     else:
-        dual = builtin.__new__(cls)
+        allocates: Any = cls
+        while allocates.__flags__ & _HEAP_TYPE:
+            allocates = (
+                allocates.__base__
+            )  # by layout, which for MemoryError is not its first class made in C
+        dual = allocates.__new__(cls)
         object.__setattr__(dual, "args", (cause,))  # the user's class may be frozen
     _copy_slots(cause, dual)
     dual.__dict__.update(vars(plain))

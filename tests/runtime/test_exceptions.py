@@ -447,3 +447,14 @@ def test_an_unavailable_actor_is_named_in_hex() -> None:
 def test_messages_say_what_and_what_to_do(error: exc.RayError, parts: list[str]) -> None:
     for part in parts:
         assert part in str(error)
+
+
+@pytest.mark.parametrize("subclassed", [False, True])
+@pytest.mark.parametrize(
+    "builtin", [MemoryError, OSError, KeyError, ImportError, StopIteration, RecursionError]
+)
+def test_builtin_errors_are_caught_as_what_they_are(builtin: Any, subclassed: bool) -> None:
+    cause = type("Own", (builtin,), {})("m") if subclassed else builtin("m")
+    error = task_error(cause).as_instanceof_cause()
+    assert isinstance(error, builtin)
+    assert isinstance(error, exc.RayTaskError)
