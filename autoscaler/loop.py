@@ -33,7 +33,7 @@ from autoscaler.effects import (
 from autoscaler.memory import KEY, NAMESPACE, Memory
 from autoscaler.provider import NodeSetup, Offer, Provider, ProviderError, SetupError, Transient
 from autoscaler.reconciler import Reconciler, World
-from autoscaler.status import Report, infeasible_groups, infeasible_notes
+from autoscaler.status import Report, demand_notes, group_notes
 from runtime._clients.control import ControlClient
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
@@ -277,7 +277,7 @@ class Autoscaler:
         if stable == self._reported and now - self._reported_s < REPORT_EVERY_S:
             return
         plan = self._reconciler.plan
-        message = AutoscalerReport(report.to_json(), infeasible_notes(plan), infeasible_groups(plan))
+        message = AutoscalerReport(report.to_json(), demand_notes(plan), group_notes(plan))
         try:
             await self._control.call(message, timeout_s=5.0)
         except CallError as error:

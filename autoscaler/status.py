@@ -171,14 +171,14 @@ def failures_of(instances: Iterable[Instance]) -> tuple[Failure, ...]:
     )
 
 
-def infeasible_notes(plan: Plan) -> list[tuple[str, str]]:
-    """What the drivers of waiting tasks and actors are told."""
-    return [(note.demand, note.why) for note in plan.infeasible if not note.group]
+def demand_notes(plan: Plan) -> list[tuple[str, str]]:
+    """What the drivers of waiting tasks and actors are told: infeasible or not, why no machine comes."""
+    return [(note.demand, note.why) for note in (*plan.infeasible, *plan.waiting) if not note.group]
 
 
-def infeasible_groups(plan: Plan) -> list[tuple[bytes, str]]:
+def group_notes(plan: Plan) -> list[tuple[bytes, str]]:
     """What the drivers of waiting placement groups are told, by the groups' ids."""
-    return [(note.group, note.why) for note in plan.infeasible if note.group]
+    return [(note.group, note.why) for note in (*plan.infeasible, *plan.waiting) if note.group]
 
 
 def _type_status(config: AutoscalerConfig, name: str, instances: Iterable[Instance]) -> TypeStatus:
@@ -231,8 +231,8 @@ __all__ = [
     "Resting",
     "TypeStatus",
     "Waiting",
+    "demand_notes",
     "failures_of",
-    "infeasible_groups",
-    "infeasible_notes",
+    "group_notes",
     "report_of",
 ]

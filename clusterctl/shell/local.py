@@ -129,6 +129,8 @@ def _collect(
 
 
 def _copy(source: str, target: str) -> None:
+    if os.path.realpath(source) == os.path.realpath(target):
+        return  # machines of one host share what lies outside of their folders
     os.makedirs(os.path.dirname(target.rstrip("/")) or "/", exist_ok=True)
     if os.path.isdir(source):
         shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)

@@ -226,8 +226,8 @@ class NodeService:
         self._demand_changed()
 
     def learn(self, report: AutoscalerReport) -> None:
-        """Replaces what the autoscaler says of demands it cannot meet, and tells every agent."""
-        notes = list(report.infeasible)
+        """Replaces what the autoscaler says of demands that are not met, and tells every agent."""
+        notes = list(report.notes)
         if notes != self.notes:
             self.notes = notes
             self.send_all(ClusterView([], notes))

@@ -57,8 +57,8 @@ class WaitingNotes:
 
     def learn(self, report: AutoscalerReport) -> None:
         """Takes the autoscaler's reasons."""
-        self._shapes = dict(report.infeasible)
-        self._of_groups = dict(report.infeasible_groups)
+        self._shapes = dict(report.notes)
+        self._of_groups = dict(report.group_notes)
 
     def wake(self) -> None:
         """Something may wait, or wait no longer."""
@@ -92,7 +92,8 @@ class WaitingNotes:
             wanted = describe(placement.resources, placement.strategy.labels)
             why = "every node that could hold it is busy"
             if actor.infeasible:
-                why = "no node of the cluster has that much" + _in_brackets(self._shapes.get(wanted))
+                why = "no node of the cluster has that much"
+            why += _in_brackets(self._shapes.get(wanted))
             yield (
                 actor.spec.job_id,
                 f"{actor.spec.class_name} actor(s) wait for {wanted}",

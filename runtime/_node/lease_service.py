@@ -446,7 +446,8 @@ class LeaseService:
     def _note(self, entry: Waiting) -> str:
         wanted = describe(entry.request.resources, entry.request.labels)
         what = f"{entry.name or 'a task'} waits for {wanted}"
-        if not entry.infeasible:
-            return f"{what}: every node that could hold it is busy"
+        why = "every node that could hold it is busy"
+        if entry.infeasible:
+            why = "no node of the cluster has that much"
         reason = self._cluster.notes.get(wanted)
-        return f"{what}: no node of the cluster has that much" + (f" ({reason})" if reason else "")
+        return f"{what}: {why}" + (f" ({reason})" if reason else "")

@@ -15,6 +15,7 @@ from autoscaler.offerings import Offerings
 from autoscaler.plan import DEMAND, EXPLICIT, MINIMUM, Plan, plan
 from autoscaler.provider import SPOT, Capacity, NodeType, Offer
 from autoscaler.scale_down import Way
+from autoscaler.status import demand_notes, group_notes
 from runtime._core.placement import Fit, NodeView, Request, choose_node
 from runtime._core.resources import to_units
 from tests.autoscaler.build import (
@@ -372,6 +373,21 @@ def test_types_are_mixed_when_one_alone_does_not_do() -> None:
         "a": 1,
         "b": 1,
     }
+
+
+def test_what_drivers_are_told() -> None:
+    groups = [gang("STRICT_PACK", shape(CPU=99))]
+    result = plan(
+        snapshot(
+            config(SMALL),
+            shapes=[(shape(CPU=1), 1), (shape(CPU=98), 2)],
+            gangs=groups,
+            held={"small": "rests"},
+        )
+    )
+    assert {demand for demand, _ in demand_notes(result)} == {"{CPU: 98}", "{CPU: 1}"}
+    assert ("{CPU: 1}", "'small': rests") in demand_notes(result)
+    assert [group for group, _ in group_notes(result)] == [groups[0].id]
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ class ClusterView(Message, frozen=True, array_like=True, tag=103):
     """Control -> every agent, one-way: the nodes that changed since the last one (a dead node is sent once)."""
 
     nodes: list[NodeInfo]
-    notes: list[tuple[str, str]] = []  # from AutoscalerReport: (demand as text, why it cannot be met)
+    notes: list[tuple[str, str]] = []  # from AutoscalerReport: (demand as text, why it is not met)
 
 
 class Nodes(Message, frozen=True, array_like=True, tag=105):
@@ -444,12 +444,12 @@ class RequestResources(Message, Request[Ok], frozen=True, array_like=True, tag=2
 
 class AutoscalerReport(Message, Request[Ok], frozen=True, array_like=True, tag=203):
     """Autoscaler -> control after each tick that changed something. `report` is JSON for `clusterctl status`.
-    `infeasible` notes reach the drivers whose tasks wait, through `ClusterView.notes`; those of placement groups, by
-    id, and of actors through `LogBatch`."""
+    `notes` say why a demand is not served, infeasible or not: they reach the drivers whose tasks wait through
+    `ClusterView.notes`; those of actors, and of placement groups by their ids, through `LogBatch`."""
 
     report: bytes
-    infeasible: list[tuple[str, str]]
-    infeasible_groups: list[tuple[bytes, str]] = []
+    notes: list[tuple[str, str]]
+    group_notes: list[tuple[bytes, str]] = []
 
 
 class ClusterInfo(Message, frozen=True, array_like=True, tag=211):

@@ -81,6 +81,14 @@ def test_copies_keep_modes_and_make_parents(shell: LocalShell, tmp_path: pathlib
     assert (tmp_path / "back" / "b" / "secret").read_text() == "s"
 
 
+def test_a_file_that_is_there_already_is_left_alone(shell: LocalShell, tmp_path: pathlib.Path) -> None:
+    shared = tmp_path / "shared"
+    shared.write_text("s")
+    shell.put(str(shared), str(shared))
+    shell.put(str(tmp_path), str(tmp_path))
+    assert shared.read_text() == "s"
+
+
 def test_ports_need_no_forwarding(shell: LocalShell) -> None:
     with shell.forward(1234) as port:
         assert port == 1234

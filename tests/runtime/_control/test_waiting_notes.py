@@ -46,6 +46,9 @@ def test_actors_that_wait_for_busy_nodes_are_told_later() -> None:
             assert told(r) == []
             await asyncio.sleep(4)
             assert told(r) == ["1 A actor(s) wait for {CPU: 1}: every node that could hold it is busy"]
+            await r.ask(AutoscalerReport(b"{}", [("{CPU: 1}", "max_workers is reached")]))
+            await asyncio.sleep(2)
+            assert told(r)[1].endswith("is busy (max_workers is reached)")
 
     run_virtual(main())
 
