@@ -152,7 +152,7 @@ def test_a_stock_out_is_told(cli: Cli) -> None:
     path.write_text(
         path.read_text().replace("    min_workers: 0", "    node_config: {capacity: 1}\n    min_workers: 2")
     )
-    ran = cli.run("up", "-y", "--timeout", "4", spec)
+    ran = cli.run("up", "-y", "--timeout", "2", spec)
     assert ran.status in (1, 7)
     assert "1 worker" in ran.err
     assert "capacity is 1" in cli.run("status").out
