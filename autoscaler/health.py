@@ -19,11 +19,12 @@ OPEN_MOST_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class SetupResult:
-    """How one machine's setup ended."""
+    """How one machine's setup ended. `config_hash`: how its type was configured then."""
 
     node_type: str
     ok: bool
     at_s: float
+    config_hash: str = ""
 
 
 class SetupHealth:
@@ -34,18 +35,18 @@ class SetupHealth:
         self._streaks: dict[str, tuple[int, float]] = {}
         self._trips = 0
         for result in results:
-            self.record(result.node_type, result.ok, result.at_s)
+            self.record(result.node_type, result.ok, result.at_s, result.config_hash)
 
-    def record(self, node_type: str, ok: bool, now: float) -> None:
+    def record(self, node_type: str, ok: bool, now: float, config_hash: str = "") -> None:
         """Notes one result."""
         was_open = self.is_tripped
-        self._recent.append(SetupResult(node_type, ok, now))
+        self._recent.append(SetupResult(node_type, ok, now, config_hash))
         if ok:
             self._streaks.pop(node_type, None)
             if was_open:
                 # The trial machine worked: forget what was before it.
                 self._recent.clear()
-                self._recent.append(SetupResult(node_type, ok, now))
+                self._recent.append(SetupResult(node_type, ok, now, config_hash))
             self._trips = 0
             return
         streak, _ = self._streaks.get(node_type, (0, 0.0))
@@ -83,6 +84,13 @@ class SetupHealth:
                 times = "once" if streak == 1 else f"{streak} times in a row"
                 out[node_type] = until_s, f"setup failed {times}; it rests for a while"
         return out
+
+    def under(self, config_hashes: Mapping[str, str]) -> SetupHealth:
+        """Without what types did under another configuration: whoever corrected it need not wait."""
+        kept = [
+            result for result in self._recent if result.config_hash == config_hashes.get(result.node_type, "")
+        ]
+        return self if len(kept) == len(self._recent) else SetupHealth(kept)
 
     def everything(self) -> list[SetupResult]:
         """For keeping."""

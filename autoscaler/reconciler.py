@@ -100,7 +100,7 @@ class Reconciler:
         self._capabilities = capabilities
         self._new_id = new_id
         self._offerings = Offerings(memory.penalties)
-        self._health = SetupHealth(memory.setups)
+        self._health = SetupHealth(memory.setups).under(config.config_hashes)
         self._learnt = {entry.node_type: entry for entry in memory.learnt}
         self._machines: dict[str, Machine] = {}
         self._busy: set[tuple[str, str]] = set()
@@ -110,6 +110,7 @@ class Reconciler:
         """What holds from the next step on."""
         self.config = config
         self._capabilities = capabilities
+        self._health = self._health.under(config.config_hashes)
 
     # ------------------------------------------------------------ the tick
 
@@ -253,7 +254,8 @@ class Reconciler:
         elif isinstance(event, OfferServed):
             self._offerings.succeeded(event.node_type, event.offer)
         else:
-            self._health.record(event.node_type, event.ok, now)
+            config_hash = self.config.config_hashes.get(event.node_type, "")
+            self._health.record(event.node_type, event.ok, now, config_hash)
 
     def _move(self, step: Transition, now: float) -> None:
         instance = self.table.apply(step, now)

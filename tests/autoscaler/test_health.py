@@ -78,3 +78,14 @@ def test_it_is_kept_over_a_restart() -> None:
     again = SetupHealth(health.everything())
     assert again.allowance(NOW, 0) == 0
     assert again.resting(NOW) == health.resting(NOW)
+
+
+def test_a_corrected_type_need_not_wait() -> None:
+    health = SetupHealth()
+    for _ in range(5):
+        health.record("small", False, NOW, "old")
+    health.record("big", False, NOW, "same")
+    assert health.under({"small": "old", "big": "same"}) is health
+    corrected = health.under({"small": "new", "big": "same"})
+    assert corrected.allowance(NOW, 0) is None
+    assert list(corrected.resting(NOW)) == ["big"]
