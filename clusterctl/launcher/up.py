@@ -31,7 +31,7 @@ from clusterctl.spec.definition import ClusterSpec
 
 from . import machines, node_types, setup
 from .plan import Action, Facts, Health, Plan, Step, plan
-from .wait import await_workers
+from .wait import await_workers, instance_ids
 
 
 @dataclass(slots=True)
@@ -61,6 +61,7 @@ class Up:
         self._known = known is not None
         self._provider = self._make_provider(self.record.cluster_id)
         self._steps_s: dict[str, float] = {}
+        self._earlier: frozenset[str] = frozenset()
 
     def facts(self) -> Facts:
         """Looks at the record, the listing and the head's API."""
@@ -139,6 +140,7 @@ class Up:
             self._set_up_head()
         elif step.action is Action.PUSH_SPEC:
             self._progress("giving the autoscaler the new limits and node types")
+            self._earlier = instance_ids(self.api().get("/api/cluster_status"))
             self.api().put("/api/autoscaler/config", msgspec.json.encode(self._spec), timeout_s=30.0)
 
     def _end(self, ids: Sequence[str]) -> None:
@@ -215,7 +217,7 @@ class Up:
         self._home.set_current(self.record.name)
 
     def _await_workers(self) -> int:
-        return await_workers(self.api(), self._spec, self._timeout_s, self._progress)
+        return await_workers(self.api(), self._spec, self._timeout_s, self._progress, self._earlier)
 
     # -- inside
 

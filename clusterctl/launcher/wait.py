@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from clusterctl.api_client import ApiClient
@@ -24,10 +24,22 @@ def missing_workers(spec: ClusterSpec, status: Mapping[str, Any]) -> dict[str, i
     return {name: count - joined[name] for name, count in wanted.items() if count > joined[name]}
 
 
-def failures(status: Mapping[str, Any], since_s: float) -> list[dict[str, Any]]:
-    """The launches that failed since then, as the autoscaler reports them. Pure."""
+def failures(
+    status: Mapping[str, Any], since_s: float, earlier: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """The launches that failed since then, as the autoscaler reports them, but for `earlier` instances. Pure."""
     report = status.get("autoscaler") or {}
-    return [failure for failure in report.get("failures", []) if failure["at_s"] >= since_s]
+    return [
+        failure
+        for failure in report.get("failures", [])
+        if failure["at_s"] >= since_s and failure["instance_id"] not in earlier
+    ]
+
+
+def instance_ids(status: Mapping[str, Any]) -> frozenset[str]:
+    """The machines that the autoscaler has or makes. Pure."""
+    report = status.get("autoscaler") or {}
+    return frozenset(instance["id"] for instance in report.get("instances", []))
 
 
 def is_hopeless(failed: Sequence[Mapping[str, Any]]) -> bool:
@@ -43,9 +55,16 @@ def describe_failure(failure: Mapping[str, Any]) -> str:
 
 
 def await_workers(
-    api: ApiClient, spec: ClusterSpec, timeout_s: float, on_change: Callable[[str], None] = lambda text: None
+    api: ApiClient,
+    spec: ClusterSpec,
+    timeout_s: float,
+    on_change: Callable[[str], None] = lambda text: None,
+    earlier: Collection[str] = (),
 ) -> int:
     """Waits for min_workers of every type; returns how many workers there are.
+
+    Args:
+        earlier: instances made from an earlier spec, whose failures say nothing about this one.
 
     Raises:
         SetupFailed: machines could not be made ready.
@@ -60,7 +79,7 @@ def await_workers(
         if not missing:
             return sum(1 for node in status["nodes"] if node["state"] == "ALIVE" and not node["is_head"])
         words = ", ".join(f"{count} {name}" for name, count in sorted(missing.items()))
-        failed = failures(status, started)
+        failed = failures(status, started, earlier)
         if is_hopeless(failed):
             raise SetupFailed(
                 f"{words} did not come up:\n" + "\n".join(describe_failure(item) for item in failed[:5]),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from clusterctl.launcher.wait import describe_failure, failures, is_hopeless, missing_workers
+from clusterctl.launcher.wait import describe_failure, failures, instance_ids, is_hopeless, missing_workers
 from clusterctl.spec.load import load_text
 
 SPEC = load_text(
@@ -49,6 +49,13 @@ def test_only_failures_since_then_count() -> None:
     status = {"autoscaler": {"failures": [failure(at_s=1.0), failure(at_s=9.0)]}}
     assert [item["at_s"] for item in failures(status, 5.0)] == [9.0]
     assert failures({"autoscaler": None}, 0.0) == []
+
+
+def test_failures_of_an_earlier_spec_do_not_count() -> None:
+    before = {"autoscaler": {"instances": [{"id": "i1"}]}}
+    after = {"autoscaler": {"failures": [failure("setup_commands[0]", at_s=9.0)]}}
+    assert failures(after, 5.0, instance_ids(before)) == []
+    assert instance_ids({"autoscaler": None}) == frozenset()
 
 
 def test_a_failed_setup_is_hopeless_and_a_stock_out_is_not_yet() -> None:
