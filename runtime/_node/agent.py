@@ -26,7 +26,7 @@ from runtime._wire.messages.control import (
     RegisterNode,
     WorkerFailed,
 )
-from runtime._wire.messages.node import DriverLogs
+from runtime._wire.messages.node import DriverLogs, NodeDied
 
 from . import registry
 from .actor_service import Actor, ActorService
@@ -312,6 +312,7 @@ class NodeAgent:
             return
         reason = f"its node {info.node_id.hex()[:12]} died: {info.death_reason or 'no reason is known'}"
         self.leases.node_lost(info.node_id, reason)
+        self._process_handler.tell_all(NodeDied(info.node_id))
         self.peers.drop(info.node_id)
         self._peer_handler.drop(info.node_id)
         self.objects.node_dead(info.node_id)

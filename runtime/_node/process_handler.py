@@ -66,6 +66,12 @@ class ProcessHandler:
         channel.handler = self._handle
         channel.on_close = self._closed
 
+    def tell_all(self, message: Message) -> None:
+        """Sends a one-way message to every registered process."""
+        for channel in self._channels:
+            if isinstance(channel.context, Process):
+                channel.send(message)
+
     def close(self) -> None:
         """Cuts every process off."""
         for channel in list(self._channels):

@@ -161,6 +161,7 @@ class Core:
             node.LeaseFailed: self.submitter.on_failed,
             node.LeaseWaiting: self.submitter.on_waiting,
             node.LeaseLost: self.submitter.on_lost,
+            node.NodeDied: self._on_node_died,
             node.DriverLogs: self._on_driver_logs,
         }
         self.pump.on_round = self._after_round
@@ -320,6 +321,11 @@ class Core:
         waiting = self.pending.get(message.task_id)
         if waiting is not None:
             waiting.item(connection, message)
+
+    def _on_node_died(self, _connection: Connection, message: node.NodeDied, _correlation: int) -> None:
+        for peer in list(self._peers.values()):
+            if peer.peer.node_id == message.node_id:
+                peer.close()
 
     def _on_driver_logs(self, _connection: Connection, message: node.DriverLogs, _correlation: int) -> None:
         if self.on_driver_logs is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -155,6 +156,39 @@ def test_an_actor_that_nobody_wants_any_more_does_not_move(cluster: Cluster) -> 
     del actor  # before the cluster knows of its node's death
     assert eventually(lambda: ray.cluster_resources()["widget"] == 1)
     assert ray.get(where.options(resources={"widget": 1}).remote(), timeout=60) != victim.node_id
+
+
+def process_tree(pid: int) -> list[int]:
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(one for child in children for one in process_tree(int(child)))]
+
+
+def test_a_machine_that_falls_silent_without_closing_a_connection(cluster: Cluster) -> None:
+    @ray.remote(num_cpus=0)
+    class Actor:
+        def work(self) -> None:
+            time.sleep(1000)
+
+        def refs(self) -> list[Any]:
+            return [ray.put(np.ones(2**18)), ray.put(1)]
+
+    victim, _ = cluster.worker_nodes
+    actor = Actor.options(scheduling_strategy=soft(victim)).remote()
+    large, small = ray.get(actor.refs.remote(), timeout=30)
+    running = actor.work.remote()
+    frozen = process_tree(victim.pid)
+    try:
+        for pid in frozen:
+            os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(exceptions.ActorDiedError):
+            ray.get(running, timeout=60)
+        for ref in (large, small):
+            with pytest.raises(exceptions.OwnerDiedError):
+                ray.get(ref, timeout=60)
+    finally:
+        for pid in frozen:
+            os.kill(pid, signal.SIGKILL)
+        cluster.remove_node(victim, allow_graceful=False)
 
 
 def test_work_continues_on_a_node_that_joins_later(cluster: Cluster) -> None:

@@ -124,6 +124,13 @@ class DriverLogs(Message, frozen=True, array_like=True, tag=324):
     node_id: bytes = b""
 
 
+class NodeDied(Message, frozen=True, array_like=True, tag=325):
+    """One-way, agent -> process: every process of that node counts as dead, even where a connection to it seems to
+    live on (a machine that lost its power or its network closes none)."""
+
+    node_id: bytes
+
+
 # ---------------------------------------------------------------- object store: process -> agent
 
 
