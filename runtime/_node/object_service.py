@@ -98,15 +98,16 @@ class ObjectService:
         try:
             async with asyncio.timeout(message.timeout_s):
                 while True:
+                    if holder.closed:
+                        raise CallError(ErrorKind.UNAVAILABLE, "the asking process is gone")
+                    # First of all: it may have been sealed since the request was read.
+                    pinned = self._store.pin(object_id, holder)
+                    if pinned is not None:
+                        return pinned
                     if self._store.is_being_written(object_id):
                         await self._store.wait_written(object_id)
                     else:
                         await self._bring(object_id, message.locations)
-                    if holder.closed:
-                        raise CallError(ErrorKind.UNAVAILABLE, "the asking process is gone")
-                    pinned = self._store.pin(object_id, holder)
-                    if pinned is not None:
-                        return pinned
         except TimeoutError:
             text = f"object {object_id.hex()} did not arrive within {message.timeout_s:g} s"
             raise CallError(ErrorKind.TIMEOUT, text) from None

@@ -5,6 +5,7 @@ State changes under the pump's lock.
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 from collections import deque
@@ -69,7 +70,7 @@ class Objects:
         self.table: ReferenceTable[Entry] = ReferenceTable()
         self._entries = self.table.entries
         self._put_prefix = os.urandom(4)
-        self._puts = 0
+        self._puts = itertools.count(1)
 
     # ------------------------------------------------------------ making references
 
@@ -285,8 +286,8 @@ class Objects:
         """
         self._core.check()
         serialized = serialization.serialize(value)
-        self._puts += 1
-        task_id = self._put_prefix + self._puts.to_bytes(4, "big") + self._core.actor_or_job_bytes
+        # Many threads put at once: a counter of our own could give two of them the same number.
+        task_id = self._put_prefix + next(self._puts).to_bytes(4, "big") + self._core.actor_or_job_bytes
         object_id = ids.object_id(task_id, 1)
         stored = self.pack(object_id, serialized, self._core.address)
         with self._core.lock:

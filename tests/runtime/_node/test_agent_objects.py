@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import mmap
 import os
 
@@ -137,6 +138,22 @@ def test_a_creator_gets_its_turn_when_room_is_made(world: MakeWorld) -> None:
             driver.channel.send(StoreUnpin([name]))
             driver.channel.send(StoreFree([name], []))
             assert (await waiting).offset == 0
+
+    asyncio.run(scenario())
+
+
+def test_an_object_sealed_between_the_request_and_its_turn(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            writer, reader = await w.driver(agent), await w.driver(agent)
+            name = object_id(writer, 1)
+            await writer.channel.call(StoreCreate(name, 10, writer.address))
+            creator = next(e.creator for e in agent.store.index.entries() if e.object_id == name)
+            answer = agent.objects.pin(reader.channel, StorePin(name, [agent.config.node_id]))
+            assert inspect.isawaitable(answer)
+            agent.store.seal(name, creator)
+            assert isinstance(await answer, StorePinned)
 
     asyncio.run(scenario())
 
