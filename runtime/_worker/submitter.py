@@ -260,12 +260,16 @@ class TaskSubmitter:
     def on_lost(self, _connection: Connection, message: LeaseLost, _correlation: int) -> None:
         self._reasons[message.lease_id] = message
         lease = self._leases.get(message.lease_id)
-        if lease is not None:
+        if lease is not None and message.node_died:
             lease.connection.close()
         for item in [item for item in self._unexplained if item[1] == message.lease_id]:
             self._unexplained.remove(item)
             if item[2] is not None and item[2].state is TaskState.CRASHED:  # not cancelled meanwhile
                 self._crashed(item[2], message)
+        if (
+            message.lease_id in self._leases
+        ):  # the worker's last words may still be in its socket, before the end
+            self._unexplained.append((time.monotonic() + REASON_WAIT_S, message.lease_id, None))
         while len(self._reasons) > 1000:
             del self._reasons[next(iter(self._reasons))]
 
@@ -440,7 +444,9 @@ class TaskSubmitter:
         if self._unexplained:
             for item in [item for item in self._unexplained if item[0] <= now]:
                 self._unexplained.remove(item)
-                if item[2] is None:  # only the connection broke: the worker is of no use, but may live
+                if item[1] in self._leases:  # its socket has not closed by itself: another process holds it
+                    self._leases[item[1]].connection.close()
+                elif item[2] is None:  # only the connection broke: the worker is of no use, but may live
                     self._core.agent.send(LeaseReturn(item[1], discard=True))
                 elif item[2].state is TaskState.CRASHED:
                     self._crashed(item[2], None)
