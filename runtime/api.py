@@ -375,12 +375,18 @@ def put(value: Any, *, _owner: ActorHandle | None = None, _tensor_transport: Any
 
     Raises:
         TypeError: the value is a reference already, or cannot be pickled.
+        ValueError: `_owner` or `_tensor_transport` is given: the caller owns what it puts, in shared memory.
         ObjectStoreFullError: there is no room.
     """
     if isinstance(value, ObjectRef):
         raise TypeError(
             "put() was given a reference: what it refers to is stored already. To store the reference "
             "itself, put it in a list."
+        )
+    if _owner is not None or _tensor_transport is not None:
+        raise ValueError(
+            "put() always makes the caller the owner and stores in shared memory: leave `_owner` and "
+            "`_tensor_transport` out, or have the other process put the value itself."
         )
     return current().objects.put(value)
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.under_test import exceptions, ray
+from tests.under_test import OWN, exceptions, ray
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -298,3 +298,10 @@ def test_get_times_out() -> None:
 
 def test_timeout_zero_gets_what_is_ready() -> None:
     assert ray.get(ray.put(1), timeout=0) == 1
+
+
+@pytest.mark.skipif(not OWN, reason="the other engine gives objects away")
+@pytest.mark.parametrize("option", ["_owner", "_tensor_transport"])
+def test_an_object_is_not_given_away_silently(option: str) -> None:
+    with pytest.raises(ValueError, match=option):
+        ray.put(1, **{option: object()})

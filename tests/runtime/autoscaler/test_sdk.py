@@ -43,13 +43,16 @@ def test_it_ends_with_the_program() -> None:
     address = ray.get_runtime_context().gcs_address
     program = f"""
 import runtime as ray
+from runtime._wire.messages.control import WatchClusterState
+from runtime._worker.core_worker import current
 from runtime.autoscaler.sdk import request_resources
 ray.init(address={address!r})
 request_resources(num_cpus=7)
-print(ray.get(ray.remote(lambda: "asked").remote()))
+state = current().ask(WatchClusterState(-1, 0.0))
+print(len(state.requested))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "asked", done.stderr
+    assert done.stdout.strip() == "7", done.stderr
     assert eventually(lambda: requested() == [])
 
 
