@@ -63,6 +63,11 @@ def manifest(root: str, excludes: Sequence[str] = (), use_gitignore: bool = True
     entries: list[Entry] = []
 
     def visit(folder: str, inherited: list[ignore.Rule]) -> None:
+        try:
+            with os.scandir(os.path.join(root, folder)) as items:
+                children = sorted(items, key=lambda item: item.name)
+        except OSError as error:
+            raise _unreadable(error) from error
         rules = inherited
         if use_gitignore:
             try:
@@ -72,11 +77,6 @@ def manifest(root: str, excludes: Sequence[str] = (), use_gitignore: bool = True
                 pass
             except OSError as error:
                 raise _unreadable(error) from error
-        try:
-            with os.scandir(os.path.join(root, folder)) as items:
-                children = sorted(items, key=lambda item: item.name)
-        except OSError as error:
-            raise _unreadable(error) from error
         for item in children:
             path = f"{folder}/{item.name}" if folder else item.name
             is_folder = item.is_dir(follow_symlinks=False)
