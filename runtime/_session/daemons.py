@@ -156,9 +156,13 @@ def start_node(
     remove_session_dir: bool = False,
     control_reconnect_s: float | None = None,
     detached: bool = False,
+    env_vars: Mapping[str, str] | None = None,
     timeout_s: float = START_TIMEOUT_S,
 ) -> Daemon:
     """Starts a node agent. `ready` holds "node_id", "unix_path", "address" and "session_dir".
+
+    Args:
+        env_vars: added to the environment of the agent and of all that it starts.
 
     Raises:
         DaemonError: it did not come up.
@@ -176,7 +180,7 @@ def start_node(
         arguments.append("--head")
     if remove_session_dir:
         arguments.append("--remove-session-dir")
-    return _start("runtime._node", arguments, session_dir, "agent", detached, timeout_s)
+    return _start("runtime._node", arguments, session_dir, "agent", detached, timeout_s, env_vars)
 
 
 def _amounts(
@@ -190,7 +194,13 @@ def _amounts(
 
 
 def _start(
-    module: str, arguments: Sequence[str], session_dir: str, log_name: str, detached: bool, timeout_s: float
+    module: str,
+    arguments: Sequence[str],
+    session_dir: str,
+    log_name: str,
+    detached: bool,
+    timeout_s: float,
+    env_vars: Mapping[str, str] | None = None,
 ) -> Daemon:
     """Starts a daemon and waits for its word.
 
@@ -212,7 +222,7 @@ def _start(
                 start_new_session=detached,
                 process_group=None if detached else 0,
                 cwd="/",
-                env=daemon_environment(),
+                env={**daemon_environment(), **(env_vars or {})},
             )
     except BaseException:
         os.close(words)

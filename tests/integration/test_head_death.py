@@ -93,7 +93,8 @@ ray.shutdown()
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 4})
+    quick = {"gcs_rpc_server_reconnect_timeout_s": 7}
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "_system_config": quick})
     made.add_node(num_cpus=4)
     yield made
     made.shutdown()
