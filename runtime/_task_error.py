@@ -38,8 +38,8 @@ class UnserializableException(RayError):
 
     def __str__(self) -> str:
         return (
-            "The remote exception could not be unpickled here. Give its class a `__reduce__`, or pass all "
-            "constructor arguments on to `super().__init__()`. What happened there:\n"
+            "Failed to deserialize exception: it was pickled there and cannot be rebuilt here. Give its class a "
+            "`__reduce__`, or pass all constructor arguments on to `super().__init__()`. Original exception:\n"
             f"{self._original_stack_trace}"
         )
 
@@ -105,6 +105,16 @@ class RayTaskError(RayError):
         text = f"{title} ({where})\n" + format_user_traceback(error)
         return cls(function_name, text, _first_cause(error), proctitle, pid, ip, actor_repr, actor_id)
 
+    @classmethod
+    def from_argument(cls, error: BaseException, function_name: str, ip: str | None = None) -> Self:
+        """The error of a call that never ran, for one of its arguments holds `error` and no value."""
+        text = (
+            f"ray::{function_name}() (ip={ip})\n"
+            "  At least one of the input arguments for this task could not be computed:\n"
+            f"{type(error).__module__}.{type(error).__qualname__}: {error}"
+        )
+        return cls(function_name, text, _first_cause(error), ip=ip)
+
     def as_instanceof_cause(self) -> RayTaskError:
         """This error as an instance of the cause's class as well.
 
@@ -166,20 +176,24 @@ def _dump_cause(cause: BaseException | None, traceback_str: str) -> bytes:
         return bytes(cloudpickle.dumps(cause))
     except Exception as error:
         name = type(cause).__qualname__
-        return pickle.dumps(RayError(f"{name} cannot be pickled ({error}). It was:\n{traceback_str}"))
+        return pickle.dumps(RayError(f"Exception {name} isn't serializable: {error}. It was:\n{traceback_str}"))
 
 
 def _load_task_error(
     cls: type[RayTaskError], function_name: str, traceback_str: str, cause: bytes, rest: tuple[Any, ...]
-) -> RayTaskError:
+) -> RayTaskError | UnserializableException:
     try:
         loaded = pickle.loads(cause)
     except Exception as error:
         # The constructor of the user's class may ask for more than its `args`: keep what can be read.
-        loaded = UnserializableException(
+        return UnserializableException(
             f"{traceback_str}\n(loading it failed: {type(error).__name__}: {error})"
         )
     return cls(function_name, traceback_str, loaded, *rest)
+
+
+def _load_dual(plain: RayTaskError | UnserializableException) -> RayError:
+    return plain.as_instanceof_cause() if isinstance(plain, RayTaskError) else plain
 
 
 class _DualError(RayTaskError):
@@ -200,7 +214,7 @@ class _DualError(RayTaskError):
         return f"{type(self).__name__}({self.cause!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RayTaskError.as_instanceof_cause, (self._plain,)
+        return _load_dual, (self._plain,)
 
 
 @functools.lru_cache(maxsize=512)

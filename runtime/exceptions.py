@@ -85,7 +85,7 @@ class TaskCancelledError(RayError):
     def __str__(self) -> str:
         if self.task_id is None:
             return self.error_message or "This task or its parent was cancelled."
-        return f"Task {self.task_id.hex()} was cancelled. {self.error_message or ''}".rstrip()
+        return f"Task: {self.task_id!r} was cancelled. {self.error_message or ''}".rstrip()
 
 
 # ---------------------------------------------------------------- actors
@@ -113,7 +113,7 @@ class ActorDeath:
     preempted: bool = False
 
     def __str__(self) -> str:
-        first = "The actor died before it started." if self.never_started else _DIED
+        first = "The actor died before its constructor ran." if self.never_started else _DIED
         facts = {
             "class_name": self.class_name,
             "actor_id": self.actor_id,
@@ -126,7 +126,7 @@ class ActorDeath:
         return "\n".join([first, *lines, self.reason]).rstrip("\n")
 
 
-_DIED = "The actor died before it finished this call."
+_DIED = "The actor died unexpectedly before finishing this task."
 
 
 class RayActorError(RayError):
@@ -142,7 +142,7 @@ class RayActorError(RayError):
     def __init__(
         self,
         actor_id: str | None = None,
-        error_msg: str = "The actor failed before it finished this call.",
+        error_msg: str = "The actor experienced an error before finishing this task.",
         actor_init_failed: bool = False,
         preempted: bool = False,
     ) -> None:
@@ -173,16 +173,18 @@ class ActorDiedError(RayActorError):
         cause: the error its constructor raised, a description of its death, a sentence, or nothing.
     """
 
-    def __init__(self, cause: RayTaskError | ActorDeath | str | None = None) -> None:
+    def __init__(self, cause: RayTaskError | UnserializableException | ActorDeath | str | None = None) -> None:
         actor_id, preempted = None, False
-        if isinstance(cause, RayTaskError):
-            actor_id = cause._actor_id
-            text = f"The actor died because its constructor raised:\n{cause}"
+        if isinstance(cause, RayTaskError | UnserializableException):
+            actor_id = getattr(cause, "_actor_id", None)
+            text = f"The actor died because of an error raised in its creation task, {cause}"
         elif isinstance(cause, ActorDeath):
             actor_id, preempted, text = cause.actor_id, cause.preempted, str(cause)
         else:
             text = f"{_DIED} {cause}" if cause else _DIED
-        super().__init__(actor_id, text, isinstance(cause, RayTaskError), preempted)
+        super().__init__(
+            actor_id, text, isinstance(cause, RayTaskError | UnserializableException), preempted
+        )
         self.args = (cause,)
 
     @staticmethod
@@ -204,8 +206,8 @@ class ActorUnavailableError(RayActorError):
     def __init__(self, error_message: str, actor_id: bytes | None) -> None:
         shown = actor_id.hex() if actor_id is not None else None
         text = (
-            f"The actor {shown or '(unknown)'} is unavailable: {error_message}. This call may or may not "
-            "have run; repeat it if it is safe to, or set max_task_retries."
+            f"The actor {shown or '(unknown)'} is unavailable: {error_message}. The task may or may not "
+            "have been executed on the actor; repeat it if it is safe to, or set max_task_retries."
         )
         super().__init__(shown, text)
         self.args = (error_message, actor_id)
@@ -251,7 +253,7 @@ class WorkerCrashedError(_FixedMessage):
     """The worker process died in the middle of the task, and the task has no retries left."""
 
     TEXT = (
-        "The worker process died while it ran this task. Look for its last lines in the session's logs, and "
+        "The worker died unexpectedly while executing this task. Look for its last lines in the session's logs, and "
         "in dmesg for the kernel's out-of-memory killer; max_retries lets the task run again."
     )
 
@@ -344,7 +346,7 @@ class RuntimeEnvSetupError(RayError):
         self.error_message = error_message
 
     def __str__(self) -> str:
-        first = "The runtime environment could not be set up."
+        first = "Failed to set up runtime environment."
         return f"{first}\n{self.error_message}" if self.error_message else first
 
 
@@ -359,7 +361,7 @@ class TaskUnschedulableError(RayError):
         self.error_message = error_message
 
     def __str__(self) -> str:
-        return f"The task cannot be scheduled: {self.error_message}"
+        return f"The task is not schedulable: {self.error_message}"
 
 
 class ActorUnschedulableError(RayError):
@@ -370,19 +372,19 @@ class ActorUnschedulableError(RayError):
         self.error_message = error_message
 
     def __str__(self) -> str:
-        return f"The actor cannot be scheduled: {self.error_message}"
+        return f"The actor is not schedulable: {self.error_message}"
 
 
 class TaskPlacementGroupRemoved(_FixedMessage):
     """The placement group that the task was to run in, or ran in, was removed."""
 
-    TEXT = "The placement group of this task was removed."
+    TEXT = "The placement group of this task has been removed."
 
 
 class ActorPlacementGroupRemoved(_FixedMessage):
     """The placement group that the actor was to live in, or lived in, was removed."""
 
-    TEXT = "The placement group of this actor was removed."
+    TEXT = "The placement group of this actor has been removed."
 
 
 # ---------------------------------------------------------------- objects
@@ -451,7 +453,7 @@ class ObjectLostError(RayError):
 
     def _base_str(self) -> str:
         made = f" Its reference was made at: {self.call_site}." if self.call_site else ""
-        return f"Object {self.object_ref_hex} cannot be had.{made}"
+        return f"Failed to retrieve object {self.object_ref_hex}.{made}"
 
     def _why(self) -> str:
         return (
@@ -474,7 +476,7 @@ class ObjectFreedError(ObjectLostError):
     """The object was freed by hand, while references to it were left."""
 
     def _why(self) -> str:
-        return "It was freed explicitly. Free an object only when nothing will read it any more."
+        return "It was manually freed. Free an object only when nothing will read it any more."
 
 
 class OwnerDiedError(ObjectLostError):
@@ -482,7 +484,7 @@ class OwnerDiedError(ObjectLostError):
 
     def _why(self) -> str:
         return (
-            "The process that owned it, the one that called `.remote()` or `put()`, has exited, and what a "
+            "The object's owner has exited: the process that called `.remote()` or `put()` is gone, and what a "
             "process owns ends with it. Let one that lives longer (the driver, a detached actor) make it."
         )
 

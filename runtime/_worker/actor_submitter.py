@@ -145,8 +145,8 @@ class ActorSubmitter:
                 return  # its last handle went before its arguments came
             refs, error = arguments.wire_refs(core, packed)
             if error is not None:
-                raised, _ = serialization.deserialize(error.data)
-                self._dead(actor, _died(raised))
+                error = arguments.not_computed(core, f"{spec.class_name}.__init__", error)
+                self._dead(actor, _died(serialization.deserialize(error.data)[0]))
                 known(ErrorReply(ErrorKind.INVALID, "an argument of the constructor failed"))
                 return
             push = Push(
@@ -391,7 +391,8 @@ class ActorSubmitter:
             if call.packed.refs:
                 refs, error = arguments.wire_refs(self._core, call.packed)
                 if error is not None:
-                    self._finish(call, [error], failed=True)
+                    failed = arguments.not_computed(self._core, call.push.method, error)
+                    self._finish(call, [failed], failed=True)
                     continue
                 call.push = msgspec.structs.replace(call.push, refs=refs)
             call.move(TaskState.PUSHED)
@@ -447,9 +448,8 @@ class ActorSubmitter:
 
 
 def _died(raised: Any) -> exceptions.RayError:
-    if isinstance(raised, exceptions.RayTaskError):
-        return exceptions.ActorDiedError.from_task_error(raised)
-    return exceptions.ActorDiedError(f"An argument of its constructor failed: {raised}")
+    known = isinstance(raised, exceptions.RayTaskError | exceptions.UnserializableException)
+    return exceptions.ActorDiedError(raised if known else str(raised))
 
 
 def _death(info: ActorInfo) -> exceptions.RayError:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtime._wire import serialization
 from runtime._wire.messages.worker import Argument, Value
+from runtime.exceptions import RayTaskError
 from runtime.object_ref import ObjectRef
 
 from .objects import INLINE, INLINE_BYTES, INLINE_ERROR, Entry
@@ -104,9 +105,17 @@ def wire_refs(core: Core, packed: PackedArguments) -> tuple[list[Argument], Valu
     for position, keyword, entry in packed.refs:
         value = entry.value
         if value is not None and value.kind & 1:
+            entry.seen = True
             return out, value
         out.append(Argument(position, keyword, entry.object_id, entry.owner or core.address, value))
     return out, None
+
+
+def not_computed(core: Core, function_name: str, error: Value) -> Value:
+    """The error of a call that cannot run because `error` is what one of its arguments holds."""
+    raised, _ = serialization.deserialize(error.data)
+    failed = RayTaskError.from_argument(raised, function_name, core.session.node_host)
+    return core.objects.error_value(failed)
 
 
 def unpack(

@@ -352,6 +352,7 @@ class Executor:
             error,
             f"{setup.class_name}.{push.method}" if setup is not None and push.method else name,
             pid=os.getpid(),
+            ip=self._core.session.node_host,
             actor_repr=_shown_name(self.actor, setup.class_name) if setup is not None else None,
             actor_id=setup.actor_id.hex() if setup is not None else None,
         )

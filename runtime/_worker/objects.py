@@ -33,6 +33,7 @@ from runtime._wire.messages.worker import (
 from runtime.object_ref import ObjectRef
 
 from .store import Pin
+from .unhandled import UnhandledErrors
 
 if TYPE_CHECKING:
     from .core_worker import Core
@@ -49,7 +50,7 @@ _decode_address = msgspec.msgpack.Decoder(WorkerAddress).decode
 class Entry(Reference):
     """One object. `value` is None until it is there; then callbacks have run."""
 
-    __slots__ = ("asked", "callbacks", "on_free", "on_registered", "released", "task", "value")
+    __slots__ = ("asked", "callbacks", "on_free", "on_registered", "released", "seen", "task", "value")
 
     def __init__(self, object_id: bytes, released: deque[Any], owner: WorkerAddress | None = None) -> None:
         super().__init__(object_id, owner)
@@ -57,6 +58,7 @@ class Entry(Reference):
         self.value: Value | None = None
         self.callbacks: list[Callable[[], None]] | None = None
         self.task: Task | None = None  # the task that makes it, kept as long as it may have to run again
+        self.seen = False  # an error: somebody was told
         self.asked = False  # borrowed: the owner has been asked for the value
         self.on_registered: list[Callable[[], None]] | None = None
         self.on_free: Callable[[], None] | None = None
@@ -71,6 +73,7 @@ class Objects:
         self._entries = self.table.entries
         self._put_prefix = os.urandom(4)
         self._puts = itertools.count(1)
+        self._unhandled = UnhandledErrors()
 
     # ------------------------------------------------------------ making references
 
@@ -175,6 +178,8 @@ class Objects:
                 entry.on_free()
             if entry.owner is None:
                 value = entry.value
+                if value is not None and value.kind & 1 and not entry.seen:
+                    self._unhandled.report(value)
                 if value is not None and value.kind >= STORED:
                     freed.append(entry.object_id)
                     locations.update(value.locations)
@@ -344,6 +349,7 @@ class Objects:
 
         def answer() -> None:
             assert entry.value is not None
+            entry.seen = True
             connection.reply(ObjectValue(entry.value), correlation)
 
         self.when_ready(entry, answer)

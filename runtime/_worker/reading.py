@@ -70,7 +70,7 @@ class Reader:
         left = None if deadline is None else deadline - time.monotonic()
         if not self._core.wait(lambda: entry.value is not None, left):
             raise exceptions.GetTimeoutError(
-                f"Object {entry.object_id.hex()} had no value in time. "
+                f"Get timed out: object {entry.object_id.hex()} had no value in time. "
                 "Its task may still run, or wait for resources; `wait` tells which objects are ready."
             )
 
@@ -107,6 +107,7 @@ class Reader:
         if made:
             self.keep_until_registered(entry, made)
         if value.kind & 1:
+            entry.seen = True
             raise (result.as_instanceof_cause() if isinstance(result, exceptions.RayTaskError) else result)
         return result
 

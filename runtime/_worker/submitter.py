@@ -162,7 +162,8 @@ class TaskSubmitter:
         refs, error = arguments.wire_refs(self._core, task.packed)
         if error is not None:
             self._core.pending.pop(task.push.task_id, None)
-            self._finish(task, [error], failed=True)
+            failed = arguments.not_computed(self._core, task.function.name.rpartition(".")[2], error)
+            self._finish(task, [failed], failed=True)
             return
         task.push = msgspec.structs.replace(task.push, refs=refs)
         task.move(TaskState.QUEUED)

@@ -207,17 +207,15 @@ def test_the_dual_can_be_caught_as_the_cause() -> None:
 
 @pytest.mark.parametrize(
     "cause",
-    [ValueError("x"), KeyError("k"), OddError(3, 4), SlottedError(7), OSError(2, "no", "f")],
+    [ValueError("x"), KeyError("k"), SlottedError(7), OSError(2, "no", "f")],
     ids=repr,
 )
 def test_the_dual_survives_pickling_when_the_cause_does(cause: Exception) -> None:
     error = task_error(cause, pid=9).as_instanceof_cause()
     copy = reload(error)
     assert str(copy) == str(error)
-    assert isinstance(copy, exc.RayTaskError)
-    if not isinstance(cause, OddError):
-        assert type(copy) is type(error)
-        assert copy.pid == 9
+    assert type(copy) is type(error)
+    assert copy.pid == 9
 
 
 def test_os_errors_keep_their_numbers() -> None:
@@ -301,17 +299,33 @@ def test_a_cause_that_cannot_be_pickled_becomes_text() -> None:
     copy = reload(task_error(UnpicklableError()))
     assert type(copy) is exc.RayTaskError
     assert type(copy.cause) is exc.RayError
-    assert "UnpicklableError cannot be pickled" in str(copy.cause)
+    assert "UnpicklableError isn't serializable" in str(copy.cause)
     assert str(copy) == "ray::work()\nValueError: x"
 
 
 def test_a_cause_that_cannot_be_unpickled_is_named() -> None:
-    copy = reload(task_error(OddError(1, 2)))
-    assert isinstance(copy.cause, exc.UnserializableException)
-    error = copy.as_instanceof_cause()
-    assert isinstance(error, exc.UnserializableException)
+    plain = task_error(OddError(1, 2))
+    for error in (plain, plain.as_instanceof_cause()):
+        copy = reload(error)
+        assert type(copy) is exc.UnserializableException
+        assert "Failed to deserialize exception" in str(copy)
+        assert "__reduce__" in str(copy)
+        assert "ray::work()" in str(copy)
+
+
+def test_the_error_of_an_argument_is_told_with_the_call_that_could_not_run() -> None:
+    error = exc.RayTaskError.from_argument(task_error(ValueError(1)), "after", "10.0.0.1")
+    assert isinstance(error.as_instanceof_cause(), ValueError)
+    assert str(error).startswith("ray::after() (ip=10.0.0.1)\n")
+    assert "input arguments for this task could not be computed" in str(error)
+    assert "ray::work()" in str(error)
+
+
+def test_an_argument_that_holds_an_error_of_the_system() -> None:
+    error = exc.RayTaskError.from_argument(exc.WorkerCrashedError(), "after").as_instanceof_cause()
+    assert isinstance(error, exc.WorkerCrashedError)
     assert isinstance(error, exc.RayTaskError)
-    assert "__reduce__" in str(copy.cause)
+    assert "died unexpectedly" in str(error)
 
 
 # ---------------------------------------------------------------- tracebacks
@@ -410,7 +424,7 @@ def test_the_death_of_an_actor_is_described() -> None:
 
 
 def test_an_actor_that_never_started_says_so() -> None:
-    assert "before it started" in str(exc.ActorDiedError(exc.ActorDeath("No node.", never_started=True)))
+    assert "before its constructor ran" in str(exc.ActorDiedError(exc.ActorDeath("No node.", never_started=True)))
 
 
 def test_an_unavailable_actor_is_named_in_hex() -> None:
@@ -428,7 +442,7 @@ def test_an_unavailable_actor_is_named_in_hex() -> None:
     [
         (exc.TaskCancelledError(TASK), [TASK.hex(), "cancelled"]),
         (exc.ObjectLostError("abcd", None, "f.py:3"), ["abcd", "f.py:3"]),
-        (exc.OwnerDiedError("abcd", None, ""), ["abcd", "owned"]),
+        (exc.OwnerDiedError("abcd", None, ""), ["abcd", "owner has exited"]),
         (exc.ObjectReconstructionFailedError("abcd", reason_message="words"), ["abcd", "words", "UNKNOWN"]),
         (
             exc.ObjectReconstructionFailedError("a", "OBJECT_UNRECONSTRUCTABLE_PUT"),

@@ -270,3 +270,10 @@ def test_an_error_can_be_an_ordinary_value() -> None:
     assert isinstance(error, ValueError)
     assert not isinstance(error, exceptions.RayTaskError)
     assert isinstance(ray.get(ray.put(KeyError("data"))), KeyError)
+
+
+def test_a_call_whose_argument_failed_says_so_and_raises_the_cause() -> None:
+    with pytest.raises(KeyError) as caught:
+        ray.get(identity.remote(identity.remote(fail.remote(KeyError("first")))))
+    assert str(caught.value).count("input arguments for this task could not be computed") == 2
+    assert isinstance(caught.value, exceptions.RayTaskError)

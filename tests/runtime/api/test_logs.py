@@ -91,3 +91,44 @@ def test_log_to_driver_can_be_switched_off() -> None:
         options="num_cpus=1, log_to_driver=False",
     )
     assert "nobody hears this" not in output
+
+
+def test_an_error_that_nobody_looked_at_is_logged_once_and_one_that_was_read_is_not() -> None:
+    output = run(
+        """
+        @ray.remote
+        def fail(what):
+            raise ValueError(what)
+        ref = fail.remote("this was read")
+        try:
+            ray.get(ref)
+        except ValueError:
+            pass
+        del ref
+        fail.remote("nobody looked")
+        """,
+        "ValueError: nobody looked",
+    )
+    assert len(re.findall("Unhandled error", output)) == 1
+    assert "this was read" not in output
+
+
+def test_unhandled_errors_can_be_ignored() -> None:
+    output = run(
+        """
+        os.environ["RAY_IGNORE_UNHANDLED_ERRORS"] = "1"
+        ray.shutdown()
+        ray.init(num_cpus=1)
+        @ray.remote
+        def fail():
+            raise ValueError("nobody looked")
+        ready, _ = ray.wait([fail.remote()])
+        del ready
+        @ray.remote
+        def speak():
+            print("the last words")
+        ray.get(speak.remote())
+        """,
+        "the last words",
+    )
+    assert "nobody looked" not in output

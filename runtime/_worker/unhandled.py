@@ -1,0 +1,51 @@
+"""Errors of tasks that nobody ever looked at: logged when the last reference to them goes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+
+from runtime._wire import serialization
+from runtime._wire.messages.worker import Value
+from runtime.exceptions import RayTaskError, WorkerCrashedError
+
+log = logging.getLogger("runtime")
+
+
+class UnhandledErrors:
+    """Logs them on a thread of its own, which ends when there is no more: rebuilding an error runs the user's code,
+    and who drops a reference may hold the engine's lock.
+    """
+
+    def __init__(self) -> None:
+        self._values: deque[Value] = deque()
+        self._lock = threading.Lock()
+        self._running = False
+        self._ignored = os.environ.get("RAY_IGNORE_UNHANDLED_ERRORS") == "1"
+
+    def report(self, value: Value) -> None:
+        """`value` is an error, was never read, and nobody can read it any more."""
+        if self._ignored:
+            return
+        with self._lock:
+            self._values.append(value)
+            if self._running:
+                return
+            self._running = True
+        threading.Thread(target=self._log_all, name="unhandled-errors", daemon=True).start()
+
+    def _log_all(self) -> None:
+        while True:
+            with self._lock:
+                if not self._values:
+                    self._running = False
+                    return
+                value = self._values.popleft()
+            try:
+                error = serialization.deserialize(value.data)[0]
+            except Exception as failure:
+                error = RayTaskError("", f"an error that cannot be rebuilt here: {failure}", None)
+            if isinstance(error, RayTaskError | WorkerCrashedError):
+                log.error("Unhandled error (suppress with RAY_IGNORE_UNHANDLED_ERRORS=1): %s", error)
