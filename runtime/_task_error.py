@@ -176,7 +176,9 @@ def _dump_cause(cause: BaseException | None, traceback_str: str) -> bytes:
         return bytes(cloudpickle.dumps(cause))
     except Exception as error:
         name = type(cause).__qualname__
-        return pickle.dumps(RayError(f"Exception {name} isn't serializable: {error}. It was:\n{traceback_str}"))
+        return pickle.dumps(
+            RayError(f"Exception {name} isn't serializable: {error}. It was:\n{traceback_str}")
+        )
 
 
 def _load_task_error(

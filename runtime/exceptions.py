@@ -173,7 +173,9 @@ class ActorDiedError(RayActorError):
         cause: the error its constructor raised, a description of its death, a sentence, or nothing.
     """
 
-    def __init__(self, cause: RayTaskError | UnserializableException | ActorDeath | str | None = None) -> None:
+    def __init__(
+        self, cause: RayTaskError | UnserializableException | ActorDeath | str | None = None
+    ) -> None:
         actor_id, preempted = None, False
         if isinstance(cause, RayTaskError | UnserializableException):
             actor_id = getattr(cause, "_actor_id", None)
@@ -182,9 +184,7 @@ class ActorDiedError(RayActorError):
             actor_id, preempted, text = cause.actor_id, cause.preempted, str(cause)
         else:
             text = f"{_DIED} {cause}" if cause else _DIED
-        super().__init__(
-            actor_id, text, isinstance(cause, RayTaskError | UnserializableException), preempted
-        )
+        super().__init__(actor_id, text, isinstance(cause, RayTaskError | UnserializableException), preempted)
         self.args = (cause,)
 
     @staticmethod
