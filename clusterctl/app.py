@@ -13,6 +13,7 @@ from clusterctl.commands import (
     execute,
     job,
     logs,
+    stack,
     start,
     status,
     stop,
@@ -67,6 +68,7 @@ app.command("submit", context_settings=_PASS_ON)(guarded(submit.submit))
 app.command("attach")(guarded(attach.attach))
 app.command("exec", context_settings=_PASS_ON)(guarded(execute.execute))
 app.command("logs")(guarded(logs.logs))
+app.command("stack")(guarded(stack.stack))
 app.command("start")(guarded(start.start))
 
 jobs = typer.Typer(

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from runtime import exceptions
+from runtime import _stacks, exceptions
 from runtime._core import resources as resource_units
 from runtime._session import Daemon, find_agent, start_local
 from runtime._wire.messages.base import ErrorReply, NodeInfo, WorkerAddress
@@ -223,6 +223,7 @@ def _connect(
         core.on_driver_logs = _printer.print
     core_worker.set_current(core)
     core.start()
+    _stacks.register("driver")
     atexit.register(shutdown)
     if threading.current_thread() is threading.main_thread() and (
         signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -283,6 +284,7 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
         if core is not None:
             core_worker.set_current(None)
             core.close()
+            _stacks.unregister()
             atexit.unregister(shutdown)
             if _printer is not None:
                 _printer.flush()

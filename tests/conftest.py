@@ -1,4 +1,5 @@
-"""What every test gets: a private place for what the engine leaves on disk, and a check that nothing stays.
+"""What every test gets: a private place for what the engine leaves on disk, a check that nothing stays, and a
+watchdog: when a test exceeds its time, its report shows the stacks of every process of the run, and they are killed.
 
 Every process that a test starts inherits `CLUSTERCTL_TEST_RUN`; that is how strays are found, whoever their
 parent became.
@@ -17,8 +18,10 @@ import hypothesis
 import pytest
 
 from tests.leaks import Snapshot, describe_leaks, kill_strays
+from tests.watchdog import Watchdog
 
 RUN_ID = uuid.uuid4().hex
+watchdog = Watchdog(RUN_ID)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["CLUSTERCTL_TMPDIR"] = str(root / "t")
     os.environ["CLUSTERCTL_HOME"] = str(root / "h")
     config.stash[_ROOT] = root
+    config.pluginmanager.register(watchdog)
 
 
 _ROOT = pytest.StashKey[pathlib.Path]()
@@ -44,13 +48,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def no_leaks() -> Iterator[None]:
+def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fails a module that leaves a process, thread, descriptor, file or segment behind."""
     if os.environ.get("RAY_MODULE", "runtime") != "runtime":
         yield  # another engine's leaks are not ours to judge
         return
     before = Snapshot.take(RUN_ID)
     yield
+    if watchdog.has_bitten(request.module):
+        return  # what was killed could not clean up
     leaks = describe_leaks(RUN_ID, before, within_s=10.0)
     if leaks:
         kill_strays(RUN_ID)

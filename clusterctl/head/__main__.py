@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from clusterctl.head.config import HeadConfig
 from clusterctl.head.first import HeadError, first_control_store, listen
+from runtime import _stacks
 
 
 def main() -> int:
@@ -25,6 +26,7 @@ def main() -> int:
     parser.add_argument("--session-dir", required=True, help="folder for sockets, logs and state")
     parser.add_argument("--ready-fd", type=int, default=-1, help="where to say that it is up")
     options = parser.parse_args()
+    _stacks.register("head")
     logging.basicConfig(
         level=os.environ.get("CLUSTERCTL_LOG_LEVEL", "INFO"),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

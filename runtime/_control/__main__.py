@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 
+from runtime import _stacks
 from runtime._control.server import ControlStore
 from runtime._control.storage import StorageError, open_storage
 from runtime._transport.grpc_server import serve_grpc
@@ -44,6 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--cluster-id", default="", help="id of a new cluster; default: random")
     options = parser.parse_args(argv)
+    _stacks.register("control store")
     logging.basicConfig(
         level=os.environ.get("CLUSTERCTL_LOG_LEVEL", "INFO"),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

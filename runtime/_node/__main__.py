@@ -11,6 +11,7 @@ import signal
 import sys
 from typing import Any
 
+from runtime import _stacks
 from runtime._transport.channel import CallError, Channel, Handler
 
 from .agent import NodeAgent
@@ -22,6 +23,7 @@ log = logging.getLogger("runtime._node")
 def main(argv: list[str] | None = None) -> int:
     """Runs until the node should end; returns the exit status."""
     options = _parser().parse_args(argv)
+    _stacks.register("node agent")
     logging.basicConfig(
         level=os.environ.get("CLUSTERCTL_LOG_LEVEL", "INFO"),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

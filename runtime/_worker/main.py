@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any
 
+from runtime import _stacks
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.node import Register
 
@@ -38,6 +39,7 @@ class _NamedStream(io.TextIOWrapper):
 
 def run(start: dict[str, Any]) -> None:
     """Serves the node agent until the process ends. Called in a fresh fork, with one thread."""
+    _stacks.register("worker")
     streams = []
     for name, fd in (("stdout", 1), ("stderr", 2)):
         stream = _NamedStream(

@@ -33,6 +33,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from runtime import _stacks
+
 from .process_end import exit_status, flush_output
 
 Start = dict[str, Any]
@@ -243,6 +245,7 @@ def main() -> None:
     options = parser.parse_args()
     die_with_parent(options.parent, signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _stacks.register("zygote")
     # Libraries that start threads at import would make the fork unsafe.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from clusterctl.app import app
 
-COMMANDS = ["up", "down", "stop", "status", "check", "submit", "attach", "exec", "logs", "start"]
+COMMANDS = ["up", "down", "stop", "status", "check", "submit", "attach", "exec", "logs", "stack", "start"]
 JOB_COMMANDS = ["list", "stop", "logs"]
 
 
@@ -61,6 +61,7 @@ def test_help_loads_nothing_heavy() -> None:
         (["logs"], 3, "no current cluster"),
         (["job", "list"], 3, "no current cluster"),
         (["check"], 2, "which file"),
+        (["stack", "1"], 3, "no process with the process id 1"),
         (["start"], 2, "say one of --head"),
         (["start", "--head", "--stop"], 2, "say one of --head"),
         (["start", "--address", "h:1"], 2, "--secret-file"),
