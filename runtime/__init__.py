@@ -23,6 +23,7 @@ _PUBLIC = {
         "UniqueID",
         "WorkerID",
     ),
+    "runtime._logging_config": ("LoggingConfig",),
     "runtime.actor": ("get_actor", "method"),
     "runtime.api": (
         "available_resources",
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from runtime._core.ids import TaskID as TaskID
     from runtime._core.ids import UniqueID as UniqueID
     from runtime._core.ids import WorkerID as WorkerID
+    from runtime._logging_config import LoggingConfig as LoggingConfig
     from runtime.actor import get_actor as get_actor
     from runtime.actor import method as method
     from runtime.api import available_resources as available_resources

@@ -16,6 +16,7 @@ from typing import Any
 
 from runtime import _stacks, exceptions
 from runtime._core import resources as resource_units
+from runtime._logging_config import TEXT_FORMAT, LoggingConfig
 from runtime._session import Daemon, find_agent, start_local
 from runtime._wire.messages.base import ErrorReply, NodeInfo, WorkerAddress
 from runtime._wire.messages.control import GetNodes, KillActor, Nodes
@@ -98,7 +99,7 @@ def init(
     configure_logging: bool = True,
     logging_level: int | str = logging.INFO,
     logging_format: str | None = None,
-    logging_config: Any = None,
+    logging_config: LoggingConfig | None = None,
     log_to_driver: bool | None = None,
     namespace: str | None = None,
     runtime_env: dict[str, Any] | None = None,
@@ -113,6 +114,7 @@ def init(
             object_store_memory (bytes) likewise.
         ignore_reinit_error: a second call warns instead of raising.
         log_to_driver: print what workers print; default true.
+        logging_config: how the driver and the workers log; it replaces logging_level and logging_format.
         namespace: for named actors; default: one of this program's own.
         runtime_env: environment of the job: `env_vars`, `working_dir` URI.
 
@@ -137,7 +139,11 @@ def init(
                 "This program is connected already. Call shutdown() before init(), "
                 "or pass ignore_reinit_error=True to keep the connection it has."
             )
-        if configure_logging:
+        if logging_config is None and os.environ.get("RAY_LOGGING_CONFIG_ENCODING"):
+            logging_config = LoggingConfig(encoding=os.environ["RAY_LOGGING_CONFIG_ENCODING"])
+        if logging_config is not None:
+            logging_config._apply()
+        elif configure_logging:
             _configure_logging(logging_level, logging_format)
         if address is None:
             address = os.environ.get("CLUSTERCTL_ADDRESS") or os.environ.get("RAY_ADDRESS") or None
@@ -153,7 +159,7 @@ def init(
         else:
             agent_path = _find(address, own)
         try:
-            _connect(agent_path, namespace, runtime_env, log_to_driver)
+            _connect(agent_path, namespace, runtime_env, log_to_driver, logging_config)
         except BaseException:
             _stop_daemon()
             raise
@@ -165,7 +171,7 @@ def _configure_logging(level: int | str, format: str | None) -> None:
     logger.setLevel(level if isinstance(level, int) else level.upper())
     if not logger.handlers and not logging.getLogger().handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter(format or "%(asctime)s\t%(levelname)s %(message)s"))
+        handler.setFormatter(logging.Formatter(format or TEXT_FORMAT))
         logger.addHandler(handler)
 
 
@@ -196,7 +202,11 @@ def _find(address: str, own: dict[str, Any]) -> str:
 
 
 def _connect(
-    agent_path: str, namespace: str | None, runtime_env: dict[str, Any] | None, log_to_driver: bool | None
+    agent_path: str,
+    namespace: str | None,
+    runtime_env: dict[str, Any] | None,
+    log_to_driver: bool | None,
+    logging_config: LoggingConfig | None,
 ) -> None:
     prints = log_to_driver if log_to_driver is not None else os.environ.get("RAY_LOG_TO_DRIVER") != "0"
     env = dict(runtime_env or {})
@@ -206,6 +216,7 @@ def _connect(
         "env_vars": {key: str(value) for key, value in (env.get("env_vars") or {}).items()},
         "working_dir_uri": os.environ.get("CLUSTERCTL_WORKING_DIR_URI", ""),
         "log_to_driver": prints,
+        "logging": logging_config.to_dict() if logging_config is not None else None,
     }
     register = Register(
         True,
@@ -283,11 +294,14 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
         core = core_worker.current_or_none()
         if core is not None:
             core_worker.set_current(None)
+            global _printer
+            printer, _printer = _printer, None
+            if printer is not None and not core.forked:
+                printer.take_rest(core)
+                printer.flush()
             core.close()
             _stacks.unregister()
             atexit.unregister(shutdown)
-            if _printer is not None:
-                _printer.flush()
         _stop_daemon()
 
 

@@ -22,11 +22,10 @@ from runtime._transport.unix import UnixListener, serve_unix
 from runtime._wire.messages.base import NodeInfo
 from runtime._wire.messages.control import (
     FinishJob,
-    LogBatch,
     RegisterNode,
     WorkerFailed,
 )
-from runtime._wire.messages.node import DriverLogs, NodeDied
+from runtime._wire.messages.node import NodeDied
 
 from . import registry
 from .actor_service import Actor, ActorService
@@ -36,9 +35,9 @@ from .config import AgentConfig
 from .control_handler import ControlHandler
 from .jobs import JobTable
 from .lease_service import LeaseService, LocalLease
-from .log_monitor import LogMonitor
 from .object_puller import ObjectPuller
 from .object_service import ObjectService
+from .output import OutputRouter
 from .peer_handler import PeerHandler
 from .peers import PeerTable
 from .process_handler import ProcessHandler
@@ -91,8 +90,8 @@ class NodeAgent:
             "session_dir": config.session_dir,
             "node_host": config.host,
         }
-        self.logs = LogMonitor(config.node_id, config.host, self._deliver_logs)
-        listener = PoolListener(self._worker_ended, self.logs.follow, self.finish)
+        self.output = OutputRouter(self)
+        listener = PoolListener(self._worker_ended, self.output.monitor.follow, self.finish)
         self.pool = WorkerPool(config.session_dir, start, self.jobs, listener, config.cpu_count)
         self._peer_handler = PeerHandler(self)
         self.peers = PeerTable(
@@ -193,7 +192,7 @@ class NodeAgent:
         self.peers.close()
         self._puller.close()
         self.objects.close()
-        self.logs.close()
+        self.output.monitor.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -320,7 +319,7 @@ class NodeAgent:
     def _worker_ended(self, worker: Worker, reason: str, intended: bool) -> None:
         use = worker.use
         actor_id = b""
-        self.logs.finish(worker)
+        self.output.monitor.finish(worker)
         if isinstance(use, LocalLease):
             self.leases.worker_ended(use, reason)
         elif isinstance(use, Actor):
@@ -331,21 +330,6 @@ class NodeAgent:
             self.objects.owners_dead({worker.worker_id})
             self.control.send(WorkerFailed(worker.worker_id, actor_id, reason, intended))
         _unlink(worker.unix_path)
-
-    def _deliver_logs(self, batch: LogBatch) -> None:
-        job = self.jobs.get(batch.job_id)
-        if job is None or job.finished or not job.log_to_driver:
-            return
-        if job.driver is not None:
-            self.deliver_to_driver(job.driver, batch)
-        else:
-            self.control.send(batch, keep=False)
-
-    def deliver_to_driver(self, driver: Process, batch: LogBatch) -> None:
-        """Lines of a worker, to a driver of this node."""
-        driver.channel.send(
-            DriverLogs(batch.host, batch.pid, batch.name, batch.is_error_stream, batch.lines, batch.node_id)
-        )
 
     async def _finish_job(self, job_id: bytes) -> None:
         try:

@@ -56,6 +56,10 @@ class Cluster:
         """Nothing new is placed on this node."""
         self.table.local.schedulable = False
 
+    def others(self) -> list[bytes]:
+        """The ids of the other nodes that are alive."""
+        return list(self._infos)
+
     def address_of(self, node_id: bytes) -> str | None:
         """host:port of a node's agent, None when it is not alive."""
         info = self._infos.get(node_id)

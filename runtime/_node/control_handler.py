@@ -70,4 +70,4 @@ class ControlHandler:
     def _logs(self, message: LogBatch) -> None:
         job = self._agent.jobs.get(message.job_id)
         if job is not None and job.driver is not None and job.log_to_driver:
-            self._agent.deliver_to_driver(job.driver, message)
+            self._agent.output.deliver_to_driver(job.driver, message)

@@ -57,7 +57,8 @@ class LogFile:
         return len(data) == _READ_BYTES, self._group(whole)
 
     def read_end(self) -> list[tuple[str, list[str]]]:
-        """Everything that is left, the unfinished last line included: the writer is dead."""
+        """Everything that is left, the unfinished last line included: the writer is dead, or the
+        reader leaves."""
         groups: list[tuple[str, list[str]]] = []
         more = True
         while more:
@@ -117,6 +118,16 @@ class LogMonitor:
             if not file.offset:
                 _remove(file.path)
 
+    def take(self, job_id: bytes) -> list[LogBatch]:
+        """What a job's workers have written and nobody has read yet, unfinished lines included: its driver leaves."""
+        return [
+            self._batch(file, name, lines)
+            for files in self._files.values()
+            for file in files
+            if file.job_id == job_id
+            for name, lines in file.read_end()
+        ]
+
     def wake(self) -> None:
         """Work has begun: look often again."""
         self._quiet = 0
@@ -152,9 +163,10 @@ class LogMonitor:
         return True
 
     def _send(self, file: LogFile, name: str, lines: list[str]) -> None:
-        self._deliver(
-            LogBatch(file.job_id, self._node_id, self._host, file.pid, name, file.is_error_stream, lines)
-        )
+        self._deliver(self._batch(file, name, lines))
+
+    def _batch(self, file: LogFile, name: str, lines: list[str]) -> LogBatch:
+        return LogBatch(file.job_id, self._node_id, self._host, file.pid, name, file.is_error_stream, lines)
 
 
 def _remove(path: str) -> None:

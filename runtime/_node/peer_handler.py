@@ -14,6 +14,7 @@ from runtime._wire.messages.node import (
     RemoteLease,
     RemoteLeaseLost,
     RemoteLeaseReturn,
+    TakeOutput,
 )
 
 from .processes import Peer
@@ -68,6 +69,8 @@ class PeerHandler:
         if isinstance(message, RemoteLeaseReturn):
             agent.leases.give_back(channel, message)
             return None
+        if isinstance(message, TakeOutput):
+            return agent.output.take(message)
         if isinstance(message, FreeObjects):
             agent.store.free(message.object_ids)
             return None

@@ -23,6 +23,7 @@ from runtime._wire.messages.node import (
     StorePin,
     StoreSeal,
     StoreUnpin,
+    TakeOutput,
     Unblocked,
 )
 from runtime._wire.messages.worker import Done
@@ -56,6 +57,7 @@ class ProcessHandler:
             StorePin: lambda p, m: objects.pin(p.channel, m),
             StoreUnpin: lambda p, m: store.unpin(m.object_ids, p.channel),
             StoreFree: lambda _, m: objects.free(m),
+            TakeOutput: lambda _, m: agent.output.take_everywhere(m),
             Done: self._done,
             **dict.fromkeys(FROM_WORKERS, self._forward),
         }

@@ -3,31 +3,52 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import time
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from runtime._wire.messages.node import DriverLogs
+from runtime._wire.messages.node import DriverLogs, Output, TakeOutput
+from runtime.exceptions import RayError
+
+if TYPE_CHECKING:
+    from .core_worker import Core
 
 FOLD_WINDOW_S = float(os.environ.get("RAY_DEDUP_LOGS_AGG_WINDOW_S", "5"))
+_NUMBER = re.compile(r"\d")
+_HINT = " (RAY_DEDUP_LOGS=0 shows every line)"
+TAKE_TIMEOUT_S = 2.0
 _COLORS = (36, 35, 33, 32, 34, 31)
 
 
-class _Repeat:
-    __slots__ = ("count", "error", "first_at", "prefix", "source")
+def _pattern(variable: str) -> re.Pattern[str] | None:
+    text = os.environ.get(variable)
+    return re.compile(text) if text else None
 
-    def __init__(self, now: float, source: tuple[str, int], prefix: str, error: bool) -> None:
+
+class _Repeat:
+    __slots__ = ("count", "error", "first_at", "last", "source")
+
+    def __init__(self, now: float, source: tuple[str, int], error: bool) -> None:
         self.first_at = now
         self.source = source
-        self.prefix = prefix
         self.error = error
         self.count = 0
+        self.last = ""
+
+
+def _alike(line: str) -> str:
+    """What lines that say the same have in common: their words without those that hold a number."""
+    return " ".join(word for word in line.split() if not _NUMBER.search(word))
 
 
 class LogPrinter:
-    """Prints batches. A line that other processes print as well within the window is printed once; a note with the
-    number of repeats follows when the window ends.
+    """Prints batches. A line that other processes print as well within the window, give or take its numbers, is
+    printed once; the last of them with the number of repeats follows when the window ends.
+
+    The environment decides what is folded: RAY_DEDUP_LOGS=0 nothing, RAY_DEDUP_LOGS_ALLOW_REGEX what is never folded,
+    RAY_DEDUP_LOGS_SKIP_REGEX what is never even printed, RAY_DEDUP_LOGS_AGG_WINDOW_S the window.
 
     Args:
         host: the driver's own host: lines from there carry no address.
@@ -38,6 +59,9 @@ class LogPrinter:
         self._out = out
         self._err = err
         self._folds = os.environ.get("RAY_DEDUP_LOGS", "1") != "0"
+        self._allowed = _pattern("RAY_DEDUP_LOGS_ALLOW_REGEX")
+        self._skipped = _pattern("RAY_DEDUP_LOGS_SKIP_REGEX")
+        self._hinted = False
         self._seen: dict[str, _Repeat] = {}
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
@@ -50,16 +74,27 @@ class LogPrinter:
             self._expire(at)
             prefix = self._prefix(batch)
             for line in batch.lines:
-                if self._folds and line.strip():
-                    repeat = self._seen.get(line)
-                    if repeat is not None and repeat.source != source:
-                        repeat.count += 1
-                        self._expire_later()
-                        repeat.prefix = prefix
-                        continue
-                    if repeat is None:
-                        self._seen[line] = _Repeat(at, source, prefix, batch.is_error_stream)
+                if self._folds and self._skipped is not None and self._skipped.search(line):
+                    continue
+                if self._folds and not self._is_first(line, source, prefix, batch.is_error_stream, at):
+                    continue
                 self._write(f"{prefix}{line}\n", batch.is_error_stream)
+
+    def _is_first(self, line: str, source: tuple[str, int], prefix: str, error: bool, at: float) -> bool:
+        """Whether the line is to be printed now; if not, it is counted."""
+        key = _alike(line)
+        if not key or (self._allowed is not None and self._allowed.search(line)):
+            return True
+        repeat = self._seen.get(key)
+        if repeat is None:
+            self._seen[key] = _Repeat(at, source, error)
+            return True
+        if repeat.source == source:
+            return True
+        repeat.count += 1
+        repeat.last = prefix + line
+        self._expire_later()
+        return False
 
     def _expire_later(self) -> None:
         if self._timer is None:
@@ -74,6 +109,16 @@ class LogPrinter:
             if any(repeat.count for repeat in self._seen.values()):
                 self._expire_later()
 
+    def take_rest(self, core: Core) -> None:
+        """The driver leaves: prints what its workers have written and nobody has sent yet."""
+        try:
+            rest = core.pump.call(core.agent, TakeOutput(core.job_id), TAKE_TIMEOUT_S)
+        except (OSError, RayError):
+            return  # the node agent is gone, and the output with it
+        if isinstance(rest, Output):
+            for batch in rest.batches:
+                self.print(batch)
+
     def flush(self) -> None:
         """Ends every window now."""
         with self._lock:
@@ -83,21 +128,24 @@ class LogPrinter:
             self._expire(float("inf"))
 
     def _expire(self, now: float) -> None:
-        for line, repeat in list(self._seen.items()):
-            if now - repeat.first_at >= FOLD_WINDOW_S:
-                del self._seen[line]
-                if repeat.count == 1:
-                    self._write(f"{repeat.prefix}{line}\n", repeat.error)
-                elif repeat.count:
-                    note = f" [repeated {repeat.count}x across cluster]"
-                    self._write(f"{repeat.prefix}{line}{note}\n", repeat.error)
+        for key, repeat in list(self._seen.items()):
+            if now - repeat.first_at < FOLD_WINDOW_S:
+                continue
+            del self._seen[key]
+            if repeat.count == 1:
+                self._write(f"{repeat.last}\n", repeat.error)
+            elif repeat.count:
+                note = f" [repeated {repeat.count}x across cluster]"
+                hint, self._hinted = ("" if self._hinted else _HINT), True
+                self._write(f"{repeat.last}{note}{hint}\n", repeat.error)
 
     def _prefix(self, batch: DriverLogs) -> str:
         where = "" if batch.host == self._host else f", ip={batch.host}"
         name = f"{batch.name} " if batch.name else ""
         text = f"({name}pid={batch.pid}{where})" if batch.pid else f"({batch.name})"
         stream = self._stream(batch.is_error_stream)
-        if stream.closed or not stream.isatty() or os.environ.get("RAY_COLOR_PREFIX") == "0":
+        wanted = os.environ.get("RAY_COLOR_PREFIX")  # "1": even where nobody may see them
+        if wanted == "0" or stream.closed or (wanted != "1" and not stream.isatty()):
             return text + " "
         return f"\x1b[{_COLORS[batch.pid % len(_COLORS)]}m{text}\x1b[0m "
 

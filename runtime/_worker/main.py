@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from typing import Any
 
 from runtime import _stacks
+from runtime._logging_config import LoggingConfig
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.node import Register
 
@@ -64,4 +66,7 @@ def run(start: dict[str, Any]) -> None:
     for stream in streams:
         stream.executor = executor
     core.start()
+    logging_config = json.loads(core.session.job_config or "{}").get("logging")
+    if logging_config is not None:
+        LoggingConfig.from_dict(logging_config)._apply()
     executor.run_forever()

@@ -124,6 +124,17 @@ class DriverLogs(Message, frozen=True, array_like=True, tag=324):
     node_id: bytes = b""
 
 
+class Output(Message, frozen=True, array_like=True, tag=326):
+    batches: list[DriverLogs]
+
+
+class TakeOutput(Message, Request[Output], frozen=True, array_like=True, tag=327):
+    """Driver -> agent -> the agents of the other nodes, before the driver leaves: what the job's workers have written
+    and nobody has passed on yet. A node that does not answer in time is left out."""
+
+    job_id: bytes
+
+
 class NodeDied(Message, frozen=True, array_like=True, tag=325):
     """One-way, agent -> process: every process of that node counts as dead, even where a connection to it seems to
     live on (a machine that lost its power or its network closes none)."""

@@ -82,7 +82,7 @@ def test_the_same_line_of_others_is_folded(screen: Screen) -> None:
     screen.print("later", pid=1, now=0.1 + FOLD_WINDOW_S)
     assert screen.shown() == [
         "(f pid=1) ready",
-        "(f pid=4) ready [repeated 3x across cluster]",
+        "(f pid=4) ready [repeated 3x across cluster] (RAY_DEDUP_LOGS=0 shows every line)",
         "(f pid=1) later",
     ]
 
@@ -101,9 +101,48 @@ def test_processes_of_the_same_pid_on_two_hosts_are_two(screen: Screen) -> None:
 
 
 def test_different_lines_are_not_folded(screen: Screen) -> None:
-    screen.print("step 1", pid=1)
-    screen.print("step 2", pid=2)
+    screen.print("step one", pid=1)
+    screen.print("step two", pid=2)
     assert len(screen.shown()) == 2
+
+
+def test_lines_that_differ_in_numbers_only_are_folded_and_the_last_is_shown(screen: Screen) -> None:
+    for pid in (1, 2, 3):
+        screen.print(f"step {pid} loss=0.{pid}", pid=pid)
+    screen.printer.flush()
+    first, last = screen.shown()
+    assert first == "(f pid=1) step 1 loss=0.1"
+    assert last.startswith("(f pid=3) step 3 loss=0.3 [repeated 2x across cluster]")
+
+
+def test_lines_of_numbers_alone_are_not_folded(screen: Screen) -> None:
+    screen.print("1", pid=1)
+    screen.print("2", pid=2)
+    assert len(screen.shown()) == 2
+
+
+def test_what_may_never_be_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_DEDUP_LOGS_ALLOW_REGEX", "^METRIC")
+    screen = Screen()
+    for pid in (1, 2, 3):
+        screen.print("METRIC x", "other", pid=pid)
+    assert sum("METRIC" in line for line in screen.shown()) == 3
+    assert sum("other" in line for line in screen.shown()) == 1
+    screen.printer.flush()
+
+
+def test_what_is_never_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_DEDUP_LOGS_SKIP_REGEX", "noise")
+    screen = Screen()
+    screen.print("some noise", "a signal")
+    assert screen.shown() == ["(f pid=1) a signal"]
+
+
+def test_colours_can_be_asked_for_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_COLOR_PREFIX", "1")
+    screen = Screen()
+    screen.print("hello")
+    assert screen.shown()[0].startswith("\x1b[")
 
 
 def test_empty_lines_are_not_folded(screen: Screen) -> None:
@@ -117,7 +156,9 @@ def test_a_window_ends_and_another_begins(screen: Screen) -> None:
         for pid in (1, 2, 3):
             screen.print("ready", pid=pid, now=start)
     screen.printer.flush()
-    assert screen.shown() == ["(f pid=1) ready", "(f pid=3) ready [repeated 2x across cluster]"] * 3
+    hint = " (RAY_DEDUP_LOGS=0 shows every line)"
+    twice = ["(f pid=1) ready", "(f pid=3) ready [repeated 2x across cluster]"]
+    assert screen.shown() == [twice[0], twice[1] + hint, *twice, *twice]
 
 
 def test_flushing_twice_says_it_once(screen: Screen) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -132,3 +133,112 @@ def test_unhandled_errors_can_be_ignored() -> None:
         "the last words",
     )
     assert "nobody looked" not in output
+
+
+def run_to_end(program: str, options: str = "num_cpus=2") -> str:
+    """What a driver prints that does not wait for anything at its end."""
+    start = f"import {NAME} as ray, sys, os, logging\nray.init({options})\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", start + textwrap.dedent(program)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return re.sub(r"\x1b\[[0-9;]*m", "", ended.stdout)
+
+
+def test_what_was_printed_just_before_the_end_is_not_lost() -> None:
+    output = run_to_end(
+        """
+        @ray.remote
+        def speak(number):
+            print("whole line of", "abcd"[number])
+            print("no end of line", "abcd"[number], end="")
+        @ray.remote
+        class Speaker:
+            def speak(self):
+                print("from the actor")
+        ray.get([speak.remote(number) for number in range(4)])
+        speaker = Speaker.remote()
+        ray.get(speaker.speak.remote())
+        """
+    )
+    for letter in "abcd":
+        assert f"whole line of {letter}" in output
+        assert f"no end of line {letter}" in output
+    assert "from the actor" in output
+
+
+LOGGING_PROGRAM = """
+    @ray.remote
+    def work():
+        logging.getLogger("mine").info("from the task", extra={"batch": 7})
+        return ray.get_runtime_context().get_task_id()
+    @ray.remote
+    class Actor:
+        def work(self):
+            try:
+                1 / 0
+            except ZeroDivisionError:
+                logging.getLogger("mine").exception("from the actor")
+    print("task id", ray.get(work.remote()))
+    actor = Actor.options(name="named").remote()
+    ray.get(actor.work.remote())
+    logging.getLogger("mine").info("from the driver")
+    logging.getLogger("mine").debug("not to be seen")
+"""
+
+
+def test_logs_in_json_say_who_wrote_them() -> None:
+    output = run_to_end(
+        LOGGING_PROGRAM,
+        "num_cpus=2, logging_config=ray.LoggingConfig('JSON', additional_log_standard_attrs=['name'])",
+    )
+    lines = [json.loads(found) for found in re.findall(r"\{.*\}$", output, re.M)]
+    by_message = {line["message"]: line for line in lines}
+    assert by_message.keys() == {"from the task", "from the actor", "from the driver"}
+    task, actor, driver = (by_message[f"from the {who}"] for who in ("task", "actor", "driver"))
+    assert f"task id {task['task_id']}\n" in output
+    assert (task["batch"], task["name"], task["task_name"]) == (7, "mine", "work")
+    assert (actor["actor_name"], actor["levelname"]) == ("named", "ERROR")
+    assert "ZeroDivisionError" in actor["exc_text"]
+    assert "task_id" not in driver
+    for line in lines:
+        assert {
+            "asctime",
+            "filename",
+            "lineno",
+            "process",
+            "timestamp_ns",
+            "job_id",
+            "worker_id",
+            "node_id",
+        } <= set(line)
+
+
+def test_logs_as_text_have_the_context_behind_the_message() -> None:
+    output = run_to_end(LOGGING_PROGRAM, "num_cpus=2, logging_config=ray.LoggingConfig(log_level='ERROR')")
+    assert "from the driver" not in output
+    assert re.search(r"ERROR .*:\d+ -- from the actor", output)
+    assert re.search(r"actor_name=named .*task_id=[0-9a-f]+ ", output)
+
+
+def test_what_workers_of_other_nodes_printed_is_not_lost_either() -> None:
+    output = run_to_end(
+        f"""
+        ray.shutdown()
+        from {NAME}.cluster_utils import Cluster
+        cluster = Cluster(initialize_head=True, head_node_args=dict(num_cpus=1))
+        cluster.add_node(num_cpus=1, resources=dict(other=1))
+        ray.init(address=cluster.address)
+        @ray.remote(resources=dict(other=1))
+        def speak():
+            print("from the other node")
+        ray.get(speak.remote())
+        ray.shutdown()
+        cluster.shutdown()
+        """
+    )
+    assert "from the other node" in output

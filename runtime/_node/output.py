@@ -1,0 +1,64 @@
+"""The way of workers' output to the driver of their job: on this node directly, else through the control store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from runtime._transport.channel import CallError
+from runtime._wire.messages.control import LogBatch
+from runtime._wire.messages.node import DriverLogs, Output, TakeOutput
+
+from .log_monitor import LogMonitor
+from .processes import Process
+
+if TYPE_CHECKING:
+    from .agent import NodeAgent
+
+log = logging.getLogger(__name__)
+TAKE_TIMEOUT_S = 1.0
+
+
+class OutputRouter:
+    """What this node's workers print, on its way."""
+
+    def __init__(self, agent: NodeAgent) -> None:
+        self._agent = agent
+        self.monitor = LogMonitor(agent.config.node_id, agent.config.host, self._deliver)
+
+    def deliver_to_driver(self, driver: Process, batch: LogBatch) -> None:
+        """Lines of a worker, to a driver of this node."""
+        driver.channel.send(_for_driver(batch))
+
+    def take(self, message: TakeOutput) -> Output:
+        """What this node's workers of a job have written lately."""
+        return Output([_for_driver(batch) for batch in self.monitor.take(message.job_id)])
+
+    async def take_everywhere(self, message: TakeOutput) -> Output:
+        """What the workers of a job have written lately, on all nodes."""
+        elsewhere = await asyncio.gather(*(self._ask(node, message) for node in self._agent.cluster.others()))
+        here = self.take(message)
+        return Output([*here.batches, *(batch for batches in elsewhere for batch in batches)])
+
+    async def _ask(self, node_id: bytes, message: TakeOutput) -> list[DriverLogs]:
+        try:
+            async with asyncio.timeout(TAKE_TIMEOUT_S):
+                channel = await self._agent.peers.channel(node_id)
+                return (await channel.call(message)).batches
+        except (CallError, TimeoutError) as error:
+            log.info("no last output from node %s: %s", node_id.hex()[:12], error)
+            return []
+
+    def _deliver(self, batch: LogBatch) -> None:
+        job = self._agent.jobs.get(batch.job_id)
+        if job is None or job.finished or not job.log_to_driver:
+            return
+        if job.driver is not None:
+            self.deliver_to_driver(job.driver, batch)
+        else:
+            self._agent.control.send(batch, keep=False)
+
+
+def _for_driver(batch: LogBatch) -> DriverLogs:
+    return DriverLogs(batch.host, batch.pid, batch.name, batch.is_error_stream, batch.lines, batch.node_id)
