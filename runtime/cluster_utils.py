@@ -24,13 +24,13 @@ DEFAULT_CONTROL_RECONNECT_S = 60.0
 
 _USED = frozenset(
     "num_cpus num_gpus resources labels object_store_memory memory node_ip_address node_name env_vars "
-    "_system_config gcs_server_port".split()
+    "_system_config gcs_server_port object_spilling_directory".split()
 )
 # Known to Ray's nodes and without a meaning here: ports and sockets are chosen freely, and there is no Redis.
 _WITHOUT_MEANING = frozenset(
     "redis_address gcs_address redis_port redis_shard_ports object_manager_port node_manager_port min_worker_port "
     "max_worker_port worker_port_list ray_client_server_port redirect_output log_to_stderr external_addresses "
-    "num_redis_shards redis_max_clients redis_username redis_password plasma_directory object_spilling_directory "
+    "num_redis_shards redis_max_clients redis_username redis_password plasma_directory "
     "worker_path setup_worker_path huge_pages include_dashboard dashboard_host dashboard_port "
     "dashboard_agent_listen_port runtime_env_agent_port plasma_store_socket_name raylet_socket_name temp_dir "
     "runtime_env_dir_name include_log_monitor autoscaling_config ray_debugger_external enable_object_reconstruction "
@@ -326,8 +326,11 @@ class Cluster:
         port = int(args.pop("gcs_server_port", 0))
         settings = args.pop("_system_config", {})
         is_head = self.head_node is None and self._control is None
+        spilling_directory = args.pop("object_spilling_directory", None)
         if is_head:
             self._begin(port, settings)
+            self._settings = settings
+        env_vars = {**settings_environment(self._settings, spilling_directory), **env_vars}
         assert self.address is not None
         session_dir = self._root if is_head else new_session_dir()
         args.setdefault("num_cpus", 1)

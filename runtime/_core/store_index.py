@@ -1,8 +1,10 @@
-"""Which objects a node's shared memory holds, who pins them, and what may be evicted. Pure.
+"""Which objects a node holds, in shared memory or on disk, who pins them, and what may be evicted or spilled. Pure.
 
 An object is CREATED while its writer fills it and SEALED afterwards. The primary copy (written here) stays
 until its owner frees it; a secondary copy (pulled from another node) is evicted when space is short and
-nobody pins it. "Holder" is whatever key the caller uses for a process (its connection).
+nobody pins it. A primary copy that nobody pins can be spilled: once it is in a file too, its memory may go, and
+whoever wants it then reads the file in place. "Holder" is whatever key the caller uses for a process (its
+connection).
 """
 
 from __future__ import annotations
@@ -37,10 +39,13 @@ TRANSITIONS: Transitions[ObjectState, ObjectState] = {
 
 @dataclass(slots=True, eq=False)
 class StoredObject:
-    """One object of this node. The writer pins it from the start."""
+    """One object of this node. The writer pins it from the start.
+
+    `offset` is None when it has no memory: then it lies in its `file`. With both, either may be read.
+    """
 
     object_id: bytes
-    offset: int
+    offset: int | None
     size_bytes: int
     owner_worker: bytes
     owner_node: bytes
@@ -48,22 +53,37 @@ class StoredObject:
     creator: Holder
     state: ObjectState = ObjectState.CREATED
     pins: dict[Holder, int] = field(default_factory=dict)
+    file: str = ""
 
-
-class StoreFullError(Exception):
-    """The object can never fit: it is larger than the store."""
+    @property
+    def expendable(self) -> bool:
+        """Whether its memory may go without the object being lost."""
+        return not self.primary or bool(self.file)
 
 
 class StoreIndex:
-    """Objects, pins and space of one node."""
+    """Objects, pins and space of one node.
 
-    def __init__(self, capacity_bytes: int) -> None:
+    Args:
+        capacity_bytes: of the shared memory.
+        on_file: told of each file that nothing needs any more.
+    """
+
+    def __init__(self, capacity_bytes: int, on_file: Callable[[str], None] = lambda _path: None) -> None:
         self.allocator = Allocator(capacity_bytes)
+        self._on_file = on_file
         self._objects: dict[bytes, StoredObject] = {}
         self._doomed: dict[bytes, list[StoredObject]] = {}
+        # In memory and without pins, the one that was used longest ago first.
         self._evictable: OrderedDict[bytes, StoredObject] = OrderedDict()
+        self._spillable: OrderedDict[bytes, StoredObject] = OrderedDict()
+        self._spilling: set[StoredObject] = set()
         self._held: dict[Holder, set[StoredObject]] = {}
         self.primary_count = 0
+        self.evictable_bytes = 0
+        self.spilling_bytes = 0
+        self.spilled_bytes = 0
+        """Written to files so far, ever."""
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -80,6 +100,11 @@ class StoreIndex:
     def used_bytes(self) -> int:
         return self.allocator.used_bytes
 
+    @property
+    def kept_bytes(self) -> int:
+        """Memory of what could not simply be evicted, now or when the spilling under way is done."""
+        return self.allocator.used_bytes - self.evictable_bytes - self.spilling_bytes
+
     def create(
         self,
         object_id: bytes,
@@ -90,24 +115,51 @@ class StoreIndex:
         owner_node: bytes = b"",
         primary: bool = True,
     ) -> StoredObject | None:
-        """Takes space, evicting old secondary copies if that makes room. None when there is none now.
+        """Takes memory, evicting what is elsewhere too if that makes room. None when there is none now.
 
         Raises:
-            StoreFullError: it can never fit.
             ValueError: the object is here already.
         """
         if object_id in self._objects:
             raise ValueError("the object exists")
-        if size_bytes > self.allocator.capacity:
-            raise StoreFullError
         offset = self.allocator.allocate(size_bytes)
-        while offset is None and self._evictable:
-            _, victim = self._evictable.popitem(last=False)
-            self._discard(victim)
-            offset = self.allocator.allocate(size_bytes)
+        if offset is None and size_bytes <= self.allocator.capacity:
+            while offset is None and self._evictable:
+                self._evict(next(iter(self._evictable.values())))
+                offset = self.allocator.allocate(size_bytes)
         if offset is None:
             return None
-        entry = StoredObject(object_id, offset, size_bytes, owner_worker, owner_node, primary, creator)
+        return self._enter(
+            StoredObject(object_id, offset, size_bytes, owner_worker, owner_node, primary, creator)
+        )
+
+    def create_in_file(
+        self,
+        object_id: bytes,
+        size_bytes: int,
+        creator: Holder,
+        file: str,
+        *,
+        owner_worker: bytes = b"",
+        owner_node: bytes = b"",
+        primary: bool = True,
+    ) -> StoredObject:
+        """Enters an object that will be written to a file, as there is no memory for it.
+
+        Raises:
+            ValueError: the object is here already.
+        """
+        if object_id in self._objects:
+            raise ValueError("the object exists")
+        self.spilled_bytes += size_bytes
+        return self._enter(
+            StoredObject(
+                object_id, None, size_bytes, owner_worker, owner_node, primary, creator, file=file
+            )
+        )
+
+    def _enter(self, entry: StoredObject) -> StoredObject:
+        object_id, creator, primary = entry.object_id, entry.creator, entry.primary
         entry.pins[creator] = 1
         self._objects[object_id] = entry
         self._held.setdefault(creator, set()).add(entry)
@@ -142,7 +194,7 @@ class StoreIndex:
             return None
         entry.pins[holder] = entry.pins.get(holder, 0) + 1
         self._held.setdefault(holder, set()).add(entry)
-        self._evictable.pop(object_id, None)
+        self._not_idle(entry)
         return entry
 
     def unpin(self, object_id: bytes, holder: Holder) -> bool:
@@ -164,7 +216,7 @@ class StoreIndex:
             entry = self._objects.get(object_id)
             if entry is None:
                 continue
-            if entry.pins:
+            if entry.pins or entry in self._spilling:
                 self._forget(entry)
                 self._doomed.setdefault(object_id, []).append(entry)
             else:
@@ -183,6 +235,37 @@ class StoreIndex:
             else:
                 released |= self._unpinned(entry)
         return released
+
+    def take_spillable(self, size_bytes: int) -> list[StoredObject]:
+        """Primary copies that nobody pins, the longest unused first, of at least `size_bytes` together if there are so
+        many. Each stays where it is until `spilled` or `not_spilled` is called for it."""
+        taken: list[StoredObject] = []
+        while size_bytes > 0 and self._spillable:
+            entry = next(iter(self._spillable.values()))
+            self._not_idle(entry)
+            self._spilling.add(entry)
+            self.spilling_bytes += entry.size_bytes
+            size_bytes -= entry.size_bytes
+            taken.append(entry)
+        return taken
+
+    def spilled(self, entry: StoredObject, file: str) -> None:
+        """It is in `file` as well: its memory may go when it is wanted."""
+        self._end_spilling(entry)
+        entry.file = file
+        self.spilled_bytes += entry.size_bytes
+        if entry.state is ObjectState.FREED:
+            self._on_file(file)
+        self._unpinned(entry)
+
+    def not_spilled(self, entry: StoredObject) -> None:
+        """It could not be written to disk."""
+        self._end_spilling(entry)
+        self._unpinned(entry)
+
+    def _end_spilling(self, entry: StoredObject) -> None:
+        self._spilling.discard(entry)
+        self.spilling_bytes -= entry.size_bytes
 
     def drop_where(self, condition: Callable[[StoredObject], bool]) -> bool:
         """Frees the objects for which `condition` holds: those of dead owners and finished jobs."""
@@ -220,26 +303,53 @@ class StoreIndex:
             del self._held[holder]
 
     def _unpinned(self, entry: StoredObject) -> bool:
-        if entry.pins:
+        """True when memory came back, or can be had from this object now."""
+        if entry.pins or entry in self._spilling:
             return False
         if entry.state is ObjectState.FREED:
             doomed = self._doomed[entry.object_id]
             doomed.remove(entry)
             if not doomed:
                 del self._doomed[entry.object_id]
-            self.allocator.free(entry.offset)
+            self._give_back(entry)
             return True
-        if not entry.primary:
+        if entry.offset is None:
+            if not entry.primary:
+                self._discard(entry)  # a copy of no use as a cache: it is no nearer than the original
+            return False
+        if entry.expendable:
             self._evictable[entry.object_id] = entry
-            return True
-        return False
+            self.evictable_bytes += entry.size_bytes
+        else:
+            self._spillable[entry.object_id] = entry
+        return True
+
+    def _not_idle(self, entry: StoredObject) -> None:
+        if self._evictable.pop(entry.object_id, None) is not None:
+            self.evictable_bytes -= entry.size_bytes
+        else:
+            self._spillable.pop(entry.object_id, None)
+
+    def _evict(self, entry: StoredObject) -> None:
+        if entry.primary:
+            self._not_idle(entry)
+            self._give_back(entry)
+        else:
+            self._discard(entry)
 
     def _forget(self, entry: StoredObject) -> None:
         entry.state = ObjectState.FREED
         del self._objects[entry.object_id]
-        self._evictable.pop(entry.object_id, None)
+        self._not_idle(entry)
         self.primary_count -= entry.primary
+        if entry.file:
+            self._on_file(entry.file)  # whoever reads it in place keeps it until then
 
     def _discard(self, entry: StoredObject) -> None:
         self._forget(entry)
-        self.allocator.free(entry.offset)
+        self._give_back(entry)
+
+    def _give_back(self, entry: StoredObject) -> None:
+        if entry.offset is not None:
+            self.allocator.free(entry.offset)
+            entry.offset = None

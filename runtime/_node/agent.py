@@ -31,7 +31,7 @@ from . import registry
 from .actor_service import Actor, ActorService
 from .bundle_service import BundleService
 from .cluster import Cluster
-from .config import AgentConfig
+from .config import AgentConfig, spill_settings
 from .control_handler import ControlHandler
 from .jobs import JobTable
 from .lease_service import LeaseService, LocalLease
@@ -83,7 +83,7 @@ class NodeAgent:
             self.finish,
         )
         self.jobs = JobTable(self.control, config.session_dir)
-        self.store = ObjectStore(config.store_bytes, self._changed)
+        self.store = ObjectStore(config.store_bytes, spill_settings(config), self._changed)
         start = {
             "agent_socket": self.unix_path,
             "node_id": config.node_id.hex(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from pathlib import Path
 import psutil
 
 from runtime._core.resources import to_units
+from runtime._store.disk import FULL_FROM
+from runtime._store.spiller import SPILL_THRESHOLD, SpillSettings
 from runtime._transport.channel import Channel, Handler
 
 from .zygote_spawn import SpawnedZygote
@@ -61,6 +64,22 @@ class AgentConfig:
     def cpu_count(self) -> int:
         """Whole CPUs of the node, at least one."""
         return max(1, self.total.get("CPU", 0) // 10_000)
+
+
+def spill_settings(config: AgentConfig) -> SpillSettings:
+    """Where and when objects are spilled: what the environment says under Ray's names, else below the session's
+    directory from 0.8 on."""
+    directory = os.environ.get("RAY_object_spilling_directory", "")
+    if not directory and (described := os.environ.get("RAY_object_spilling_config")):
+        given = json.loads(described).get("params", {}).get("directory_path", "")
+        directory = given if isinstance(given, str) else next(iter(given), "")
+    root = directory.removeprefix("file://") or config.session_dir
+    return SpillSettings(
+        os.path.join(os.path.abspath(root), f"ray_spilled_objects_{config.node_id.hex()}"),
+        float(os.environ.get("RAY_object_spilling_threshold", SPILL_THRESHOLD)),
+        os.environ.get("RAY_automatic_object_spilling_enabled", "1").lower() not in ("0", "false"),
+        disk_full_from=float(os.environ.get("RAY_local_fs_capacity_threshold", FULL_FROM)),
+    )
 
 
 def memory_bytes() -> int:

@@ -74,7 +74,7 @@ class ObjectPuller:
         """Returns when a sealed copy is here. The caller sets the deadline.
 
         Raises:
-            CallError: LOST when no location has it; FULL when there is no room for it.
+            CallError: LOST when no location has it; FULL or OUT_OF_DISK when there is no room for it.
         """
         sources = [node_id for node_id in locations if node_id != self._node_id]
         active = self._active.get(object_id)
@@ -101,7 +101,7 @@ class ObjectPuller:
     async def _run(self, object_id: bytes, pull: Pull) -> None:
         reads: dict[asyncio.Task[ObjectChunk], ReadChunk] = {}
         loop = asyncio.get_running_loop()
-        offset = -1
+        space: StoreSpace | None = None
         try:
             while pull.state not in (PullState.DONE, PullState.LOST):
                 for read in pull.next_reads():
@@ -117,9 +117,9 @@ class ObjectPuller:
                     chunk = task.result()
                     if not pull.received(read, chunk.total_bytes):
                         continue
-                    if offset < 0:
-                        offset = await self._make_room(object_id, chunk.total_bytes)
-                    self._store.arena.write(offset + read.offset, chunk.data)
+                    if space is None:
+                        space = await self._make_room(object_id, chunk.total_bytes)
+                    await self._store.write(space, read.offset, chunk.data)
         except BaseException:
             self._store.abort(object_id, self)
             raise
@@ -133,9 +133,9 @@ class ObjectPuller:
         # The waiters pin when their turn comes; until then the copy must not be evicted.
         loop.call_later(_HANDOVER_S, self._store.unpin, [object_id], self)
 
-    async def _make_room(self, object_id: bytes, size_bytes: int) -> int:
+    async def _make_room(self, object_id: bytes, size_bytes: int) -> StoreSpace:
         space = self._store.create(object_id, size_bytes, self, primary=False, timeout_s=_ROOM_TIMEOUT_S)
-        return (space if isinstance(space, StoreSpace) else await space).offset
+        return space if isinstance(space, StoreSpace) else await space
 
     async def _read(self, object_id: bytes, read: ReadChunk) -> ObjectChunk:
         await self._budget.take(CHUNK_BYTES)

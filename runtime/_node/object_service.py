@@ -58,13 +58,13 @@ class ObjectService:
             if node_id != self._node_id:
                 self._forward(node_id, FreeObjects(message.object_ids))
 
-    def read(self, message: ReadObject) -> ObjectChunk:
+    async def read(self, message: ReadObject) -> ObjectChunk:
         """A chunk for another node.
 
         Raises:
             CallError: NOT_FOUND.
         """
-        found = self._store.read(message.object_id, message.offset, message.length)
+        found = await self._store.read(message.object_id, message.offset, message.length)
         if found is None:
             raise CallError(ErrorKind.NOT_FOUND, f"this node has no object {message.object_id.hex()}")
         return ObjectChunk(*found)

@@ -81,10 +81,14 @@ def start_local(
     memory: float | None = None,
     session_dir: str | None = None,
     keep_logs: bool = False,
+    env_vars: Mapping[str, str] | None = None,
     timeout_s: float = START_TIMEOUT_S,
 ) -> Daemon:
     """Starts a cluster of one node in one process. It ends, and leaves nothing, when its first driver has
     left.
+
+    Args:
+        env_vars: added to the environment of its processes.
 
     Raises:
         DaemonError: it did not come up.
@@ -97,7 +101,7 @@ def start_local(
     if keep_logs:
         arguments.append("--keep-logs")
     try:
-        return _start("runtime._session.local_node", arguments, session, "agent", True, timeout_s)
+        return _start("runtime._session.local_node", arguments, session, "agent", True, timeout_s, env_vars)
     except DaemonError:
         if session_dir is None:
             shutil.rmtree(session, ignore_errors=True)
@@ -181,6 +185,19 @@ def start_node(
     if remove_session_dir:
         arguments.append("--remove-session-dir")
     return _start("runtime._node", arguments, session_dir, "agent", detached, timeout_s, env_vars)
+
+
+def settings_environment(
+    system_config: Mapping[str, Any] | None = None, spilling_directory: str | None = None
+) -> dict[str, str]:
+    """Ray's `_system_config` and `object_spilling_directory` as the environment variables that say the same."""
+    environment = {
+        f"RAY_{name}": value if isinstance(value, str) else json.dumps(value)
+        for name, value in (system_config or {}).items()
+    }
+    if spilling_directory:
+        environment["RAY_object_spilling_directory"] = os.path.abspath(spilling_directory)
+    return environment
 
 
 def _amounts(

@@ -27,6 +27,10 @@ class Arena:
         """Returns a copy of a range."""
         return bytes(self._view[offset : offset + length])
 
+    def view(self, offset: int, length: int) -> memoryview:
+        """A range itself, to be released before `close`."""
+        return self._view[offset : offset + length]
+
     def write(self, offset: int, data: bytes) -> None:
         """Fills a range."""
         self._view[offset : offset + len(data)] = data

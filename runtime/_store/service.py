@@ -3,6 +3,9 @@ a writer.
 
 Fast cases answer at once; those that must wait return an awaitable. Errors are `CallError`s, ready for the
 wire.
+
+When memory is short, copies that are elsewhere too are evicted, then primary copies that nobody uses go to disk
+(`Spiller`), and what finds no room even so, because everything is in use, is written to a file from the start.
 """
 
 from __future__ import annotations
@@ -11,15 +14,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass
 
-from runtime._core.store_index import StoredObject, StoreFullError, StoreIndex
+from runtime._core.store_index import StoredObject, StoreIndex
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
 from runtime._wire.messages.node import StorePinned, StoreSpace
 
 from .arena import Arena
+from .spiller import Spiller, SpillSettings
 
 Holder = Hashable
-_MIB = 1 << 20
+MIB = 1 << 20
 
 
 @dataclass(slots=True, eq=False)
@@ -38,23 +42,28 @@ class ObjectStore:
 
     Args:
         capacity_bytes: size of the shared memory.
+        spilling: where objects go when it is full, and from when on.
         on_change: called when an object is made or goes (the node may have become idle or busy).
     """
 
-    def __init__(self, capacity_bytes: int, on_change: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, capacity_bytes: int, spilling: SpillSettings, on_change: Callable[[], None] = lambda: None
+    ) -> None:
         self.arena = Arena(capacity_bytes)
-        self.index = StoreIndex(self.arena.capacity_bytes)
+        self.index = StoreIndex(self.arena.capacity_bytes, self._file_dropped)
+        self._spiller = Spiller(self.index, self.arena, spilling, self._retry_creates)
         self._on_change = on_change
         self._creates: list[_WaitingCreate] = []
         self._readers: dict[bytes, list[asyncio.Future[None]]] = {}
 
     def close(self) -> None:
-        """Ends every wait and the mapping."""
+        """Ends every wait, the mapping, and what is on disk."""
         for waiting in self._creates:
             if not waiting.done.done():
                 waiting.done.set_exception(CallError(ErrorKind.UNAVAILABLE, "the node is stopping"))
         self._creates.clear()
         self._wake_readers(list(self._readers))
+        self._spiller.close()
         self.arena.close()
 
     def create(
@@ -68,15 +77,17 @@ class ObjectStore:
         primary: bool = True,
         timeout_s: float = 30.0,
     ) -> StoreSpace | Awaitable[StoreSpace]:
-        """Takes space for an object that `holder` will fill and seal.
+        """Takes space, in memory or in a file, for an object that `holder` will fill and seal.
 
         Raises (or the awaitable does):
-            CallError: EXISTS when it is sealed here; FULL when there is no room within `timeout_s`, or ever.
+            CallError: EXISTS when it is sealed here; OUT_OF_DISK when neither memory nor disk has room; FULL when
+                there is none within `timeout_s`.
         """
         done: asyncio.Future[StoreSpace] = asyncio.get_running_loop().create_future()
         waiting = _WaitingCreate(object_id, size_bytes, holder, owner_worker, owner_node, primary, done)
         self._try_create(waiting)
         if done.done():
+            self._spiller.spill_above_threshold()
             return done.result()
         self._creates.append(waiting)
         return self._wait_for_room(waiting, timeout_s)
@@ -98,7 +109,11 @@ class ObjectStore:
     def pin(self, object_id: bytes, holder: Holder) -> StorePinned | None:
         """Pins the local copy; None when there is none that can be read."""
         entry = self.index.pin(object_id, holder)
-        return None if entry is None else StorePinned(entry.offset, entry.size_bytes)
+        if entry is None:
+            return None
+        if entry.offset is None:
+            return StorePinned(0, entry.size_bytes, entry.file)
+        return StorePinned(entry.offset, entry.size_bytes)
 
     def unpin(self, object_ids: Iterable[bytes], holder: Holder) -> None:
         """Takes one pin of `holder` from each."""
@@ -107,6 +122,7 @@ class ObjectStore:
             released |= self.index.unpin(object_id, holder)
         if released:
             self._retry_creates()
+            self._spiller.spill_above_threshold()
 
     def free(self, object_ids: Iterable[bytes]) -> None:
         """Nobody refers to these objects any more."""
@@ -148,20 +164,43 @@ class ObjectStore:
             if not readers and self._readers.get(object_id) is readers:
                 del self._readers[object_id]
 
-    def read(self, object_id: bytes, offset: int, length: int) -> tuple[int, bytes] | None:
+    async def read(self, object_id: bytes, offset: int, length: int) -> tuple[int, bytes] | None:
         """`(total bytes, chunk)` of a sealed object, or None when there is none."""
         entry = self.index.sealed(object_id)
         if entry is None:
             return None
-        length = max(0, min(length, entry.size_bytes - offset))
-        return entry.size_bytes, self.arena.read(entry.offset + offset, length)
+        size = entry.size_bytes
+        length = max(0, min(length, size - offset))
+        if entry.offset is not None:
+            return size, self.arena.read(entry.offset + offset, length)
+        try:
+            return size, await self._spiller.read(entry.file, offset, length)
+        except OSError:
+            return None  # freed meanwhile
+
+    async def write(self, space: StoreSpace, offset: int, data: bytes) -> None:
+        """Fills part of an object that was created here.
+
+        Raises:
+            CallError: LOST when its file is gone.
+        """
+        if not space.path:
+            self.arena.write(space.offset + offset, data)
+            return
+        try:
+            await self._spiller.write_at(space.path, offset, data)
+        except OSError as error:
+            raise CallError(ErrorKind.LOST, f"its copy here went while it was written: {error}") from None
 
     async def _wait_for_room(self, waiting: _WaitingCreate, timeout_s: float) -> StoreSpace:
         try:
             async with asyncio.timeout(timeout_s):
-                return await waiting.done
+                await self._spiller.wait_for_room(waiting.done, waiting.size_bytes, self._wanted_bytes)
+                if not waiting.done.done():
+                    return await self._create_in_file(waiting)
+                return waiting.done.result()
         except TimeoutError:
-            raise CallError(ErrorKind.FULL, self._full(waiting.size_bytes, timeout_s)) from None
+            raise CallError(ErrorKind.FULL, self._full(waiting.size_bytes, f"within {timeout_s:g} s")) from None
         except asyncio.CancelledError:
             if waiting.done.cancelled():  # by drop_holder: the process that asked is gone
                 raise CallError(ErrorKind.UNAVAILABLE, "the asking process is gone") from None
@@ -169,6 +208,28 @@ class ObjectStore:
         finally:
             if waiting in self._creates:
                 self._creates.remove(waiting)
+
+    async def _create_in_file(self, waiting: _WaitingCreate) -> StoreSpace:
+        """Everything in memory is in use: the object goes to disk at once."""
+        try:
+            path = await self._spiller.reserve(waiting.object_id.hex(), waiting.size_bytes)
+        except OSError as error:
+            text = self._full(waiting.size_bytes, "now")
+            raise CallError(ErrorKind.OUT_OF_DISK, f"{text} Its disk gives no more: {error}.") from None
+        if waiting.done.done() or waiting.object_id in self.index:
+            self._file_dropped(path)
+            return await waiting.done  # it got memory after all, or somebody else makes it
+        self.index.create_in_file(
+            waiting.object_id,
+            waiting.size_bytes,
+            waiting.holder,
+            path,
+            owner_worker=waiting.owner_worker,
+            owner_node=waiting.owner_node,
+            primary=waiting.primary,
+        )
+        self._on_change()
+        return StoreSpace(0, path)
 
     def _try_create(self, waiting: _WaitingCreate) -> None:
         """Settles the wait if that is possible now."""
@@ -179,24 +240,16 @@ class ObjectStore:
                     CallError(ErrorKind.EXISTS, f"object {object_id.hex()} is sealed on this node")
                 )
             return
-        try:
-            entry = self.index.create(
-                object_id,
-                waiting.size_bytes,
-                waiting.holder,
-                owner_worker=waiting.owner_worker,
-                owner_node=waiting.owner_node,
-                primary=waiting.primary,
-            )
-        except StoreFullError:
-            message = (
-                f"an object of {waiting.size_bytes / _MIB:.1f} MiB can never fit into this node's object "
-                f"store of {self.arena.capacity_bytes / _MIB:.1f} MiB: split it, or start the node with more "
-                "object_store_memory"
-            )
-            waiting.done.set_exception(CallError(ErrorKind.FULL, message))
-            return
+        entry = self.index.create(
+            object_id,
+            waiting.size_bytes,
+            waiting.holder,
+            owner_worker=waiting.owner_worker,
+            owner_node=waiting.owner_node,
+            primary=waiting.primary,
+        )
         if entry is not None:
+            assert entry.offset is not None
             waiting.done.set_result(StoreSpace(entry.offset))
             self._on_change()
 
@@ -207,21 +260,27 @@ class ObjectStore:
             if waiting.done.done() and waiting in self._creates:
                 self._creates.remove(waiting)
 
+    def _wanted_bytes(self) -> int:
+        return sum(waiting.size_bytes for waiting in self._creates if not waiting.done.done())
+
+    def _file_dropped(self, path: str) -> None:
+        self._spiller.delete(path)
+
     def _wake_readers(self, object_ids: Iterable[bytes]) -> None:
         for object_id in object_ids:
             for future in self._readers.pop(object_id, ()):
                 if not future.done():
                     future.set_result(None)
 
-    def _full(self, size_bytes: int, timeout_s: float) -> str:
+    def _full(self, size_bytes: int, when: str) -> str:
         index = self.index
         holders = "; ".join(
-            f"objects owned by {owner.hex()[:12] or 'other nodes'}: {size / _MIB:.1f} MiB in {count}"
+            f"objects owned by {owner.hex()[:12] or 'other nodes'}: {size / MIB:.1f} MiB in {count}"
             for owner, size, count in index.biggest_holders()
         )
         return (
-            f"no room for {size_bytes / _MIB:.1f} MiB in the object store within {timeout_s:g} s: "
-            f"{index.used_bytes / _MIB:.1f} of {self.arena.capacity_bytes / _MIB:.1f} MiB are used "
-            f"({holders or 'by nothing'}). Drop references that are not needed, or start the node with more "
-            "object_store_memory"
+            f"no room for {size_bytes / MIB:.1f} MiB in the object store {when}: "
+            f"{index.used_bytes / MIB:.1f} of {self.arena.capacity_bytes / MIB:.1f} MiB are used and "
+            f"{index.spilled_bytes / MIB:.1f} MiB were spilled ({holders or 'by nothing'}). Drop references that "
+            "are not needed, or start the node with more object_store_memory."
         )

@@ -26,25 +26,33 @@ from runtime._wire.messages.node import (
     StoreUnpin,
 )
 
+from . import mapped_files
+
 if TYPE_CHECKING:
     from .core_worker import Core
 
 LINGER_S = 0.1
 """Pins of nothing stay this long: the next task often wants the same object."""
+UNUSED_SHARE = 16
+"""Together they keep at most this part of the store, one over it."""
 
 
 class Pin:
-    """An object that the node keeps for this process. `count`: reasons to keep it; see `Store.release`."""
+    """An object that the node keeps for this process. `count`: reasons to keep it; see `Store.release`. `path`: the
+    file that holds it, when it is not in shared memory."""
 
-    __slots__ = ("count", "object_id", "offset", "released", "size_bytes", "unused_since")
+    __slots__ = ("count", "object_id", "offset", "path", "released", "size_bytes", "unused_since")
 
-    def __init__(self, object_id: bytes, offset: int, size_bytes: int, released: deque[Any]) -> None:
+    def __init__(
+        self, object_id: bytes, offset: int, size_bytes: int, released: deque[Any], path: str = ""
+    ) -> None:
         self.object_id = object_id
         self.offset = offset
         self.size_bytes = size_bytes
         self.count = 0
         self.unused_since = 0.0
         self.released = released
+        self.path = path
 
 
 class Store:
@@ -57,6 +65,8 @@ class Store:
             self._map = mmap.mmap(fd, capacity_bytes)
         finally:
             os.close(fd)
+        self._unused_limit = capacity_bytes // UNUSED_SHARE
+        self._unused_bytes = 0
         self._pins: dict[bytes, Pin] = {}
         self._unused: dict[bytes, Pin] = {}
         self._views: dict[int, tuple[Any, Pin]] = {}
@@ -68,6 +78,7 @@ class Store:
 
         Raises:
             ObjectStoreFullError: nothing could be freed in time; the message says who holds what.
+            OutOfDiskError: neither memory nor disk has room.
         """
         size, offsets = serialization.layout(serialized.data, serialized.buffers)
         self._core.drain()  # what was dropped a moment ago is the space we want
@@ -75,19 +86,26 @@ class Store:
         if isinstance(reply, ErrorReply):
             if reply.kind == ErrorKind.EXISTS:
                 return size, False
+            if reply.kind == ErrorKind.OUT_OF_DISK:
+                raise exceptions.OutOfDiskError(reply.message)
             raise exceptions.ObjectStoreFullError(reply.message)
         try:
-            target = memoryview(self._map)[reply.offset : reply.offset + size]
-            serialization.write_block(target, serialized.data, serialized.buffers, offsets)
-            target.release()
+            if reply.path:
+                mapped = memoryview(mapped_files.map(reply.path, size)).cast("B")
+                serialization.write_block(mapped, serialized.data, serialized.buffers, offsets)
+                del mapped
+            else:
+                target = memoryview(self._map)[reply.offset : reply.offset + size]
+                serialization.write_block(target, serialized.data, serialized.buffers, offsets)
+                target.release()
         except BaseException:
             self._core.agent.send(StoreAbort(object_id))
             raise
         with self._core.lock:
             self._core.agent.send(StoreSeal(object_id))
-            self._pins[object_id] = pin = Pin(object_id, reply.offset, size, self._core.released)
-            self._unused[object_id] = pin
-            pin.unused_since = time.monotonic()
+            pin = Pin(object_id, reply.offset, size, self._core.released, reply.path)
+            self._pins[object_id] = pin
+            self._rest(pin)
         return size, True
 
     def fetch(self, object_id: bytes, locations: list[bytes], timeout_s: float | None) -> Pin:
@@ -107,6 +125,10 @@ class Store:
         if isinstance(reply, ErrorReply):
             if reply.kind == ErrorKind.TIMEOUT:
                 raise exceptions.GetTimeoutError(f"Object {object_id.hex()} did not arrive within {limit} s.")
+            if reply.kind == ErrorKind.OUT_OF_DISK:
+                raise exceptions.OutOfDiskError(reply.message)
+            if reply.kind == ErrorKind.FULL:
+                raise exceptions.ObjectStoreFullError(reply.message)
             raise exceptions.ObjectLostError(object_id.hex(), b"", reply.message)
         assert isinstance(reply, StorePinned)
         with self._core.lock:
@@ -115,7 +137,8 @@ class Store:
                 self._core.agent.send(StoreUnpin([object_id]))
                 self._keep(known)
                 return known
-            pin = self._pins[object_id] = Pin(object_id, reply.offset, reply.size_bytes, self._core.released)
+            pin = Pin(object_id, reply.offset, reply.size_bytes, self._core.released, reply.path)
+            self._pins[object_id] = pin
             pin.count = 1
             return pin
 
@@ -126,13 +149,31 @@ class Store:
         return serialization.deserialize(data, buffers)
 
     def _keep(self, pin: Pin) -> None:
-        if not pin.count:
-            self._unused.pop(pin.object_id, None)
+        if not pin.count and self._unused.pop(pin.object_id, None) is not None:
+            self._unused_bytes -= pin.size_bytes
         pin.count += 1
 
+    def _rest(self, pin: Pin) -> None:
+        """Nothing uses it now. What is kept for a moment may be no large part of the store: others wait for room."""
+        pin.unused_since = time.monotonic()
+        self._unused[pin.object_id] = pin
+        self._unused_bytes += pin.size_bytes
+        if self._unused_bytes > self._unused_limit:
+            self.forget(list(self._unused))
+
     def _view(self, pin: Pin) -> memoryview:
-        """A read-only view that holds one count of the pin until its last user dies."""
-        block = (ctypes.c_ubyte * pin.size_bytes).from_buffer(self._map, pin.offset)
+        """A read-only view that holds one count of the pin until its last user dies.
+
+        Raises:
+            ObjectLostError: it lay in a file, and was freed a moment ago.
+        """
+        if pin.path:
+            try:
+                block = mapped_files.map(pin.path, pin.size_bytes)
+            except OSError as error:
+                raise exceptions.ObjectLostError(pin.object_id.hex(), b"", str(error)) from None
+        else:
+            block = (ctypes.c_ubyte * pin.size_bytes).from_buffer(self._map, pin.offset)
         views, released = self._views, pin.released
 
         def died(ref: weakref.ref[Any]) -> None:
@@ -151,8 +192,7 @@ class Store:
         if pin.count:
             return
         if self._pins.get(pin.object_id) is pin:
-            pin.unused_since = time.monotonic()
-            self._unused[pin.object_id] = pin
+            self._rest(pin)
         else:  # the object was made anew meanwhile, with a pin of its own
             self._core.agent.send(StoreUnpin([pin.object_id]))
 
@@ -160,7 +200,9 @@ class Store:
         """The objects are freed: give their pins back at once, unless a value read in place still needs them."""
         dropped = []
         for object_id in object_ids:
-            if self._unused.pop(object_id, None) is not None:
+            pin = self._unused.pop(object_id, None)
+            if pin is not None:
+                self._unused_bytes -= pin.size_bytes
                 del self._pins[object_id]
                 dropped.append(object_id)
         if dropped:

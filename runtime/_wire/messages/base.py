@@ -43,7 +43,8 @@ class ErrorKind:
     BUSY = "busy"  # no room now; ask elsewhere or later
     UNAVAILABLE = "unavailable"  # the peer is gone or restarting; repeat later
     TIMEOUT = "timeout"
-    FULL = "full"  # object store or disk is full
+    FULL = "full"  # the object store is full
+    OUT_OF_DISK = "out_of_disk"  # the object store is full, and so is the disk it spills to
     LOST = "lost"  # no copy of the object is left
     RUNTIME_ENV = "runtime_env"
     INTERNAL = "internal"

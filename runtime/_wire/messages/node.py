@@ -146,12 +146,16 @@ class NodeDied(Message, frozen=True, array_like=True, tag=325):
 
 
 class StoreSpace(Message, frozen=True, array_like=True, tag=331):
+    """With `path` there was no memory: the object is written to this file instead, which has its size."""
+
     offset: int  # into the mapping; 64-byte aligned
+    path: str = ""
 
 
 class StoreCreate(Message, Request[StoreSpace], frozen=True, array_like=True, tag=330):
-    """Asks for `size_bytes`. Waits while copies are evicted or freed; `FULL` (with who holds what) after `timeout_s`.
-    A creator whose connection closes before the seal leaves nothing. EXISTS when this node has it sealed."""
+    """Asks for `size_bytes`. Waits while copies are evicted, freed or spilled; `FULL` (with who holds what) after
+    `timeout_s`, OUT_OF_DISK when neither memory nor disk has room. A creator whose connection closes before the seal
+    leaves nothing. EXISTS when this node has it sealed."""
 
     object_id: bytes  # 28 bytes
     size_bytes: int
@@ -173,8 +177,11 @@ class StoreAbort(Message, frozen=True, array_like=True, tag=333):
 
 
 class StorePinned(Message, frozen=True, array_like=True, tag=335):
+    """With `path` the object is not in memory (any more): read this file in place."""
+
     offset: int
     size_bytes: int
+    path: str = ""
 
 
 class StorePin(Message, Request[StorePinned], frozen=True, array_like=True, tag=334):
