@@ -17,7 +17,7 @@ from typing import Any
 from runtime import _stacks, exceptions
 from runtime._core import resources as resource_units
 from runtime._logging_config import TEXT_FORMAT, LoggingConfig
-from runtime._session import Daemon, find_agent, start_local
+from runtime._session import Daemon, find_agent, settings_environment, start_local
 from runtime._wire.messages.base import ErrorReply, NodeInfo, WorkerAddress
 from runtime._wire.messages.control import GetNodes, KillActor, Nodes
 from runtime._wire.messages.node import Register
@@ -155,7 +155,10 @@ def init(
             "object_store_memory": object_store_memory,
         }
         if address is None or address == "local":
-            agent_path = _start_local(own, kwargs.get("_memory"))
+            environment = settings_environment(
+                kwargs.get("_system_config"), kwargs.get("object_spilling_directory")
+            )
+            agent_path = _start_local(own, kwargs.get("_memory"), environment)
         else:
             agent_path = _find(address, own)
         try:
@@ -175,10 +178,10 @@ def _configure_logging(level: int | str, format: str | None) -> None:
         logger.addHandler(handler)
 
 
-def _start_local(own: dict[str, Any], memory: float | None) -> str:
+def _start_local(own: dict[str, Any], memory: float | None, environment: dict[str, str]) -> str:
     global _daemon
     try:
-        _daemon = start_local(memory=memory, **own)
+        _daemon = start_local(memory=memory, env_vars=environment, **own)
     except OSError as error:
         raise RuntimeError(f"The local cluster did not start: {error}") from error
     return str(_daemon.ready["unix_path"])

@@ -12,7 +12,14 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
-from runtime._session import Daemon, new_session_dir, start_control, start_node, write_secret
+from runtime._session import (
+    Daemon,
+    new_session_dir,
+    settings_environment,
+    start_control,
+    start_node,
+    write_secret,
+)
 from runtime._session.ask import ask_control
 from runtime._transport.channel import CallError
 from runtime._wire.messages.control import GetNodes, Nodes
@@ -259,6 +266,7 @@ class Cluster:
         self._secret_file = ""
         self._control: Daemon | None = None
         self._control_reconnect_s = DEFAULT_CONTROL_RECONNECT_S
+        self._settings: dict[str, Any] = {}
         self.head_node: ClusterNode | None = None
         self.worker_nodes: list[ClusterNode] = []
         self.connected = False
@@ -309,7 +317,8 @@ class Cluster:
             wait: for Ray's sake; a node has always joined when this returns.
             node_args: num_cpus (default 1), num_gpus, resources, labels, object_store_memory (bytes, default
                 150 MiB), memory (bytes), node_ip_address (a loopback address), env_vars (of the node's processes),
-                _system_config (a dict, of the head; settings that mean nothing here are ignored). What else Ray's
+                _system_config (a dict, of the head, for all nodes; settings that mean nothing here are ignored),
+                object_spilling_directory. What else Ray's
                 nodes take is accepted and ignored.
 
         Raises:

@@ -153,9 +153,7 @@ class StoreIndex:
             raise ValueError("the object exists")
         self.spilled_bytes += size_bytes
         return self._enter(
-            StoredObject(
-                object_id, None, size_bytes, owner_worker, owner_node, primary, creator, file=file
-            )
+            StoredObject(object_id, None, size_bytes, owner_worker, owner_node, primary, creator, file=file)
         )
 
     def _enter(self, entry: StoredObject) -> StoredObject:

@@ -66,19 +66,23 @@ class AgentConfig:
         return max(1, self.total.get("CPU", 0) // 10_000)
 
 
+def _setting(name: str, default: str) -> str:
+    return os.environ.get(f"RAY_{name}", default)
+
+
 def spill_settings(config: AgentConfig) -> SpillSettings:
     """Where and when objects are spilled: what the environment says under Ray's names, else below the session's
     directory from 0.8 on."""
-    directory = os.environ.get("RAY_object_spilling_directory", "")
-    if not directory and (described := os.environ.get("RAY_object_spilling_config")):
+    directory = _setting("object_spilling_directory", "")
+    if not directory and (described := _setting("object_spilling_config", "")):
         given = json.loads(described).get("params", {}).get("directory_path", "")
         directory = given if isinstance(given, str) else next(iter(given), "")
     root = directory.removeprefix("file://") or config.session_dir
     return SpillSettings(
         os.path.join(os.path.abspath(root), f"ray_spilled_objects_{config.node_id.hex()}"),
-        float(os.environ.get("RAY_object_spilling_threshold", SPILL_THRESHOLD)),
-        os.environ.get("RAY_automatic_object_spilling_enabled", "1").lower() not in ("0", "false"),
-        disk_full_from=float(os.environ.get("RAY_local_fs_capacity_threshold", FULL_FROM)),
+        float(_setting("object_spilling_threshold", str(SPILL_THRESHOLD))),
+        _setting("automatic_object_spilling_enabled", "1").lower() not in ("0", "false"),
+        disk_full_from=float(_setting("local_fs_capacity_threshold", str(FULL_FROM))),
     )
 
 

@@ -2,7 +2,7 @@
 `_node`; the public API and `clusterctl` use it.
 """
 
-from .daemons import Daemon, DaemonError, start_control, start_local, start_node
+from .daemons import Daemon, DaemonError, settings_environment, start_control, start_local, start_node
 from .directories import new_session_dir, write_secret
 from .discovery import NodeRecord, find_agent
 
@@ -12,6 +12,7 @@ __all__ = [
     "NodeRecord",
     "find_agent",
     "new_session_dir",
+    "settings_environment",
     "start_control",
     "start_local",
     "start_node",

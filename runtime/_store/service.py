@@ -200,7 +200,9 @@ class ObjectStore:
                     return await self._create_in_file(waiting)
                 return waiting.done.result()
         except TimeoutError:
-            raise CallError(ErrorKind.FULL, self._full(waiting.size_bytes, f"within {timeout_s:g} s")) from None
+            raise CallError(
+                ErrorKind.FULL, self._full(waiting.size_bytes, f"within {timeout_s:g} s")
+            ) from None
         except asyncio.CancelledError:
             if waiting.done.cancelled():  # by drop_holder: the process that asked is gone
                 raise CallError(ErrorKind.UNAVAILABLE, "the asking process is gone") from None

@@ -107,7 +107,7 @@ class Spiller:
         try:
             path: str = await asyncio.shield(reserving)
         except asyncio.CancelledError:
-            reserving.add_done_callback(lambda done: done.exception() or self.delete(done.result()))
+            reserving.add_done_callback(self._not_wanted)
             raise
         return path
 
@@ -132,6 +132,10 @@ class Spiller:
         """Nobody needs this file any more."""
         if not self._closed:
             self._disk.delete(path)
+
+    def _not_wanted(self, reserving: asyncio.Future[str]) -> None:
+        if not reserving.cancelled() and reserving.exception() is None:
+            self.delete(reserving.result())
 
     def _spill(self, size_bytes: int) -> None:
         if not self._settings.enabled or self._closed or size_bytes <= 0:

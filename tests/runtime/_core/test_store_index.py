@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime._core.store_index import StoreFullError, StoreIndex
+from runtime._core.store_index import StoredObject, StoreIndex
 
 KIB = 1 << 10
 A, B, C = b"a" * 28, b"b" * 28, b"c" * 28
@@ -51,8 +51,11 @@ def test_the_same_object_cannot_be_made_twice() -> None:
 
 
 def test_an_object_above_the_capacity_never_fits() -> None:
-    with pytest.raises(StoreFullError):
-        index().create(A, 65 * KIB, "w")
+    store = index()
+    put(store, A, 60 * KIB, primary=False)
+    store.unpin(A, "w")
+    assert store.create(B, 65 * KIB, "w") is None
+    assert store.sealed(A) is not None  # nothing is evicted in vain
 
 
 def test_a_full_store_has_no_room_for_now() -> None:
@@ -197,10 +200,126 @@ def test_unpinning_what_was_never_pinned_does_nothing() -> None:
     assert not store.unpin(B, "w")
 
 
+def spill(store: StoreIndex, size: int = 1) -> list[bytes]:
+    taken = store.take_spillable(size)
+    for entry in taken:
+        store.spilled(entry, f"file of {entry.object_id[:1].decode()}")
+    return [entry.object_id for entry in taken]
+
+
+def test_a_primary_copy_on_disk_gives_its_memory_when_it_is_wanted() -> None:
+    store = index()
+    put(store, A, 60 * KIB)
+    store.unpin(A, "w")
+    assert spill(store) == [A]
+    entry = store.sealed(A)
+    assert entry is not None
+    assert entry.offset is not None  # as long as nobody wants it
+    put(store, B, 60 * KIB)
+    assert entry.offset is None
+    assert entry.file == "file of a"
+    assert store.pin(A, "r") is entry
+    assert not store.unpin(A, "r")
+
+
+def test_only_as_much_is_spilled_as_is_wanted_and_the_oldest_first() -> None:
+    store = index()
+    for object_id in (A, B, C):
+        put(store, object_id, 10 * KIB)
+        store.unpin(object_id, "w")
+    store.pin(A, "r")
+    store.unpin(A, "r")
+    assert spill(store, 15 * KIB) == [B, C]
+    assert spill(store, 15 * KIB) == [A]
+    assert spill(store, 15 * KIB) == []
+
+
+def test_what_is_pinned_or_a_copy_is_not_spilled() -> None:
+    store = index()
+    put(store, A)
+    put(store, B, primary=False)
+    store.unpin(B, "w")
+    assert store.take_spillable(KIB) == []
+
+
+def test_an_object_that_is_being_spilled_stays_where_it_is() -> None:
+    store = index()
+    put(store, A, 60 * KIB)
+    store.unpin(A, "w")
+    (entry,) = store.take_spillable(1)
+    assert store.spilling_bytes == 60 * KIB
+    assert store.create(B, 60 * KIB, "w") is None
+    store.pin(A, "r")
+    store.spilled(entry, "file")
+    assert store.create(B, 60 * KIB, "w") is None  # somebody reads it there
+    store.unpin(A, "r")
+    assert store.create(B, 60 * KIB, "w") is not None
+    assert store.spilling_bytes == 0
+
+
+def test_a_failed_spill_can_be_tried_again() -> None:
+    store = index()
+    put(store, A)
+    store.unpin(A, "w")
+    (entry,) = store.take_spillable(1)
+    store.not_spilled(entry)
+    assert store.take_spillable(1) == [entry]
+
+
+def test_a_file_goes_with_its_object() -> None:
+    dropped: list[str] = []
+    store = StoreIndex(64 * KIB, dropped.append)
+    put(store, A, 60 * KIB)
+    store.unpin(A, "w")
+    spill(store)
+    store.pin(A, "r")
+    store.free([A])
+    assert dropped == ["file of a"]
+    assert store.used_bytes > 0
+    store.unpin(A, "r")
+    assert store.used_bytes == 0
+
+
+def test_an_object_freed_while_it_is_spilled_leaves_nothing() -> None:
+    dropped: list[str] = []
+    store = StoreIndex(64 * KIB, dropped.append)
+    put(store, A)
+    store.unpin(A, "w")
+    (entry,) = store.take_spillable(1)
+    store.free([A])
+    assert store.used_bytes > 0
+    store.spilled(entry, "file")
+    assert dropped == ["file"]
+    assert store.used_bytes == 0
+
+
+def test_an_object_that_never_had_memory() -> None:
+    dropped: list[str] = []
+    store = StoreIndex(64 * KIB, dropped.append)
+    entry = store.create_in_file(A, 100 * KIB, "w", "file")
+    assert store.seal(A, "w")
+    assert store.used_bytes == 0
+    store.unpin(A, "w")
+    assert store.pin(A, "r") is entry
+    store.unpin(A, "r")
+    store.free([A])
+    assert dropped == ["file"]
+
+
+def test_a_copy_in_a_file_goes_with_its_last_reader() -> None:
+    dropped: list[str] = []
+    store = StoreIndex(64 * KIB, dropped.append)
+    store.create_in_file(A, 100 * KIB, "w", "file", primary=False)
+    store.seal(A, "w")
+    store.unpin(A, "w")
+    assert dropped == ["file"]
+    assert A not in store
+
+
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["create", "seal", "abort", "pin", "unpin", "free", "drop"]),
+            st.sampled_from("create file seal abort pin unpin free drop take spilled failed".split()),
             st.sampled_from([A, B, C]),
             st.sampled_from(["w", "x", "y"]),
         ),
@@ -208,21 +327,43 @@ def test_unpinning_what_was_never_pinned_does_nothing() -> None:
     )
 )
 def test_all_memory_comes_back_when_everybody_is_gone(steps: list[tuple[str, bytes, str]]) -> None:
-    store = index()
+    dropped: list[str] = []
+    store = StoreIndex(25 * KIB, dropped.append)
+    spilling: list[StoredObject] = []
+    files = 0
     for action, object_id, holder in steps:
         if action == "create":
             if object_id not in store:
                 store.create(object_id, 10 * KIB, holder, primary=holder != "y")
+        elif action == "file":
+            if object_id not in store:
+                files += 1
+                store.create_in_file(object_id, KIB, holder, f"{files}", primary=holder != "y")
+        elif action == "take":
+            spilling += store.take_spillable(1)
+        elif action in ("spilled", "failed"):
+            if not spilling:
+                continue
+            if action == "failed":
+                store.not_spilled(spilling.pop())
+            else:
+                files += 1
+                store.spilled(spilling.pop(), f"{files}")
         elif action == "free":
             store.free([object_id])
         elif action == "drop":
             store.drop_holder(holder)
         else:
             getattr(store, action)(object_id, holder)
-        sizes = sum(entry.size_bytes for entry in store.entries())
+        sizes = sum(entry.size_bytes for entry in store.entries() if entry.offset is not None)
         assert store.used_bytes == sizes
+        assert 0 <= store.kept_bytes <= store.used_bytes
     for holder in ("w", "x", "y"):
         store.drop_holder(holder)
     store.free([A, B, C])
+    for entry in spilling:
+        store.not_spilled(entry)
     assert store.used_bytes == 0
+    assert store.evictable_bytes == store.spilling_bytes == 0
+    assert sorted(dropped, key=int) == [str(number + 1) for number in range(files)]
     assert store.primary_count == 0

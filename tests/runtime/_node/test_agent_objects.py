@@ -37,6 +37,14 @@ def mapping(client: Client) -> mmap.mmap:
         os.close(fd)
 
 
+def mapped(path: str) -> mmap.mmap:
+    fd = os.open(path, os.O_RDWR)
+    try:
+        return mmap.mmap(fd, 0)
+    finally:
+        os.close(fd)
+
+
 async def put(client: Client, number: int, data: bytes, owner: WorkerAddress | None = None) -> bytes:
     name = object_id(client, number)
     space = await client.channel.call(StoreCreate(name, len(data), owner or client.address))
@@ -103,13 +111,20 @@ def test_a_second_copy_is_refused(world: MakeWorld) -> None:
     asyncio.run(scenario())
 
 
-def test_too_large_an_object_is_refused_at_once(world: MakeWorld) -> None:
+def test_an_object_larger_than_the_store_is_written_to_a_file_and_pulled_from_it(world: MakeWorld) -> None:
     async def scenario() -> None:
         async with world() as w:
-            driver = await w.driver(await w.node())
-            with pytest.raises(CallError, match="can never fit") as caught:
-                await driver.channel.call(StoreCreate(object_id(driver, 1), STORE_BYTES + 1, driver.address))
-            assert caught.value.kind == ErrorKind.FULL
+            first, second = await w.node(), await w.node()
+            driver, other = await w.driver(first), await w.driver(second)
+            name, size = object_id(driver, 1), STORE_BYTES + 1
+            space = await driver.channel.call(StoreCreate(name, size, driver.address))
+            with mapped(space.path) as file:
+                file[:5], file[-5:] = b"hello", b"there"
+            driver.channel.send(StoreSeal(name))
+            pinned = await other.channel.call(StorePin(name, [first.config.node_id], 20.0))
+            assert pinned.path != space.path
+            with mapped(pinned.path) as file:
+                assert (len(file), file[:5], file[-5:]) == (size, b"hello", b"there")
 
     asyncio.run(scenario())
 

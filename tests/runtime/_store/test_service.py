@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import mmap
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+import pathlib
+import tempfile
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
 
 from runtime._store.arena import Arena
 from runtime._store.service import ObjectStore
+from runtime._store.spiller import SpillSettings
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
 from runtime._wire.messages.node import StoreSpace
@@ -20,9 +23,23 @@ KIB = 1 << 10
 A, B, C = b"a" * 28, b"b" * 28, b"c" * 28
 
 
-def run(scenario: Callable[[ObjectStore], Coroutine[Any, Any, None]]) -> None:
+FOLDER = tempfile.mkdtemp()
+
+
+def settings(**changes: Any) -> SpillSettings:
+    return SpillSettings(os.path.join(FOLDER, "spilled"), grace_s=0.05, **changes)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _folder() -> Iterator[None]:
+    yield
+    assert os.listdir(FOLDER) == []
+    os.rmdir(FOLDER)
+
+
+def run(scenario: Callable[[ObjectStore], Coroutine[Any, Any, None]], **changes: Any) -> None:
     async def main() -> None:
-        store = ObjectStore(64 * KIB)
+        store = ObjectStore(64 * KIB, settings(**changes))
         try:
             await scenario(store)
         finally:
@@ -51,9 +68,9 @@ def test_what_is_written_can_be_read() -> None:
     async def scenario(store: ObjectStore) -> None:
         offset = sealed(store, A, 5)
         store.arena.write(offset, b"hello")
-        assert store.read(A, 0, 100) == (5, b"hello")
-        assert store.read(A, 3, 100) == (5, b"lo")
-        assert store.read(B, 0, 1) is None
+        assert await store.read(A, 0, 100) == (5, b"hello")
+        assert await store.read(A, 3, 100) == (5, b"lo")
+        assert await store.read(B, 0, 1) is None
 
     run(scenario)
 
@@ -117,8 +134,8 @@ def test_a_creator_that_goes_stops_waiting() -> None:
         with pytest.raises(CallError) as caught:
             await waiting
         assert caught.value.kind == ErrorKind.UNAVAILABLE
-        store.unpin([A], "w")
         store.free([A])
+        store.unpin([A], "w")
         assert store.index.used_bytes == 0
 
     run(scenario)
@@ -151,7 +168,7 @@ def test_readers_wake_when_the_writer_dies() -> None:
 
 def test_a_closing_store_ends_waits() -> None:
     async def scenario(store: ObjectStore) -> None:
-        other = ObjectStore(64 * KIB)
+        other = ObjectStore(64 * KIB, settings())
         sealed(other, A, 60 * KIB)
         waiting = later(other.create(B, 40 * KIB, "x"))
         await asyncio.sleep(0)
@@ -159,6 +176,133 @@ def test_a_closing_store_ends_waits() -> None:
         with pytest.raises(CallError) as caught:
             await waiting
         assert caught.value.kind == ErrorKind.UNAVAILABLE
+
+    run(scenario)
+
+
+# ---------------------------------------------------------------- spilling
+
+
+def is_there(path: str) -> bool:
+    return os.path.exists(path)
+
+
+def contents(path: str) -> bytes:
+    return pathlib.Path(path).read_bytes()
+
+
+def size_of(path: str) -> int:
+    return os.path.getsize(path)
+
+
+def test_what_nobody_uses_makes_room() -> None:
+    async def scenario(store: ObjectStore) -> None:
+        offset = sealed(store, A, 60 * KIB)
+        store.arena.write(offset, b"hello")
+        store.unpin([A], "w")
+        space = await later(store.create(B, 60 * KIB, "w"))
+        assert space == StoreSpace(offset)
+        pinned = store.pin(A, "r")
+        assert pinned is not None
+        assert contents(pinned.path)[:5] == b"hello"
+        assert await store.read(A, 1, 3) == (60 * KIB, b"ell")
+        store.free([A])
+        assert not is_there(pinned.path)
+
+    run(scenario)
+
+
+def test_what_nobody_uses_is_written_ahead_of_need() -> None:
+    async def scenario(store: ObjectStore) -> None:
+        for name in (A, B, C):
+            sealed(store, name, 20 * KIB)
+            store.unpin([name], "w")
+        for _ in range(1000):
+            if store.index.spilled_bytes:
+                break
+            await asyncio.sleep(0.001)
+        assert store.index.spilled_bytes == 20 * KIB  # down to the threshold, no more
+        at_once(store.create(b"d" * 28, 20 * KIB, "w"))
+
+    run(scenario)
+
+
+def test_what_finds_no_memory_is_written_to_a_file() -> None:
+    async def scenario(store: ObjectStore) -> None:
+        sealed(store, A, 60 * KIB)  # and pinned
+        space = await later(store.create(B, 60 * KIB, "w"))
+        assert size_of(space.path) == 60 * KIB
+        await store.write(space, 10, b"there")
+        store.seal(B, "w")
+        pinned = store.pin(B, "r")
+        assert pinned is not None
+        assert pinned.path == space.path
+        assert await store.read(B, 10, 5) == (60 * KIB, b"there")
+
+    run(scenario)
+
+
+def test_what_is_larger_than_the_store_is_written_to_a_file_at_once() -> None:
+    async def scenario(store: ObjectStore) -> None:
+        sealed(store, A, 20 * KIB, primary=False)
+        store.unpin([A], "w")
+        space = await later(store.create(B, 65 * KIB, "w"))
+        assert space.path
+        assert store.pin(A, "r") is not None
+        store.abort(B, "w")
+        assert not is_there(space.path)
+
+    run(scenario)
+
+
+def test_without_spilling_only_what_finds_no_memory_goes_to_disk() -> None:
+    async def scenario(store: ObjectStore) -> None:
+        sealed(store, A, 60 * KIB)
+        store.unpin([A], "w")
+        assert (await later(store.create(B, 60 * KIB, "w"))).path
+        assert store.index.spilled_bytes == 60 * KIB
+
+    run(scenario, enabled=False)
+
+
+def test_a_full_disk() -> None:
+    async def scenario(store: ObjectStore) -> None:
+        sealed(store, A, 60 * KIB)
+        store.unpin([A], "w")
+        with pytest.raises(CallError, match=r"no room for 0.1 MiB .* fill the disk") as caught:
+            await later(store.create(B, 60 * KIB, "w"))
+        assert caught.value.kind == ErrorKind.OUT_OF_DISK
+        store.free([A])
+        at_once(store.create(B, 60 * KIB, "w"))
+
+    run(scenario, disk_full_from=0.0)
+
+
+def test_many_objects_at_once_pass_through_a_small_store() -> None:
+    async def scenario(store: ObjectStore) -> None:
+        async def make(number: int) -> None:
+            name = bytes([number]) * 28
+            result = store.create(name, 10 * KIB, number)
+            space = result if isinstance(result, StoreSpace) else await result
+            await store.write(space, 0, name)
+            store.seal(name, number)
+            store.unpin([name], number)
+
+        await asyncio.gather(*[make(number) for number in range(60)])
+        for number in range(60):
+            assert await store.read(bytes([number]) * 28, 0, 28) == (10 * KIB, bytes([number]) * 28)
+
+    run(scenario)
+
+
+def test_a_store_may_close_while_it_writes() -> None:
+    async def scenario(store: ObjectStore) -> None:
+        sealed(store, A, 60 * KIB)
+        store.unpin([A], "w")
+        creating = later(store.create(B, 60 * KIB, "w"))
+        await asyncio.sleep(0)
+        assert store.index.spilling_bytes
+        creating.cancel()
 
     run(scenario)
 
