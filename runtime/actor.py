@@ -173,10 +173,11 @@ class ActorClass:
         return prepared[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"cls": self._class, "options": self._defaults}
+        # All that is known: a class that refers to itself is still empty when this is unpickled.
+        return {**self.__dict__, "_prepared": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["cls"], state["options"])  # type: ignore[misc]
+        self.__dict__.update(state)
 
 
 class _BoundActorClass:

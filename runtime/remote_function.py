@@ -93,10 +93,11 @@ class RemoteFunction:
         return result or None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"function": self._function, "options": self._defaults}
+        # All that is known: a function that refers to itself is still empty when this is unpickled.
+        return {**self.__dict__, "_prepared": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["function"], state["options"])  # type: ignore[misc]
+        self.__dict__.update(state)
 
 
 class _BoundOptions:

@@ -143,6 +143,18 @@ def test_several_results() -> None:
     assert ray.get([first, second]) == [(1,), {"a": 2}]
 
 
+def test_a_class_that_makes_more_of_itself() -> None:
+    @ray.remote(num_cpus=0)
+    class Node:
+        def __init__(self, depth: int, width: int = 2) -> None:
+            self.children = [Node.remote(depth - 1, width=width) for _ in range(width if depth else 0)]
+
+        def count(self) -> int:
+            return 1 + sum(ray.get([child.count.remote() for child in self.children]))
+
+    assert ray.get(Node.remote(2).count.remote()) == 7
+
+
 def test_inheritance() -> None:
     class Base:
         def __init__(self) -> None:

@@ -131,6 +131,14 @@ def test_recursion() -> None:
     assert ray.get(fib.remote(7)) == 13
 
 
+def test_recursion_with_a_default_argument() -> None:
+    @ray.remote
+    def power(n: int, base: int = 3) -> int:
+        return base * ray.get(power.remote(n - 1)) if n else 1
+
+    assert ray.get(power.remote(4)) == 81
+
+
 def test_nested_tasks_do_not_deadlock_when_every_cpu_waits() -> None:
     @ray.remote
     def leaf(i: int) -> int:
