@@ -13,15 +13,24 @@ from runtime._wire.messages.control import ClusterState
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shape:
-    """What one request needs of a node: resources in 1/10 000 units and a label selector, both sorted."""
+    """What one request needs of a node: resources in 1/10 000 units and a label selector, both sorted; with
+    `fallbacks`, a node that any of these selectors accepts will do as well.
+    """
 
     resources: tuple[tuple[str, int], ...]
     selector: tuple[tuple[str, str], ...] = ()
+    fallbacks: tuple[tuple[tuple[str, str], ...], ...] = ()
 
     @classmethod
-    def of(cls, resources: Mapping[str, int], selector: Mapping[str, str] | None = None) -> Shape:
+    def of(
+        cls,
+        resources: Mapping[str, int],
+        selector: Mapping[str, str] | None = None,
+        fallbacks: Iterable[Mapping[str, str]] = (),
+    ) -> Shape:
         amounts = tuple(sorted((name, amount) for name, amount in resources.items() if amount > 0))
-        return cls(amounts, tuple(sorted((selector or {}).items())))
+        others = tuple(tuple(sorted(fallback.items())) for fallback in fallbacks)
+        return cls(amounts, tuple(sorted((selector or {}).items())), others)
 
     def __str__(self) -> str:
         return describe(dict(self.resources), dict(self.selector))
@@ -31,7 +40,7 @@ class Shape:
         if not self.selector:
             return True
         try:
-            return matches(dict(self.selector), labels)
+            return any(matches(dict(selector), labels) for selector in (self.selector, *self.fallbacks))
         except ValueError:
             return False
 
@@ -108,7 +117,9 @@ class Demand:
     def __post_init__(self) -> None:
         shapes = set(self._all())
         names = frozenset(name for shape in shapes for name, _ in shape.resources)
-        keys = frozenset(key for shape in shapes for key, _ in shape.selector)
+        keys = frozenset(
+            key for shape in shapes for selector in (shape.selector, *shape.fallbacks) for key, _ in selector
+        )
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "label_keys", keys)
 
@@ -137,7 +148,7 @@ def demand_of(state: ClusterState) -> Demand:
                 continue
         if waiting.count <= 0 or any(is_group_resource(name) for name in waiting.request.resources):
             continue
-        shape = Shape.of(waiting.request.resources, strategy.labels)
+        shape = Shape.of(waiting.request.resources, strategy.labels, strategy.fallbacks)
         shapes[shape] = shapes.get(shape, 0) + waiting.count
     explicit: dict[Shape, int] = {}
     for bundle in state.requested:

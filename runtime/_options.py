@@ -1,4 +1,4 @@
-"""The options of tasks and actors: which exist, what they accept, and what they mean for a node.
+"""The options of tasks and actors: which exist and what they accept.
 
 Wrong keyword -> ValueError that lists the valid ones; wrong type -> TypeError; out of range -> ValueError.
 """
@@ -10,13 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from runtime._core import placement, resources
-from runtime._wire.messages.base import ResourceRequest, SchedulingStrategy
-from runtime._worker import context
-from runtime.util.scheduling_strategies import (
-    NodeAffinitySchedulingStrategy,
-    PlacementGroupSchedulingStrategy,
-)
+from runtime import _scheduling
+from runtime._core import accelerators, resources
 
 _COMMON = (
     "num_cpus num_gpus memory resources runtime_env scheduling_strategy name accelerator_type label_selector "
@@ -73,8 +68,8 @@ def validate(options: Mapping[str, Any], valid: frozenset[str], in_options: bool
                 raise TypeError(f"{name} is a number, not {value!r}.")
             if value < 0 or not math.isfinite(value):
                 raise ValueError(f"{name}={value}: give a finite amount from 0 up.")
-            if name == "num_gpus" and value > 1 and value != int(value):
-                raise ValueError(f"num_gpus={value}: above 1, only whole GPUs can be had.")
+            if name == "num_gpus":
+                accelerators.check_amount("GPU", value)
         elif name in _INTEGERS:
             if isinstance(value, bool) or not isinstance(value, int):
                 raise TypeError(f"{name} is a whole number, not {value!r}.")
@@ -82,6 +77,8 @@ def validate(options: Mapping[str, Any], valid: frozenset[str], in_options: bool
                 raise ValueError(f"{name}={value}: the least it can be is {_INTEGERS[name]}.")
         elif name == "resources":
             _validate_resources(value)
+        elif name in _scheduling.CHECKS:
+            _scheduling.CHECKS[name](value)
         elif name == "name" and not isinstance(value, str):
             raise TypeError(f"name is a string, not {value!r}.")
         elif name == "lifetime" and value not in ("detached", "non_detached"):
@@ -98,6 +95,7 @@ def validate(options: Mapping[str, Any], valid: frozenset[str], in_options: bool
             _validate_exceptions(value)
         elif name == "runtime_env" and not isinstance(value, str | Mapping):
             raise TypeError(f"runtime_env is a dict, not {value!r}.")
+    _scheduling.check_together(options)
 
 
 def _validate_resources(value: Any) -> None:
@@ -107,6 +105,8 @@ def _validate_resources(value: Any) -> None:
         if name in value:
             raise ValueError(f"resources={value!r}: {name} has an option of its own, num_{name.lower()}s.")
     resources.to_units(value)
+    for name, amount in value.items():
+        accelerators.check_amount(name, amount)
 
 
 def _validate_exceptions(value: Any) -> None:
@@ -115,82 +115,6 @@ def _validate_exceptions(value: Any) -> None:
     for item in value:
         if not (isinstance(item, type) and issubclass(item, Exception)):
             raise TypeError(f"retry_exceptions lists exception classes, and {item!r} is none.")
-
-
-def resource_request(
-    options: Mapping[str, Any], default_cpus: float
-) -> tuple[ResourceRequest, bool, dict[str, int]]:
-    """What a node must offer; whether child tasks stay in the placement group; and what the user named explicitly."""
-    amounts = dict(options.get("resources") or {})
-    cpus = options.get("num_cpus")
-    explicit = cpus is not None
-    amounts["CPU"] = default_cpus if cpus is None else cpus
-    for keyword, name in (("num_gpus", "GPU"), ("memory", "memory")):
-        if options.get(keyword):
-            amounts[name] = options[keyword]
-    if options.get("accelerator_type"):
-        amounts[f"accelerator_type:{options['accelerator_type']}"] = 0.001
-    units = resources.to_units(amounts)
-    held = dict(units) if explicit else {name: n for name, n in units.items() if name != "CPU"}
-    strategy, group, index, capture = _strategy(options)
-    _check_fits_bundle(options, amounts)
-    if group:
-        units = placement.rewrite_for_group(units, group.hex(), index)
-        held = placement.rewrite_for_group(held, group.hex(), index)
-    return ResourceRequest(units, strategy, group), capture, held
-
-
-def _check_fits_bundle(options: Mapping[str, Any], amounts: Mapping[str, float]) -> None:
-    chosen = options.get("scheduling_strategy")
-    if not isinstance(chosen, PlacementGroupSchedulingStrategy) or chosen.placement_group is None:
-        return
-    bundles = chosen.placement_group.bundle_specs
-    index = chosen.placement_group_bundle_index
-    for bundle in bundles if index == -1 else bundles[index : index + 1]:
-        if all(bundle.get(name, 0) >= amount for name, amount in amounts.items()):
-            return
-    if 0 <= index < len(bundles) or index == -1:
-        raise ValueError(
-            f"No bundle of the placement group is large enough for {dict(amounts)}: they are {bundles}."
-        )
-
-
-def _strategy(options: Mapping[str, Any]) -> tuple[SchedulingStrategy, bytes, int, bool]:
-    chosen = options.get("scheduling_strategy")
-    labels = dict(options.get("label_selector") or {})
-    group = options.get("placement_group")
-    if group is not None and group != "default":
-        chosen = PlacementGroupSchedulingStrategy(
-            group,
-            options.get("placement_group_bundle_index", -1),
-            options.get("placement_group_capture_child_tasks"),
-        )
-    if chosen is None:
-        running = context.execution.get()
-        lease = running.lease if running is not None else None
-        if lease is not None and lease.capture_child_tasks and lease.placement_group_id:
-            return SchedulingStrategy("DEFAULT", labels=labels), lease.placement_group_id, -1, True
-        return SchedulingStrategy("DEFAULT", labels=labels), b"", -1, False
-    if isinstance(chosen, PlacementGroupSchedulingStrategy):
-        if chosen.placement_group is None:
-            return SchedulingStrategy("DEFAULT", labels=labels), b"", -1, False
-        index = chosen.placement_group_bundle_index
-        count = chosen.placement_group.bundle_count
-        if index >= count or index < -1:
-            raise ValueError(
-                f"placement_group_bundle_index={index}: the group has the bundles 0 to {count - 1}; -1 is any."
-            )
-        capture = bool(chosen.placement_group_capture_child_tasks)
-        return SchedulingStrategy(labels=labels), chosen.placement_group.id.binary(), index, capture
-    if isinstance(chosen, NodeAffinitySchedulingStrategy):
-        node_id = bytes.fromhex(chosen.node_id)
-        return SchedulingStrategy("NODE_AFFINITY", node_id, chosen.soft, labels), b"", -1, False
-    if chosen in ("DEFAULT", "SPREAD"):
-        return SchedulingStrategy(chosen, labels=labels), b"", -1, False
-    raise ValueError(
-        f"scheduling_strategy={chosen!r}: give 'DEFAULT', 'SPREAD', or a strategy of "
-        "runtime.util.scheduling_strategies."
-    )
 
 
 def runtime_env_json(options: Mapping[str, Any]) -> str:

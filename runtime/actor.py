@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from runtime import _options, exceptions
+from runtime import _options, _scheduling, exceptions
 from runtime._core import ids
 from runtime._signature import ArgumentCheck, Parameters, parameters_of
 from runtime._wire.messages.base import ErrorKind, ErrorReply
@@ -125,9 +125,7 @@ class ActorClass:
         asynchronous = is_async(self._class)
         concurrency = options.get("max_concurrency") or (ASYNC_MAX_CONCURRENCY if asynchronous else 1)
         groups = _groups(options.get("concurrency_groups"))
-        request, capture, held = _options.resource_request(options, 1)
-        if options.get("num_cpus") == 0:
-            held.pop("CPU", None)
+        request, capture, held = _scheduling.actor_request(options, self._name)
         function = self._function(core)
         core.functions.publish(function)
         detached = options.get("lifetime") == "detached"

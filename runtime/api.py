@@ -493,10 +493,11 @@ def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
 
 def get_gpu_ids() -> list[Any]:
     """The ids of the GPUs that the current task or actor may use."""
+    executor = current().executor
     running = context.execution.get()
-    if running is None or running.lease is None:
+    if executor is None or running is None or running.lease is None:
         return []
-    return [int(gpu) if gpu.isdigit() else gpu for gpu in running.lease.gpu_ids]
+    return executor.devices.gpu_ids(running.lease.gpu_ids)
 
 
 def _nodes() -> list[NodeInfo]:
@@ -547,4 +548,5 @@ def cluster_resources() -> dict[str, float]:
 
 def available_resources() -> dict[str, float]:
     """The resources that nothing holds at the moment."""
-    return _sum(lambda node: node.available)
+    # Tasks that woke up while others had their CPUs make it negative for a while.
+    return _sum(lambda node: {name: amount for name, amount in node.available.items() if amount > 0})

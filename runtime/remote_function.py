@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from runtime import _options
+from runtime import _options, _scheduling
 from runtime._signature import ArgumentCheck, parameters_of
 from runtime._worker import context
 from runtime._worker.core_worker import Core, current
@@ -35,6 +35,7 @@ class RemoteFunction:
             raise ValueError(
                 f"num_returns={options['num_returns']!r} needs a generator: {self._name} has no yield."
             )
+        self._exported: tuple[Core, Function] | None = None
         self._prepared: tuple[Core, Function, TaskOptions, Any] | None = None
         self._check = ArgumentCheck(parameters_of(function))
         functools.update_wrapper(self, function)
@@ -52,23 +53,25 @@ class RemoteFunction:
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """Starts a task. Returns an `ObjectRef`, a list of them (num_returns > 1), None (0), or a generator."""
-        prepared = self._prepared
-        if prepared is None or prepared[0] is not current():
-            prepared = self._prepared = self._prepare(self._defaults)
-        elif context.captures_children():
+        if context.captures_children():
             prepared = self._prepare(self._defaults)  # the parent's placement group decides
+        else:
+            known = self._prepared
+            if known is None or known[0] is not current():
+                known = self._prepared = self._prepare(self._defaults)
+            prepared = known
         return self._submit(prepared, args, kwargs)
 
     def _function_of(self, core: Core) -> Function:
-        known = self._prepared
-        if known is not None and known[0] is core:
-            return known[1]
-        return Function(self._function, self._name)
+        known = self._exported
+        if known is None or known[0] is not core:
+            known = self._exported = core, Function(self._function, self._name)
+        return known[1]
 
     def _prepare(self, options: Mapping[str, Any]) -> tuple[Core, Function, TaskOptions, Any]:
         core = current()
         function = self._function_of(core)
-        request, capture, _ = _options.resource_request(options, 1)
+        request, capture = _scheduling.task_request(options, self._function.__name__)
         retry = options.get("retry_exceptions") or False
         retries = options.get("max_retries")
         task = TaskOptions(
@@ -110,8 +113,11 @@ class _BoundOptions:
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """See `RemoteFunction.remote`."""
-        if self._prepared is None or self._prepared[0] is not current():
-            if self._function._prepared is None:
-                self._function._prepared = self._function._prepare(self._function._defaults)
-            self._prepared = self._function._prepare(self._options)
-        return self._function._submit(self._prepared, args, kwargs)
+        if context.captures_children():
+            prepared = self._function._prepare(self._options)
+        else:
+            known = self._prepared
+            if known is None or known[0] is not current():
+                known = self._prepared = self._function._prepare(self._options)
+            prepared = known
+        return self._function._submit(prepared, args, kwargs)

@@ -7,7 +7,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
-from runtime._core import ids, resources
+from runtime._core import bundles, ids, resources
+from runtime._core.accelerators import HARDWARE
 from runtime._wire.messages.control import ActorInfo, WatchActor
 from runtime._worker import context
 from runtime._worker.core_worker import Core, current
@@ -91,17 +92,17 @@ class RuntimeContext:
         running = context.execution.get()
         if running is None or running.lease is None:
             return {}
-        return {
-            name: amount
-            for name, amount in resources.to_floats(running.lease.resources).items()
-            if not name.startswith("bundle_group_")
-        }
+        return bundles.without_groups(resources.to_floats(running.lease.resources))
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
         """The ids of the accelerators it may use, by kind."""
+        found: dict[str, list[str]] = {name: [] for name in HARDWARE}
+        executor = self._core.executor
         running = context.execution.get()
-        found = list(running.lease.gpu_ids) if running is not None and running.lease is not None else []
-        return {"GPU": found}
+        if executor is not None and running is not None and running.lease is not None:
+            for name, numbers in {"GPU": running.lease.gpu_ids, **running.lease.other_ids}.items():
+                found[name] = executor.devices.ids(name, numbers)
+        return found
 
     def get_node_labels(self) -> dict[str, str]:
         """The labels of this process's node."""

@@ -12,7 +12,6 @@ from runtime._control.journal import Journal
 from runtime._control.waiters import Waiters
 from runtime._core.actors import TRANSITIONS, ActorEvent, ActorState
 from runtime._core.fsm import Machine
-from runtime._core.placement import Request
 from runtime._wire.messages.base import ResourceRequest, WorkerAddress
 from runtime._wire.messages.control import ActorInfo, ActorSpec
 
@@ -51,14 +50,12 @@ def shape_key(request: ResourceRequest) -> ShapeKey:
         strategy.kind,
         strategy.node_id,
         strategy.soft,
-        tuple(sorted(strategy.labels.items())),
+        strategy.busy,
+        *(
+            tuple(sorted(selector.items()))
+            for selector in (strategy.labels, strategy.preferred, *strategy.fallbacks)
+        ),
     )
-
-
-def to_request(request: ResourceRequest) -> Request:
-    """The wire's request as placement takes it."""
-    strategy = request.strategy
-    return Request(request.resources, strategy.kind, strategy.node_id, strategy.soft, strategy.labels)
 
 
 class Actor:
@@ -91,7 +88,7 @@ class Actor:
         self.machine: Machine[ActorState, ActorEvent] = Machine(
             f"actor {spec.actor_id.hex()}", state, TRANSITIONS
         )
-        self.request = to_request(spec.placement)
+        self.request = spec.placement.strategy.request(spec.placement.resources)
         self.shape = shape_key(spec.placement)
         self.version = 0
         self.restarts = 0

@@ -19,6 +19,7 @@ BUNDLE_UNITS = 1000 * UNIT
 """How much of its marker resource a bundle offers: room for a thousand zero-resource tasks at a time."""
 
 _GROUP_NAME = re.compile(r"_group_(?:\d+_)?[0-9a-f]{36}\Z")
+_MARKER = "bundle"
 
 Bundle = Mapping[str, int]
 Pick = Callable[[Bundle, list[NodeView], set[bytes]], NodeView]
@@ -228,7 +229,7 @@ def group_resources(resources: Mapping[str, int], pg_hex: str, index: int) -> di
     markers.
     """
     out: dict[str, int] = {}
-    for name, amount in {**resources, "bundle": BUNDLE_UNITS}.items():
+    for name, amount in {**resources, _MARKER: BUNDLE_UNITS}.items():
         out[f"{name}_group_{index}_{pg_hex}"] = amount
         out[f"{name}_group_{pg_hex}"] = amount
     return out
@@ -240,14 +241,28 @@ def rewrite_for_group(resources: Mapping[str, int], pg_hex: str, index: int) -> 
     A request for one bundle takes from the group's common name too, so that requests for any bundle see
     what is left. A request for nothing takes a sliver of the marker, which ties it to the group's nodes.
     """
-    wanted = {name: amount for name, amount in resources.items() if amount} or {
-        "bundle": max(1, UNIT // 1000)
-    }
+    wanted = {name: amount for name, amount in resources.items() if amount} or {_MARKER: max(1, UNIT // 1000)}
     out: dict[str, int] = {}
     for name, amount in wanted.items():
         if index >= 0:
             out[f"{name}_group_{index}_{pg_hex}"] = amount
         out[f"{name}_group_{pg_hex}"] = amount
+    return out
+
+
+def base_name(name: str) -> str:
+    """The name of a resource without the group and bundle that it may stand in."""
+    return _GROUP_NAME.sub("", name) if "_group_" in name else name
+
+
+def without_groups(amounts: Mapping[str, float]) -> dict[str, float]:
+    """What a holder of these resources has of each, in or out of a group, without the markers of bundles."""
+    out: dict[str, float] = {}
+    for name, amount in amounts.items():
+        base = base_name(name)
+        if base != name and base == _MARKER:
+            continue
+        out[base] = max(amount, out.get(base, 0.0))
     return out
 
 

@@ -1,26 +1,52 @@
 """Label selectors: which nodes a request accepts by their labels.
 
 A selector maps a label's key to a condition: "v" (equal), "!v" (not equal, or missing), "in(a,b)" (one of),
-"!in(a,b)" (none of, or missing). All conditions must hold.
+"!in(a,b)" (none of, or missing). All conditions must hold. Inside the engine "exists()" and "!exists()" ask
+for the key alone; users say these with `NodeLabelSchedulingStrategy`.
+
+Keys and values follow the syntax of Kubernetes labels
+(https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+
+NODE_ID = "ray.io/node-id"
+NODE_GROUP = "ray.io/node-group"
+ACCELERATOR_TYPE = "ray.io/accelerator-type"
+MARKET_TYPE = "ray.io/market-type"
+REGION = "ray.io/availability-region"
+ZONE = "ray.io/availability-zone"
+
+EXISTS = "exists()"
+MISSING = "!exists()"
+
+_NAME = r"[a-zA-Z0-9](?:[a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?"
+_VALUE = re.compile(rf"(?:{_NAME})?")
+_PREFIX = re.compile(rf"(?:{_NAME})?(?:\.(?:{_NAME})?)*")
+_CONDITION = re.compile(rf"(?:!?(?:in)?\({_NAME}(?:, ?{_NAME})*\)|!?{_NAME})?")
+_MOST_PREFIX = 253
+_SHAPE = (
+    "has at most 63 characters, begins and ends with a letter or digit, and holds letters, digits, '-', '_' "
+    "and '.' only"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A parsed condition: the label's value is among `values`, or with `negated` it is not."""
+    """A parsed condition: the label's value is among `values` (None: anything), or with `negated` it is not."""
 
-    values: frozenset[str]
+    values: frozenset[str] | None
     negated: bool
 
     def holds(self, value: str | None) -> bool:
         """`value` is None when the node does not carry the label."""
-        return (value in self.values) is not self.negated
+        found = value is not None if self.values is None else value in self.values
+        return found is not self.negated
 
 
 @lru_cache(maxsize=4096)
@@ -28,32 +54,30 @@ def parse_condition(text: str) -> Condition:
     """Parses one condition.
 
     Raises:
-        ValueError: the text has no value in it or its parentheses do not match.
+        ValueError: its parentheses do not match.
     """
     body = text.strip()
     negated = body.startswith("!")
     if negated:
         body = body[1:].strip()
-    if body.startswith(("in(", "in (")):
-        if not body.endswith(")"):
-            raise ValueError(f"label condition {text!r} lacks its closing parenthesis")
-        values = frozenset(part.strip() for part in body[body.index("(") + 1 : -1].split(","))
-    else:
-        values = frozenset((body,))
-    if "" in values:
-        raise ValueError(f'label condition {text!r} is empty; use "v", "!v", "in(a,b)" or "!in(a,b)"')
-    return Condition(values, negated)
+    if body == EXISTS:
+        return Condition(None, negated)
+    name, parenthesis, rest = body.partition("(")
+    if not parenthesis:
+        return Condition(frozenset((body,)), negated)
+    if name.strip() not in ("in", "") or not rest.endswith(")"):
+        raise ValueError(f"Invalid label selector value {text!r}: its closing parenthesis is missing.")
+    values = frozenset(part.strip() for part in rest[:-1].split(","))
+    return Condition(values - {""}, negated)
 
 
-def check_selector(selector: Mapping[str, str]) -> None:
-    """Raises ValueError naming the key whose condition does not parse."""
-    for key, text in selector.items():
-        if not key:
-            raise ValueError("a label selector has an empty key")
-        try:
-            parse_condition(text)
-        except ValueError as error:
-            raise ValueError(f"label {key!r}: {error}") from None
+def one_of(values: Iterable[str], negated: bool = False) -> str:
+    """The condition that a label's value is, or with `negated` is not, among `values`.
+
+    Values that no label can have are left out: no node carries them.
+    """
+    possible = ",".join(value for value in values if value and _VALUE.fullmatch(value))
+    return f"{'!' if negated else ''}in({possible})"
 
 
 def matches(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
@@ -63,3 +87,61 @@ def matches(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
         ValueError: a condition does not parse.
     """
     return all(parse_condition(text).holds(labels.get(key)) for key, text in selector.items())
+
+
+# ---------------------------------------------------------------- what users may write
+
+
+def check_key(key: str) -> None:
+    """Raises ValueError unless `key` is a label's key: a name, or prefix/name."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (len(prefix) > _MOST_PREFIX or not _PREFIX.fullmatch(prefix)):
+        raise ValueError(
+            f"Invalid label key prefix `{prefix}`: it is a series of DNS labels with dots between, of at most "
+            f"{_MOST_PREFIX} characters."
+        )
+    if not re.fullmatch(_NAME, name):
+        raise ValueError(f"Invalid label key name `{name}`: it {_SHAPE}.")
+
+
+def check_labels(labels: Mapping[str, str]) -> None:
+    """Raises ValueError naming the key or value that no node can be labelled with."""
+    for key, value in labels.items():
+        check_key(key)
+        if not _VALUE.fullmatch(value):
+            raise ValueError(f"Invalid label key value `{value}`: it {_SHAPE}.")
+
+
+def check_selector(selector: Mapping[str, str]) -> None:
+    """Raises ValueError naming the key or condition of a user's selector that is wrong."""
+    for key, text in selector.items():
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise TypeError(f"A label selector maps strings to strings, not {key!r} to {text!r}.")
+        check_key(key)
+        if not _CONDITION.fullmatch(text):
+            raise ValueError(
+                f'Invalid label selector value `{text}` of `{key}`: use "v", "!v", "in(a,b)" or '
+                f'"!in(a,b)", where each value {_SHAPE}.'
+            )
+
+
+def check_fallbacks(fallbacks: Iterable[object]) -> None:
+    """Raises ValueError unless each is a dict with a `label_selector` and nothing else."""
+    for fallback in fallbacks:
+        if not isinstance(fallback, Mapping):
+            raise ValueError(
+                f"Each element in fallback_strategy must be a dictionary, such as "
+                f"{{'label_selector': {{...}}}}; {fallback!r} is none."
+            )
+        if not fallback:
+            raise ValueError("Empty dictionary found in `fallback_strategy`: leave it out.")
+        for option in fallback:
+            if option != "label_selector":
+                raise ValueError(
+                    f"Unsupported option found: '{option}'. Only ['label_selector'] can stand in a "
+                    "fallback_strategy."
+                )
+        selector = fallback["label_selector"]
+        if not isinstance(selector, Mapping):
+            raise ValueError('The value of "label_selector" must be a dictionary.')
+        check_selector(selector)

@@ -283,7 +283,7 @@ class LeaseQueue:
 
     def _choose(self, entry: Waiting, now: float) -> Choice:
         request, local = entry.request, self._nodes.local
-        if not self._nodes.others and local.schedulable and request.kind == "DEFAULT" and not request.labels:
+        if not self._nodes.others and local.schedulable and request.is_plain:
             if fits(request.resources, local.available):
                 return _LOCAL_FIT
             return _WAITING if fits(request.resources, local.total) else _INFEASIBLE

@@ -1,4 +1,4 @@
-"""What a node has, who holds how much of it, which GPUs exactly, and the bundles set aside for placement
+"""What a node has, who holds how much of it, which accelerators exactly, and the bundles set aside for placement
 groups. Pure.
 
 A committed bundle offers its resources under group names (see `placement.group_resources`). A request for any
@@ -8,15 +8,19 @@ promised twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from .accelerators import HARDWARE
+from .bundles import base_name
 from .placement import group_resources, is_group_resource
 from .resources import UNIT, Resources, add, fits, subtract
 
-_GPU = "GPU"
 Share = tuple[str, int]
-"""A GPU id and the units of it that are held."""
+"""A device's id and the units of it that are held."""
+
+Devices = dict[str, dict[str, int]]
+"""Per accelerator resource, the free units of each device by id."""
 
 
 @dataclass(slots=True, eq=False)
@@ -24,20 +28,28 @@ class Allocation:
     """Resources held by one lease, actor or bundle. Empty again after `Ledger.release`."""
 
     resources: Resources
-    gpu_shares: list[Share] = field(default_factory=list)
+    shares: dict[str, list[Share]] = field(default_factory=dict)
     bundle: tuple[bytes, int] | None = None
     lent: Resources = field(default_factory=dict)
 
     @property
     def gpu_ids(self) -> list[str]:
-        return [gpu_id for gpu_id, _ in self.gpu_shares]
+        """The GPUs it may use."""
+        return [device for device, _ in self.shares.get("GPU", ())]
+
+    @property
+    def other_ids(self) -> dict[str, list[str]]:
+        """The devices of other kinds that it may use, by accelerator resource."""
+        return {
+            name: [device for device, _ in shares] for name, shares in self.shares.items() if name != "GPU"
+        }
 
 
 @dataclass(slots=True)
 class _Bundle:
     parent: Allocation
     offered: Resources = field(default_factory=dict)  # empty until committed
-    gpus: dict[str, int] = field(default_factory=dict)
+    devices: Devices = field(default_factory=dict)
     users: list[Allocation] = field(default_factory=list)
 
 
@@ -47,11 +59,15 @@ class Ledger:
     def __init__(self, total: Mapping[str, int]) -> None:
         self.total: Resources = dict(total)
         self.available: Resources = dict(total)
-        self._gpus = {str(index): UNIT for index in range(total.get(_GPU, 0) // UNIT)}
+        self._devices: Devices = {
+            name: {str(index): UNIT for index in range(total[name] // UNIT)}
+            for name in HARDWARE
+            if name in total
+        }
         self._bundles: dict[tuple[bytes, int], _Bundle] = {}
 
     def allocate(self, request: Mapping[str, int]) -> Allocation | None:
-        """Takes `request`, or None when it does not fit now (by amount, by GPU, or by bundle)."""
+        """Takes `request`, or None when it does not fit now (by amount, by device, or by bundle)."""
         if not fits(request, self.available):
             return None
         grouped = any(is_group_resource(name) for name in request)
@@ -62,13 +78,13 @@ class Ledger:
             if found is None:
                 return None
             key, resources = found
-        gpus = self._gpus if key is None else self._bundles[key].gpus
-        wanted = _gpu_amount(resources)
-        shares = _pick_gpus(gpus, wanted) if wanted else []
+        devices = self._devices if key is None else self._bundles[key].devices
+        shares = _pick_devices(devices, resources) if devices else {}
         if shares is None:
             return None
-        for gpu_id, units in shares:
-            gpus[gpu_id] -= units
+        for name, picked in shares.items():
+            for device, units in picked:
+                devices[name][device] -= units
         subtract(self.available, resources)
         allocation = Allocation(resources, shares, key)
         if key is not None:
@@ -97,11 +113,12 @@ class Ledger:
         back = dict(allocation.resources)
         subtract(back, kept)
         add(self.available, back)
-        if allocation.gpu_shares and not _gpu_amount(kept):
-            gpus = self._gpus_of(allocation)
-            for gpu_id, units in allocation.gpu_shares:
-                gpus[gpu_id] += units
-            allocation.gpu_shares = []
+        if allocation.shares:
+            devices = self._devices_of(allocation)
+            held = _device_amounts(kept, allocation.shares)
+            for name in [name for name in allocation.shares if name not in held]:
+                for device, units in allocation.shares.pop(name):
+                    devices[name][device] += units
         allocation.resources = kept
 
     def lend(self, allocation: Allocation) -> bool:
@@ -139,7 +156,7 @@ class Ledger:
             return False
         if not bundle.offered:
             bundle.offered = group_resources(bundle.parent.resources, pg_id.hex(), index)
-            bundle.gpus = dict(bundle.parent.gpu_shares)
+            bundle.devices = {name: dict(shares) for name, shares in bundle.parent.shares.items()}
             add(self.total, bundle.offered)
             add(self.available, bundle.offered)
         return True
@@ -155,7 +172,7 @@ class Ledger:
             if allocation.lent:
                 subtract(self.available, allocation.lent)
             add(self.available, allocation.resources)
-            allocation.resources, allocation.gpu_shares, allocation.lent = {}, [], {}
+            allocation.resources, allocation.shares, allocation.lent = {}, {}, {}
             allocation.bundle = None
         subtract(self.total, bundle.offered)
         subtract(self.available, bundle.offered)
@@ -172,14 +189,16 @@ class Ledger:
         for key, bundle in self._bundles.items():
             resources = _with_bundle_names(request, *key)
             named = [name for name in resources if is_group_resource(name)]
-            if all(name in bundle.offered for name in named) and fits(resources, self.available):
-                wanted = _gpu_amount(resources)
-                if not wanted or _pick_gpus(bundle.gpus, wanted) is not None:
-                    return key, resources
+            if (
+                all(name in bundle.offered for name in named)
+                and fits(resources, self.available)
+                and (not bundle.devices or _pick_devices(bundle.devices, resources) is not None)
+            ):
+                return key, resources
         return None
 
-    def _gpus_of(self, allocation: Allocation) -> dict[str, int]:
-        return self._gpus if allocation.bundle is None else self._bundles[allocation.bundle].gpus
+    def _devices_of(self, allocation: Allocation) -> Devices:
+        return self._devices if allocation.bundle is None else self._bundles[allocation.bundle].devices
 
 
 def _with_bundle_names(request: Mapping[str, int], pg_id: bytes, index: int) -> Resources:
@@ -197,20 +216,33 @@ def _is_cpu(name: str) -> bool:
     return name == "CPU" or name.startswith("CPU_group_")
 
 
-def _gpu_amount(resources: Mapping[str, int]) -> int:
-    own = resources.get(_GPU, 0)
-    if own:
-        return own
-    return max((amount for name, amount in resources.items() if name.startswith("GPU_group_")), default=0)
+def _device_amounts(resources: Mapping[str, int], kinds: Iterable[str]) -> dict[str, int]:
+    """How much of each accelerator in `kinds` a request takes, under its own name or that of a bundle."""
+    amounts: dict[str, int] = {}
+    for name, amount in resources.items():
+        kind = base_name(name)
+        if kind in kinds:
+            amounts[kind] = max(amount, amounts.get(kind, 0))
+    return amounts
 
 
-def _pick_gpus(free: Mapping[str, int], wanted: int) -> list[Share] | None:
-    """Whole GPUs for amounts from one up; a part of the fullest GPU that still fits for less."""
+def _pick_devices(free: Devices, resources: Mapping[str, int]) -> dict[str, list[Share]] | None:
+    picked: dict[str, list[Share]] = {}
+    for name, amount in _device_amounts(resources, free).items():
+        shares = _pick(free[name], amount)
+        if shares is None:
+            return None
+        picked[name] = shares
+    return picked
+
+
+def _pick(free: Mapping[str, int], wanted: int) -> list[Share] | None:
+    """Whole devices for amounts from one up; a part of the fullest device that still fits for less."""
     if wanted >= UNIT:
-        whole = [gpu_id for gpu_id, units in free.items() if units == UNIT]
+        whole = [device for device, units in free.items() if units == UNIT]
         count = -(-wanted // UNIT)
-        return [(gpu_id, UNIT) for gpu_id in whole[:count]] if len(whole) >= count else None
-    fitting = [(units, gpu_id) for gpu_id, units in free.items() if units >= wanted]
+        return [(device, UNIT) for device in whole[:count]] if len(whole) >= count else None
+    fitting = [(units, device) for device, units in free.items() if units >= wanted]
     if not fitting:
         return None
     return [(min(fitting)[1], wanted)]

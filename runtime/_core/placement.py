@@ -49,13 +49,31 @@ _NOWHERE: Mapping[bytes, int] = {}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one lease or actor needs of a node."""
+    """What one lease or actor needs of a node.
+
+    Attributes:
+        kind: DEFAULT, SPREAD or NODE_AFFINITY.
+        node_id: of NODE_AFFINITY.
+        soft: NODE_AFFINITY: any other node will do when that one is gone or too small.
+        labels: selector that the node must satisfy.
+        busy: NODE_AFFINITY: what to do while that node has no room: WAIT, SPILL (to another node) or FAIL.
+        preferred: selector of the nodes that go first; others will do.
+        fallbacks: further selectors; each is tried when no node of those before has room.
+    """
 
     resources: Mapping[str, int]
-    kind: str = "DEFAULT"  # DEFAULT | SPREAD | NODE_AFFINITY
-    node_id: bytes = b""  # NODE_AFFINITY only
-    soft: bool = False  # NODE_AFFINITY: any other node will do when that one is gone or too small
+    kind: str = "DEFAULT"
+    node_id: bytes = b""
+    soft: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
+    busy: str = "WAIT"
+    preferred: Mapping[str, str] = field(default_factory=dict)
+    fallbacks: tuple[Mapping[str, str], ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the resources alone decide, by the default policy."""
+        return self.kind == "DEFAULT" and not self.labels and not self.preferred and not self.fallbacks
 
 
 class Fit(Enum):
@@ -64,7 +82,7 @@ class Fit(Enum):
     AVAILABLE = "available"
     WAITING = "waiting"  # some node could hold it, none has room now
     INFEASIBLE = "infeasible"  # no node of today could ever hold it
-    IMPOSSIBLE = "impossible"  # hard affinity to a node that is gone or too small
+    IMPOSSIBLE = "impossible"  # hard affinity to a node that is gone, too small, or busy if that may not be
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +122,28 @@ def choose_node(
         choice = _affinity(request, nodes)
         if choice is not None:
             return choice
-    wanted = request.resources
-    selector = request.labels
+    feasible = False
+    for selector in (request.labels, *request.fallbacks):
+        open_nodes, is_feasible = _candidates(request.resources, selector, nodes)
+        feasible = feasible or is_feasible
+        if open_nodes:
+            break
+    else:
+        return _WAITING if feasible else _INFEASIBLE
+    if request.preferred:
+        open_nodes = [node for node in open_nodes if accepts(node, request.preferred)] or open_nodes
+    if len(open_nodes) == 1:
+        return Choice(Fit.AVAILABLE, open_nodes[0].node_id)
+    if request.kind == "SPREAD":
+        return Choice(Fit.AVAILABLE, _spread(request.resources, open_nodes, spread_after))
+    chosen = _hybrid(request.resources, open_nodes, local, locality, rng, len(nodes))
+    return Choice(Fit.AVAILABLE, chosen)
+
+
+def _candidates(
+    wanted: Mapping[str, int], selector: Mapping[str, str], nodes: Sequence[NodeView]
+) -> tuple[list[NodeView], bool]:
+    """The nodes that have room now, and whether any node could have it one day."""
     open_nodes: list[NodeView] = []
     feasible = False
     for node in nodes:
@@ -115,13 +153,7 @@ def choose_node(
             open_nodes.append(node)
         elif not feasible:
             feasible = fits(wanted, node.total)
-    if not open_nodes:
-        return _WAITING if feasible else _INFEASIBLE
-    if len(open_nodes) == 1:
-        return Choice(Fit.AVAILABLE, open_nodes[0].node_id)
-    if request.kind == "SPREAD":
-        return Choice(Fit.AVAILABLE, _spread(wanted, open_nodes, spread_after))
-    return Choice(Fit.AVAILABLE, _hybrid(wanted, open_nodes, local, locality, rng, len(nodes)))
+    return open_nodes, feasible
 
 
 def _affinity(request: Request, nodes: Sequence[NodeView]) -> Choice | None:
@@ -133,7 +165,9 @@ def _affinity(request: Request, nodes: Sequence[NodeView]) -> Choice | None:
         # Resources of a placement group come and go with its bundles: their absence today proves nothing.
         own = {name: amount for name, amount in request.resources.items() if not is_group_resource(name)}
         if fits(own, node.total):
-            return _WAITING
+            if request.busy == "WAIT":
+                return _WAITING
+            return None if request.busy == "SPILL" else _IMPOSSIBLE
     return None if request.soft else _IMPOSSIBLE
 
 

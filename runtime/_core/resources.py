@@ -24,12 +24,15 @@ def to_units(amounts: Mapping[str, float]) -> Resources:
     out: Resources = {}
     for name, amount in amounts.items():
         if amount < 0:
-            raise ValueError(f"The quantity of resource {name!r} must not be negative, got {amount}")
+            raise ValueError(f"The quantity of resource {name} cannot be negative, and it is {amount}.")
         if not math.isfinite(amount):
-            raise ValueError(f"The quantity of resource {name!r} must be finite, got {amount}")
+            raise ValueError(f"The quantity of resource {name} must be finite, and it is {amount}.")
         units = round(amount * UNIT)
         if amount > 0 and units == 0:
-            raise ValueError(f"The quantity of resource {name!r} is finer than 0.0001: {amount}")
+            raise ValueError(
+                f"The precision of the fractional quantity of resource {name} cannot go beyond 0.0001, and it is "
+                f"{amount}."
+            )
         if units:
             out[name] = units
     return out

@@ -15,7 +15,7 @@ from runtime import _stacks
 from runtime._transport.channel import CallError, Channel, Handler
 
 from .agent import NodeAgent
-from .config import AgentConfig, default_store_bytes, node_resources
+from .config import AgentConfig, default_store_bytes, node_inventory
 
 log = logging.getLogger("runtime._node")
 
@@ -77,12 +77,21 @@ def _config(options: argparse.Namespace) -> AgentConfig:
 
         return await connect_grpc(control, secret, handler, "the control store", 5.0)
 
+    node_id = bytes.fromhex(options.node_id) if options.node_id else os.urandom(28)
+    total, labels = node_inventory(
+        json.loads(options.resources),
+        json.loads(options.labels),
+        node_id=node_id,
+        host=options.host,
+        is_head=options.head,
+        store_bytes=store_bytes,
+    )
     return AgentConfig(
-        node_id=bytes.fromhex(options.node_id) if options.node_id else os.urandom(28),
+        node_id=node_id,
         session_dir=options.session_dir,
         host=options.host,
-        total=node_resources(json.loads(options.resources), store_bytes),
-        labels=json.loads(options.labels),
+        total=total,
+        labels=labels,
         store_bytes=store_bytes,
         secret=secret,
         control_address=control,

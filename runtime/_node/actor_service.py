@@ -190,9 +190,10 @@ class ActorService:
         assert push.actor is not None
         lease = BindLease(
             self._leases.new_lease_id(),
-            {name: n for name, n in actor.allocation.resources.items() if name in spec.held},
+            {name: spec.held[name] for name in actor.allocation.resources if name in spec.held},
             actor.allocation.gpu_ids,
             spec.placement.placement_group_id,
+            other_ids=actor.allocation.other_ids,
         )
         setup = msgspec.structs.replace(push.actor, lease=lease, restarts=actor.restarts)
         actor.task_id = push.task_id

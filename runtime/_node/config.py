@@ -7,19 +7,30 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
+from runtime._core.accelerators import HARDWARE, split_ids
+from runtime._core.labels import ACCELERATOR_TYPE, MARKET_TYPE, NODE_GROUP, NODE_ID, REGION, ZONE
 from runtime._core.resources import to_units
 from runtime._store.disk import FULL_FROM
 from runtime._store.spiller import SPILL_THRESHOLD, SpillSettings
 from runtime._transport.channel import Channel, Handler
 
+from .gpus import find_gpus
 from .zygote_spawn import SpawnedZygote
 
 MAX_DEFAULT_STORE_BYTES = 8 << 30
 _STORE_SHARE = 0.3
 _MEMORY_SHARE = 0.7
+_LABELS_FROM = {
+    NODE_GROUP: "RAY_NODE_TYPE_NAME",
+    MARKET_TYPE: "RAY_NODE_MARKET_TYPE",
+    REGION: "RAY_NODE_REGION",
+    ZONE: "RAY_NODE_ZONE",
+}
+"""Labels that whoever started the machine tells by environment variables."""
 
 
 @dataclass(slots=True)
@@ -101,10 +112,53 @@ def default_store_bytes() -> int:
     return min(int(memory_bytes() * _STORE_SHARE), MAX_DEFAULT_STORE_BYTES)
 
 
-def node_resources(given: Mapping[str, float], store_bytes: int) -> dict[str, int]:
-    """The node's resources in wire units: what was given, and this machine's own for the rest."""
+def node_inventory(
+    resources: Mapping[str, float],
+    labels: Mapping[str, str],
+    *,
+    node_id: bytes,
+    host: str,
+    is_head: bool,
+    store_bytes: int,
+) -> tuple[dict[str, int], dict[str, str]]:
+    """What a node offers: its resources in wire units, and its labels.
+
+    What is given goes before what this machine has, and what the environment says (RAY_OVERRIDE_RESOURCES and
+    RAY_OVERRIDE_LABELS, JSON) before both.
+
+    Raises:
+        ValueError: an amount or a label is wrong.
+    """
+    given = {**resources, **_override("RAY_OVERRIDE_RESOURCES")}
     amounts: dict[str, float] = {"CPU": float(len(os.sched_getaffinity(0)))}
     amounts["memory"] = float(int(memory_bytes() * _MEMORY_SHARE))
+    gpu_type = ""
+    if "GPU" not in given:
+        count, gpu_type = find_gpus()
+        visible = split_ids(os.environ.get(HARDWARE["GPU"].variable))
+        amounts["GPU"] = float(count if visible is None else min(count, len(visible)))
+        if amounts["GPU"] and gpu_type:
+            amounts[f"accelerator_type:{gpu_type}"] = 1.0
     amounts.update(given)
     amounts["object_store_memory"] = float(store_bytes)
-    return to_units(amounts)
+    amounts[f"node:{host}"] = 1.0
+    if is_head:
+        amounts["node:__internal_head__"] = 1.0
+    found = {key: os.environ.get(name, "") for key, name in _LABELS_FROM.items()}
+    if amounts.get("GPU"):
+        found[ACCELERATOR_TYPE] = gpu_type
+    own = {key: value for key, value in found.items() if value}
+    return to_units(amounts), {**own, **labels, **_override("RAY_OVERRIDE_LABELS"), NODE_ID: node_id.hex()}
+
+
+def _override(variable: str) -> dict[str, Any]:
+    text = os.environ.get(variable)
+    if not text:
+        return {}
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{variable} is no JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{variable} must be a JSON object, not {text!r}")
+    return values

@@ -15,7 +15,6 @@ import msgspec
 
 from runtime._core.lease_queue import ZERO_PACE_S, AskNode, GrantHere, LeaseQueue, Refuse, Waiting
 from runtime._core.ledger import Allocation, Ledger
-from runtime._core.placement import Request
 from runtime._core.resources import describe
 from runtime._core.workers import Worker, WorkerEvent
 from runtime._transport.channel import CallError, Channel
@@ -126,15 +125,12 @@ class LeaseService:
     def demand(self, process: Process, message: LeaseDemand) -> None:
         """A process wants workers."""
         request = message.request
-        strategy = request.strategy
         self._queue.demand(
             process.channel,
             message.class_key,
             message.count,
             shape=_encode(request),
-            request=Request(
-                request.resources, strategy.kind, strategy.node_id, strategy.soft, strategy.labels
-            ),
+            request=request.strategy.request(request.resources),
             job_id=process.job_id,
             group_id=request.placement_group_id,
             runtime_env=message.runtime_env,
@@ -253,7 +249,9 @@ class LeaseService:
             raise CallError(ErrorKind.UNAVAILABLE, "the asking agent is gone")
         lease = self._begin(worker, allocation, channel, message.owner.worker_id, is_zero)
         address = self._address(worker)
-        return RemoteLeaseGranted(lease.lease_id, address, allocation.resources, allocation.gpu_ids)
+        return RemoteLeaseGranted(
+            lease.lease_id, address, allocation.resources, allocation.gpu_ids, allocation.other_ids
+        )
 
     def remote_lost(self, message: RemoteLeaseLost) -> None:
         """The agent of another node says that a worker we lease there died."""
@@ -353,6 +351,7 @@ class LeaseService:
                         self._address(worker),
                         allocation.resources,
                         allocation.gpu_ids,
+                        allocation.other_ids,
                     )
                 )
 
@@ -393,7 +392,12 @@ class LeaseService:
         self._owned.setdefault(channel, set()).add(granted.lease_id)
         channel.send(
             LeaseGranted(
-                entry.class_key, granted.lease_id, granted.worker, granted.resources, granted.gpu_ids
+                entry.class_key,
+                granted.lease_id,
+                granted.worker,
+                granted.resources,
+                granted.gpu_ids,
+                granted.other_ids,
             )
         )
 

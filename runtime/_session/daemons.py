@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runtime._core.accelerators import HARDWARE, split_ids
 from runtime._node import registry
 from runtime._node.zygote_spawn import daemon_environment
 
@@ -207,6 +208,13 @@ def _amounts(
     resources: Mapping[str, float] | None,
 ) -> dict[str, float]:
     named = {"CPU": num_cpus, "GPU": num_gpus, "memory": memory}
+    for kind in HARDWARE.values():
+        wanted = num_gpus if kind.resource == "GPU" else (resources or {}).get(kind.resource)
+        visible = split_ids(os.environ.get(kind.variable))
+        if wanted is not None and visible is not None and wanted > len(visible):
+            raise ValueError(
+                f"A node with {wanted} {kind.resource} cannot start here: {kind.variable} shows only {visible}."
+            )
     return {**(resources or {}), **{name: amount for name, amount in named.items() if amount is not None}}
 
 

@@ -14,11 +14,12 @@ from runtime._control.server import ControlStore
 from runtime._control.storage import open_storage
 from runtime._node.__main__ import serve, tell
 from runtime._node.agent import NodeAgent
-from runtime._node.config import AgentConfig, default_store_bytes, node_resources
+from runtime._node.config import AgentConfig, default_store_bytes, node_inventory
 from runtime._node.zygote_spawn import SpawnedZygote
 from runtime._transport.channel import CallError, Channel, Handler, LoopbackChannel
 
 log = logging.getLogger("runtime._session.local_cluster")
+_HOST = "127.0.0.1"
 
 
 def run(options: argparse.Namespace, zygote: SpawnedZygote) -> int:
@@ -49,12 +50,21 @@ async def _serve(options: argparse.Namespace, zygote: SpawnedZygote) -> int:
         return ours
 
     store_bytes = options.store_bytes or default_store_bytes()
+    node_id = os.urandom(28)
+    total, labels = node_inventory(
+        json.loads(options.resources),
+        json.loads(options.labels),
+        node_id=node_id,
+        host=_HOST,
+        is_head=True,
+        store_bytes=store_bytes,
+    )
     config = AgentConfig(
-        node_id=os.urandom(28),
+        node_id=node_id,
         session_dir=options.session_dir,
-        host="127.0.0.1",
-        total=node_resources(json.loads(options.resources), store_bytes),
-        labels=json.loads(options.labels),
+        host=_HOST,
+        total=total,
+        labels=labels,
         store_bytes=store_bytes,
         secret=os.urandom(32),
         control_address="",

@@ -38,6 +38,7 @@ from runtime._wire.messages.worker import (
 from . import arguments
 from .async_executor import AsyncExecutor
 from .context import Execution, execution
+from .devices import Devices
 from .objects import Entry
 from .process_end import end_fork, exit_status, flush_output
 from .results import Results
@@ -60,6 +61,7 @@ class Executor:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.results = Results(core)
+        self.devices = Devices()
         self.actor: Any = None
         self.setup: ActorSetup | None = None
         self.current_name = ""
@@ -103,8 +105,7 @@ class Executor:
 
     def _bind(self, lease: BindLease) -> None:
         self._lease = lease
-        if lease.gpu_ids:
-            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(lease.gpu_ids)
+        self.devices.bind(lease.gpu_ids, lease.other_ids)
 
     def _on_take_back(self, connection: Connection, message: TakeBack, _correlation: int) -> None:
         returned = []

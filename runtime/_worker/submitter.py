@@ -234,6 +234,7 @@ class TaskSubmitter:
                 message.gpu_ids,
                 pool.request.placement_group_id,
                 capture,
+                message.other_ids,
             )
         )
         self._dispatch(pool)

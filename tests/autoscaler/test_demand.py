@@ -41,6 +41,15 @@ def test_selectors_make_another_shape() -> None:
     assert dict(found.shapes) == {shape(CPU=1): 1, shape({"zone": "a"}, CPU=1): 1}
 
 
+def test_a_fallback_makes_more_nodes_good_enough() -> None:
+    picky = SchedulingStrategy(labels={"zone": "a"}, fallbacks=[{"disk": "ssd"}])
+    ((found, _),) = demand_of(state([demand(1, picky, CPU=1)])).shapes
+    assert found.accepts({"zone": "a"})
+    assert found.accepts({"zone": "b", "disk": "ssd"})
+    assert not found.accepts({"zone": "b"})
+    assert demand_of(state([demand(1, picky, CPU=1)])).label_keys == {"zone", "disk"}
+
+
 def test_hard_affinity_asks_for_no_machine_and_keeps_its_node() -> None:
     found = demand_of(state([demand(5, SchedulingStrategy("NODE_AFFINITY", b"n"), CPU=1)]))
     assert found.shapes == ()
@@ -95,7 +104,8 @@ def test_names_and_label_keys_of_everything() -> None:
         ("in(a,b)", {"k": "b"}, True),
         ("!in(a,b)", {"k": "b"}, False),
         ("in(a", {"k": "a"}, False),
-        ("", {"k": ""}, False),
+        ("", {"k": ""}, True),
+        ("", {}, False),
     ],
 )
 def test_selectors_accept_as_the_scheduler_does_and_broken_ones_nothing(

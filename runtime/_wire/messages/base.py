@@ -10,6 +10,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from runtime._core.placement import Request as PlacementRequest
+
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -70,7 +72,23 @@ class SchedulingStrategy(Message, frozen=True, array_like=True):
     kind: str = "DEFAULT"  # DEFAULT (hybrid) | SPREAD | NODE_AFFINITY
     node_id: bytes = b""  # NODE_AFFINITY only
     soft: bool = False  # NODE_AFFINITY: fall back to DEFAULT when the node is dead or cannot fit
-    labels: dict[str, str] = {}  # label selector, hard: key -> "v" | "!v" | "in(a,b)" | "!in(a,b)"
+    labels: dict[str, str] = {}  # label selector, hard: key -> condition, see `runtime._core.labels`
+    busy: str = "WAIT"  # NODE_AFFINITY, while the node has no room: WAIT | SPILL (elsewhere) | FAIL
+    preferred: dict[str, str] = {}  # label selector, soft
+    fallbacks: list[dict[str, str]] = []  # further hard selectors, tried in order
+
+    def request(self, resources: dict[str, int]) -> PlacementRequest:
+        """The request for `resources` as placement takes it."""
+        return PlacementRequest(
+            resources,
+            self.kind,
+            self.node_id,
+            self.soft,
+            self.labels,
+            self.busy,
+            self.preferred,
+            tuple(self.fallbacks),
+        )
 
 
 class ResourceRequest(Message, frozen=True, array_like=True):

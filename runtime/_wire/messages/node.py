@@ -78,13 +78,15 @@ class Unblocked(Message, frozen=True, array_like=True, tag=313):
 
 
 class LeaseGranted(Message, frozen=True, array_like=True, tag=320):
-    """One-way. `gpu_ids` are the visible device ids; `resources` the exact amounts assigned."""
+    """One-way. `gpu_ids` and `other_ids` are the devices it may use: of the resource GPU, and of other kinds of
+    accelerators by resource; `resources` the exact amounts assigned."""
 
     class_key: bytes
     lease_id: bytes  # 16 bytes
     worker: WorkerAddress
     resources: dict[str, int]
     gpu_ids: list[str] = []
+    other_ids: dict[str, list[str]] = {}
 
 
 class LeaseFailed(Message, frozen=True, array_like=True, tag=321):
@@ -210,10 +212,13 @@ class StoreFree(Message, frozen=True, array_like=True, tag=337):
 
 
 class RemoteLeaseGranted(Message, frozen=True, array_like=True, tag=341):
+    """As `LeaseGranted`."""
+
     lease_id: bytes
     worker: WorkerAddress
     resources: dict[str, int]
     gpu_ids: list[str] = []
+    other_ids: dict[str, list[str]] = {}
 
 
 class RemoteLease(Message, Request[RemoteLeaseGranted], frozen=True, array_like=True, tag=340):

@@ -17,13 +17,15 @@ class Hello(Message, frozen=True, array_like=True, tag=400):
 
 
 class BindLease(Message, frozen=True, array_like=True, tag=401):
-    """Caller -> worker before the first push of a lease: what the tasks may use."""
+    """Caller -> worker before the first push of a lease: what the tasks may use. `gpu_ids`, `other_ids`: see
+    `node.LeaseGranted`."""
 
     lease_id: bytes
     resources: dict[str, int]
     gpu_ids: list[str]
     placement_group_id: bytes = b""
     capture_child_tasks: bool = False
+    other_ids: dict[str, list[str]] = {}
 
 
 class DefineFunction(Message, frozen=True, array_like=True, tag=402):

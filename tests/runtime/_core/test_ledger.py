@@ -65,6 +65,16 @@ def test_two_halves_of_different_gpus_are_no_whole_one() -> None:
     assert taken(accounts, GPU=1).gpu_ids == ["0"]
 
 
+def test_other_accelerators_have_ids_too() -> None:
+    accounts = ledger(GPU=1, TPU=4, custom=2)
+    allocation = taken(accounts, GPU=1, TPU=2, custom=1)
+    assert allocation.gpu_ids == ["0"]
+    assert allocation.other_ids == {"TPU": ["0", "1"]}
+    assert taken(accounts, TPU=1).other_ids == {"TPU": ["2"]}
+    accounts.release(allocation)
+    assert taken(accounts, TPU=1).other_ids == {"TPU": ["0"]}
+
+
 def test_shrinking_keeps_only_what_is_named() -> None:
     accounts = ledger(CPU=2, GPU=1)
     allocation = taken(accounts, CPU=1, GPU=1)

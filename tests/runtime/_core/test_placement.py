@@ -215,6 +215,48 @@ class TestLabels:
         nodes = [node("a", {"CPU": 1}), node("b", {"CPU": 1}, {}, labels={"zone": "y"})]
         assert choose({"CPU": 1}, nodes, labels={"zone": "y"}).fit is Fit.WAITING
 
+    def test_preferred_nodes_go_first(self) -> None:
+        nodes = [node("a", {"CPU": 1}), node("b", {"CPU": 1}, labels={"zone": "y"})]
+        assert chosen({"CPU": 1}, nodes, preferred={"zone": "y"}, local=b"a") == "b"
+        assert chosen({"CPU": 1}, nodes, preferred={"zone": "z"}, local=b"a") == "a"
+
+    def test_others_do_while_the_preferred_are_full(self) -> None:
+        nodes = [node("a", {"CPU": 1}), node("b", {"CPU": 1}, {}, labels={"zone": "y"})]
+        assert chosen({"CPU": 1}, nodes, preferred={"zone": "y"}) == "a"
+
+    def test_fallbacks_are_tried_in_order(self) -> None:
+        nodes = [node(name, {"CPU": 1}, labels={"zone": name}) for name in "abc"]
+        assert (
+            chosen({"CPU": 1}, nodes, labels={"zone": "x"}, fallbacks=({"zone": "y"}, {"zone": "b"})) == "b"
+        )
+        assert chosen({"CPU": 1}, nodes, labels={"zone": "a"}, fallbacks=({"zone": "b"},)) == "a"
+
+    def test_a_fallback_serves_while_the_first_choice_is_full(self) -> None:
+        nodes = [node("a", {"CPU": 1}, {}, labels={"zone": "a"}), node("b", {"CPU": 1}, labels={"zone": "b"})]
+        assert chosen({"CPU": 1}, nodes, labels={"zone": "a"}, fallbacks=({"zone": "b"},)) == "b"
+        assert chosen({"CPU": 1}, nodes, labels={"zone": "a"}, fallbacks=({},)) == "b"
+
+    def test_with_fallbacks_it_waits_while_any_could_hold_it(self) -> None:
+        full = [node("b", {"CPU": 1}, {}, labels={"zone": "b"})]
+        wanted = {"labels": {"zone": "a"}, "fallbacks": ({"zone": "b"},)}
+        assert choose({"CPU": 1}, full, **wanted).fit is Fit.WAITING
+        assert choose({"CPU": 2}, full, **wanted).fit is Fit.INFEASIBLE
+
+
+class TestBusyAffinity:
+    def nodes(self) -> list[NodeView]:
+        return [node("a", {"CPU": 1}, {}), node("b", {"CPU": 1})]
+
+    def test_it_spills(self) -> None:
+        affinity = {"kind": "NODE_AFFINITY", "node_id": b"a", "soft": True}
+        assert choose({"CPU": 1}, self.nodes(), **affinity).fit is Fit.WAITING
+        assert chosen({"CPU": 1}, self.nodes(), busy="SPILL", **affinity) == "b"
+        assert choose({"CPU": 1}, self.nodes()[:1], busy="SPILL", **affinity).fit is Fit.WAITING
+
+    def test_it_fails(self) -> None:
+        affinity = {"kind": "NODE_AFFINITY", "node_id": b"a", "busy": "FAIL"}
+        assert choose({"CPU": 1}, self.nodes(), **affinity).fit is Fit.IMPOSSIBLE
+
 
 amounts = st.dictionaries(st.sampled_from(["CPU", "GPU", "memory", "x"]), st.integers(0, 40_000), max_size=3)
 

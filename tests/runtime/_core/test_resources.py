@@ -34,13 +34,13 @@ def test_zeros_vanish(zero: float) -> None:
 
 @pytest.mark.parametrize("amount", [-1, -0.5, -1e-9])
 def test_negative_amounts_are_refused(amount: float) -> None:
-    with pytest.raises(ValueError, match=r"'GPU' must not be negative"):
+    with pytest.raises(ValueError, match=r"GPU cannot be negative"):
         resources.to_units({"GPU": amount})
 
 
 @pytest.mark.parametrize("amount", [0.00001, 1e-12])
 def test_amounts_that_cannot_be_told_from_zero_are_refused(amount: float) -> None:
-    with pytest.raises(ValueError, match=r"finer than 0.0001"):
+    with pytest.raises(ValueError, match=r"cannot go beyond 0.0001"):
         resources.to_units({"CPU": amount})
 
 

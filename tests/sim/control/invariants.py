@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from runtime._control.actor_table import to_request
 from runtime._control.server import ControlStore
 from runtime._core.actors import ActorState
 from runtime._core.placement import Fit, NodeView, choose_node, group_resources, place_bundles
@@ -97,7 +96,9 @@ def check_nothing_starves(store: ControlStore, agents: Iterable[Agent]) -> None:
     rng = random.Random(0)
     for info in store.actors.list_actors(None, ListActors()).actors:  # type: ignore[arg-type]
         if info.state in (ActorState.PENDING_CREATION.value, ActorState.RESTARTING.value):
-            fit = choose_node(to_request(info.spec.placement), views, rng=rng).fit
+            fit = choose_node(
+                info.spec.placement.strategy.request(info.spec.placement.resources), views, rng=rng
+            ).fit
             assert fit in (Fit.WAITING, Fit.INFEASIBLE), f"actor {info.actor_id.hex()} waits, but is {fit}"
     for group in store.groups.list_groups(None, ListPlacementGroups()).groups:  # type: ignore[arg-type]
         if group.state in (GroupState.PENDING.value, GroupState.RESCHEDULING.value):
