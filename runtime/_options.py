@@ -12,6 +12,8 @@ from typing import Any
 
 from runtime import _scheduling
 from runtime._core import accelerators, resources
+from runtime._wire.messages.worker import StreamOptions
+from runtime._worker.streaming import DYNAMIC, STREAMING
 
 _COMMON = (
     "num_cpus num_gpus memory resources runtime_env scheduling_strategy name accelerator_type label_selector "
@@ -34,6 +36,13 @@ ACTOR = frozenset(
         "_actor_generator_backpressure_num_objects",
     ]
 )
+_STREAM = frozenset(
+    (
+        "_generator_backpressure_num_objects",
+        "_actor_generator_backpressure_num_objects",
+        "_num_objects_per_yield",
+    )
+)
 _NUMBERS = ("num_cpus", "num_gpus", "memory", "object_store_memory")
 _INTEGERS = {
     "max_retries": -1,
@@ -43,6 +52,13 @@ _INTEGERS = {
     "max_pending_calls": -1,
     "max_concurrency": 1,
 }
+
+
+def validate_stream(options: Mapping[str, Any]) -> None:
+    """Checks what `options` say of streams. See `validate`."""
+    for name in _STREAM & options.keys():
+        if options[name] is not None:
+            _validate_stream(name, options[name])
 
 
 def validate(options: Mapping[str, Any], valid: frozenset[str], in_options: bool = False) -> None:
@@ -91,6 +107,8 @@ def validate(options: Mapping[str, Any], valid: frozenset[str], in_options: bool
             raise ValueError(
                 f"num_returns={value!r}: give a whole number from 0 up, 'streaming' or 'dynamic'."
             )
+        elif name in _STREAM:
+            _validate_stream(name, value)
         elif name == "retry_exceptions" and not isinstance(value, bool):
             _validate_exceptions(value)
         elif name == "runtime_env" and not isinstance(value, str | Mapping):
@@ -126,10 +144,49 @@ def runtime_env_json(options: Mapping[str, Any]) -> str:
 
 
 def num_returns(options: Mapping[str, Any], is_generator: bool) -> int:
-    """The number of references a call returns; -1 for a stream."""
+    """The number of references a call returns; negative for a stream, see `Push`."""
     value = options.get("num_returns")
     if value is None:
-        return -1 if is_generator else 1
-    if value in ("streaming", "dynamic"):
-        return -1
-    return int(value)
+        return STREAMING if is_generator else 1
+    if value == "dynamic":
+        return DYNAMIC
+    return STREAMING if value == "streaming" else int(value)
+
+
+def require_generator(options: Mapping[str, Any], is_generator: bool, name: str) -> None:
+    """Streams come from generators only.
+
+    Raises:
+        ValueError: `num_returns` asks for a stream, and `name` is no generator function.
+    """
+    value = options.get("num_returns")
+    if value in ("streaming", "dynamic") and not is_generator:
+        raise ValueError(
+            f"num_returns={value!r} can only be used with generator functions (functions that use 'yield'), "
+            f"and {name} is not a generator function."
+        )
+
+
+def stream_options(options: Mapping[str, Any]) -> StreamOptions | None:
+    """How the values of a generator travel; None for the defaults."""
+    limit = options.get("_generator_backpressure_num_objects")
+    per_yield = options.get("_num_objects_per_yield")
+    if limit is None and per_yield is None:
+        return None
+    return StreamOptions(-1 if limit is None else limit, per_yield or 1)
+
+
+def _validate_stream(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"The type of keyword {name!r} is int, not {value!r}.")
+    if name == "_num_objects_per_yield":
+        if value <= 0:
+            raise ValueError(f"{name}={value}: give a positive integer, the number of objects in each yield.")
+    elif name == "_generator_backpressure_num_objects":
+        if value == 0:
+            raise ValueError(
+                f"{name}=0 is not allowed: a generator that may have no value waiting could never yield. "
+                "Use a value > 0, or -1 for no limit."
+            )
+    elif value <= 0 and value != -1:
+        raise ValueError(f"{name} must be > 0, or -1 for no limit, not {value}.")

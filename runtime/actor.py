@@ -13,7 +13,7 @@ from runtime._core import ids
 from runtime._signature import ArgumentCheck, Parameters, parameters_of
 from runtime._wire.messages.base import ErrorKind, ErrorReply
 from runtime._wire.messages.control import ActorInfo, ActorSpec, GetNamedActor
-from runtime._wire.messages.worker import ActorSetup
+from runtime._wire.messages.worker import ActorSetup, StreamOptions
 from runtime._worker import context
 from runtime._worker.actor_submitter import Actor, handle_object_id
 from runtime._worker.core_worker import Core, current
@@ -34,6 +34,8 @@ class MethodOptions(msgspec.Struct, frozen=True, array_like=True):
     max_task_retries: int | None = None
     retry_exceptions: bool = False
     parameters: Parameters | None = None
+    is_generator: bool = False
+    stream: StreamOptions | None = None
 
 
 class ActorShape(msgspec.Struct, frozen=True, array_like=True):
@@ -56,6 +58,8 @@ def method(**options: Any) -> Any:
     }
     if not options or not options.keys() <= valid:
         raise ValueError(f"@method takes options by keyword, at least one of: {', '.join(sorted(valid))}.")
+
+    _options.validate_stream(options)
 
     def decorate(function: Any) -> Any:
         function.__runtime_method__ = options
@@ -157,7 +161,14 @@ class ActorClass:
             msgspec.msgpack.encode(shape),
         )
         setup = ActorSetup(
-            actor_id, concurrency, name, namespace, self._name, groups, capture_child_tasks=capture
+            actor_id,
+            concurrency,
+            name,
+            namespace,
+            self._name,
+            groups,
+            capture_child_tasks=capture,
+            stream_limit=options.get("_actor_generator_backpressure_num_objects") or -1,
         )
         other = core.actors.create(spec, setup, args, kwargs, bool(options.get("get_if_exists")))
         if other is not None:
@@ -204,12 +215,15 @@ def method_table(cls: type) -> dict[str, MethodOptions]:
             continue
         options = getattr(member, "__runtime_method__", {})
         streams = inspect.isgeneratorfunction(member) or inspect.isasyncgenfunction(member)
+        _options.require_generator(options, streams, f"{cls.__name__}.{name}")
         table[name] = MethodOptions(
             _options.num_returns(options, streams),
             options.get("concurrency_group") or "",
             options.get("max_task_retries"),
             bool(options.get("retry_exceptions")),
             parameters_of(member, skip_first=not isinstance(inspect.getattr_static(cls, name), staticmethod)),
+            streams,
+            _options.stream_options(options),
         )
     table["__ray_ready__"] = table["__ray_terminate__"] = table["__ray_call__"] = MethodOptions()
     return table
@@ -255,12 +269,11 @@ class ActorMethod:
             name=name or f"{shape.class_name}.{self._name}",
             concurrency_group=options.concurrency_group,
             max_pending=shape.max_pending_calls,
+            stream=options.stream,
         )
         if isinstance(result, Stream):
             return ObjectRefGenerator(result)
-        if options.num_returns == 1:
-            return result[0]
-        return result or None
+        return result[0] if len(result) == 1 else result or None
 
 
 class _BoundMethod:
@@ -272,19 +285,34 @@ class _BoundMethod:
     )
 
     def __init__(self, actor_method: ActorMethod, options: Mapping[str, Any]) -> None:
+        if "_num_objects_per_yield" in options:
+            raise ValueError(
+                "_num_objects_per_yield cannot be overridden per call, as the method decides what it yields: "
+                "write it in @method."
+            )
         unknown = options.keys() - self._VALID
         if unknown:
             raise ValueError(
                 f"Calls have no option {', '.join(sorted(unknown))}. They have: {', '.join(sorted(self._VALID))}."
             )
-        self._method = actor_method
         defaults = actor_method._options
+        name = f"{actor_method._shape.class_name}.{actor_method._name}"
+        _options.validate_stream(options)
+        _options.require_generator(options, defaults.is_generator, name)
+        stream, limit = defaults.stream, options.get("_generator_backpressure_num_objects")
+        if limit is not None:
+            stream = StreamOptions(limit, stream.objects_per_yield if stream is not None else 1)
+        self._method = actor_method
         self._name = options.get("name") or ""
         self._options = MethodOptions(
-            _options.num_returns(options, False) if options.get("num_returns") else defaults.num_returns,
+            defaults.num_returns
+            if options.get("num_returns") is None
+            else _options.num_returns(options, False),
             options.get("concurrency_group") or defaults.concurrency_group,
             options.get("max_task_retries", defaults.max_task_retries),
             bool(options.get("retry_exceptions", defaults.retry_exceptions)),
+            is_generator=defaults.is_generator,
+            stream=stream,
         )
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:

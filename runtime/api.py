@@ -419,6 +419,8 @@ def wait(
 ) -> tuple[list[Any], list[Any]]:
     """Waits until `num_returns` of the references are ready, or `timeout` seconds.
 
+    A generator is ready when its next reference is there or its task has ended.
+
     Returns:
         The ready ones (at most `num_returns`) and the others, each in the given order.
 
@@ -431,9 +433,15 @@ def wait(
     if not isinstance(ray_waitables, list | tuple):
         raise TypeError(f"wait() takes a list of references, not {type(ray_waitables).__name__}.")
     core = current()
+    generators = False
     for ref in ray_waitables:
         if ref.__class__ is not ObjectRef:
-            raise TypeError(f"wait() can wait for references only, and the list holds {ref!r}.")
+            if not isinstance(ref, ObjectRefGenerator):
+                raise TypeError(
+                    "wait() takes a list of ObjectRef and ObjectRefGenerator, and got a list containing "
+                    f"{type(ref)}: {ref!r}."
+                )
+            generators = True
     if timeout is not None and timeout < 0:
         raise ValueError(f"wait(timeout={timeout}): give seconds from 0 up, or None to wait for ever.")
     if len(set(ray_waitables)) != len(ray_waitables):
@@ -446,7 +454,13 @@ def wait(
         raise ValueError(
             f"wait(num_returns={num_returns}): the list has only {len(ray_waitables)} references."
         )
-    return core.reader.wait(ray_waitables, num_returns, timeout)
+    if not generators:
+        return core.reader.wait(ray_waitables, num_returns, timeout)
+    # What a generator gives next stands for it.
+    peeked = [ref if ref.__class__ is ObjectRef else ref._peek() for ref in ray_waitables]
+    ready, rest = core.reader.wait(peeked, num_returns, timeout)
+    of_peeked = {id(peek): ref for peek, ref in zip(peeked, ray_waitables, strict=True)}
+    return [of_peeked[id(peek)] for peek in ready], [of_peeked[id(peek)] for peek in rest]
 
 
 def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
@@ -471,7 +485,7 @@ def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
     """
     core = current()
     if isinstance(ref, ObjectRefGenerator):
-        task_id = ref._stream.task.push.task_id
+        task_id = ref._stream.task_id
     elif isinstance(ref, ObjectRef):
         task_id = ref.binary()[:24]
     else:

@@ -1,18 +1,52 @@
-"""`ObjectRefGenerator`: the results of a streaming generator, one reference at a time."""
+"""The results of generators: `ObjectRefGenerator` gives one reference at a time while the task still runs,
+`DynamicObjectRefGenerator` all of them at its end.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NoReturn
 
-from runtime._worker.streaming import Stream
+from runtime._core import ids
 from runtime.object_ref import ObjectRef
+
+if TYPE_CHECKING:
+    from runtime._worker.streaming import Stream
+
+
+class DynamicObjectRefGenerator:
+    """The value of a call with `num_returns="dynamic"`: the references of all that it yielded, each given once."""
+
+    def __init__(self, refs: Iterable[ObjectRef]) -> None:
+        self._refs = deque(refs)
+
+    def __iter__(self) -> Iterator[ObjectRef]:
+        while self._refs:
+            yield self._refs.popleft()
+
+    def __len__(self) -> int:
+        return len(self._refs)
 
 
 class ObjectRefGenerator:
-    """Iterates over the references of what a generator task yields, while it still runs."""
+    """Iterates over the references of what a generator task yields, while it still runs.
+
+    An exception of the task is the value of the last reference. Dropping the generator frees what was not taken; the
+    task runs to its end. Also an asynchronous iterator. Made by `.remote()`; cannot be pickled.
+    """
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
+        completed = stream.completed
+        assert completed is not None
+        self._generator_ref: ObjectRef = completed
+
+    def __del__(self) -> None:
+        stream = self.__dict__.get("_stream")
+        if stream is not None:
+            stream.core.released.append(stream)
 
     def __iter__(self) -> ObjectRefGenerator:
         return self
@@ -27,15 +61,104 @@ class ObjectRefGenerator:
         return self
 
     async def __anext__(self) -> ObjectRef:
-        ref = await asyncio.get_running_loop().run_in_executor(None, self._stream.next, None)
+        return await self._next_async()
+
+    def completed(self) -> ObjectRef:
+        """A reference that is ready when the task has ended: None, or the error that ended it from outside (its worker
+        died, it was cancelled)."""
+        return self._generator_ref
+
+    def task_id(self) -> ids.TaskID:
+        """The task whose values these are."""
+        return self._generator_ref.task_id()
+
+    def next_ready(self) -> bool:
+        """Whether `next` would give a reference at once."""
+        self._stream.core.check()
+        self._stream.core.pump.poll_once()
+        return bool(self._stream.items)
+
+    def is_finished(self) -> bool:
+        """Whether the task has ended and every reference was taken: `next` raises StopIteration then."""
+        self._stream.core.check()
+        self._stream.core.pump.poll_once()
+        return self._stream.ended and not self._stream.items
+
+    def send(self, value: object) -> NoReturn:
+        """Not supported: the generator runs ahead, elsewhere."""
+        raise _not_supported("send")
+
+    def throw(self, value: object) -> NoReturn:
+        """Not supported; `cancel` stops the task."""
+        raise _not_supported("throw")
+
+    def close(self) -> NoReturn:
+        """Not supported; `cancel` stops the task."""
+        raise _not_supported("close")
+
+    async def asend(self, value: object) -> NoReturn:
+        """Not supported: the generator runs ahead, elsewhere."""
+        raise _not_supported("asend")
+
+    async def athrow(self, value: object) -> NoReturn:
+        """Not supported; `cancel` stops the task."""
+        raise _not_supported("athrow")
+
+    async def aclose(self) -> NoReturn:
+        """Not supported; `cancel` stops the task."""
+        raise _not_supported("aclose")
+
+    def _next_sync(self, timeout_s: float | None = None) -> ObjectRef:
+        """`next`, but the nil reference when nothing came within `timeout_s` seconds (negative: for ever)."""
+        try:
+            ref = self._stream.next(None if timeout_s is None or timeout_s < 0 else timeout_s)
+        except TimeoutError:
+            return ObjectRef.nil()
+        if ref is None:
+            raise StopIteration
+        return ref
+
+    async def _next_async(self, timeout_s: float | None = None) -> ObjectRef:
+        """The asynchronous `_next_sync`."""
+        loop = asyncio.get_running_loop()
+        stream = self._stream
+        core = stream.core
+        while not stream.items and not stream.ended:
+            core.check()
+            came: asyncio.Future[None] = loop.create_future()
+
+            def wake(came: asyncio.Future[None] = came) -> None:
+                if not came.done():
+                    came.set_result(None)
+
+            def ready(wake: object = wake) -> None:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(wake)  # type: ignore[arg-type]
+
+            core.objects.when_ready(stream.peek()._entry, ready)
+            if timeout_s is None or timeout_s < 0:
+                await came
+            else:
+                try:
+                    await asyncio.wait_for(came, timeout_s)
+                except TimeoutError:
+                    return ObjectRef.nil()
+        ref = stream.next(None)
         if ref is None:
             raise StopAsyncIteration
         return ref
 
-    def next_ready(self) -> bool:
-        """Whether `next` would return at once."""
-        return bool(self._stream.items)
+    def _peek(self) -> ObjectRef:
+        """A reference to what `next` will give; not taken by it."""
+        self._stream.core.check()
+        return self._stream.peek()
 
-    def is_finished(self) -> bool:
-        """Whether the task has ended and every item was taken."""
-        return self._stream.ended and not self._stream.items
+    def __getstate__(self) -> NoReturn:
+        raise TypeError(
+            "An ObjectRefGenerator cannot be pickled: only the process that started the task may read it, so you "
+            "cannot return or pass a generator to other task. Pass the references it gives, or list(generator)."
+        )
+
+
+def _not_supported(method: str) -> NotImplementedError:
+    return NotImplementedError(f"`gen.{method}` is not supported: the generator runs in another process.")

@@ -31,10 +31,7 @@ class RemoteFunction:
                 f"{self._name} is async: a task has no event loop. Call asyncio.run in a plain function, "
                 "or make it a method of an actor."
             )
-        if _options.num_returns(options, self._is_generator) == -1 and not self._is_generator:
-            raise ValueError(
-                f"num_returns={options['num_returns']!r} needs a generator: {self._name} has no yield."
-            )
+        _options.require_generator(options, self._is_generator, self._name)
         self._exported: tuple[Core, Function] | None = None
         self._prepared: tuple[Core, Function, TaskOptions, Any] | None = None
         self._check = ArgumentCheck(parameters_of(function))
@@ -49,6 +46,13 @@ class RemoteFunction:
     def options(self, **options: Any) -> _BoundOptions:
         """The same function with other options."""
         _options.validate(options, _options.TASK, in_options=True)
+        _options.require_generator(options, self._is_generator, self._name)
+        per_yield = options.get("_num_objects_per_yield")
+        if per_yield is not None and per_yield != (self._defaults.get("_num_objects_per_yield") or 1):
+            raise ValueError(
+                "_num_objects_per_yield cannot be overridden per call, as the function decides what it yields: "
+                "write it in @remote."
+            )
         return _BoundOptions(self, {**self._defaults, **options})
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
@@ -82,6 +86,7 @@ class RemoteFunction:
             retry if isinstance(retry, bool) else tuple(retry),
             options.get("name") or "",
             capture,
+            _options.stream_options(options),
         )
         return core, function, task, core.submitter.pool(function, task)
 
@@ -91,9 +96,7 @@ class RemoteFunction:
         result = core.submitter.submit(pool, function, options, args, kwargs)
         if isinstance(result, Stream):
             return ObjectRefGenerator(result)
-        if options.num_returns == 1:
-            return result[0]
-        return result or None
+        return result[0] if len(result) == 1 else result or None
 
     def __getstate__(self) -> dict[str, Any]:
         # All that is known: a function that refers to itself is still empty when this is unpickled.

@@ -28,7 +28,7 @@ from runtime._wire.messages.control import (
     RegisterActor,
     WatchActor,
 )
-from runtime._wire.messages.worker import ActorSetup, Cancel, Done, Push, Value
+from runtime._wire.messages.worker import ActorSetup, Cancel, Done, Push, StreamOptions, Value
 
 from . import arguments
 from .arguments import PackedArguments
@@ -316,6 +316,7 @@ class ActorSubmitter:
         name: str = "",
         concurrency_group: str = "",
         max_pending: int = -1,
+        stream: StreamOptions | None = None,
     ) -> list[ObjectRef] | Stream:
         """Calls a method; returns its references at once.
 
@@ -348,6 +349,7 @@ class ActorSubmitter:
                     name,
                     actor.sequence,
                     concurrency_group,
+                    stream=stream,
                 )
             )
             if actor.handle is not None:
@@ -408,7 +410,7 @@ class ActorSubmitter:
         """The actor answered."""
         actor = call.actor
         actor.inflight.pop(message.task_id, None)
-        if message.failed and call.takes_retry(message.values[0]):
+        if message.failed and call.takes_retry(message.values[-1]):
             call.begin_attempt()
             call.move(TaskState.QUEUED)
             actor.calls.appendleft(call)

@@ -15,6 +15,8 @@ from . import arguments
 from .context import Execution, execution
 from .objects import Entry
 from .process_end import end_fork
+from .results import PartialResult
+from .streaming import STREAMING
 
 if TYPE_CHECKING:
     from .core_worker import Core
@@ -90,13 +92,16 @@ class AsyncExecutor:
                     if inspect.isawaitable(result):
                         result = await result
                     if push.num_returns < 0:
-                        await self._stream(connection, push, result)
+                        await self._stream(connection, push, result, running)
                     del args, kwargs
                     values = results.pack(connection, push, result)
                 done = Done(push.task_id, values, time.perf_counter() - started)
             finally:
                 if self._core.forked:
                     end_fork()
+        except PartialResult as partial:
+            seconds = time.perf_counter() - started
+            done = self._executor.partly_failed(connection, push, running, partial, seconds)
         except BaseException as error:
             done = self._executor.failed(push, running, error, time.perf_counter() - started)
         del self._calls[push.task_id]
@@ -104,15 +109,12 @@ class AsyncExecutor:
         self._flush_soon()
         self._executor.exit_if_idle()
 
-    async def _stream(self, connection: Connection, push: Push, result: Any) -> None:
-        if not hasattr(result, "__anext__"):
-            self._executor.results.stream(connection, push, result)
-            return
-        index = 0
-        async for item in result:
-            self._executor.results.send_item(connection, push, index, item)
-            index += 1
-            self._flush_soon()
+    async def _stream(self, connection: Connection, push: Push, result: Any, running: Execution) -> None:
+        results = self._executor.results
+        if hasattr(result, "__next__") or (hasattr(result, "__anext__") and push.num_returns == STREAMING):
+            await results.stream_async(connection, push, result, self._flush_soon)
+        else:
+            results.stream(connection, push, result, running)  # says what is wrong
 
     def _flush_soon(self) -> None:
         if not self._flush_scheduled:

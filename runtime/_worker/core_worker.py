@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from .functions import Functions
 from .objects import Objects
 from .reading import Reader
 from .store import Store
+from .streaming import Stream
 from .submission import Submission
 from .submitter import TaskSubmitter
 
@@ -146,11 +148,13 @@ class Core:
         self.submitter = TaskSubmitter(self)
         self.actors = ActorSubmitter(self)
         self.pending: dict[bytes, Submission] = {}  # by task id: what waits for its Done
+        self.streams: weakref.WeakValueDictionary[bytes, Stream] = weakref.WeakValueDictionary()
         self._handlers = {
             messages.Hello: self._on_hello,
             messages.Done: self._on_done,
             messages.Returned: self.submitter.on_returned,
             messages.StreamItem: self._on_stream_item,
+            messages.StreamPaused: self._on_stream_paused,
             messages.BorrowRefs: self.objects.on_borrow,
             messages.ReturnRefs: self.objects.on_return,
             messages.GetObject: self.objects.on_get,
@@ -203,10 +207,15 @@ class Core:
         """Raises what ended this process's part in the cluster, if anything did: nothing new can be started then.
 
         Raises:
-            RaySystemError: the agent is gone.
+            RaySystemError: the agent is gone, or `shutdown` was called.
         """
         if self.pump.failure is not None:
             raise self.pump.failure
+        if self._closing:
+            raise exceptions.RaySystemError(
+                "This belongs to a session that was shut down: nothing more can come of it. "
+                "Call init() and start again."
+            )
 
     def ask(self, request: Request[Any], timeout_s: float | None = 30.0) -> Any:
         """Like `call_agent`, but errors raise.
@@ -321,6 +330,15 @@ class Core:
         waiting = self.pending.get(message.task_id)
         if waiting is not None:
             waiting.item(connection, message)
+
+    def _on_stream_paused(
+        self, connection: Connection, message: messages.StreamPaused, _correlation: int
+    ) -> None:
+        stream = self.streams.get(message.task_id)
+        if stream is not None:
+            stream.paused(connection, message)
+        else:
+            connection.send(messages.StreamConsumed(message.task_id, -1))
 
     def _on_node_died(self, _connection: Connection, message: node.NodeDied, _correlation: int) -> None:
         for peer in list(self._peers.values()):

@@ -32,6 +32,7 @@ from runtime._wire.messages.worker import (
     Push,
     ReleaseHold,
     Returned,
+    StreamConsumed,
     TakeBack,
 )
 
@@ -41,7 +42,7 @@ from .context import Execution, execution
 from .devices import Devices
 from .objects import Entry
 from .process_end import end_fork, exit_status, flush_output
-from .results import Results
+from .results import PartialResult, Results
 
 if TYPE_CHECKING:
     from .core_worker import Core
@@ -85,6 +86,7 @@ class Executor:
                 TakeBack: self._on_take_back,
                 Cancel: self._on_cancel,
                 ReleaseHold: self._on_release,
+                StreamConsumed: self.results.backpressure.on_consumed,
                 ExitActor: self._on_exit,
             }
         )
@@ -261,7 +263,7 @@ class Executor:
                     self._running = running
                 if running.cancelled:
                     raise KeyboardInterrupt
-                done = self._call(connection, push, made)
+                done = self._call(connection, push, running, made)
             finally:
                 if on_main:
                     self._running = None
@@ -281,7 +283,7 @@ class Executor:
             self._last_flush = time.monotonic()
             self._core.pump.flush_all()
 
-    def _call(self, connection: Connection, push: Push, made: list[Entry]) -> Done:
+    def _call(self, connection: Connection, push: Push, running: Execution, made: list[Entry]) -> Done:
         """`made` gets the references that came with the arguments: the answer waits for them, if it is an error too."""
         args, kwargs, references = arguments.unpack(self._core, push.args, push.refs)
         made += references
@@ -292,10 +294,13 @@ class Executor:
         started = time.perf_counter()
         result = function(*args, **kwargs)
         if push.num_returns < 0:
-            self.results.stream(connection, push, result)
+            self.results.stream(connection, push, result, running)
         seconds = time.perf_counter() - started
         del args, kwargs
-        values = self.results.pack(connection, push, result)
+        try:
+            values = self.results.pack(connection, push, result)
+        except PartialResult as partial:
+            return self.partly_failed(connection, push, running, partial, seconds)
         return Done(push.task_id, values, seconds)
 
     def callable_of(self, push: Push) -> Callable[..., Any]:
@@ -359,12 +364,22 @@ class Executor:
         )
         return Done(push.task_id, [self._core.objects.error_value(wrapped)], seconds, True)
 
+    def partly_failed(
+        self, connection: Connection, push: Push, running: Execution, partial: PartialResult, seconds: float
+    ) -> Done:
+        """The answer to a call whose generator gave some of the returns: those, and the error for each other one."""
+        done = self.failed(push, running, partial.error, seconds)
+        given = self.results.pack_items(connection, push, partial.values)
+        missing = push.num_returns - len(given)
+        return msgspec.structs.replace(done, values=[*given, *done.values * missing])
+
     # ------------------------------------------------------------ actors
 
     def _make_actor(self, push: Push, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         setup = push.actor
         assert setup is not None
         self.setup = setup
+        self.results.backpressure.limit = setup.stream_limit
         if setup.lease is not None:
             self._bind(msgspec.structs.replace(setup.lease, capture_child_tasks=setup.capture_child_tasks))
         running = self._running

@@ -381,17 +381,19 @@ class Objects:
     # ------------------------------------------------------------ upkeep
 
     def drain(self) -> None:
-        """Handles the references and views that died since the last time. Under the lock."""
+        """Handles the references, views and generators that died since the last time. Under the lock."""
         released = self._core.released
         store = self._core.store
         while released:
             item = released.popleft()
-            if item.__class__ is Pin:
-                store.release(item)
-            else:
+            if item.__class__ is Entry:
                 item.holds -= 1
                 if item.holds <= 0 and not item.borrowers:
                     self.bury(self.table.bury(item))
+            elif item.__class__ is Pin:
+                store.release(item)
+            else:
+                item.abandon()  # a stream
 
 
 def _after(count: int, callback: Callable[[], None]) -> Callable[[], None]:

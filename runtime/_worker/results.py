@@ -4,8 +4,10 @@ until the caller has taken them.
 
 from __future__ import annotations
 
-import inspect
+import itertools
 import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from runtime._core import ids
@@ -13,12 +15,17 @@ from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.worker import Push, StreamItem, Value
 
+from .backpressure import DEFAULT, Backpressure
+from .context import Execution
 from .objects import Entry
+from .streaming import DYNAMIC
 
 if TYPE_CHECKING:
     from .core_worker import Core
 
 FLUSH_EVERY_S = 0.0005
+EAGER_ITEMS = 100
+"""So many values of a stream leave at once, each by itself: they are not lost if the process dies with the next one."""
 
 
 class Results:
@@ -26,6 +33,7 @@ class Results:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self.backpressure = Backpressure(core)
         self._holds: dict[bytes, tuple[Connection, list[Entry]]] = {}
         self._last_flush = 0.0
 
@@ -34,22 +42,27 @@ class Results:
 
         Raises:
             ValueError: there are not as many values as the caller asked for.
+            PartialResult: a generator gave fewer, or raised after the first.
         """
         count = push.num_returns
-        if count == 1:
-            results = [result]
+        if result.__class__ is GeneratorType and count > 0:
+            result = _take(result, count)
+        elif count == 1:
+            result = (result,)
         elif count <= 0:
             return []
-        else:
-            results = list(result)
-            if len(results) != count:
-                raise ValueError(
-                    f"num_returns={count} values were expected, and the call returned {len(results)}."
-                )
+        elif len(result) != count:
+            raise ValueError(
+                f"The call returned {len(result)} objects, but num_returns={count} was asked for."
+            )
+        return self.pack_items(connection, push, result)
+
+    def pack_items(self, connection: Connection, push: Push, items: Iterable[Any]) -> list[Value]:
+        """The values of the first objects that a call returns."""
         owner = push.caller or connection.peer
         values = []
         held: list[Entry] = []
-        for index, item in enumerate(results):
+        for index, item in enumerate(items):
             serialized = serialization.serialize(item)
             object_id = ids.object_id(push.task_id, index + 1)
             values.append(self._core.objects.pack(object_id, serialized, owner))
@@ -58,25 +71,60 @@ class Results:
             self._hold(connection, push.task_id, held)
         return values
 
-    def stream(self, connection: Connection, push: Push, result: Any) -> None:
+    def stream(self, connection: Connection, push: Push, result: Any, running: Execution) -> None:
         """Sends what a generator yields, each value as it comes.
 
         Raises:
-            TypeError: the result is no generator.
+            ValueError: the result is no generator.
+            KeyboardInterrupt: the call was cancelled.
         """
-        if not inspect.isgenerator(result) and not hasattr(result, "__next__"):
-            raise TypeError(
-                f"a stream of values needs a generator, and {push.name or push.method or 'the function'} "
-                f"returned {type(result).__name__}"
+        if not hasattr(result, "__next__"):
+            name = push.name or push.method or "the function"
+            kind = "dynamic" if push.num_returns == DYNAMIC else "streaming"
+            raise ValueError(
+                f'num_returns="{kind}": {name} must return a generator, and it returned {type(result).__name__}.'
             )
-        for index, item in enumerate(result):
-            self.send_item(connection, push, index, item)
-            now = time.monotonic()
-            if (
-                now - self._last_flush > FLUSH_EVERY_S
-            ):  # the first one leaves at once: what follows may take long
-                self._last_flush = now
-                self._core.pump.flush_all()
+        gate = self.backpressure.gate(connection, push)
+        sender = ItemSender(self, connection, push)
+        try:
+            if gate is not None:
+                self.backpressure.wait(gate, running)
+            for item in result:
+                sender.send(item)
+                if gate is not None:
+                    gate.yielded()
+                    self.backpressure.wait(gate, running)
+                if running.cancelled:
+                    raise KeyboardInterrupt
+                now = time.monotonic()
+                if sender.count <= EAGER_ITEMS or now - self._last_flush > FLUSH_EVERY_S:
+                    self._last_flush = now
+                    self._core.pump.flush_all()
+        finally:
+            if gate is not None:
+                self.backpressure.end(gate)
+
+    async def stream_async(
+        self, connection: Connection, push: Push, result: Any, sent: Callable[[], None]
+    ) -> None:
+        """The same on an event loop; `sent` sees to it that what was sent leaves."""
+        gate = self.backpressure.gate(connection, push)
+        sender = ItemSender(self, connection, push)
+        try:
+            if gate is not None:
+                await self.backpressure.wait_async(gate)
+            async for item in result if hasattr(result, "__anext__") else _async(result):
+                sender.send(item)
+                if sender.count <= EAGER_ITEMS:
+                    self._core.pump.flush_all()
+                else:
+                    sent()
+                if gate is not None:
+                    gate.yielded()
+                    await self.backpressure.wait_async(gate)
+        finally:
+            if gate is not None:
+                self.backpressure.end(gate)
 
     def send_item(self, connection: Connection, push: Push, index: int, item: Any) -> None:
         """Sends one value of a generator."""
@@ -104,5 +152,76 @@ class Results:
 
     def caller_lost(self, connection: Connection) -> None:
         """Lets go of what was held for a caller that died. Under the lock."""
+        self.backpressure.caller_lost(connection)
         for task_id in [task_id for task_id, (caller, _) in self._holds.items() if caller is connection]:
             self.release(task_id)
+
+
+class ItemSender:
+    """Sends the values of one generator."""
+
+    __slots__ = ("_connection", "_per_yield", "_push", "_results", "count")
+
+    def __init__(self, results: Results, connection: Connection, push: Push) -> None:
+        self._results = results
+        self._connection = connection
+        self._push = push
+        self.count = 0
+        self._per_yield = (push.stream or DEFAULT).objects_per_yield
+
+    def send(self, item: Any) -> None:
+        """Sends what one yield gave.
+
+        Raises:
+            ValueError: that is not as many objects as each yield must give.
+        """
+        if self._per_yield == 1:
+            self._send_one(item)
+            return
+        expected = f"_num_objects_per_yield={self._per_yield}"
+        if not isinstance(item, tuple | list):
+            raise ValueError(
+                f"With {expected} each yield must yield a tuple or list of length {self._per_yield}, "
+                f"not {type(item).__name__}."
+            )
+        if len(item) != self._per_yield:
+            raise ValueError(f"A generator yielded {len(item)} objects, but {expected}.")
+        for one in item:
+            self._send_one(one)
+
+    def _send_one(self, item: Any) -> None:
+        if self._connection.closed:
+            return  # the caller died; the generator runs to its end, as its effects may matter
+        self._results.send_item(self._connection, self._push, self.count, item)
+        self.count += 1
+
+
+class PartialResult(Exception):
+    """A generator gave only some of the values that were asked for, and then `error`."""
+
+    def __init__(self, values: list[Any], error: Exception) -> None:
+        super().__init__(values, error)
+        self.values = values
+        self.error = error
+
+
+def _take(generator: Any, count: int) -> list[Any]:
+    """The first `count` values of a generator; what it would yield after them is never made."""
+    values: list[Any] = []
+    try:
+        for value in itertools.islice(generator, count):
+            values.append(value)
+        if len(values) < count:
+            raise ValueError(
+                f"The generator returned {len(values)} objects, but num_returns={count} was asked for."
+            )
+    except Exception as error:
+        if not values:
+            raise
+        raise PartialResult(values, error) from error
+    return values
+
+
+async def _async(iterator: Iterator[Any]) -> AsyncIterator[Any]:
+    for item in iterator:
+        yield item

@@ -1,32 +1,55 @@
-"""The caller's side of a streaming generator: items arrive as objects of ours, in order."""
+"""The caller's side of a generator: its values arrive as objects of ours, in order."""
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+from runtime import exceptions
 from runtime._core import ids
 from runtime._transport.connection import Connection
-from runtime._wire.messages.worker import ReleaseHold, StreamItem, Value
+from runtime._wire import serialization
+from runtime._wire.messages.worker import ReleaseHold, StreamConsumed, StreamItem, StreamPaused, Value
+from runtime.object_ref_generator import DynamicObjectRefGenerator
+
+from .objects import INLINE
 
 if TYPE_CHECKING:
     from runtime.object_ref import ObjectRef
 
     from .core_worker import Core
-    from .submission import Submission
+
+STREAMING, DYNAMIC = -1, -2  # Push.num_returns
+_NONE = Value(INLINE, b"N.")
 
 
 class Stream:
-    """Items that have come and were not taken yet. Changes under the lock."""
+    """Values that have come and were not taken yet. Changes under the lock.
 
-    def __init__(self, core: Core, task: Submission) -> None:
-        self._core = core
-        self.task = task
+    The object with the first id of the task stands for the whole: its value comes with the end, and is None, or the
+    error that ended it from outside. An error of user code is the last item instead.
+
+    Args:
+        completed: reference to that object; None when `num_returns="dynamic"`, whose user has it already.
+    """
+
+    def __init__(self, core: Core, task_id: bytes, completed: ObjectRef | None) -> None:
+        self.core = core
+        self.task_id = task_id
+        self.completed = completed
         self.items: deque[ObjectRef] = deque()
         self.ended = False
+        self.raised = False  # what ended it came from user code
         self._count = 0
+        self._next: ObjectRef | None = None  # of the item after the last that came, if somebody waits for it
+        self._abandoned = False
+        self._paused: tuple[Connection, int] | None = None  # who wants to know when more than this was taken
         self._connection: Connection | None = None  # of the worker, once it holds references for us
         self._unregistered = 0
+        core.streams[task_id] = self
+
+    # ------------------------------------------------------------ from the worker
 
     def item(self, connection: Connection, message: StreamItem) -> None:
         """The next value arrived. After a retry the first items come again and are skipped."""
@@ -35,14 +58,24 @@ class Stream:
             self._connection = connection
         if message.index < self._count:
             return
+        ref = self._take_next()
         self._count += 1
-        objects = self._core.objects
-        entry = objects.own(ids.object_id(message.task_id, self._count + 1))
-        self.items.append(objects.new_ref(entry))
+        entry = ref._entry
+        objects = self.core.objects
         if nested:
             self._unregistered += 1
             objects.when_registered(objects.contain(entry, nested), self._registered)
+        if not self._abandoned:
+            self.items.append(ref)
         objects.set_value(entry, message.value)
+
+    def _take_next(self) -> ObjectRef:
+        """The reference for what comes now."""
+        ref, self._next = self._next, None
+        if ref is None:
+            objects = self.core.objects
+            ref = objects.new_ref(objects.own(ids.object_id(self.task_id, self._count + 2)))
+        return ref
 
     def _registered(self) -> None:
         self._unregistered -= 1
@@ -51,25 +84,110 @@ class Stream:
     def _release_hold(self) -> None:
         """The worker keeps the references in all items until the stream is over and we have taken them."""
         if self.ended and not self._unregistered and self._connection is not None:
-            self._connection.send(ReleaseHold(self.task.push.task_id))
+            self._connection.send(ReleaseHold(self.task_id))
             self._connection = None
 
-    def end(self, error: Value | None) -> None:
-        """Nothing more will come; an error is the last item."""
-        if error is not None:
-            entry = self._core.objects.own(ids.object_id(self.task.push.task_id, self._count + 2))
-            self.items.append(self._core.objects.new_ref(entry))
-            self._core.objects.set_value(entry, error)
+    def end(self, error: Value | None) -> Value:
+        """Nothing more will come. Returns the value of `completed`."""
+        objects = self.core.objects
+        if self.ended:  # with the node agent
+            return error or _NONE
+        last = error
+        if error is not None and not self._abandoned:
+            if self.raised:
+                ref, last = self._take_next(), None
+                self._count += 1
+                self.items.append(ref)
+                objects.set_value(ref._entry, error)
+            elif self.completed is not None:
+                self.items.append(self.completed)
+        elif self.raised:
+            last = None
         self.ended = True
+        if self._next is not None:  # somebody waits for what will not come
+            objects.set_value(self._next._entry, last or self._end_error())
         self._release_hold()
+        if last is not None:
+            return last
+        return _NONE if self.completed is not None or self._abandoned else self._collect()
+
+    def _end_error(self) -> Value:
+        error = exceptions.ObjectRefStreamEndOfStreamError("the generator has no more values")
+        return self.core.objects.error_value(error)
+
+    def _collect(self) -> Value:
+        """All items as one value: the result of a call with `num_returns="dynamic"`."""
+        refs, self.items = self.items, deque()
+        serialized = serialization.serialize(DynamicObjectRefGenerator(refs))
+        objects = self.core.objects
+        objects.table.contain(objects.table.entries[ids.object_id(self.task_id, 1)], serialized.references)
+        return Value(INLINE, serialized.data, [], objects.nested_of(serialized.references))
+
+    # ------------------------------------------------------------ back-pressure
+
+    @property
+    def _consumed(self) -> int:
+        return self._count - len(self.items)
+
+    def paused(self, connection: Connection, message: StreamPaused) -> None:
+        """The worker waits for us to take more."""
+        if self._abandoned or self.completed is None:
+            connection.send(StreamConsumed(self.task_id, -1))
+        else:
+            self._paused = connection, message.consumed
+            self._resume()
+
+    def _resume(self) -> None:
+        """Lets the worker go on if it waits for what we have taken by now."""
+        if self._paused is not None and (self._consumed > self._paused[1] or self._abandoned):
+            connection, self._paused = self._paused[0], None
+            connection.send(StreamConsumed(self.task_id, -1 if self._abandoned else self._consumed))
+
+    def abandon(self) -> None:
+        """Nobody will take anything any more. The task runs to its end all the same, and what it yields is freed."""
+        self._abandoned = True
+        self.items.clear()
+        self._next = None
+        self._resume()
+
+    # ------------------------------------------------------------ to the user
 
     def next(self, timeout_s: float | None) -> ObjectRef | None:
         """Waits for the next item and takes it; None when the stream has ended.
 
         Raises:
             TimeoutError: nothing came in time.
+            RaySystemError: this process is not connected any more.
         """
-        if not self._core.wait(lambda: self.items or self.ended, timeout_s):
-            raise TimeoutError(f"no item within {timeout_s} s")
-        with self._core.lock:
-            return self.items.popleft() if self.items else None
+        core = self.core
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            try:
+                ref = self.items.popleft()
+            except IndexError:
+                if self.ended and not self.items:
+                    return None
+                core.check()
+                left = None if deadline is None else deadline - time.monotonic()
+                if not core.wait(lambda: self.items or self.ended, left):
+                    raise TimeoutError(f"no item within {timeout_s} s") from None
+                continue
+            if self._paused is not None:
+                with core.lock:
+                    self._resume()
+                core.pump.kick()
+            return ref
+
+    def peek(self) -> ObjectRef:
+        """A reference to the next item, which may be still to come; an error if the stream has ended."""
+        with self.core.lock:
+            for ref in tuple(self.items)[:1]:
+                return ref
+            if self._next is None:
+                self._next = self._take_next()
+                if self.ended:
+                    self.core.objects.set_value(self._next._entry, self._end_error())
+                elif self.core.pump.failure is not None:
+                    error = self.core.objects.error_value(self.core.pump.failure)
+                    self.core.objects.set_value(self._next._entry, error)
+            return self._next

@@ -18,7 +18,7 @@ from runtime._wire.messages.worker import Done, Push, ReleaseHold, StreamItem, V
 from . import context
 from .arguments import PackedArguments
 from .objects import Entry
-from .streaming import Stream
+from .streaming import STREAMING, Stream
 
 if TYPE_CHECKING:
     from runtime.object_ref import ObjectRef
@@ -70,9 +70,12 @@ class Submission(ABC):
         self.push = push
         objects, task_id, count = self.core.objects, push.task_id, push.num_returns
         if count < 0:
-            self.entries = []
-            self.stream = stream = Stream(self.core, self)
-            return stream
+            entry = objects.own(ids.object_id(task_id, 1))
+            entry.holds += 1
+            self.entries = [entry]
+            ref = objects.new_ref(entry)
+            self.stream = stream = Stream(self.core, task_id, ref if count == STREAMING else None)
+            return stream if count == STREAMING else [ref]
         self.entries = [objects.own(ids.object_id(task_id, index + 1)) for index in range(count)]
         for entry in self.entries:
             entry.holds += 1  # until the value is there, somebody wants it or not
@@ -102,6 +105,8 @@ class Submission(ABC):
 
     def take_nested(self, connection: Connection, message: Done) -> None:
         """Keeps the references inside the results, and tells the worker when it need not any more."""
+        if self.stream is not None:
+            self.stream.raised = message.failed and self.state is not TaskState.CANCELLING
         objects = self.core.objects
         inner: list[Entry] = []
         for entry, value in zip(self.entries, message.values, strict=False):
@@ -130,14 +135,13 @@ class Submission(ABC):
         """It is over: gives the results their values, or all of them the one error."""
         self.move(TaskState.FINISHED)
         objects = self.core.objects
-        error = values[0] if failed else None
-        if error is not None:
-            values = [error] * len(self.entries)
+        if self.stream is not None:
+            values = [self.stream.end(values[0] if failed else None)]
+        elif failed and len(values) == 1:
+            values = values * len(self.entries)
         for entry, value in zip(self.entries, values, strict=False):
             objects.set_value(entry, value)
             objects.release(entry)
-        if self.stream is not None:
-            self.stream.end(error)
 
     def release_arguments(self) -> None:
         """Lets go of what the arguments refer to."""

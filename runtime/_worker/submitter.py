@@ -35,6 +35,7 @@ from runtime._wire.messages.worker import (
     Done,
     Push,
     Returned,
+    StreamOptions,
     TakeBack,
     Value,
 )
@@ -63,11 +64,12 @@ class TaskOptions(msgspec.Struct, frozen=True):
 
     request: ResourceRequest
     runtime_env: str = ""
-    num_returns: int = 1  # -1: streaming
+    num_returns: int = 1  # see Push
     max_retries: int = 3
     retry_exceptions: bool | tuple[type[BaseException], ...] = False
     name: str = ""
     capture_child_tasks: bool = False
+    stream: StreamOptions | None = None
 
 
 class Task(Submission):
@@ -144,7 +146,18 @@ class TaskSubmitter:
         with core.lock:
             task_id = self.new_task_id()
             result = task.promise(
-                Push(task_id, function.key, "", packed.value, [], options.num_returns, None, 0, options.name)
+                Push(
+                    task_id,
+                    function.key,
+                    "",
+                    packed.value,
+                    [],
+                    options.num_returns,
+                    None,
+                    0,
+                    options.name,
+                    stream=options.stream,
+                )
             )
             core.pending[task_id] = task
             if packed.refs:
@@ -342,7 +355,7 @@ class TaskSubmitter:
             if not message.failed:
                 pool.learned(message.seconds)
             task.lease = None
-        if message.failed and task.takes_retry(message.values[0]):
+        if message.failed and task.takes_retry(message.values[-1]):
             self._again(task, front=False)
         else:
             task.take_nested(connection, message)

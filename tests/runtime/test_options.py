@@ -187,7 +187,7 @@ def test_some_belong_to_the_decorator_only(name: str, valid: frozenset[str]) -> 
         ({"num_returns": 0}, False, 0),
         ({"num_returns": 3}, True, 3),
         ({"num_returns": "streaming"}, True, -1),
-        ({"num_returns": "dynamic"}, True, -1),
+        ({"num_returns": "dynamic"}, True, -2),
     ],
 )
 def test_how_many_references_a_call_returns(options: dict[str, Any], generator: bool, count: int) -> None:

@@ -63,6 +63,14 @@ class Argument(Message, frozen=True, array_like=True):
     value: Value | None = None
 
 
+class StreamOptions(Message, frozen=True, array_like=True):
+    """How a generator's values travel. `limit`: it pauses while so many are not consumed (-1: never);
+    `objects_per_yield`: each yield gives a tuple or list of so many objects."""
+
+    limit: int = -1
+    objects_per_yield: int = 1
+
+
 class Push(Message, frozen=True, array_like=True, tag=410):
     """Caller -> worker: run this. Answered by one `Done` (or `Returned`), matched by `task_id`.
 
@@ -75,7 +83,7 @@ class Push(Message, frozen=True, array_like=True, tag=410):
     method: str
     args: Value | None  # None: no arguments
     refs: list[Argument]
-    num_returns: int  # -1: a streaming generator
+    num_returns: int  # -1: a streaming generator; -2: the same, and the result is the list of its references
     caller: WorkerAddress | None = None  # None: the process at the other end of the connection
     attempt: int = 0
     name: str = ""
@@ -83,6 +91,7 @@ class Push(Message, frozen=True, array_like=True, tag=410):
     concurrency_group: str = ""
     actor: ActorSetup | None = None  # with method "__init__"
     retry_exceptions: bool = False
+    stream: StreamOptions | None = None  # None: the defaults
 
 
 class ActorSetup(Message, frozen=True, array_like=True):
@@ -97,11 +106,13 @@ class ActorSetup(Message, frozen=True, array_like=True):
     restarts: int = 0
     lease: BindLease | None = None  # filled in by the agent that starts it
     capture_child_tasks: bool = False
+    stream_limit: int = -1  # all generators of the actor together pause while so many values are not consumed
 
 
 class Done(Message, frozen=True, array_like=True, tag=411):
     """Worker -> caller. One value per return. `seconds`: time in user code. `failed`: the task raised, and `values`
-    holds the error once. When values nest references the worker keeps them until `ReleaseHold`."""
+    holds the error once, or, where a generator gave some of the returns before it raised, those and then the error for
+    each of the others. When values nest references the worker keeps them until `ReleaseHold`."""
 
     task_id: bytes
     values: list[Value]
@@ -147,6 +158,21 @@ class StreamItem(Message, frozen=True, array_like=True, tag=417):
     task_id: bytes
     index: int
     value: Value
+
+
+class StreamPaused(Message, frozen=True, array_like=True, tag=418):
+    """Worker -> caller: a generator waits; tell me (`StreamConsumed`) once more than `consumed` values of this stream
+    were taken. The stream may be another one of the actor, and may have ended."""
+
+    task_id: bytes
+    consumed: int
+
+
+class StreamConsumed(Message, frozen=True, array_like=True, tag=419):
+    """Caller -> worker: so many values of the stream were taken; -1: nobody wants any more."""
+
+    task_id: bytes
+    consumed: int
 
 
 # ---------------------------------------------------------------- objects: borrower -> owner

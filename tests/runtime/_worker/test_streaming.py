@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from runtime._core import ids
 from runtime._wire.messages.base import WorkerAddress
-from runtime._wire.messages.worker import ReleaseHold, StreamItem, Value
+from runtime._wire.messages.worker import ReleaseHold, StreamConsumed, StreamItem, StreamPaused, Value
 from runtime._worker.objects import Objects
 from runtime._worker.reading import Reader
 from runtime._worker.streaming import Stream
@@ -42,13 +43,17 @@ class Core:
         self.released: deque[Any] = deque()
         self.address = WorkerAddress(b"m" * 28, b"n" * 28, "me")
         self.owner = Connection()
-        self.pump = SimpleNamespace(kick=lambda: None)
+        self.pump = SimpleNamespace(kick=lambda: None, failure=None)
         self.store = SimpleNamespace(forget=lambda _ids: None)
+        self.streams: dict[bytes, Stream] = {}
         self.objects = Objects(self)  # type: ignore[arg-type]
         self.reader = Reader(self)  # type: ignore[arg-type]
 
     def peer(self, _address: WorkerAddress, connect: bool = True) -> Connection:
         return self.owner
+
+    def check(self) -> None:
+        """Nothing has ended."""
 
     def wait(self, ready: Any, _timeout_s: float | None) -> bool:
         return bool(ready())
@@ -66,7 +71,8 @@ def worker() -> Connection:
 
 @pytest.fixture
 def stream(core: Core) -> Stream:
-    return Stream(core, SimpleNamespace(push=SimpleNamespace(task_id=TASK)))  # type: ignore[arg-type]
+    completed = core.objects.new_ref(core.objects.own(ids.object_id(TASK, 1)))
+    return Stream(core, TASK, completed)  # type: ignore[arg-type]
 
 
 def item(index: int, nested: Any = ()) -> StreamItem:
@@ -97,7 +103,8 @@ def test_items_that_come_again_after_a_retry_are_skipped(stream: Stream, worker:
 
 def test_an_error_is_the_last_item(core: Core, stream: Stream, worker: Connection) -> None:
     stream.item(worker, item(0))  # type: ignore[arg-type]
-    stream.end(core.objects.error_value(KeyError("over")))
+    stream.raised = True
+    assert stream.end(core.objects.error_value(KeyError("over"))).kind == 0
     stream.next(None)
     ref = stream.next(None)
     assert ref is not None
@@ -146,3 +153,66 @@ def test_a_repeated_item_keeps_references_too(stream: Stream, worker: Connection
     stream.end(None)
     assert first.sent == []
     assert worker.sent == [ReleaseHold(TASK)]
+
+
+def test_an_error_from_outside_is_the_end_itself(core: Core, stream: Stream, worker: Connection) -> None:
+    stream.item(worker, item(0))  # type: ignore[arg-type]
+    lost = core.objects.error_value(ValueError("lost"))
+    assert stream.end(lost) is lost
+    stream.next(None)
+    assert stream.next(None) is stream.completed
+    assert stream.next(None) is None
+
+
+def test_the_next_item_can_be_seen_before_it_comes(core: Core, stream: Stream, worker: Connection) -> None:
+    expected = stream.peek()
+    assert expected._entry.value is None
+    stream.item(worker, item(0))  # type: ignore[arg-type]
+    assert expected._entry.value is not None
+    assert stream.peek() is expected
+    assert stream.next(None) is expected
+
+
+def test_who_looks_ahead_learns_of_the_end(core: Core, stream: Stream) -> None:
+    expected = stream.peek()
+    stream.end(None)
+    assert expected._entry.value is not None
+    assert stream.peek()._entry.value is not None
+    assert stream.next(None) is None
+
+
+def test_a_worker_that_pauses_hears_of_what_was_taken(stream: Stream, worker: Connection) -> None:
+    for index in range(2):
+        stream.item(worker, item(index))  # type: ignore[arg-type]
+    stream.paused(worker, StreamPaused(TASK, 0))  # type: ignore[arg-type]
+    assert worker.sent == []
+    stream.next(None)
+    assert worker.sent == [StreamConsumed(TASK, 1)]
+    stream.next(None)
+    assert len(worker.sent) == 1
+
+
+def test_a_worker_that_pauses_late_is_told_at_once(stream: Stream, worker: Connection) -> None:
+    stream.item(worker, item(0))  # type: ignore[arg-type]
+    stream.next(None)
+    stream.paused(worker, StreamPaused(TASK, 0))  # type: ignore[arg-type]
+    assert worker.sent == [StreamConsumed(TASK, 1)]
+
+
+@pytest.mark.parametrize("paused_first", [True, False])
+def test_an_abandoned_stream_lets_the_worker_go_on(
+    core: Core, stream: Stream, worker: Connection, paused_first: bool
+) -> None:
+    stream.item(worker, item(0))  # type: ignore[arg-type]
+    steps = [lambda: stream.paused(worker, StreamPaused(TASK, 0)), stream.abandon]  # type: ignore[arg-type]
+    for step in steps if paused_first else reversed(steps):
+        step()
+    assert worker.sent == [StreamConsumed(TASK, -1)]
+
+
+def test_what_comes_for_an_abandoned_stream_is_freed(core: Core, stream: Stream, worker: Connection) -> None:
+    stream.item(worker, item(0))  # type: ignore[arg-type]
+    stream.abandon()
+    stream.item(worker, item(1))  # type: ignore[arg-type]
+    core.objects.drain()
+    assert list(core.objects.table.entries) == [ids.object_id(TASK, 1)]
