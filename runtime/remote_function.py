@@ -100,7 +100,7 @@ class RemoteFunction:
 
     def __getstate__(self) -> dict[str, Any]:
         # All that is known: a function that refers to itself is still empty when this is unpickled.
-        return {**self.__dict__, "_prepared": None}
+        return {**self.__dict__, "_prepared": None, "_exported": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
