@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "2.60.0"
+"""The version of Ray whose API this is, for programs that compare it. The distribution has a version of its own."""
+__commit__ = ""
 
 _PUBLIC = {
     "runtime._core.ids": (
@@ -47,7 +49,7 @@ _PUBLIC = {
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 _SUBMODULES = frozenset({"actor", "autoscaler", "cluster_utils", "exceptions", "runtime_context", "util"})
 
-__all__ = [*_MODULE_OF, "__version__", "exceptions", "util"]
+__all__ = [*_MODULE_OF, "__commit__", "__version__", "exceptions", "util"]
 
 
 def __getattr__(name: str) -> Any:

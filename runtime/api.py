@@ -52,7 +52,7 @@ class RuntimeContextInfo(Mapping[str, Any]):
 
     @property
     def ray_version(self) -> str:
-        """The version of this library."""
+        """The version of Ray whose API this is."""
         from runtime import __version__
 
         return __version__
@@ -220,6 +220,7 @@ def _connect(
         "working_dir_uri": os.environ.get("CLUSTERCTL_WORKING_DIR_URI", ""),
         "log_to_driver": prints,
         "logging": logging_config.to_dict() if logging_config is not None else None,
+        "ray_alias": sys.modules.get("ray") is sys.modules["runtime"],
     }
     register = Register(
         True,

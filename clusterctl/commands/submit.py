@@ -27,6 +27,9 @@ def submit(
     submission_id: Annotated[
         str | None, typer.Option(help="The job's name; default: one is made up.")
     ] = None,
+    ray_compat: Annotated[
+        bool, typer.Option("--ray-compat", help="The program says `import ray`: let that mean this engine.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Runs a program on the cluster.
@@ -49,7 +52,7 @@ def submit(
     variables = dict(item.partition("=")[::2] for item in env or [])
     if any("=" not in item for item in env or []):
         raise UsageProblem("--env takes NAME=VALUE")
-    package, entrypoint = client.prepare(script, arguments or [], working_dir)
+    package, entrypoint = client.prepare(script, arguments or [], working_dir, ray_compat)
     api = session.api()
     client.upload(api, package)
     name = client.submit(api, entrypoint, package, variables, submission_id)

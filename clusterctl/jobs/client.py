@@ -19,8 +19,16 @@ _PATIENCE_S = 5.0
 """How long a follower goes on when the head does not answer, before it says so."""
 
 
-def prepare(script: str, arguments: Sequence[str], working_dir: str | None) -> tuple[Package, str]:
+def prepare(
+    script: str, arguments: Sequence[str], working_dir: str | None, ray_compat: bool = False
+) -> tuple[Package, str]:
     """Packages the folder of a script; returns the package and the command line that runs the script in it.
+
+    Args:
+        script: a Python program.
+        arguments: its arguments.
+        working_dir: the folder to package; default: the script's own.
+        ray_compat: the script says `import ray`.
 
     Raises:
         NotFound: there is no such script.
@@ -41,7 +49,8 @@ def prepare(script: str, arguments: Sequence[str], working_dir: str | None) -> t
             f"{script} would not travel: a .gitignore leaves it out (or it is in .git, venv or a cache)",
             "Move it, or change the .gitignore.",
         )
-    return pack(root, entries), shlex.join(["python", "-u", inside, *arguments])
+    runner = ["-m", "runtime.compat.ray"] if ray_compat else []
+    return pack(root, entries), shlex.join(["python", "-u", *runner, inside, *arguments])
 
 
 def upload(api: ApiClient, package: Package) -> bool:

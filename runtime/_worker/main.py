@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -65,6 +66,8 @@ def run(start: dict[str, Any]) -> None:
     executor = Executor(core)
     for stream in streams:
         stream.executor = executor
+    if json.loads(core.session.job_config or "{}").get("ray_alias"):
+        importlib.import_module("runtime.compat.ray").install()
     core.start()
     logging_config = json.loads(core.session.job_config or "{}").get("logging")
     if logging_config is not None:

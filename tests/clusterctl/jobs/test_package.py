@@ -118,6 +118,8 @@ def test_a_script_is_prepared_with_its_folder(tmp_path: pathlib.Path) -> None:
     made, entrypoint = client.prepare(f"{root}/sub/job.py", [], root)
     assert made.files == 3
     assert entrypoint == "python -u sub/job.py"
+    _, entrypoint = client.prepare(f"{root}/sub/job.py", ["x"], None, ray_compat=True)
+    assert entrypoint == "python -u -m runtime.compat.ray job.py x"
 
 
 def test_scripts_that_cannot_travel(tmp_path: pathlib.Path) -> None:

@@ -1,0 +1,56 @@
+"""`ray._common.test_utils` and `ray._private.test_utils`: see `runtime.testing`."""
+
+from contextlib import chdir
+
+from runtime.testing import DEFAULT_DRIVER_TIMEOUT_S as DEFAULT_DRIVER_TIMEOUT_SECONDS
+from runtime.testing import (
+    Semaphore,
+    SignalActor,
+    async_wait_for_condition,
+    get_actor_node_id,
+    get_current_unused_port,
+    get_non_head_nodes,
+    get_other_nodes,
+    is_placement_group_removed,
+    kill_actor_and_wait_for_failure,
+    object_memory_usage,
+    placement_group_assert_no_leak,
+    run_string_as_driver,
+    run_string_as_driver_nonblocking,
+    run_string_as_driver_stdout_stderr,
+    same_elements,
+    wait_for_assertion,
+    wait_for_children_of_pid,
+    wait_for_children_of_pid_to_exit,
+    wait_for_condition,
+    wait_for_num_actors,
+    wait_for_pid_to_exit,
+    wait_until_succeeded_without_exception,
+)
+
+__all__ = [
+    "DEFAULT_DRIVER_TIMEOUT_SECONDS",
+    "Semaphore",
+    "SignalActor",
+    "async_wait_for_condition",
+    "chdir",
+    "get_actor_node_id",
+    "get_current_unused_port",
+    "get_non_head_nodes",
+    "get_other_nodes",
+    "is_placement_group_removed",
+    "kill_actor_and_wait_for_failure",
+    "object_memory_usage",
+    "placement_group_assert_no_leak",
+    "run_string_as_driver",
+    "run_string_as_driver_nonblocking",
+    "run_string_as_driver_stdout_stderr",
+    "same_elements",
+    "wait_for_assertion",
+    "wait_for_children_of_pid",
+    "wait_for_children_of_pid_to_exit",
+    "wait_for_condition",
+    "wait_for_num_actors",
+    "wait_for_pid_to_exit",
+    "wait_until_succeeded_without_exception",
+]

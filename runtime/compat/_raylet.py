@@ -1,0 +1,36 @@
+"""`ray._raylet`: ids and references."""
+
+from runtime._core.ids import (
+    ActorClassID,
+    ActorID,
+    BaseID,
+    ClusterID,
+    FunctionID,
+    JobID,
+    NodeID,
+    PlacementGroupID,
+    TaskID,
+    UniqueID,
+    WorkerID,
+)
+from runtime.object_ref import ObjectRef
+from runtime.object_ref_generator import ObjectRefGenerator
+
+ObjectID = ObjectRef
+
+__all__ = [
+    "ActorClassID",
+    "ActorID",
+    "BaseID",
+    "ClusterID",
+    "FunctionID",
+    "JobID",
+    "NodeID",
+    "ObjectID",
+    "ObjectRef",
+    "ObjectRefGenerator",
+    "PlacementGroupID",
+    "TaskID",
+    "UniqueID",
+    "WorkerID",
+]

@@ -1,0 +1,168 @@
+"""`import ray` means this engine: the same module objects under both names.
+
+    python -m runtime.compat.ray script.py ARGS     runs a program written for Ray (also: -m MODULE, -c CODE)
+    runtime.compat.ray.install()                    the same, from inside a program, before its `import ray`
+
+Since `ray.X` and `runtime.X` are one module, `isinstance`, `except` and pickling by reference agree whichever name a
+file uses. The workers of such a program install the alias too, and the Pythons that it starts find it. An installed
+Ray is hidden by it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import runtime
+
+_LIBRARIES = frozenset({"air", "dashboard", "data", "llm", "rllib", "serve", "train", "tune", "workflow"})
+
+
+class _AliasLoader(importlib.abc.Loader):
+    """Loads nothing: hands out the module of another name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._spec: importlib.machinery.ModuleSpec | None = None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        module = importlib.import_module(self._name)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        module.__spec__ = self._spec  # the import system has just put the alias's there
+        _name_loaded(self._name)
+
+
+class _AliasFinder(importlib.abc.MetaPathFinder):
+    """Finds `ray` and everything below it in `runtime`, and the rest of its names in `runtime.compat`."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname == "ray":
+            return importlib.util.spec_from_loader(fullname, _AliasLoader("runtime"))
+        if not fullname.startswith("ray."):
+            return None
+        rest = fullname.removeprefix("ray.")
+        for name in (f"runtime.{rest}", f"runtime.compat.{rest}"):
+            if _exists(name):
+                return importlib.util.spec_from_loader(fullname, _AliasLoader(name))
+        library = rest.partition(".")[0]
+        why = (
+            f"the library ray.{library} is not part of it"
+            if library in _LIBRARIES
+            else "it has no such module"
+        )
+        raise ModuleNotFoundError(
+            f"No module named {fullname!r}: `ray` is the alias of `runtime` here, and {why}.", name=fullname
+        )
+
+
+def _name_loaded(package: str) -> None:
+    """Gives what a package has loaded of its own modules the second name at once. Importing it under that name later
+    would set the package's attribute to the module, where the package has a function of the name
+    (`util.placement_group`).
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith(f"{package}."):
+            sys.modules.setdefault("ray." + name.removeprefix("runtime.").removeprefix("compat."), module)
+
+
+def _exists(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def install() -> None:
+    """Makes `import ray` this engine, here, in the workers of this program, and in the Pythons that it starts.
+
+    Raises:
+        RuntimeError: the real Ray is imported already.
+    """
+    known = sys.modules.get("ray")
+    if known is runtime:
+        return
+    if known is not None and getattr(known, "__file__", None) != _shim_file():
+        raise RuntimeError(
+            f"ray is imported already, from {getattr(known, '__file__', 'somewhere')}: "
+            "call runtime.compat.ray.install() before anything imports it."
+        )
+    sys.meta_path.insert(0, _AliasFinder())
+    sys.modules["ray"] = runtime
+    _name_loaded("runtime")
+    _show_to_children()
+
+
+def is_installed() -> bool:
+    """Whether `ray` is this engine in this process."""
+    return sys.modules.get("ray") is runtime
+
+
+def _shim_file() -> str:
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim", "ray.py")
+
+
+def _show_to_children() -> None:
+    """A Python that this process starts finds `shim/ray.py`, which installs the alias there."""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(runtime.__file__)))
+    paths = [os.path.dirname(_shim_file()), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    if os.path.basename(root) not in ("site-packages", "dist-packages"):
+        paths.append(root)
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+
+
+def main(argv: list[str]) -> None:
+    """Runs a program as `python` would have run it, with the alias installed.
+
+    Args:
+        argv: `script.py ARGS`, `-m MODULE ARGS` or `-c CODE ARGS`.
+    """
+    if not argv or argv[0] in ("-h", "--help") or (argv[0] in ("-m", "-c") and len(argv) < 2):
+        sys.exit("usage: python -m runtime.compat.ray (script.py | -m module | -c code) [arguments]")
+    install()
+    program: dict[str, Any]
+    if argv[0] == "-m":
+        spec = importlib.util.find_spec(argv[1])
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{argv[1]}.__main__")
+        code = spec.loader.get_code(spec.name) if spec and hasattr(spec.loader, "get_code") else None  # type: ignore[union-attr]
+        if spec is None or code is None:
+            sys.exit(f"No module named {argv[1]} that can be run")
+        program = {"__file__": spec.origin, "__spec__": spec, "__package__": spec.parent}
+        sys.argv = [str(spec.origin), *argv[2:]]
+    elif argv[0] == "-c":
+        code = compile(argv[1], "<string>", "exec")
+        program = {}
+        sys.argv = ["-c", *argv[2:]]
+        sys.path[0] = ""
+    else:
+        try:
+            with open(argv[0], "rb") as file:
+                code = compile(file.read(), argv[0], "exec")
+        except OSError as error:
+            sys.exit(f"cannot open {argv[0]}: {error.strerror}")
+        program = {"__file__": os.path.abspath(argv[0])}
+        sys.argv = list(argv)
+        sys.path[0] = os.path.dirname(os.path.realpath(argv[0]))
+    module = types.ModuleType("__main__")
+    vars(module).update(program, __builtins__=__builtins__)
+    sys.modules["__main__"] = module
+    exec(code, vars(module))
+
+
+if __name__ == "__main__":
+    # Not this copy of the module, which is `__main__` and about to be replaced.
+    from runtime.compat import ray as _alias
+
+    _alias.main(sys.argv[1:])

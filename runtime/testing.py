@@ -1,0 +1,355 @@
+"""For tests of Ray programs: signals between tasks, waiting for conditions, scripts as drivers of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+import psutil
+
+from runtime import api
+from runtime._wire.messages.control import ActorInfo, Actors, ListActors, WatchActor
+from runtime._worker.core_worker import current
+from runtime.actor import ActorHandle
+from runtime.cluster_utils import Cluster, ClusterNode
+from runtime.util.placement_group import PlacementGroup, placement_group_table
+
+DEFAULT_DRIVER_TIMEOUT_S = 300.0
+
+
+@api.remote(num_cpus=0)
+class SignalActor:
+    """Tasks and actors wait until somebody sends."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._waiters = 0
+
+    def send(self, clear: bool = False) -> None:
+        """Lets everybody who waits go on; with `clear`, those who come later wait for the next one."""
+        self._event.set()
+        if clear:
+            self._event.clear()
+
+    async def wait(self, should_wait: bool = True) -> None:
+        """Returns once somebody has sent."""
+        self._waiters += 1
+        try:
+            if should_wait:
+                await self._event.wait()
+        finally:
+            self._waiters -= 1
+
+    async def cur_num_waiters(self) -> int:
+        """How many wait now."""
+        return self._waiters
+
+
+@api.remote(num_cpus=0)
+class Semaphore:
+    """At most `value` holders at a time."""
+
+    def __init__(self, value: int = 1) -> None:
+        self._semaphore = asyncio.Semaphore(value)
+
+    async def acquire(self) -> None:
+        """Waits for a place and takes it."""
+        await self._semaphore.acquire()
+
+    async def release(self) -> None:
+        """Gives a place back."""
+        self._semaphore.release()
+
+    async def locked(self) -> bool:
+        """Whether no place is free."""
+        return self._semaphore.locked()
+
+
+# ---------------------------------------------------------------- waiting
+
+
+def wait_for_condition(
+    condition_predictor: Callable[..., Any],
+    timeout: float = 10,
+    retry_interval_ms: float = 100,
+    raise_exceptions: bool = False,
+    **kwargs: Any,
+) -> None:
+    """Calls `condition_predictor(**kwargs)` until it is true.
+
+    Raises:
+        RuntimeError: it was not within `timeout` seconds; its last exception is named, if it raised.
+    """
+    end = time.monotonic() + timeout
+    last: Exception | None = None
+    while time.monotonic() <= end:
+        try:
+            if condition_predictor(**kwargs):
+                return
+            last = None
+        except Exception as error:
+            if raise_exceptions:
+                raise
+            last = error
+        time.sleep(retry_interval_ms / 1000)
+    raise _not_met(timeout, last) from last
+
+
+async def async_wait_for_condition(
+    condition_predictor: Callable[..., Any],
+    timeout: float = 10,  # noqa: ASYNC109 (the name that programs use)
+    retry_interval_ms: float = 100,
+    **kwargs: Any,
+) -> None:
+    """Like `wait_for_condition`, in a coroutine; the predicate may be a coroutine function."""
+    end = time.monotonic() + timeout
+    last: Exception | None = None
+    while time.monotonic() <= end:
+        try:
+            met = condition_predictor(**kwargs)
+            if await met if isinstance(met, Awaitable) else met:
+                return
+            last = None
+        except Exception as error:
+            last = error
+        await asyncio.sleep(retry_interval_ms / 1000)
+    raise _not_met(timeout, last) from last
+
+
+def _not_met(timeout_s: float, last: Exception | None) -> RuntimeError:
+    why = f" Last exception: {last!r}" if last is not None else ""
+    return RuntimeError(f"The condition wasn't met before the timeout expired ({timeout_s} s).{why}")
+
+
+def wait_for_assertion(
+    assertion_predictor: Callable[..., Any],
+    timeout: float = 10,
+    retry_interval_ms: float = 100,
+    raise_exceptions: bool = False,
+    **kwargs: Any,
+) -> None:
+    """Calls `assertion_predictor(**kwargs)` until it raises no AssertionError; raises the last one at the end."""
+
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            assertion_predictor(**kwargs)
+            return
+        except Exception as error:
+            if time.monotonic() > end or (raise_exceptions and not isinstance(error, AssertionError)):
+                raise
+        time.sleep(retry_interval_ms / 1000)
+
+
+def wait_until_succeeded_without_exception(
+    func: Callable[..., Any],
+    exceptions: tuple[type[BaseException], ...],
+    *args: Any,
+    timeout_ms: float = 1000,
+    retry_interval_ms: float = 100,
+    raise_last_ex: bool = False,
+) -> bool:
+    """Calls `func(*args)` until it raises none of `exceptions`; whether that came in time."""
+    end = time.monotonic() + timeout_ms / 1000
+    while True:
+        try:
+            func(*args)
+            return True
+        except exceptions:
+            if time.monotonic() > end:
+                if raise_last_ex:
+                    raise
+                return False
+        time.sleep(retry_interval_ms / 1000)
+
+
+def wait_for_pid_to_exit(pid: int, timeout: float = 20) -> None:
+    """Returns when there is no process `pid` any more (a zombie counts as gone).
+
+    Raises:
+        RuntimeError: it still runs after `timeout` seconds.
+    """
+    wait_for_condition(lambda: not _runs(pid), timeout=timeout)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_for_children_of_pid(pid: int, num_children: int = 1, timeout: float = 20) -> None:
+    """Returns when process `pid` has at least so many children."""
+    wait_for_condition(lambda: len(psutil.Process(pid).children()) >= num_children, timeout=timeout)
+
+
+def wait_for_children_of_pid_to_exit(pid: int, timeout: float = 20) -> None:
+    """Returns when the children that process `pid` has now are gone."""
+    children = [child.pid for child in psutil.Process(pid).children()]
+    wait_for_condition(lambda: not any(map(_runs, children)), timeout=timeout)
+
+
+# ---------------------------------------------------------------- actors, nodes, groups
+
+
+def kill_actor_and_wait_for_failure(
+    actor: ActorHandle, timeout: float = 10, retry_interval_ms: float = 100
+) -> None:
+    """Kills an actor as a crash would (`max_restarts` apply) and returns when the cluster knows."""
+    before = _actor_info(actor)
+    api.kill(actor, no_restart=False)
+    wait_for_condition(
+        lambda: (now := _actor_info(actor)).state == "DEAD" or now.restarts > before.restarts,
+        timeout=timeout,
+        retry_interval_ms=retry_interval_ms,
+    )
+
+
+def _actor_info(actor: ActorHandle) -> ActorInfo:
+    reply = current().ask(WatchActor(actor._ray_actor_id.binary(), -1, 0.0))
+    assert isinstance(reply, ActorInfo)
+    return reply
+
+
+def get_actor_node_id(actor: ActorHandle) -> str:
+    """The node, as hexadecimal digits, that an actor runs on."""
+    return _actor_info(actor).node_id.hex()
+
+
+def wait_for_num_actors(num_actors: int, state: str | None = None, timeout: float = 10) -> None:
+    """Returns when the cluster knows at least so many actors (in `state`)."""
+
+    def enough() -> bool:
+        reply = current().ask(ListActors())
+        assert isinstance(reply, Actors)
+        return sum(state is None or info.state == state for info in reply.actors) >= num_actors
+
+    wait_for_condition(enough, timeout=timeout)
+
+
+def get_other_nodes(cluster: Cluster, exclude_head: bool = False) -> list[ClusterNode]:
+    """The nodes of a `cluster_utils.Cluster` that this driver is not connected to (and that are not its head)."""
+    own = current().session.node_id.hex()
+    nodes = [node for node in cluster.list_all_nodes() if node.node_id != own]
+    return [node for node in nodes if not (exclude_head and node is cluster.head_node)]
+
+
+def get_non_head_nodes(cluster: Cluster) -> list[ClusterNode]:
+    """The nodes of a `cluster_utils.Cluster` but for its head."""
+    return [node for node in cluster.list_all_nodes() if node is not cluster.head_node]
+
+
+def is_placement_group_removed(group: PlacementGroup) -> bool:
+    """Whether a placement group is in the state REMOVED."""
+    table = placement_group_table(group)
+    return not table or table["state"] == "REMOVED"
+
+
+def placement_group_assert_no_leak(groups: Iterable[PlacementGroup]) -> None:
+    """Asserts that the groups, once removed, left nothing of theirs among the cluster's resources."""
+    from runtime.util.placement_group import remove_placement_group
+
+    for group in groups:
+        remove_placement_group(group)
+
+    def clean() -> bool:
+        names = [*api.cluster_resources(), *api.available_resources()]
+        return not any("_group_" in name for name in names)
+
+    wait_for_condition(clean)
+
+
+def same_elements(elems_a: Iterable[Any], elems_b: Iterable[Any]) -> bool:
+    """Whether both hold the same elements, as often, in any order; they need not be hashable."""
+    rest = list(elems_b)
+    for item in elems_a:
+        if item not in rest:
+            return False
+        rest.remove(item)
+    return not rest
+
+
+def object_memory_usage() -> float:
+    """How much of the cluster's memory for objects is taken, from 0 to 1."""
+    total = api.cluster_resources().get("object_store_memory", 0.0)
+    free = api.available_resources().get("object_store_memory", 0.0)
+    return (total - free) / total if total else 0.0
+
+
+# ---------------------------------------------------------------- processes of their own
+
+
+def run_string_as_driver(
+    driver_script: str,
+    env: Mapping[str, str] | None = None,
+    encode: str = "utf-8",
+    timeout: float | None = DEFAULT_DRIVER_TIMEOUT_S,
+) -> str:
+    """Runs a program in a Python of its own; returns what it wrote, to standard error as well.
+
+    Raises:
+        subprocess.CalledProcessError: it failed; `output` holds what it wrote.
+        subprocess.TimeoutExpired: it took longer than `timeout` seconds.
+    """
+    ended = _run(driver_script, env, encode, timeout, subprocess.STDOUT)
+    return ended.stdout.decode(encode)
+
+
+def run_string_as_driver_stdout_stderr(
+    driver_script: str,
+    env: Mapping[str, str] | None = None,
+    encode: str = "utf-8",
+    timeout: float | None = DEFAULT_DRIVER_TIMEOUT_S,
+) -> tuple[str, str]:
+    """Like `run_string_as_driver`, with standard output and standard error apart."""
+    ended = _run(driver_script, env, encode, timeout, subprocess.PIPE)
+    return ended.stdout.decode(encode), ended.stderr.decode(encode)
+
+
+def _run(
+    script: str, env: Mapping[str, str] | None, encoding: str, timeout_s: float | None, errors: int
+) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(
+            [sys.executable, "-"],
+            input=script.encode(encoding),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=env,
+            timeout=timeout_s,
+            check=True,
+        )
+    except subprocess.CalledProcessError as error:
+        print(f"the driver failed; it wrote:\n{error.output.decode(encoding, 'replace')}")
+        raise
+
+
+def run_string_as_driver_nonblocking(
+    driver_script: str, env: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Starts a program in a Python of its own and returns the process, its output on pipes."""
+    process = subprocess.Popen(
+        [sys.executable, "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env,
+    )
+    assert process.stdin is not None
+    process.stdin.write(driver_script.encode())
+    process.stdin.close()
+    return process
+
+
+def get_current_unused_port() -> int:
+    """A TCP port that nobody listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,173 @@
+"""`import ray` as the alias: programs run as processes of their own, as users run them."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+ROOT = str(pathlib.Path(__file__).parents[3])
+
+
+def run(*arguments: str, cwd: pathlib.Path, check: bool = True) -> str:
+    environment = {**os.environ, "PYTHONPATH": ROOT}
+    ended = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=60
+    )
+    if check:
+        assert ended.returncode == 0, ended.stderr
+    return ended.stdout if check else ended.stderr
+
+
+def run_with_alias(program: str, *arguments: str, folder: pathlib.Path) -> str:
+    (folder / "program.py").write_text(textwrap.dedent(program))
+    return run("-m", "runtime.compat.ray", "program.py", *arguments, cwd=folder)
+
+
+def test_every_module_is_the_same_object_under_both_names(tmp_path: pathlib.Path) -> None:
+    out = run_with_alias(
+        """
+        import sys
+        from ray.util.placement_group import placement_group as by_module
+        import ray.util.placement_group
+        import ray.util.scheduling_strategies as strategies
+        from ray import exceptions, ObjectRef
+        from ray.actor import ActorHandle
+        import runtime, runtime.actor
+
+        print(ray is runtime, sys.modules["ray.util"] is runtime.util, ray.exceptions is runtime.exceptions)
+        print(ActorHandle is runtime.actor.ActorHandle, ObjectRef is runtime.ObjectRef)
+        print(ray.util.placement_group is by_module)  # the function, and not the module of that name
+        print(runtime.__spec__.name, runtime.util.__spec__.name)
+        """,
+        folder=tmp_path,
+    )
+    assert out.splitlines() == ["True True True", "True True", "True", "runtime runtime.util"]
+
+
+def test_a_program_its_workers_and_their_children(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "helper.py").write_text("import ray\n\nclass Odd(ray.exceptions.RayError):\n    pass\n")
+    out = run_with_alias(
+        """
+        import subprocess, sys
+        import ray
+        from helper import Odd
+
+        class Own(Exception):
+            pass
+
+        @ray.remote
+        def fails(error):
+            raise error
+
+        @ray.remote
+        def looks():
+            import ray, runtime
+            from ray.exceptions import RayTaskError
+            child = subprocess.check_output(
+                [sys.executable, "-c", "import ray, runtime, ray.util; print(ray is runtime)"], text=True
+            )
+            return ray is runtime, RayTaskError, child.strip()
+
+        @ray.remote
+        class Actor:
+            def child(self):
+                import ray
+                return ray.get(looks.remote())[0]
+
+        if __name__ == "__main__":
+            print(sys.argv)
+            with ray.init(num_cpus=2):
+                same, cls, child = ray.get(looks.remote())
+                print(same, cls is ray.exceptions.RayTaskError, child)
+                print(ray.get(Actor.remote().child.remote()))
+                for error in (Own("own"), Odd("odd")):
+                    try:
+                        ray.get(fails.remote(error))
+                    except (Own, Odd) as raised:
+                        print(isinstance(raised, ray.exceptions.RayTaskError), type(raised.cause).__name__)
+        """,
+        "first",
+        "--second",
+        folder=tmp_path,
+    )
+    assert out.splitlines() == [
+        "['program.py', 'first', '--second']",
+        "True True True",
+        "True",
+        "True Own",
+        "True Odd",
+    ]
+
+
+def test_install_inside_a_program(tmp_path: pathlib.Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent(
+            """
+            import runtime.compat.ray
+            runtime.compat.ray.install()
+            runtime.compat.ray.install()
+            import ray
+            ray.init(num_cpus=1)
+            print(ray.get(ray.put(ray.__version__)))
+            """
+        )
+    )
+    assert run("program.py", cwd=tmp_path) == "2.60.0\n"
+
+
+def test_modules_and_commands(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("")
+    (tmp_path / "package" / "__main__.py").write_text(
+        "import sys, ray\nfrom . import other\nprint(__name__, __package__, sys.argv[1:], other.ray is ray)\n"
+    )
+    (tmp_path / "package" / "other.py").write_text("import ray\n")
+    assert (
+        run("-m", "runtime.compat.ray", "-m", "package", "x", cwd=tmp_path) == "__main__ package ['x'] True\n"
+    )
+    command = "import ray, sys; print(ray.__name__, sys.argv)"
+    assert run("-m", "runtime.compat.ray", "-c", command, "x", cwd=tmp_path) == "runtime ['-c', 'x']\n"
+
+
+def test_an_installed_ray_is_hidden_and_an_imported_one_is_refused(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "__init__.py").write_text("real = True\n")
+    out = run_with_alias("import ray\nprint(hasattr(ray, 'real'), hasattr(ray, 'put'))\n", folder=tmp_path)
+    assert out == "False True\n"
+    late = "import ray, runtime.compat.ray; runtime.compat.ray.install()"
+    assert "imported already" in run("-c", late, cwd=tmp_path, check=False)
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("import ray.data", "library ray.data is not part of it"),
+        ("import ray.nothing.at_all", "No module named 'ray.nothing"),
+        ("from ray.util import nothing", "nothing"),
+    ],
+)
+def test_what_is_missing_is_an_import_error(statement: str, words: str, tmp_path: pathlib.Path) -> None:
+    program = f"try:\n    {statement}\nexcept ImportError as error:\n    print(error)\n"
+    assert words in run_with_alias(program, folder=tmp_path)
+
+
+def test_names_that_programs_take_from_internals(tmp_path: pathlib.Path) -> None:
+    out = run_with_alias(
+        """
+        import ray
+        from ray._raylet import ObjectRef, JobID
+        from ray._private.services import get_node_ip_address
+        from ray._private.test_utils import SignalActor, wait_for_condition
+        import ray._common.test_utils as more
+
+        print(ObjectRef is ray.ObjectRef, JobID is ray.JobID, more.SignalActor is SignalActor)
+        """,
+        folder=tmp_path,
+    )
+    assert out == "True True True\n"
