@@ -1,7 +1,11 @@
-"""Public tools on top of the core API."""
+"""Public tools on top of the core API. Names are imported when first used: every worker imports this package."""
 
-from runtime._wire.messages.control import Actors, ListActors
-from runtime._worker.core_worker import current
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+# At once, as the module and the function have one name.
 from runtime.util.placement_group import (
     PlacementGroup,
     get_current_placement_group,
@@ -11,30 +15,77 @@ from runtime.util.placement_group import (
     remove_placement_group,
 )
 
+_MODULE_OF = {
+    "ActorPool": "actor_pool",
+    "as_completed": "completion",
+    "deregister_serializer": "serialization",
+    "disable_log_once_globally": "debug",
+    "enable_periodic_logging": "debug",
+    "get_node_instance_id": "cluster_facts",
+    "get_node_ip_address": "cluster_facts",
+    "inspect_serializability": "check_serialize",
+    "list_named_actors": "cluster_facts",
+    "log_once": "debug",
+    "map_unordered": "completion",
+    "register_serializer": "serialization",
+}
+_SUBMODULES = frozenset(
+    "accelerators actor_group actor_pool annotations check_serialize collective dask debug iter joblib metrics "
+    "multiprocessing queue rpdb scheduling_strategies serialization spark state".split()
+)
+_ALIASES = {"pdb": "rpdb"}
+
 __all__ = [
+    "ActorPool",
     "PlacementGroup",
+    "accelerators",
+    "as_completed",
+    "collective",
+    "deregister_serializer",
+    "disable_log_once_globally",
+    "enable_periodic_logging",
     "get_current_placement_group",
+    "get_node_instance_id",
     "get_node_ip_address",
     "get_placement_group",
+    "inspect_serializability",
     "list_named_actors",
+    "log_once",
+    "map_unordered",
+    "pdb",
     "placement_group",
     "placement_group_table",
+    "register_serializer",
     "remove_placement_group",
 ]
 
 
-def get_node_ip_address() -> str:
-    """The address that other nodes use for this one."""
-    return current().session.node_host
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is not None:
+        value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    elif name in _SUBMODULES or name in _ALIASES:
+        value = importlib.import_module(f"{__name__}.{_ALIASES.get(name, name)}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
 
-def list_named_actors(all_namespaces: bool = False) -> list[str] | list[dict[str, str]]:
-    """The names of the live named actors of this namespace; of all namespaces as dicts with `name` and `namespace`."""
-    core = current()
-    namespace = "" if all_namespaces else core.session.namespace
-    reply = core.ask(ListActors(True, namespace))
-    assert isinstance(reply, Actors)
-    alive = [info.spec for info in reply.actors if info.state != "DEAD"]
-    if all_namespaces:
-        return [{"name": spec.name, "namespace": spec.namespace} for spec in alive]
-    return [spec.name for spec in alive]
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF, *_SUBMODULES, *_ALIASES})
+
+
+if TYPE_CHECKING:
+    from runtime.util.actor_pool import ActorPool as ActorPool
+    from runtime.util.check_serialize import inspect_serializability as inspect_serializability
+    from runtime.util.cluster_facts import get_node_instance_id as get_node_instance_id
+    from runtime.util.cluster_facts import get_node_ip_address as get_node_ip_address
+    from runtime.util.cluster_facts import list_named_actors as list_named_actors
+    from runtime.util.completion import as_completed as as_completed
+    from runtime.util.completion import map_unordered as map_unordered
+    from runtime.util.debug import disable_log_once_globally as disable_log_once_globally
+    from runtime.util.debug import enable_periodic_logging as enable_periodic_logging
+    from runtime.util.debug import log_once as log_once
+    from runtime.util.serialization import deregister_serializer as deregister_serializer
+    from runtime.util.serialization import register_serializer as register_serializer

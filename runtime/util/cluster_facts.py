@@ -1,0 +1,43 @@
+"""Facts about the cluster and this node."""
+
+from __future__ import annotations
+
+from runtime._wire.messages.control import Actors, GetNodes, ListActors, Nodes
+from runtime._worker.core_worker import current, current_or_none
+
+
+def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
+    """The address that other nodes use for this one; before `init`, this machine's towards `address`."""
+    core = current_or_none()
+    if core is not None:
+        return core.session.node_host
+    import socket
+
+    host, _, port = address.partition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, int(port or 53)))  # sends nothing
+            own: str = probe.getsockname()[0]
+        except OSError:  # no network
+            return "127.0.0.1"
+    return own
+
+
+def get_node_instance_id() -> str:
+    """The provider's name of the machine that this process runs on; empty when it was started by hand."""
+    core = current()
+    reply = core.ask(GetNodes())
+    assert isinstance(reply, Nodes)
+    return next((node.instance_id for node in reply.nodes if node.node_id == core.session.node_id), "")
+
+
+def list_named_actors(all_namespaces: bool = False) -> list[str] | list[dict[str, str]]:
+    """The names of the live named actors of this namespace; of all namespaces as dicts with `name` and `namespace`."""
+    core = current()
+    namespace = "" if all_namespaces else core.session.namespace
+    reply = core.ask(ListActors(True, namespace))
+    assert isinstance(reply, Actors)
+    alive = [info.spec for info in reply.actors if info.state != "DEAD"]
+    if all_namespaces:
+        return [{"name": spec.name, "namespace": spec.namespace} for spec in alive]
+    return [spec.name for spec in alive]

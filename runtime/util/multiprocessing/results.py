@@ -1,0 +1,235 @@
+"""What a pool's calls return: results that come later, alone, as a list, or one after the other."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing import TimeoutError
+from multiprocessing.pool import RemoteTraceback  # type: ignore[attr-defined]
+from typing import TYPE_CHECKING, Any
+
+from runtime import api, exceptions
+
+if TYPE_CHECKING:
+    from .pool import Pool
+
+
+class Raised:
+    """Stands for the result of a call that raised."""
+
+    def __init__(self, error: Exception, traceback_text: str) -> None:
+        self._error = error
+        self._traceback_text = traceback_text
+
+    def error(self) -> Exception:
+        """The exception, with the remote traceback as its cause."""
+        self._error.__cause__ = RemoteTraceback(self._traceback_text)
+        return self._error
+
+
+def batch_of(ref: Any) -> list[Any]:
+    """The results of one batch; exceptions stand for calls that raised, and one for a batch that was lost."""
+    try:
+        batch: list[Any] = api.get(ref)
+    except exceptions.RayError as error:
+        return [error]
+    return [one.error() if isinstance(one, Raised) else one for one in batch]
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+class AsyncResult:
+    """The result of `apply_async`, `map_async` or `starmap_async`."""
+
+    def __init__(
+        self,
+        refs: list[Any],
+        callback: Callable[[Any], object] | None = None,
+        error_callback: Callable[[Exception], object] | None = None,
+        single_result: bool = False,
+    ) -> None:
+        self._refs = refs
+        self._single_result = single_result
+        self._batches: list[list[Any]] | None = None
+        self._caller: threading.Thread | None = None
+        if callback is not None or error_callback is not None:
+            self._caller = threading.Thread(
+                target=self._call_back, args=(callback, error_callback), name="pool callback", daemon=True
+            )
+            self._caller.start()
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Waits until the result is there and callbacks have returned, or `timeout` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if self._refs:
+            api.wait(self._refs, num_returns=len(self._refs), timeout=_left(deadline))
+        if self._caller is not None:
+            self._caller.join(_left(deadline))
+
+    def ready(self) -> bool:
+        """Whether the result is there."""
+        if self._caller is not None and self._caller.is_alive():
+            return False
+        count = len(self._refs)
+        return not count or len(api.wait(self._refs, num_returns=count, timeout=0)[0]) == count
+
+    def successful(self) -> bool:
+        """Whether no call raised.
+
+        Raises:
+            ValueError: the result is not there yet.
+        """
+        if not self.ready():
+            raise ValueError(f"{self!r} not ready")
+        return not any(isinstance(result, Exception) for result in self._results())
+
+    def get(self, timeout: float | None = None) -> Any:
+        """The result.
+
+        Raises:
+            multiprocessing.TimeoutError: it does not come in time.
+            Exception: what a call raised; of several, the first in the order of the arguments.
+        """
+        self.wait(timeout)
+        if not self.ready():
+            raise TimeoutError
+        results = self._results()
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+        return results[0] if self._single_result else results
+
+    def _results(self) -> list[Any]:
+        if self._batches is None:
+            self._batches = [batch_of(ref) for ref in self._refs]
+        return list(itertools.chain.from_iterable(self._batches))
+
+    def _call_back(
+        self,
+        callback: Callable[[Any], object] | None,
+        error_callback: Callable[[Exception], object] | None,
+    ) -> None:
+        error = self._first_error()
+        if error is not None:
+            if error_callback is not None:
+                error_callback(error)
+        elif callback is not None:
+            results = self._results()
+            callback(results[0] if self._single_result else results)
+
+    def _first_error(self) -> Exception | None:
+        """Waits for the first call that raised, or for all."""
+        waiting = self._refs
+        while waiting:
+            try:
+                ready, waiting = api.wait(waiting, num_returns=1)
+                if waiting:
+                    more, waiting = api.wait(waiting, num_returns=len(waiting), timeout=0)
+                    ready += more
+            except exceptions.RayError as error:  # the program has left the cluster
+                return error
+            for ref in ready:
+                for result in batch_of(ref):
+                    if isinstance(result, Exception):
+                        return result
+        return None
+
+
+class IMapIterator:
+    """The results of `imap` or `imap_unordered`. As in Ray, the exception of a call that raised is its result.
+
+    One batch per process is on its way; the next is read from the iterable and sent when one is done.
+    """
+
+    def __init__(
+        self, pool: Pool, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int, ordered: bool
+    ) -> None:
+        self._pool = pool
+        self._func = func
+        self._iterator: Iterator[Any] | None = iter(iterable)
+        self._chunksize = chunksize
+        self._ordered = ordered
+        self._lock = threading.Lock()
+        self._running: dict[Any, tuple[int, int]] = {}  # reference -> number of the batch, process
+        self._done: dict[int, list[Any]] = {}  # of batches that are not given out yet
+        self._sent = 0
+        self._given = 0
+        self._results: deque[Any] = deque()
+        self._error: BaseException | None = None  # what the iterable raised
+        for process in range(pool.process_count):
+            self._send(process)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether everything has been sent."""
+        return self._iterator is None
+
+    def send_rest(self) -> None:
+        """Sends all that is left, without waiting for room."""
+        with self._lock:
+            for process in itertools.cycle(range(self._pool.process_count)):
+                if self._iterator is None:
+                    return
+                self._send(process)
+
+    def _send(self, process: int) -> None:
+        if self._iterator is None:
+            return
+        chunk: list[Any] = []
+        try:
+            for item in itertools.islice(self._iterator, self._chunksize):
+                chunk.append(((item,), {}))
+        except Exception as error:
+            self._error = error
+        if len(chunk) < self._chunksize:
+            self._iterator = None
+        if chunk:
+            ref = self._pool.run_batch(process, self._func, chunk)
+            self._running[ref] = (self._sent, process)
+            self._sent += 1
+        if self._iterator is None:
+            self._pool.iterator_ended()
+
+    def next(self, timeout: float | None = None) -> Any:
+        """The next result.
+
+        Args:
+            timeout: seconds to wait; None waits for ever.
+
+        Raises:
+            StopIteration: there are no more.
+            multiprocessing.TimeoutError: it does not come in time.
+        """
+        with self._lock:
+            if not self._results:
+                self._collect(timeout)
+            return self._results.popleft()
+
+    def _collect(self, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            number = self._given if self._ordered else next(iter(self._done), -1)
+            if number in self._done:
+                self._results.extend(self._done.pop(number))
+                self._given += 1
+                return
+            if not self._running:
+                error, self._error = self._error, None
+                raise error if error is not None else StopIteration
+            ready = api.wait(list(self._running), num_returns=1, timeout=_left(deadline))[0]
+            if not ready:
+                raise TimeoutError
+            number, process = self._running.pop(ready[0])
+            self._done[number] = batch_of(ready[0])
+            self._send(process)
+
+    def __iter__(self) -> IMapIterator:
+        return self
+
+    def __next__(self) -> Any:
+        return self.next()

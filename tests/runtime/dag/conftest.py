@@ -1,0 +1,5 @@
+"""Sessions for the tests of DAGs: the same as for the rest of the public API."""
+
+from tests.runtime.api.conftest import fresh, session
+
+__all__ = ["fresh", "session"]
