@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.polling import eventually
 from tests.under_test import NAME, exceptions, ray
 
 queue: Any = importlib.import_module(f"{NAME}.util.queue")
@@ -122,5 +123,12 @@ def test_shutdown(force: bool) -> None:
     q.shutdown(force=force, grace_period_s=5)
     assert q.actor is None
     q.shutdown()
-    with pytest.raises(exceptions.RayActorError):
-        ray.get(actor.empty.remote(), timeout=20)
+
+    def is_gone() -> bool:
+        try:
+            ray.get(actor.empty.remote(), timeout=20)
+        except exceptions.RayActorError:
+            return True
+        return False
+
+    assert eventually(is_gone)
