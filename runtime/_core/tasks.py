@@ -37,7 +37,7 @@ TRANSITIONS: Final[Mapping[tuple[TaskState, TaskState], Edge[TaskState]]] = {
     (_P, _X): Edge(_X, "its worker died and it may not run again"),
     (_C, _F): Edge(_F, "the worker answered, gave it back, or died"),
     (_X, _F): Edge(_F, "the node agent said why, or did not in time"),
-    (_F, _Q): Edge(_Q, "every copy of a result is lost"),
+    (_F, _W): Edge(_W, "every copy of a result is lost"),
 }
 
 

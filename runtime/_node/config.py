@@ -77,23 +77,30 @@ class AgentConfig:
         return max(1, self.total.get("CPU", 0) // 10_000)
 
 
-def _setting(name: str, default: str) -> str:
-    return os.environ.get(f"RAY_{name}", default)
+def settings() -> dict[str, str]:
+    """What this process's environment says under the names of Ray's `_system_config`: those in small letters."""
+    prefix = "RAY_"
+    return {
+        name.removeprefix(prefix): value
+        for name, value in os.environ.items()
+        if name.startswith(prefix) and name[len(prefix) :][:1].islower()
+    }
 
 
 def spill_settings(config: AgentConfig) -> SpillSettings:
     """Where and when objects are spilled: what the environment says under Ray's names, else below the session's
     directory from 0.8 on."""
-    directory = _setting("object_spilling_directory", "")
-    if not directory and (described := _setting("object_spilling_config", "")):
-        given = json.loads(described).get("params", {}).get("directory_path", "")
-        directory = given if isinstance(given, str) else next(iter(given), "")
+    given = settings()
+    directory = given.get("object_spilling_directory", "")
+    if not directory and (described := given.get("object_spilling_config", "")):
+        path = json.loads(described).get("params", {}).get("directory_path", "")
+        directory = path if isinstance(path, str) else next(iter(path), "")
     root = directory.removeprefix("file://") or config.session_dir
     return SpillSettings(
         os.path.join(os.path.abspath(root), f"ray_spilled_objects_{config.node_id.hex()}"),
-        float(_setting("object_spilling_threshold", str(SPILL_THRESHOLD))),
-        _setting("automatic_object_spilling_enabled", "1").lower() not in ("0", "false"),
-        disk_full_from=float(_setting("local_fs_capacity_threshold", str(FULL_FROM))),
+        float(given.get("object_spilling_threshold", str(SPILL_THRESHOLD))),
+        given.get("automatic_object_spilling_enabled", "1").lower() not in ("0", "false"),
+        disk_full_from=float(given.get("local_fs_capacity_threshold", str(FULL_FROM))),
     )
 
 

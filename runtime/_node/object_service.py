@@ -53,7 +53,8 @@ class ObjectService:
 
     def free(self, message: StoreFree) -> None:
         """The owner says that nobody refers to these any more, wherever they are."""
-        self._store.free(message.object_ids)
+        if message.here or self._node_id in message.locations:
+            self._store.free(message.object_ids)
         for node_id in message.locations:
             if node_id != self._node_id:
                 self._forward(node_id, FreeObjects(message.object_ids))

@@ -28,6 +28,7 @@ from runtime._wire.messages.node import (
 )
 from runtime._wire.messages.worker import Done
 
+from .config import settings
 from .jobs import Job
 from .processes import Process
 
@@ -151,6 +152,7 @@ class ProcessHandler:
             config.labels,
             runtime_env,
             config.is_head,
+            settings(),
         )
 
     def _closed(self, channel: Channel) -> None:

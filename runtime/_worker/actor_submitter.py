@@ -66,6 +66,17 @@ class Call(Submission):
     def done(self, connection: Connection, message: Done) -> None:
         self.core.actors.on_done(self, connection, message)
 
+    def rerun(self) -> None:
+        self.core.actors.rerun(self)
+
+    def refuses_rerun(self) -> str:
+        actor = self.actor
+        if actor.death is not None:
+            return "the actor that made it is dead"
+        if actor.handle is not None and not actor.handle.holds:
+            return "nothing refers to the actor that made it any more"
+        return ""
+
 
 class Actor:
     """An actor as one of its callers knows it."""
@@ -371,6 +382,20 @@ class ActorSubmitter:
                     self._send(actor)
         return result
 
+    def rerun(self, call: Call) -> None:
+        """See `Submission.rerun`."""
+        actor = call.actor
+        call.begin_attempt()
+        actor.sequence += 1
+        call.push = msgspec.structs.replace(call.push, sequence=actor.sequence)
+        call.move(TaskState.WAITING_FOR_ARGUMENTS)
+        if actor.handle is not None:
+            actor.handle.holds += 1
+        actor.calls.append(call)
+        if actor.connection is None:
+            self._watch(actor)
+        self._core.objects.when_all_ready(call.missing(), lambda: self._ready(call))
+
     def _ready(self, call: Call) -> None:
         """The values of its top-level references are there."""
         if call.state is TaskState.WAITING_FOR_ARGUMENTS:  # not cancelled meanwhile
@@ -421,7 +446,6 @@ class ActorSubmitter:
 
     def _finish(self, call: Call, values: list[Value], failed: bool) -> None:
         call.settle(values, failed)
-        call.release_arguments()
         if call.actor.handle is not None:
             self._core.objects.release(call.actor.handle)
 

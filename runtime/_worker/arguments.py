@@ -21,14 +21,16 @@ _SMALL = frozenset({type(None), bool, int, float, complex})
 
 class PackedArguments:
     """`value`: everything but the top-level references, which `refs` names by position or keyword. `held`: every
-    entry the arguments refer to; the caller holds them until the call is over."""
+    entry the arguments refer to; the caller holds them until the call is over. `lineage`: those that are not held any
+    more but could be made again (see `lineage.py`)."""
 
-    __slots__ = ("held", "refs", "value")
+    __slots__ = ("held", "lineage", "refs", "value")
 
     def __init__(self, value: Value | None, refs: list[tuple[int, str, Entry]], held: list[Entry]) -> None:
         self.value = value
         self.refs = refs
         self.held = held
+        self.lineage: list[Entry] = []
 
 
 _NONE = PackedArguments(None, [], [])

@@ -23,6 +23,7 @@ from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request,
 
 from .actor_submitter import ActorSubmitter
 from .functions import Functions
+from .lineage import Lineage
 from .objects import Objects
 from .reading import Reader
 from .store import Store
@@ -144,6 +145,7 @@ class Core:
         self.store = Store(self, self.session.store_path, self.session.store_capacity_bytes)
         self.functions = Functions(self)
         self.objects = Objects(self)
+        self.lineage = Lineage(self)
         self.reader = Reader(self)
         self.submitter = TaskSubmitter(self)
         self.actors = ActorSubmitter(self)
@@ -169,6 +171,10 @@ class Core:
             node.DriverLogs: self._on_driver_logs,
         }
         self.pump.on_round = self._after_round
+
+    def setting(self, name: str, default: Any) -> Any:
+        """What this process's environment, or else its node, says of a name of Ray's `_system_config`."""
+        return os.environ.get(f"RAY_{name}", self.session.settings.get(name, default))
 
     def start(self) -> None:
         """Begins to serve, in the background as well."""

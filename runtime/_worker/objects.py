@@ -37,7 +37,7 @@ from .unhandled import UnhandledErrors
 
 if TYPE_CHECKING:
     from .core_worker import Core
-    from .submitter import Task
+    from .submission import Submission
 
 INLINE_BYTES = 100 * 1024
 """Values up to this size travel in messages and live with their owner; larger ones go to the object store."""
@@ -50,14 +50,25 @@ _decode_address = msgspec.msgpack.Decoder(WorkerAddress).decode
 class Entry(Reference):
     """One object. `value` is None until it is there; then callbacks have run."""
 
-    __slots__ = ("asked", "callbacks", "on_free", "on_registered", "released", "seen", "task", "value")
+    __slots__ = (
+        "asked",
+        "callbacks",
+        "dependents",
+        "on_free",
+        "on_registered",
+        "released",
+        "seen",
+        "task",
+        "value",
+    )
 
     def __init__(self, object_id: bytes, released: deque[Any], owner: WorkerAddress | None = None) -> None:
         super().__init__(object_id, owner)
         self.released = released
         self.value: Value | None = None
         self.callbacks: list[Callable[[], None]] | None = None
-        self.task: Task | None = None  # the task that makes it, kept as long as it may have to run again
+        self.task: Submission | None = None  # what made it, while it lies in a store
+        self.dependents = 0  # how many tasks of the lineage have it as an argument
         self.seen = False  # an error: somebody was told
         self.asked = False  # borrowed: the owner has been asked for the value
         self.on_registered: list[Callable[[], None]] | None = None
@@ -184,7 +195,7 @@ class Objects:
                     freed.append(entry.object_id)
                     locations.update(value.locations)
                 if entry.task is not None:
-                    self._core.submitter.forget_lineage(entry)
+                    self._core.lineage.forget(entry)
             else:
                 self._core.store.forget([entry.object_id])
                 connection = self._core.peer(entry.owner, connect=False)
@@ -314,6 +325,13 @@ class Objects:
         self._core.store.create(object_id, serialized, owner)
         return Value(STORED, b"", [], nested, [self._core.address.node_id], size)
 
+    def discard_copy(self, entry: Entry, copy: Value) -> None:
+        """A copy was made that is not wanted: the object has another value. Under the lock."""
+        assert entry.value is not None
+        useless = [node_id for node_id in copy.locations if node_id not in entry.value.locations]
+        if useless:
+            self._core.agent.send(StoreFree([entry.object_id], useless, False))
+
     def add_location(self, entry: Entry, node_id: bytes) -> None:
         """One more node has a copy. Under the lock."""
         if entry.value is not None and entry.value.kind >= STORED and node_id not in entry.value.locations:
@@ -360,9 +378,10 @@ class Objects:
             left = [node for node in entry.value.locations if node not in message.locations]
             if left:
                 entry.value = msgspec.structs.replace(entry.value, locations=left)
-            elif not self._core.submitter.run_again(entry):
-                lost = exceptions.ObjectLostError(entry.object_id.hex(), self.owner_address(entry), "")
-                entry.value = self.error_value(lost)
+            else:
+                refusal = self._core.lineage.rebuild(entry)
+                if refusal is not None:
+                    entry.value = self.error_value(refusal)
         connection.reply(Ok(), correlation)
 
     def on_location(self, _connection: Connection, message: AddLocation, _correlation: int) -> None:

@@ -85,10 +85,12 @@ class Reader:
                 return self.load_value(entry, value, deadline)
             except exceptions.GetTimeoutError:
                 raise
-            except exceptions.ObjectLostError:
-                if not value.kind & 1 and value.kind >= STORED and self._rebuild(entry, value):
-                    continue
-                raise
+            except exceptions.ObjectLostError as error:
+                if value.kind != STORED:
+                    raise
+                refusal = self._rebuild(entry, value, error)
+                if refusal is not None:
+                    raise refusal from None
 
     def load_value(self, entry: Entry, value: Value, deadline: float | None) -> Any:
         """Rebuilds a value; raises it if it is an error. Its nested references are safe afterwards."""
@@ -133,17 +135,22 @@ class Reader:
                     connection.send(AddLocation(entry.object_id, node_id))
                 value.locations.append(node_id)
 
-    def _rebuild(self, entry: Entry, lost: Value) -> bool:
-        """No copy is left: have the value made again. False when nobody can."""
+    def _rebuild(
+        self, entry: Entry, lost: Value, error: exceptions.ObjectLostError
+    ) -> exceptions.ObjectLostError | None:
+        """No copy is left: have the value made again. Returns why nobody can, if so."""
         with self._core.lock:
             if entry.value is not lost:
-                return True  # somebody else noticed first
+                return None  # somebody else noticed first
             if entry.owner is None:
-                return self._core.submitter.run_again(entry)
+                return self._core.lineage.rebuild(entry)
             tries = self._lost_again.get(entry.object_id, 0)
             connection = self._core.peer(entry.owner)
-            if connection is None or tries >= MAX_REBUILDS:
-                return False
+            if connection is None:
+                owner = self._core.objects.owner_address(entry)
+                return exceptions.OwnerDiedError(entry.object_id.hex(), owner, "")
+            if tries >= MAX_REBUILDS:
+                return error
             self._lost_again[entry.object_id] = tries + 1
             entry.value = None
             entry.asked = True
@@ -153,7 +160,7 @@ class Reader:
                 self._core.objects.ask(entry)
 
             connection.call(ObjectLost(entry.object_id, lost.locations), told)
-            return True
+            return None
 
     # ------------------------------------------------------------ wait
 

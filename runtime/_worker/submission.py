@@ -17,7 +17,7 @@ from runtime._wire.messages.worker import Done, Push, ReleaseHold, StreamItem, V
 
 from . import context
 from .arguments import PackedArguments
-from .objects import Entry
+from .objects import STORED, Entry
 from .streaming import STREAMING, Stream
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class Submission(ABC):
     __slots__ = (
         "core",
         "entries",
+        "max_retries",
         "packed",
         "parent",
         "push",
@@ -56,7 +57,7 @@ class Submission(ABC):
     ) -> None:
         self.core = core
         self.packed = packed
-        self.retries = retries
+        self.max_retries = self.retries = retries
         self.retry_exceptions = retry_exceptions
         self.state = TaskState.WAITING_FOR_ARGUMENTS
         running = context.execution.get()
@@ -110,9 +111,9 @@ class Submission(ABC):
         objects = self.core.objects
         inner: list[Entry] = []
         for entry, value in zip(self.entries, message.values, strict=False):
-            if value.nested:
+            if value.nested and entry.value is None:
                 inner += objects.contain(entry, value.nested)
-        if inner:
+        if any(value.nested for value in message.values):
             objects.when_registered(inner, lambda: connection.send(ReleaseHold(message.task_id)))
 
     def takes_retry(self, error: Value) -> bool:
@@ -127,21 +128,44 @@ class Submission(ABC):
         self.retries -= self.retries > 0
         return True
 
+    @abstractmethod
+    def rerun(self) -> None:
+        """Queues it once more after it was over, when the values of its arguments are there."""
+
+    def refuses_rerun(self) -> str:
+        """Why it cannot run again, if it cannot."""
+        return ""
+
     def begin_attempt(self) -> None:
         """The next push is another try."""
         self.push = msgspec.structs.replace(self.push, attempt=self.push.attempt + 1)
 
     def settle(self, values: list[Value], failed: bool) -> None:
-        """It is over: gives the results their values, or all of them the one error."""
+        """It is over: gives the results their values, or all of them the one error, and lets go of the arguments unless
+        it may have to run again."""
         self.move(TaskState.FINISHED)
         objects = self.core.objects
         if self.stream is not None:
             values = [self.stream.end(values[0] if failed else None)]
         elif failed and len(values) == 1:
             values = values * len(self.entries)
+        stored = False
         for entry, value in zip(self.entries, values, strict=False):
+            if value.kind == STORED:
+                stored = True
+                if (
+                    entry.value is not None
+                ):  # it ran again for another result of it, and this one was not lost
+                    objects.discard_copy(entry, value)
+                    objects.release(entry)
+                    continue
+                entry.task = self
             objects.set_value(entry, value)
             objects.release(entry)
+        if stored:
+            self.core.lineage.keep(self)
+        else:
+            self.release_arguments()
 
     def release_arguments(self) -> None:
         """Lets go of what the arguments refer to."""

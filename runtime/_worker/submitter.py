@@ -37,13 +37,12 @@ from runtime._wire.messages.worker import (
     Returned,
     StreamOptions,
     TakeBack,
-    Value,
 )
 
 from . import arguments
 from .actor_submitter import Call
 from .arguments import PackedArguments
-from .objects import STORED, Entry
+from .objects import STORED
 from .streaming import Stream
 from .submission import Submission
 
@@ -88,6 +87,9 @@ class Task(Submission):
 
     def done(self, connection: Connection, message: Done) -> None:
         self.core.submitter.on_done(self, connection, message)
+
+    def rerun(self) -> None:
+        self.core.submitter.rerun(self)
 
 
 class TaskSubmitter:
@@ -176,7 +178,7 @@ class TaskSubmitter:
         if error is not None:
             self._core.pending.pop(task.push.task_id, None)
             failed = arguments.not_computed(self._core, task.function.name.rpartition(".")[2], error)
-            self._finish(task, [failed], failed=True)
+            task.settle([failed], failed=True)
             return
         task.push = msgspec.structs.replace(task.push, refs=refs)
         task.move(TaskState.QUEUED)
@@ -359,7 +361,7 @@ class TaskSubmitter:
             self._again(task, front=False)
         else:
             task.take_nested(connection, message)
-            self._finish(task, message.values, message.failed)
+            task.settle(message.values, message.failed)
         if pool.once and lease is not None:
             pool.leases.remove(lease)
             del self._leases[lease.lease_id]
@@ -369,47 +371,16 @@ class TaskSubmitter:
         elif lease is not None and not lease.inflight:
             self._rebalance(pool)
 
-    def _finish(self, task: Task, values: list[Value], failed: bool) -> None:
-        stored = False
-        if task.options.max_retries and not failed:
-            for entry, value in zip(task.entries, values, strict=False):
-                if value.kind == STORED:
-                    entry.task = task
-                    stored = True
-        task.settle(values, failed)
-        if not stored:
-            task.release_arguments()
-
     def _fail(self, task: Task, error: exceptions.RayError) -> None:
         self._core.pending.pop(task.push.task_id, None)
-        self._finish(task, [self._core.objects.error_value(error)], failed=True)
+        task.settle([self._core.objects.error_value(error)], failed=True)
 
-    # ------------------------------------------------------------ lineage
-
-    def forget_lineage(self, entry: Entry) -> None:
-        """The result is freed: its task need not run again for it."""
-        task, entry.task = entry.task, None
-        if task is not None and not any(other.task is task for other in task.entries):
-            task.release_arguments()
-
-    def run_again(self, entry: Entry) -> bool:
-        """Every copy of a result is lost: run its task once more. False when it may not."""
-        task = entry.task
-        if task is None or not task.retries:
-            return False
-        if task.state is not TaskState.FINISHED:
-            return True
-        task.retries -= task.retries > 0
-        table = self._core.objects.table
-        for result in task.entries:
-            if result.value is not None and result.value.kind == STORED:
-                self._core.objects.bury(table.empty(result))
-                result.value = None
-            table.add(result)  # those that were freed will have to be freed once more
-            result.holds += 1
-        self._again(task, front=True)
-        self._dispatch(task.pool)
-        return True
+    def rerun(self, task: Task) -> None:
+        """See `Submission.rerun`."""
+        task.begin_attempt()
+        task.move(TaskState.WAITING_FOR_ARGUMENTS)
+        self._core.pending[task.push.task_id] = task
+        self._core.objects.when_all_ready(task.missing(), lambda: self._ready(task))
 
     # ------------------------------------------------------------ taking back and cancelling
 

@@ -27,6 +27,7 @@ class Registered(Message, frozen=True, array_like=True, tag=301):
     labels: dict[str, str] = {}
     runtime_env: str = ""  # workers: JSON of the environment they were started for
     is_head: bool = False
+    settings: dict[str, str] = {}  # of the node, by their names in Ray's `_system_config`
 
 
 class Register(Message, Request[Registered], frozen=True, array_like=True, tag=300):
@@ -206,6 +207,7 @@ class StoreFree(Message, frozen=True, array_like=True, tag=337):
 
     object_ids: list[bytes]
     locations: list[bytes]  # node ids that hold copies
+    here: bool = True  # the copy of the asking process's node goes in any case
 
 
 # ---------------------------------------------------------------- agent -> agent

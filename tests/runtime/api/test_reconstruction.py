@@ -1,0 +1,265 @@
+"""Results that are lost with a node are made again, or the error says why not."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.polling import eventually
+from tests.under_test import NAME, OWN, exceptions, ray
+
+Cluster: Any = importlib.import_module(f"{NAME}.cluster_utils").Cluster
+SIZE = 2**18
+
+
+@pytest.fixture(scope="module")
+def cluster(no_leaks: None) -> Iterator[Any]:
+    """A head without CPUs for tasks. Each test adds the nodes that it loses."""
+    config = {"health_check_failure_threshold": 3, "health_check_period_ms": 300}
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "_system_config": config})
+    ray.init(address=made.address, log_to_driver=False)
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+class Nodes:
+    """The worker nodes of one test: one after the other."""
+
+    def __init__(self, cluster: Any) -> None:
+        self.cluster = cluster
+        self.node = cluster.add_node(num_cpus=2)
+
+    def lose(self) -> None:
+        """Ends the node, with everything on it, and starts another."""
+        self.cluster.remove_node(self.node, allow_graceful=False)
+        self.node = self.cluster.add_node(num_cpus=2)
+
+
+@pytest.fixture
+def nodes(cluster: Any) -> Iterator[Nodes]:
+    made = Nodes(cluster)
+    yield made
+    cluster.remove_node(made.node)
+
+
+def finish(*refs: Any) -> None:
+    """Waits without fetching: the only copies stay where they were made."""
+    ready, _ = ray.wait(list(refs), num_returns=len(refs), timeout=60, fetch_local=False)
+    assert len(ready) == len(refs)
+
+
+@ray.remote
+def make(value: int) -> Any:
+    return np.full(SIZE, value)
+
+
+@ray.remote
+def add(array: Any, value: int) -> Any:
+    return array + value
+
+
+@ray.remote
+def first(array: Any) -> int:
+    return int(array[0])
+
+
+def test_a_lost_result_is_made_again(nodes: Nodes) -> None:
+    ref = make.remote(5)
+    finish(ref)
+    nodes.lose()
+    assert ray.get(ref, timeout=60)[0] == 5
+
+
+def test_it_is_made_again_for_a_task_that_needs_it(nodes: Nodes) -> None:
+    ref = make.remote(5)
+    finish(ref)
+    nodes.lose()
+    assert ray.get(first.remote(ref), timeout=60) == 5
+
+
+def test_a_chain_is_made_again_from_its_beginning(nodes: Nodes) -> None:
+    ref = make.remote(0)
+    for _ in range(5):
+        ref = add.remote(ref, 1)  # nobody holds what comes before
+    finish(ref)
+    nodes.lose()
+    assert ray.get(ref, timeout=60)[0] == 5
+
+
+def test_a_diamond(nodes: Nodes) -> None:
+    @ray.remote
+    def total(*arrays: Any) -> Any:
+        return sum(arrays)
+
+    top = make.remote(1)
+    ref = total.remote(add.remote(top, 1), add.remote(top, 2))
+    del top
+    finish(ref)
+    nodes.lose()
+    assert ray.get(ref, timeout=60)[0] == 5
+
+
+def test_several_results_of_one_task(nodes: Nodes) -> None:
+    @ray.remote(num_returns=3)
+    def make_three() -> list[Any]:
+        return [np.full(SIZE, value) for value in range(3)]
+
+    refs = make_three.remote()
+    finish(*refs)
+    assert ray.get(refs[0])[0] == 0  # now it is here, too
+    nodes.lose()
+    assert [int(array[0]) for array in ray.get(refs, timeout=60)] == [0, 1, 2]
+
+
+def test_references_inside_a_lost_result(nodes: Nodes) -> None:
+    @ray.remote
+    def nest() -> Any:
+        return [make.remote(3), np.zeros(SIZE)]
+
+    ref = nest.remote()
+    finish(ref)
+    nodes.lose()
+    assert ray.get(ray.get(ref, timeout=60)[0], timeout=60)[0] == 3
+
+
+def test_a_borrower_gets_what_was_lost(nodes: Nodes, cluster: Any) -> None:
+    keeper_node = cluster.add_node(num_cpus=1, resources={"keeper": 1})
+
+    @ray.remote(num_cpus=0, resources={"keeper": 1})
+    class Keeper:
+        def keep(self, refs: list[Any]) -> None:
+            self.refs = refs
+
+        def first(self) -> int:
+            return int(ray.get(self.refs[0], timeout=60)[0])
+
+    keeper = Keeper.remote()
+    ref = make.remote(7)
+    finish(ref)
+    ray.get(keeper.keep.remote([ref]), timeout=60)
+    nodes.lose()
+    assert ray.get(keeper.first.remote(), timeout=60) == 7
+    ray.kill(keeper)
+    cluster.remove_node(keeper_node)
+
+
+def test_retries_are_used_up_by_it(nodes: Nodes) -> None:
+    ref = make.options(max_retries=1).remote(5)
+    finish(ref)
+    nodes.lose()
+    assert ray.get(first.remote(ref), timeout=60) == 5  # there, not here
+    nodes.lose()
+    with pytest.raises(exceptions.ObjectReconstructionFailedError, match="MAX_ATTEMPTS_EXCEEDED"):
+        ray.get(ref, timeout=60)
+
+
+def test_without_retries_it_is_lost(nodes: Nodes) -> None:
+    ref = make.options(max_retries=0).remote(5)
+    dependent = first.options(max_retries=0)
+    finish(ref)
+    nodes.lose()
+    with pytest.raises(exceptions.ObjectReconstructionFailedError, match="max_retries=0") as caught:
+        ray.get(ref, timeout=60)
+    assert isinstance(caught.value, exceptions.ObjectLostError)
+    assert caught.value.object_ref_hex == ref.hex()
+    with pytest.raises(exceptions.RayTaskError) as failed:
+        ray.get(dependent.remote(ref), timeout=60)
+    assert isinstance(failed.value, exceptions.ObjectLostError)
+
+
+def test_an_argument_that_was_put_and_dropped_cannot_be_made_again(nodes: Nodes) -> None:
+    ref = add.remote(ray.put(np.zeros(SIZE)), 1)
+    finish(ref)
+    nodes.lose()
+    with pytest.raises(exceptions.ObjectLostError):
+        ray.get(ref, timeout=60)
+
+
+def test_an_argument_that_was_put_and_is_held(nodes: Nodes) -> None:
+    array = ray.put(np.zeros(SIZE))
+    ref = add.remote(array, 1)
+    finish(ref)
+    nodes.lose()
+    assert ray.get(ref, timeout=60)[0] == 1
+
+
+def test_a_result_of_an_actor_that_may_retry(nodes: Nodes) -> None:
+    @ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1)
+    class Maker:
+        def make(self, value: int) -> Any:
+            return np.full(SIZE, value)
+
+    maker = Maker.remote()
+    ref = maker.make.remote(4)
+    finish(ref)
+    nodes.lose()
+    assert ray.get(ref, timeout=60)[0] == 4
+
+
+def test_a_result_of_an_actor_that_may_not(nodes: Nodes) -> None:
+    @ray.remote(num_cpus=1)
+    class Maker:
+        def make(self, value: int) -> Any:
+            return np.full(SIZE, value)
+
+    maker = Maker.remote()
+    ref = maker.make.remote(4)
+    finish(ref)
+    nodes.lose()
+    with pytest.raises(exceptions.ObjectLostError):
+        ray.get(ref, timeout=60)
+
+
+def test_what_a_dead_process_owned(nodes: Nodes) -> None:
+    @ray.remote(num_cpus=1)
+    class Owner:
+        def refs(self) -> list[Any]:
+            return [ray.put(np.zeros(SIZE)), make.remote(1)]
+
+    owner = Owner.remote()
+    refs = ray.get(owner.refs.remote(), timeout=60)
+    finish(*refs)
+    nodes.lose()
+    for ref in refs:
+        with pytest.raises(exceptions.OwnerDiedError):
+            ray.get(ref, timeout=60)
+        with pytest.raises(exceptions.OwnerDiedError):
+            ray.get(ref, timeout=60)
+
+
+@pytest.mark.skipif(not OWN, reason="looks into the object store")
+def test_a_long_chain_keeps_only_its_end(nodes: Nodes) -> None:
+    free = ray.available_resources().get("object_store_memory")
+    ref = make.remote(0)
+    for _ in range(20):
+        ref = add.remote(ref, 1)
+    finish(ref)
+    from runtime._worker.core_worker import current
+
+    assert eventually(lambda: len(current().objects.table.entries) <= 2)
+    assert len(current().lineage._kept) == 21
+    del ref
+    assert eventually(lambda: not current().lineage._kept)
+    assert ray.available_resources().get("object_store_memory") == free
+
+
+@pytest.mark.skipif(not OWN, reason="looks into the object store")
+def test_lineage_is_bounded(nodes: Nodes) -> None:
+    from runtime._worker.core_worker import current
+
+    lineage = current().lineage
+    limit, lineage.limit_bytes = lineage.limit_bytes, 10_000
+    try:
+        refs = [make.remote(value) for value in range(8)]
+        finish(*refs)
+        nodes.lose()
+        with pytest.raises(exceptions.ObjectReconstructionFailedError, match="LINEAGE_EVICTED"):
+            for ref in refs:
+                ray.get(ref, timeout=60)
+    finally:
+        lineage.limit_bytes = limit
