@@ -153,9 +153,7 @@ class Submission(ABC):
         for entry, value in zip(self.entries, values, strict=False):
             if value.kind == STORED:
                 stored = True
-                if (
-                    entry.value is not None
-                ):  # it ran again for another result of it, and this one was not lost
+                if entry.value is not None:  # it ran again for another result, and this one was not lost
                     objects.discard_copy(entry, value)
                     objects.release(entry)
                     continue
