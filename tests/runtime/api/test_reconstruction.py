@@ -259,7 +259,6 @@ def test_lineage_is_bounded(nodes: Nodes) -> None:
         finish(*refs)
         nodes.lose()
         with pytest.raises(exceptions.ObjectReconstructionFailedError, match="LINEAGE_EVICTED"):
-            for ref in refs:
-                ray.get(ref, timeout=60)
+            ray.get(refs[0], timeout=60)  # the first that was made is the first that is dropped
     finally:
         lineage.limit_bytes = limit
