@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from runtime import exceptions
 from runtime._core.tasks import TaskState
 
-from .objects import STORED, Entry
+from .objects import Entry
 
 if TYPE_CHECKING:
     from .core_worker import Core
@@ -44,8 +44,7 @@ class Lineage:
         packed = task.packed
         held: list[Entry] = []
         for entry in packed.held:
-            stored = entry.value is not None and entry.value.kind >= STORED
-            (packed.lineage if stored and entry.owner is None else held).append(entry)
+            (packed.lineage if entry.task is not None and entry.task.max_retries else held).append(entry)
         if packed.lineage:
             packed.held = held
             for entry in packed.lineage:
