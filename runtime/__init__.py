@@ -47,7 +47,9 @@ _PUBLIC = {
     "runtime.runtime_context": ("get_runtime_context",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
-_SUBMODULES = frozenset({"actor", "autoscaler", "cluster_utils", "exceptions", "runtime_context", "util"})
+_SUBMODULES = frozenset(
+    {"actor", "autoscaler", "cluster_utils", "dag", "exceptions", "experimental", "runtime_context", "util"}
+)
 
 __all__ = [*_MODULE_OF, "__commit__", "__version__", "exceptions", "util"]
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, TextIO
 from runtime._wire.messages.node import DriverLogs, Output, TakeOutput
 from runtime.exceptions import RayError
 
+from . import progress
+
 if TYPE_CHECKING:
     from .core_worker import Core
 
@@ -74,6 +76,8 @@ class LogPrinter:
             self._expire(at)
             prefix = self._prefix(batch)
             for line in batch.lines:
+                if progress.TOKEN in line and progress.manager(self._host).take_line(line):
+                    continue
                 if self._folds and self._skipped is not None and self._skipped.search(line):
                     continue
                 if self._folds and not self._is_first(line, source, prefix, batch.is_error_stream, at):
@@ -154,8 +158,14 @@ class LogPrinter:
 
     def _write(self, text: str, error: bool) -> None:
         stream = self._stream(error)
+        bars = progress.manager_or_none()
         try:
+            if bars is not None:
+                bars.hide_bars()
             stream.write(text)
             stream.flush()
         except (OSError, ValueError):
             return  # the program closed its output: nobody is left to read
+        finally:
+            if bars is not None:
+                bars.unhide_bars()

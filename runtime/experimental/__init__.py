@@ -1,0 +1,22 @@
+"""Tools that may change: the cluster's key-value store, progress bars of tasks. Imported when first used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_SUBMODULES = frozenset({"dynamic_resources", "internal_kv", "tqdm_ray"})
+_MODULE_OF = {"set_resource": "dynamic_resources"}
+
+__all__ = ["dynamic_resources", "internal_kv", "set_resource", "tqdm_ray"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        value = importlib.import_module(f"{__name__}.{name}")
+    elif name in _MODULE_OF:
+        value = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
