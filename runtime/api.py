@@ -341,26 +341,31 @@ core_worker.set_auto_init(_auto_init)
 
 
 def remote(*args: Any, **options: Any) -> Any:
-    """Makes a function a task, or a class an actor: `@remote`, `@remote(num_cpus=2)` or `remote(f)`."""
-    if len(args) == 1 and not options and (inspect.isclass(args[0]) or callable(args[0])):
+    """Makes a function a task, or a class an actor: `@remote`, `@remote(num_cpus=2)` or `remote(f)`.
+
+    Raises:
+        AssertionError: neither one function or class, nor options alone.
+        TypeError: neither a function nor a class.
+        ValueError, TypeError: an option is wrong, see `_option_rules`.
+    """
+    if len(args) == 1 and not options and callable(args[0]):
         return _make_remote(args[0], {})
     if args or not options:
-        raise TypeError(
-            "Write `@remote` alone, or with options by keyword, as in `@remote(num_cpus=2, max_retries=0)`."
+        raise AssertionError(
+            "The @ray.remote decorator must be applied either with no arguments and no parentheses, for example "
+            "'@ray.remote', or with options by keyword, for example '@ray.remote(num_cpus=2, max_retries=0)'."
         )
     return lambda target: _make_remote(target, options)
 
 
 def _make_remote(target: Any, options: Mapping[str, Any]) -> RemoteFunction | ActorClass:
-    if isinstance(target, RemoteFunction | ActorClass):
-        raise TypeError(f"{target!r} is remote already.")
     if inspect.isclass(target):
         return ActorClass(target, options)
     if inspect.isfunction(target) or type(target).__name__ == "cython_function_or_method":
         return RemoteFunction(target, options)
-    if callable(target) and hasattr(target, "__name__"):
-        return RemoteFunction(target, options)
-    raise TypeError(f"remote() makes tasks of functions and actors of classes, but {target!r} is neither.")
+    raise TypeError(
+        f"The @ray.remote decorator must be applied to either a function or a class, not to {target!r}."
+    )
 
 
 def get(refs: Any, *, timeout: float | None = None, _use_object_store: bool = False) -> Any:

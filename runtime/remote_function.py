@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,12 +25,12 @@ class RemoteFunction:
         _options.validate(options, _options.TASK)
         self._function = function
         self._defaults = dict(options)
-        self._name = f"{function.__module__}.{function.__qualname__}"
+        self._name = self._function_name = f"{function.__module__}.{function.__qualname__}"
         self._is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
         if inspect.iscoroutinefunction(function):
             raise ValueError(
-                f"{self._name} is async: a task has no event loop. Call asyncio.run in a plain function, "
-                "or make it a method of an actor."
+                f"'async def' should not be used for remote tasks, and {self._name} is: call asyncio.run() in a plain "
+                "function, or make it a method of an actor."
             )
         _options.require_generator(options, self._is_generator, self._name)
         self._exported: tuple[Core, Function] | None = None
@@ -40,7 +41,7 @@ class RemoteFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = self._function.__name__
         raise TypeError(
-            f"{name} runs in the cluster: start it with {name}.remote(), and get() what comes of it."
+            f"Remote functions cannot be called directly: in place of {name}() write {name}.remote()."
         )
 
     def options(self, **options: Any) -> _BoundOptions:
@@ -66,6 +67,9 @@ class RemoteFunction:
             prepared = known
         return self._submit(prepared, args, kwargs)
 
+    def _remote(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        return self.options(**options).remote(*(args or ()), **(kwargs or {}))
+
     def _function_of(self, core: Core) -> Function:
         known = self._exported
         if known is None or known[0] is not core:
@@ -82,7 +86,7 @@ class RemoteFunction:
             request,
             _options.runtime_env_json(options),
             _options.num_returns(options, self._is_generator),
-            3 if retries is None else retries,
+            _default_retries() if retries is None else retries,
             retry if isinstance(retry, bool) else tuple(retry),
             options.get("name") or "",
             capture,
@@ -104,6 +108,10 @@ class RemoteFunction:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+
+
+def _default_retries() -> int:
+    return int(os.environ.get("RAY_TASK_MAX_RETRIES", "3"))
 
 
 class _BoundOptions:
