@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,17 +25,14 @@ class RemoteFunction:
         _options.validate(options, _options.TASK)
         self._function = function
         self._defaults = dict(options)
-        self._name = f"{function.__module__}.{function.__qualname__}"
+        self._name = self._function_name = f"{function.__module__}.{function.__qualname__}"
         self._is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
         if inspect.iscoroutinefunction(function):
             raise ValueError(
-                f"{self._name} is async: a task has no event loop. Call asyncio.run in a plain function, "
-                "or make it a method of an actor."
+                f"'async def' should not be used for remote tasks, and {self._name} is: call asyncio.run() in a plain "
+                "function, or make it a method of an actor."
             )
-        if _options.num_returns(options, self._is_generator) == -1 and not self._is_generator:
-            raise ValueError(
-                f"num_returns={options['num_returns']!r} needs a generator: {self._name} has no yield."
-            )
+        _options.require_generator(options, self._is_generator, self._name)
         self._exported: tuple[Core, Function] | None = None
         self._prepared: tuple[Core, Function, TaskOptions, Any] | None = None
         self._check = ArgumentCheck(parameters_of(function))
@@ -43,12 +41,19 @@ class RemoteFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = self._function.__name__
         raise TypeError(
-            f"{name} runs in the cluster: start it with {name}.remote(), and get() what comes of it."
+            f"Remote functions cannot be called directly: in place of {name}() write {name}.remote()."
         )
 
     def options(self, **options: Any) -> _BoundOptions:
         """The same function with other options."""
         _options.validate(options, _options.TASK, in_options=True)
+        _options.require_generator(options, self._is_generator, self._name)
+        per_yield = options.get("_num_objects_per_yield")
+        if per_yield is not None and per_yield != (self._defaults.get("_num_objects_per_yield") or 1):
+            raise ValueError(
+                "_num_objects_per_yield cannot be overridden per call, as the function decides what it yields: "
+                "write it in @remote."
+            )
         return _BoundOptions(self, {**self._defaults, **options})
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
@@ -61,6 +66,9 @@ class RemoteFunction:
                 known = self._prepared = self._prepare(self._defaults)
             prepared = known
         return self._submit(prepared, args, kwargs)
+
+    def _remote(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        return self.options(**options).remote(*(args or ()), **(kwargs or {}))
 
     def _function_of(self, core: Core) -> Function:
         known = self._exported
@@ -78,10 +86,11 @@ class RemoteFunction:
             request,
             _options.runtime_env_json(options),
             _options.num_returns(options, self._is_generator),
-            3 if retries is None else retries,
+            _default_retries() if retries is None else retries,
             retry if isinstance(retry, bool) else tuple(retry),
             options.get("name") or "",
             capture,
+            _options.stream_options(options),
         )
         return core, function, task, core.submitter.pool(function, task)
 
@@ -91,9 +100,7 @@ class RemoteFunction:
         result = core.submitter.submit(pool, function, options, args, kwargs)
         if isinstance(result, Stream):
             return ObjectRefGenerator(result)
-        if options.num_returns == 1:
-            return result[0]
-        return result or None
+        return result[0] if len(result) == 1 else result or None
 
     def __getstate__(self) -> dict[str, Any]:
         # All that is known: a function that refers to itself is still empty when this is unpickled.
@@ -101,6 +108,10 @@ class RemoteFunction:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+
+
+def _default_retries() -> int:
+    return int(os.environ.get("RAY_TASK_MAX_RETRIES", "3"))
 
 
 class _BoundOptions:
