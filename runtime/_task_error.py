@@ -115,6 +115,12 @@ class RayTaskError(RayError):
         )
         return cls(function_name, text, _first_cause(error), ip=ip)
 
+    def because_of(self, cause: BaseException) -> Self:
+        """The same error with another cause, which stands at the end of its traceback."""
+        text = f"{self.traceback_str}\n{type(cause).__module__}.{type(cause).__qualname__}: {cause}"
+        facts = (self.proctitle, self.pid, self.ip, self.actor_repr, self._actor_id)
+        return type(self)(self.function_name, text, cause, *facts)
+
     def as_instanceof_cause(self) -> RayTaskError:
         """This error as an instance of the cause's class as well.
 

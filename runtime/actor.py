@@ -9,14 +9,24 @@ from typing import Any, NoReturn
 import msgspec
 
 from runtime import _options, _scheduling, exceptions
+from runtime._actor_methods import (
+    ActorShape,
+    MethodOptions,
+    Retry,
+    check_groups,
+    check_retry,
+    groups_of,
+    method_table,
+    unknown_group,
+)
+from runtime._actor_methods import method as method
 from runtime._core import ids
-from runtime._signature import ArgumentCheck, Parameters, parameters_of
+from runtime._signature import ArgumentCheck, parameters_of
 from runtime._wire.messages.base import ErrorKind, ErrorReply
 from runtime._wire.messages.control import ActorInfo, ActorSpec, GetNamedActor
 from runtime._wire.messages.worker import ActorSetup, StreamOptions
-from runtime._worker import context
 from runtime._worker.actor_submitter import Actor, handle_object_id
-from runtime._worker.core_worker import Core, current
+from runtime._worker.core_worker import Core, current, current_or_none
 from runtime._worker.executor import ActorExit, is_async
 from runtime._worker.functions import Function
 from runtime._worker.streaming import Stream
@@ -26,58 +36,26 @@ from runtime.object_ref_generator import ObjectRefGenerator
 ASYNC_MAX_CONCURRENCY = 1000
 
 
-class MethodOptions(msgspec.Struct, frozen=True, array_like=True):
-    """The defaults of one method, from `@method` and its kind."""
-
-    num_returns: int = 1
-    concurrency_group: str = ""
-    max_task_retries: int | None = None
-    retry_exceptions: bool = False
-    parameters: Parameters | None = None
-    is_generator: bool = False
-    stream: StreamOptions | None = None
-
-
-class ActorShape(msgspec.Struct, frozen=True, array_like=True):
-    """What a handle knows of its actor; travels with handles and in the actor's spec."""
-
-    class_name: str
-    methods: dict[str, MethodOptions]
-    ordered: bool
-    max_task_retries: int
-    max_pending_calls: int
-    detached: bool
-
-
-def method(**options: Any) -> Any:
-    """Sets defaults for a method of an actor class: num_returns, concurrency_group, max_task_retries, ..."""
-    valid = {
-        *"num_returns concurrency_group max_task_retries retry_exceptions enable_task_events tensor_transport".split(),
-        "_generator_backpressure_num_objects",
-        "_num_objects_per_yield",
-    }
-    if not options or not options.keys() <= valid:
-        raise ValueError(f"@method takes options by keyword, at least one of: {', '.join(sorted(valid))}.")
-
-    _options.validate_stream(options)
-
-    def decorate(function: Any) -> Any:
-        function.__runtime_method__ = options
-        return function
-
-    return decorate
+class ActorClassInheritanceException(TypeError):
+    """A class inherits from a class that is remote already."""
 
 
 def exit_actor() -> NoReturn:
-    """Ends the current actor on purpose: it is not restarted, and pending calls fail with ActorDiedError.
+    """Ends the current actor on purpose: it is not restarted, and pending calls fail with ActorDiedError. Calls that
+    run beside this one end first; `atexit` handlers run.
 
     Raises:
         TypeError: the caller is no actor.
     """
-    running = context.execution.get()
-    if running is None or not running.actor_id:
-        raise TypeError("exit_actor() ends the actor that calls it, and this is not one.")
-    raise ActorExit
+    core = current_or_none()
+    if core is None or core.executor is None or core.executor.setup is None:
+        raise TypeError(
+            "exit_actor() ends the actor that calls it, and this is a non-actor worker or a driver."
+        )
+    core.executor.leave("exit_actor() is called.")
+    if core.executor.is_async:
+        raise exceptions.AsyncioActorExit
+    raise ActorExit(0)
 
 
 class ActorClass:
@@ -85,9 +63,13 @@ class ActorClass:
 
     def __init__(self, cls: type, options: Mapping[str, Any]) -> None:
         _options.validate(options, _options.ACTOR)
+        if inspect.isabstract(cls):
+            missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))
+            raise TypeError(f"Can't instantiate abstract class {cls.__name__}: it lacks {missing}.")
         self._class = cls
         self._defaults = dict(options)
         self._name = cls.__name__
+        self._methods: dict[str, MethodOptions] | None = None
         self._prepared: tuple[Core, Function] | None = None
         self._check = ArgumentCheck(parameters_of(cls))
         self.__doc__ = cls.__doc__
@@ -96,12 +78,26 @@ class ActorClass:
         self.__module__ = cls.__module__
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        raise TypeError(f"{self._name} lives in a process of its own: make one with {self._name}.remote().")
+        raise TypeError(
+            f"Actors cannot be instantiated directly: in place of {self._name}() write {self._name}.remote()."
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        """Class attributes, static and class methods, as on the class itself."""
+        if name.startswith("__") or "_class" not in self.__dict__ or not hasattr(self._class, name):
+            raise AttributeError(
+                f"'ActorClass({self.__dict__.get('_name')})' object has no attribute '{name}'"
+            )
+        return getattr(self._class, name)
 
     def __mro_entries__(self, _bases: Any) -> NoReturn:
-        raise TypeError(
-            f"{self._name} is remote already: inherit from the plain class, and make the subclass remote."
+        raise ActorClassInheritanceException(
+            f"{self._name} is an actor class, and inheriting from actor classes is not currently supported: "
+            "inherit from the plain class, and make the subclass remote."
         )
+
+    def __repr__(self) -> str:
+        return f"ActorClass({self._name})"
 
     def options(self, **options: Any) -> _BoundActorClass:
         """The same class with other options."""
@@ -112,40 +108,51 @@ class ActorClass:
         """Starts an actor; returns at once."""
         return self._create(self._defaults, args, kwargs)
 
+    def _remote(self, args: Any = None, kwargs: Any = None, **options: Any) -> ActorHandle:
+        return self.options(**options).remote(*(args or ()), **(kwargs or {}))
+
     def _create(self, options: Mapping[str, Any], args: Any, kwargs: Any) -> ActorHandle:
         core = current()
         name = options.get("name") or ""
+        check_namespace(options.get("namespace"))
         namespace = options.get("namespace") or core.session.namespace
+        if name == "" and options.get("name") is not None:
+            raise ValueError(
+                "Actor name cannot be an empty string: leave it out for an actor without a name."
+            )
         if options.get("get_if_exists"):
             if not name:
-                raise ValueError("get_if_exists looks for the actor by its name: give one.")
+                raise ValueError("The actor name must be specified to use `get_if_exists`.")
             try:
                 return get_actor(name, namespace)
             except ValueError:
                 pass
-        if name == "" and options.get("name") is not None:
-            raise ValueError("name is empty: leave it out for an actor without a name.")
         self._check(args, kwargs)
         asynchronous = is_async(self._class)
         concurrency = options.get("max_concurrency") or (ASYNC_MAX_CONCURRENCY if asynchronous else 1)
-        groups = _groups(options.get("concurrency_groups"))
+        ordered = _is_ordered(options.get("allow_out_of_order_execution"), asynchronous, concurrency)
+        groups = groups_of(options.get("concurrency_groups"))
+        if self._methods is None:
+            self._methods = method_table(self._class)
+        check_groups(self._name, self._methods, groups)
         request, capture, held = _scheduling.actor_request(options, self._name)
         function = self._function(core)
         core.functions.publish(function)
         detached = options.get("lifetime") == "detached"
         shape = ActorShape(
-            self._name,
-            method_table(self._class),
-            concurrency == 1 and not groups,
+            self.__qualname__,
+            self._methods,
+            ordered,
             options.get("max_task_retries") or 0,
             options.get("max_pending_calls") or -1,
             detached,
+            list(groups),
         )
         actor_id = ids.actor_id(core.job_id)
         spec = ActorSpec(
             actor_id,
             core.job_id,
-            self._name,
+            self.__qualname__,
             name,
             namespace,
             core.address,
@@ -170,10 +177,10 @@ class ActorClass:
             capture_child_tasks=capture,
             stream_limit=options.get("_actor_generator_backpressure_num_objects") or -1,
         )
-        other = core.actors.create(spec, setup, args, kwargs, bool(options.get("get_if_exists")))
+        other = core.actors.create(spec, setup, args, kwargs, ordered, bool(options.get("get_if_exists")))
         if other is not None:
             return handle_of(core, other)
-        return _new_handle(core, core.actors.actor(actor_id, None, shape.ordered), shape)
+        return _new_handle(core, core.actors.actor(actor_id, None, ordered), shape)
 
     def _function(self, core: Core) -> Function:
         prepared = self._prepared
@@ -189,6 +196,19 @@ class ActorClass:
         self.__dict__.update(state)
 
 
+def _is_ordered(out_of_order: bool | None, asynchronous: bool, concurrency: int) -> bool:
+    """Whether calls begin in the order in which they were made."""
+    if not asynchronous and concurrency == 1:
+        return not out_of_order
+    if out_of_order is False:
+        kind = "async" if asynchronous else "multi-threaded"
+        raise ValueError(
+            f"If you're using {kind} actors, calls cannot run in order: leave allow_out_of_order_execution out, "
+            "or set it to True."
+        )
+    return False
+
+
 class _BoundActorClass:
     """`Class.options(...)`."""
 
@@ -201,38 +221,10 @@ class _BoundActorClass:
         return self._actor_class._create(self._options, args, kwargs)
 
 
-def _groups(value: Any) -> dict[str, int]:
-    if isinstance(value, list):
-        return {group["name"]: group["max_concurrency"] for group in value}
-    return dict(value or {})
-
-
-def method_table(cls: type) -> dict[str, MethodOptions]:
-    """The methods that handles offer, with their defaults."""
-    table = {}
-    for name, member in inspect.getmembers(cls, callable):
-        if isinstance(member, type) or (name.startswith("__") and name not in vars(cls)):
-            continue
-        options = getattr(member, "__runtime_method__", {})
-        streams = inspect.isgeneratorfunction(member) or inspect.isasyncgenfunction(member)
-        _options.require_generator(options, streams, f"{cls.__name__}.{name}")
-        table[name] = MethodOptions(
-            _options.num_returns(options, streams),
-            options.get("concurrency_group") or "",
-            options.get("max_task_retries"),
-            bool(options.get("retry_exceptions")),
-            parameters_of(member, skip_first=not isinstance(inspect.getattr_static(cls, name), staticmethod)),
-            streams,
-            _options.stream_options(options),
-        )
-    table["__ray_ready__"] = table["__ray_terminate__"] = table["__ray_call__"] = MethodOptions()
-    return table
-
-
 class ActorMethod:
     """A method of an actor: `handle.method.remote(...)`."""
 
-    __slots__ = ("_actor", "_check", "_name", "_options", "_ref", "_shape")
+    __slots__ = ("_actor", "_check", "_name", "_options", "_ref", "_retry", "_shape", "_task_name")
 
     def __init__(self, handle: ActorHandle, name: str, options: MethodOptions) -> None:
         # Not the handle itself, which keeps us: such a circle would keep the actor until the next garbage collection.
@@ -241,20 +233,28 @@ class ActorMethod:
         self._ref = handle._ref
         self._name = name
         self._options = options
+        self._retry = options.retry()
         self._check = ArgumentCheck(options.parameters)
+        self._task_name = f"{handle._shape.class_name.rpartition('.')[2]}.{name}"
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        raise TypeError(f"{self._name} runs in the actor's process: call it with .{self._name}.remote().")
+        raise TypeError(
+            "Actor methods cannot be called directly: in place of "
+            f"object.{self._name}() write object.{self._name}.remote()."
+        )
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the method. Returns an `ObjectRef`, a list of them, None (num_returns=0), or a generator."""
-        return self._call(args, kwargs, self._options, "")
+        return self._call(args, kwargs, self._options, self._retry, self._task_name)
+
+    def _remote(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        return self.options(**options).remote(*(args or ()), **(kwargs or {}))
 
     def options(self, **options: Any) -> _BoundMethod:
         """The same method with other options."""
         return _BoundMethod(self, options)
 
-    def _call(self, args: Any, kwargs: Any, options: MethodOptions, name: str) -> Any:
+    def _call(self, args: Any, kwargs: Any, options: MethodOptions, retry: Retry, name: str) -> Any:
         self._check(args, kwargs)
         shape = self._shape
         retries = options.max_task_retries
@@ -265,8 +265,8 @@ class ActorMethod:
             kwargs,
             num_returns=options.num_returns,
             retries=shape.max_task_retries if retries is None else retries,
-            retry_exceptions=options.retry_exceptions,
-            name=name or f"{shape.class_name}.{self._name}",
+            retry_exceptions=retry,
+            name=name,
             concurrency_group=options.concurrency_group,
             max_pending=shape.max_pending_calls,
             stream=options.stream,
@@ -292,32 +292,52 @@ class _BoundMethod:
             )
         unknown = options.keys() - self._VALID
         if unknown:
-            raise ValueError(
-                f"Calls have no option {', '.join(sorted(unknown))}. They have: {', '.join(sorted(self._VALID))}."
+            raise TypeError(
+                f"A call got an unexpected keyword argument {', '.join(sorted(unknown))}. "
+                f"Calls have: {', '.join(sorted(self._VALID))}."
             )
+        self._method = actor_method
         defaults = actor_method._options
-        name = f"{actor_method._shape.class_name}.{actor_method._name}"
+        group = options.get("concurrency_group") or defaults.concurrency_group
+        if group and group not in actor_method._shape.groups:
+            raise ValueError(unknown_group(repr(actor_method._name), group, actor_method._shape.groups))
         _options.validate_stream(options)
-        _options.require_generator(options, defaults.is_generator, name)
+        _options.require_generator(
+            options, defaults.is_generator, f"{actor_method._shape.class_name}.{actor_method._name}"
+        )
         stream, limit = defaults.stream, options.get("_generator_backpressure_num_objects")
         if limit is not None:
             stream = StreamOptions(limit, stream.objects_per_yield if stream is not None else 1)
-        self._method = actor_method
-        self._name = options.get("name") or ""
-        self._options = MethodOptions(
-            defaults.num_returns
-            if options.get("num_returns") is None
-            else _options.num_returns(options, False),
-            options.get("concurrency_group") or defaults.concurrency_group,
-            options.get("max_task_retries", defaults.max_task_retries),
-            bool(options.get("retry_exceptions", defaults.retry_exceptions)),
-            is_generator=defaults.is_generator,
+        count = options.get("num_returns")
+        if count is not None:
+            _check_num_returns(count)
+        self._name = options.get("name") or actor_method._task_name
+        self._retry = actor_method._retry
+        if options.get("retry_exceptions") is not None:
+            check_retry(options["retry_exceptions"])
+            chosen = options["retry_exceptions"]
+            self._retry = chosen if isinstance(chosen, bool) else tuple(chosen)
+        retries = options.get("max_task_retries")
+        self._options = msgspec.structs.replace(
+            defaults,
+            num_returns=defaults.num_returns if count is None else _options.num_returns(options, False),
+            concurrency_group=group,
+            max_task_retries=defaults.max_task_retries if retries is None else retries,
             stream=stream,
         )
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """See `ActorMethod.remote`."""
-        return self._method._call(args, kwargs, self._options, self._name)
+        return self._method._call(args, kwargs, self._options, self._retry, self._name)
+
+
+def _check_num_returns(value: Any) -> None:
+    if value in ("streaming", "dynamic"):
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"num_returns={value!r}: an integer is required, or 'streaming'.")
+    if value < 0:
+        raise ValueError(f"num_returns must be >= 0, but got {value}.")
 
 
 class ActorHandle:
@@ -331,7 +351,9 @@ class ActorHandle:
         shape: ActorShape = self.__dict__["_shape"]
         options = shape.methods.get(name)
         if options is None:
-            raise AttributeError(f"'{shape.class_name}' object has no attribute '{name}'")
+            raise AttributeError(
+                f"'ActorHandle' object has no attribute '{name}' ({shape.class_name} neither)"
+            )
         method = self.__dict__[name] = ActorMethod(self, name, options)
         return method
 
@@ -359,12 +381,12 @@ class ActorHandle:
         return _rebuild, (self._actor.actor_id, msgspec.msgpack.encode(self._shape), self._ref)
 
 
-def _new_handle(core: Core, actor: Actor, shape: ActorShape) -> ActorHandle:
+def _new_handle(core: Core, actor: Actor, shape: ActorShape, counted: bool = True) -> ActorHandle:
     handle = ActorHandle.__new__(ActorHandle)
     handle._actor = actor
     handle._shape = shape
     handle._ref = None
-    if actor.handle is not None:
+    if counted and actor.handle is not None:
         with core.lock:
             handle._ref = core.objects.new_ref(actor.handle)
     return handle
@@ -374,38 +396,47 @@ def _rebuild(actor_id: bytes, shape: bytes, ref: ObjectRef | None) -> ActorHandl
     core = current()
     decoded = msgspec.msgpack.decode(shape, type=ActorShape)
     entry = ref._entry if ref is not None else None
-    return _new_handle(core, core.actors.actor(actor_id, entry, decoded.ordered), decoded)
+    actor = core.actors.actor(actor_id, entry, decoded.ordered)
+    return _new_handle(core, actor, decoded, counted=ref is not None)
 
 
-def handle_of(core: Core, info: ActorInfo) -> ActorHandle:
-    """A handle of an actor that the control store told of."""
+def handle_of(core: Core, info: ActorInfo, counted: bool = True) -> ActorHandle:
+    """A handle of an actor that the control store told of. Unless it is `counted` it does not keep the actor alive."""
     shape = msgspec.msgpack.decode(info.spec.methods, type=ActorShape)
     entry = None
-    if not info.spec.detached:
+    if counted and not info.spec.detached:
         with core.lock:
             entry = core.objects.borrowed_entry(handle_object_id(info.actor_id), info.spec.owner)
-    return _new_handle(core, core.actors.actor(info.actor_id, entry, shape.ordered), shape)
+    return _new_handle(core, core.actors.actor(info.actor_id, entry, shape.ordered), shape, counted)
+
+
+def check_namespace(namespace: Any) -> None:
+    """Raises TypeError or ValueError unless it can be a namespace; None is the current one."""
+    if namespace is not None and not isinstance(namespace, str):
+        raise TypeError(f"namespace must be None or a string, not {namespace!r}.")
+    if namespace == "":
+        raise ValueError('"" is not a valid namespace. Pass None for the current one.')
 
 
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
-    """Finds a live named actor.
+    """Finds a live named actor. The handle does not keep it alive: the one that `.remote()` gave does.
 
     Raises:
         ValueError: there is none of that name in the namespace.
     """
     if not name:
-        raise ValueError("get_actor() needs the name of an actor, and got an empty one.")
-    if namespace is not None and not isinstance(namespace, str):
-        raise TypeError(f"namespace is a string, not {namespace!r}.")
-    if namespace == "":
-        raise ValueError("namespace is empty: leave it out for the current one.")
+        raise ValueError("Please supply a non-empty value to get_actor: the name of an actor.")
+    if not isinstance(name, str):
+        raise TypeError(f"The name of an actor is a string, not {name!r}.")
+    check_namespace(namespace)
     core = current()
     reply = core.call_agent(GetNamedActor(name, namespace or core.session.namespace))
     if isinstance(reply, ErrorReply):
         if reply.kind == ErrorKind.NOT_FOUND:
             raise ValueError(
-                f"No live actor is named {name!r} in namespace {namespace or core.session.namespace!r}. "
+                f"Failed to look up actor with name {name!r} in namespace "
+                f"{namespace or core.session.namespace!r}: no living actor has it. "
                 "It may have died, or live in another namespace."
             )
         raise exceptions.RaySystemError(reply.message)
-    return handle_of(core, reply)
+    return handle_of(core, reply, counted=False)

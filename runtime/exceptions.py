@@ -98,7 +98,7 @@ class ActorDeath:
     Attributes:
         reason: one sentence or more: what ended the actor.
         actor_id: in hex.
-        never_started: it died before its constructor ran.
+        never_started: it died before its constructor was done.
         preempted: its node was taken away by the provider.
     """
 
@@ -113,7 +113,6 @@ class ActorDeath:
     preempted: bool = False
 
     def __str__(self) -> str:
-        first = "The actor died before its constructor ran." if self.never_started else _DIED
         facts = {
             "class_name": self.class_name,
             "actor_id": self.actor_id,
@@ -123,7 +122,12 @@ class ActorDeath:
             "ip": self.ip,
         }
         lines = [f"\t{key}: {value}" for key, value in facts.items() if value]
-        return "\n".join([first, *lines, self.reason]).rstrip("\n")
+        last = (
+            ["The actor never ran - it was cancelled before it started running."]
+            if self.never_started
+            else []
+        )
+        return "\n".join([_DIED, *lines, self.reason, *last]).rstrip("\n")
 
 
 _DIED = "The actor died unexpectedly before finishing this task."

@@ -33,6 +33,9 @@ class RemoteFunction:
                 "function, or make it a method of an actor."
             )
         _options.require_generator(options, self._is_generator, self._name)
+        limit = options.get("max_calls")
+        # What a library holds of a GPU's memory goes only with its process.
+        self._max_calls = int(bool(options.get("num_gpus"))) if limit is None else limit
         self._exported: tuple[Core, Function] | None = None
         self._prepared: tuple[Core, Function, TaskOptions, Any] | None = None
         self._check = ArgumentCheck(parameters_of(function))
@@ -73,7 +76,7 @@ class RemoteFunction:
     def _function_of(self, core: Core) -> Function:
         known = self._exported
         if known is None or known[0] is not core:
-            known = self._exported = core, Function(self._function, self._name)
+            known = self._exported = core, Function(self._function, self._name, self._max_calls)
         return known[1]
 
     def _prepare(self, options: Mapping[str, Any]) -> tuple[Core, Function, TaskOptions, Any]:

@@ -17,7 +17,14 @@ from runtime._wire.messages.control import ActorStarted, StartActor, StopActor
 log = logging.getLogger(__name__)
 
 BUSY_RETRY_S = 0.05
+_UNRUN = (ActorEvent.KILLED, ActorEvent.ABANDONED)
 _ORDINARY_ENDS = (ActorEvent.EXITED, ActorEvent.KILLED, ActorEvent.ABANDONED)
+
+
+def worker_died(detail: str, intended: bool) -> str:
+    """The reason of an actor's death, in the words that users look for."""
+    kind = "INTENDED_USER_EXIT" if intended else "SYSTEM_ERROR"
+    return f"its worker process has died. Worker exit type: {kind} Worker exit detail: {detail}"
 
 
 class ActorScheduler:
@@ -44,6 +51,12 @@ class ActorScheduler:
         actor.node_id = b""
         self._waiting[actor.actor_id] = actor
         self._view_changed.set()
+
+    def arguments_ready(self, actor: Actor) -> None:
+        """Its constructor can be called: it needs a node now."""
+        actor.machine.step(ActorEvent.ARGUMENTS_READY, self._context.now())
+        self._table.changed(actor)
+        self.enqueue(actor)
 
     def schedule(self) -> None:
         """Starts every waiting actor for which there is room now."""
@@ -121,6 +134,8 @@ class ActorScheduler:
     def finish(self, actor: Actor, event: ActorEvent, reason: str, cause: bytes = b"") -> None:
         """The actor is dead for good."""
         self._waiting.pop(actor.actor_id, None)
+        is_running = actor.state is ActorState.ALIVE or actor.restarts > 0
+        actor.never_started = event in _UNRUN and not is_running
         actor.machine.step(event, self._context.now())
         actor.death_reason = reason
         actor.death_cause = cause
@@ -171,8 +186,11 @@ class ActorScheduler:
             self._started(actor, started)
 
     def _started(self, actor: Actor, started: ActorStarted) -> None:
-        if started.error:
-            actor.pid = started.pid
+        actor.pid = started.pid
+        actor.host = started.address.host
+        if started.exited:
+            self.finish(actor, ActorEvent.EXITED, worker_died(started.exited, True))
+        elif started.error:
             self.finish(
                 actor, ActorEvent.CONSTRUCTOR_RAISED, "its constructor raised an exception", started.error
             )
@@ -185,6 +203,7 @@ class ActorScheduler:
         actor.address = address
         actor.pid = pid
         actor.started_s = now
+        actor.host = address.host
         actor.death_reason = ""
         self._table.changed(actor)
 

@@ -36,6 +36,8 @@ class _Saved(msgspec.Struct, frozen=True, array_like=True):
     died_s: float = 0.0
     unplaceable: bool = False
     released: bool = False
+    host: str = ""
+    never_started: bool = False
 
 
 ShapeKey = tuple[Any, ...]
@@ -66,8 +68,10 @@ class Actor:
         "death_cause",
         "death_reason",
         "died_s",
+        "host",
         "infeasible",
         "machine",
+        "never_started",
         "node_id",
         "pid",
         "released",
@@ -83,8 +87,9 @@ class Actor:
         "waiters",
     )
 
-    def __init__(self, spec: ActorSpec, state: ActorState = ActorState.PENDING_CREATION) -> None:
+    def __init__(self, spec: ActorSpec) -> None:
         self.spec = spec
+        state = ActorState.PENDING_CREATION if spec.creation else ActorState.DEPENDENCIES_UNREADY
         self.machine: Machine[ActorState, ActorEvent] = Machine(
             f"actor {spec.actor_id.hex()}", state, TRANSITIONS
         )
@@ -95,6 +100,8 @@ class Actor:
         self.address: WorkerAddress | None = None
         self.pid = 0
         self.node_id = b""
+        self.host = ""
+        self.never_started = False
         self.death_reason = ""
         self.death_cause = b""
         self.unplaceable = False
@@ -132,6 +139,8 @@ class Actor:
             pid=self.pid,
             node_id=self.node_id,
             unplaceable=self.unplaceable,
+            host=self.host,
+            never_started=self.never_started,
         )
 
 
@@ -160,6 +169,7 @@ class ActorTable:
                 actor.death_reason, actor.death_cause = saved.death_reason, saved.death_cause
                 actor.died_s, actor.unplaceable = saved.died_s, saved.unplaceable
                 actor.released = saved.released
+                actor.host, actor.never_started = saved.host, saved.never_started
             self._actors[actor_id] = actor
             if actor.is_dead:
                 self._dead.append(actor_id)
@@ -173,6 +183,11 @@ class ActorTable:
         self._index(actor)
         self._journal.put(SPECS, actor.actor_id, _encode(actor.spec))
         self._save(actor)
+
+    def complete(self, actor: Actor, spec: ActorSpec) -> None:
+        """The rest of its spec has come; the caller saves its new state."""
+        actor.spec = spec
+        self._journal.put(SPECS, actor.actor_id, _encode(spec))
 
     def get(self, actor_id: bytes) -> Actor | None:
         return self._actors.get(actor_id)
@@ -259,5 +274,7 @@ class ActorTable:
             actor.died_s,
             actor.unplaceable,
             actor.released,
+            actor.host,
+            actor.never_started,
         )
         self._journal.put(STATES, actor.actor_id, _encode(saved))

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 
-from runtime._control.actor_scheduler import ActorScheduler
+from runtime._control.actor_scheduler import ActorScheduler, worker_died
 from runtime._control.actor_table import Actor, ActorTable
 from runtime._control.cluster import Cluster, Node
 from runtime._control.context import Context, Handlers
@@ -30,6 +30,8 @@ from runtime._wire.messages.control import (
 )
 
 log = logging.getLogger(__name__)
+REFERENCES_REMOVED = "all references to the actor were removed"
+ARGUMENT_FAILED = "an argument of its constructor is an error"
 RECENT_S = 60.0
 """Longer than any agent may be away."""
 
@@ -62,8 +64,8 @@ class ActorService:
             if self._cluster.is_living(actor.node_id):
                 continue
             if actor.state is ActorState.ALIVE:
-                self._scheduler.lost(actor, f"its node {actor.node_id.hex()} died", False)
-            else:
+                self._scheduler.lost(actor, f"its node has died: {actor.node_id.hex()}", False)
+            elif actor.state is not ActorState.DEPENDENCIES_UNREADY:
                 self._scheduler.enqueue(actor)
 
     # ---------------------------------------------------------------- messages
@@ -77,8 +79,8 @@ class ActorService:
                 if not message.get_if_exists:
                     raise CallError(
                         ErrorKind.EXISTS,
-                        f"the name {spec.name!r} is taken by another actor in namespace {spec.namespace!r}; "
-                        "choose another name, or use get_if_exists=True to get that actor",
+                        f"The name {spec.name} (namespace={spec.namespace}) is already taken by another actor. "
+                        "Please use a different name, or get the existing actor with get_actor() or get_if_exists.",
                     )
                 actor = holder
             else:
@@ -88,7 +90,11 @@ class ActorService:
                     raise CallError(ErrorKind.INVALID, str(error)) from None
                 actor = Actor(spec)
                 self._table.add(actor)
-                self._scheduler.enqueue(actor)
+                if spec.creation:
+                    self._scheduler.enqueue(actor)
+        elif spec.creation and actor.state is ActorState.DEPENDENCIES_UNREADY:
+            self._table.complete(actor, spec)
+            self._scheduler.arguments_ready(actor)
         await self._context.journal.durable()
         return actor.info()
 
@@ -136,9 +142,11 @@ class ActorService:
                 self._table.save_intent(actor)
                 self._stop(actor, StopActor(actor.actor_id, graceful=True))
             elif message.graceful:
-                self.end(actor, ActorEvent.ABANDONED, "its last handle went out of scope before it started")
+                self.end(actor, ActorEvent.ABANDONED, REFERENCES_REMOVED)
+            elif message.cause and actor.state is ActorState.DEPENDENCIES_UNREADY:
+                self._scheduler.finish(actor, ActorEvent.CONSTRUCTOR_RAISED, ARGUMENT_FAILED, message.cause)
             elif message.no_restart:
-                self.end(actor, ActorEvent.KILLED, "it was killed with kill()")
+                self.end(actor, ActorEvent.KILLED, "it was killed by `ray.kill`")
             elif actor.node_id:
                 self._stop(actor, StopActor(actor.actor_id, graceful=False, intended=False))
             await self._context.journal.durable()
@@ -157,8 +165,12 @@ class ActorService:
             and actor.address.worker_id == message.worker_id
             and actor.state is ActorState.ALIVE
         ):
-            self._scheduler.lost(actor, message.reason, message.intended)
-        self._abandon(self._table.owned_by(message.worker_id), "its owner's process ended")
+            reason = worker_died(message.reason, message.intended)
+            self._scheduler.lost(actor, REFERENCES_REMOVED if actor.released else reason, message.intended)
+        self._abandon(
+            self._table.owned_by(message.worker_id),
+            f"its owner has died: its process ended ({message.reason})",
+        )
 
     # ---------------------------------------------------------------- news from elsewhere
 
@@ -182,15 +194,17 @@ class ActorService:
             if actor.actor_id in running or actor.starting:
                 continue
             if actor.state is ActorState.ALIVE:
-                self._scheduler.lost(actor, "its process ended while the control store was away", False)
+                self._scheduler.lost(
+                    actor, "its worker process has died while the control store was away", False
+                )
             else:
                 self._scheduler.start_again(actor, node)
 
     def node_dead(self, node: Node) -> None:
         """Everything that ran on a node or was owned from there ends."""
-        self._abandon(self._table.owned_from(node.node_id), "its owner's node died")
+        self._abandon(self._table.owned_from(node.node_id), "its owner has died: its node died")
         for actor in self._table.on_node(node.node_id):
-            reason = f"its node {node.node_id.hex()} died: {node.info.death_reason}"
+            reason = f"its node has died: {node.node_id.hex()}, {node.info.death_reason}"
             if actor.state is ActorState.ALIVE:
                 self._scheduler.lost(actor, reason, False)
             elif not actor.starting:

@@ -20,6 +20,7 @@ LONGEST_DELAY_S = 10.0
 class ActorState(Enum):
     """The values are the names on the wire."""
 
+    DEPENDENCIES_UNREADY = "DEPENDENCIES_UNREADY"
     PENDING_CREATION = "PENDING_CREATION"
     ALIVE = "ALIVE"
     RESTARTING = "RESTARTING"
@@ -27,6 +28,7 @@ class ActorState(Enum):
 
 
 class ActorEvent(Enum):
+    ARGUMENTS_READY = "constructor's arguments are there"
     STARTED = "started"
     LOST = "process lost, restarts left"
     LOST_FOR_GOOD = "process lost, no restarts left"
@@ -38,9 +40,14 @@ class ActorEvent(Enum):
     ABANDONED = "owner or job ended"
 
 
-_P, _A, _R, _D = ActorState.PENDING_CREATION, ActorState.ALIVE, ActorState.RESTARTING, ActorState.DEAD
+_U, _P = ActorState.DEPENDENCIES_UNREADY, ActorState.PENDING_CREATION
+_A, _R, _D = ActorState.ALIVE, ActorState.RESTARTING, ActorState.DEAD
 
 TRANSITIONS: Final[Mapping[tuple[ActorState, ActorEvent], Edge[ActorState]]] = {
+    (_U, ActorEvent.ARGUMENTS_READY): Edge(_P, "the values of its constructor's arguments are there"),
+    (_U, ActorEvent.CONSTRUCTOR_RAISED): Edge(_D, "an argument of its constructor is an error"),
+    (_U, ActorEvent.KILLED): Edge(_D, "it was killed"),
+    (_U, ActorEvent.ABANDONED): Edge(_D, "its owner, job or placement group ended"),
     (_P, ActorEvent.STARTED): Edge(_A, "its constructor returned"),
     (_R, ActorEvent.STARTED): Edge(_A, "its constructor returned"),
     (_P, ActorEvent.LOST): Edge(_R, "its process ended and restarts are left"),

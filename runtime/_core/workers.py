@@ -63,6 +63,7 @@ class Worker:
         "key",
         "machine",
         "pid",
+        "retiring",
         "stop_intended",
         "stop_reason",
         "token",
@@ -82,6 +83,7 @@ class Worker:
         self.unix_path = ""
         self.idle_since = 0.0
         self.actor_id = b""
+        self.retiring = False  # it ends by itself after what it does now
         self.stop_reason = ""
         self.stop_intended = False
         self.channel: Any = None
@@ -155,9 +157,11 @@ class WorkerTable:
         return worker
 
     def give_back(self, worker: Worker, now: float) -> None:
-        """A leased worker is free again."""
-        worker.machine.step(WorkerEvent.RETURN, now)
+        """A leased worker is free again; one that is about to end stays as it is until it has."""
         worker.use = None
+        if worker.retiring:
+            return
+        worker.machine.step(WorkerEvent.RETURN, now)
         self._make_idle(worker, now)
 
     def stopping(self, worker: Worker, reason: str, intended: bool, now: float) -> bool:

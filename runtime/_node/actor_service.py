@@ -22,10 +22,13 @@ from .cluster import Cluster
 from .jobs import JobTable
 from .lease_service import LeaseService
 from .processes import Process
-from .worker_pool import WorkerPool
+from .worker_pool import GRACE_S, WorkerPool
 
 log = logging.getLogger(__name__)
-GRACE_S = 30.0
+
+
+class _Exited(Exception):
+    """The constructor ended its process on purpose."""
 
 
 @dataclass(slots=True, eq=False)
@@ -148,11 +151,14 @@ class ActorService:
             GRACE_S, self._pool.stop_worker, worker, reason, message.intended
         )
 
-    def worker_ended(self, actor: Actor, reason: str) -> None:
+    def worker_ended(self, actor: Actor, reason: str, intended: bool) -> None:
         """Its process is gone."""
         if actor.constructed is not None and not actor.constructed.done():
+            if intended and not actor.stopping:
+                actor.constructed.set_exception(_Exited(reason))
+                return
             actor.constructed.set_exception(
-                CallError(ErrorKind.UNAVAILABLE, f"the worker died in the actor's constructor: {reason}")
+                CallError(ErrorKind.UNAVAILABLE, f"its worker process has died in its constructor. {reason}")
             )
         else:
             self._forget(actor)
@@ -199,8 +205,12 @@ class ActorService:
         actor.task_id = push.task_id
         actor.constructed = loop.create_future()
         worker.channel.send(msgspec.structs.replace(push, actor=setup))
-        done = await actor.constructed  # no deadline: a constructor may take as long as it likes
         process: Process = worker.channel.context
+        try:
+            done = await actor.constructed  # no deadline: a constructor may take as long as it likes
+        except _Exited as exited:
+            self._forget(actor)
+            return ActorStarted(process.address, worker.pid, exited=str(exited))
         if done.failed:
             error = msgspec.msgpack.encode(done.values[0]) if done.values else b""
             self._forget(actor)

@@ -324,7 +324,7 @@ class NodeAgent:
             self.leases.worker_ended(use, reason)
         elif isinstance(use, Actor):
             actor_id = use.spec.actor_id if use.started is not None else b""
-            self.actors.worker_ended(use, reason)
+            self.actors.worker_ended(use, reason, intended)
         if worker.channel is not None:
             worker.channel.close()
             self.objects.owners_dead({worker.worker_id})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from runtime._transport.channel import CallError, Channel
-from runtime._wire.messages.base import ErrorKind, Message, Request
+from runtime._wire.messages.base import ErrorKind, Message, Ok, Request
 from runtime._wire.messages.control import FROM_WORKERS, AddJob, JobInfo
 from runtime._wire.messages.node import (
     Blocked,
@@ -25,6 +25,7 @@ from runtime._wire.messages.node import (
     StoreUnpin,
     TakeOutput,
     Unblocked,
+    WorkerExiting,
 )
 from runtime._wire.messages.worker import Done
 
@@ -52,6 +53,7 @@ class ProcessHandler:
             LeaseReturn: lambda p, m: leases.give_back(p.channel, m),
             Blocked: lambda p, _: self._set_blocked(p, True),
             Unblocked: lambda p, _: self._set_blocked(p, False),
+            WorkerExiting: self._exiting,
             StoreCreate: lambda p, m: objects.create(p.channel, m),
             StoreSeal: lambda p, m: store.seal(m.object_id, p.channel),
             StoreAbort: lambda p, m: store.abort(m.object_id, p.channel),
@@ -175,6 +177,11 @@ class ProcessHandler:
     def _done(self, process: Process, message: Done) -> None:
         if process.worker is not None:
             self._agent.actors.done(process.worker, message)
+
+    def _exiting(self, process: Process, message: WorkerExiting) -> Ok:
+        if process.worker is not None:
+            self._agent.pool.exiting(process.worker, message.reason, message.intended)
+        return Ok()
 
     async def _forward(self, process: Process, message: Request[Message]) -> Message:
         timeout_s = FORWARD_TIMEOUT_S + float(getattr(message, "timeout_s", 0.0))

@@ -21,6 +21,10 @@ from .zygote_spawn import SpawnedZygote, spawn_zygote
 
 log = logging.getLogger(__name__)
 IDLE_S = 1.0
+GRACE_S = 30.0
+"""How long a worker that ends by itself may take for it."""
+START_S = 60.0
+"""How long a forked worker may take until it registers."""
 _TRIM_INTERVAL_S = 0.5
 _MAX_FAILED_STARTS = 3
 _MAX_ZYGOTE_STARTS = 5
@@ -146,6 +150,13 @@ class WorkerPool:
         if self.table.stopping(worker, reason, intended, self._now()) and worker.pid and self._zygote:
             self._zygote.kill(worker.pid)
 
+    def exiting(self, worker: Worker, reason: str, intended: bool) -> None:
+        """A worker ends by itself; its last handlers of user code have a while for it."""
+        worker.retiring = True
+        if reason and worker.state is not WorkerState.STOPPING:
+            worker.stop_reason, worker.stop_intended = reason, intended
+            asyncio.get_running_loop().call_later(GRACE_S, self.stop_worker, worker, reason, intended)
+
     def disconnected(self, worker: Worker) -> None:
         """Its socket closed: it is as good as dead. Its exit tells why, unless it must be killed."""
         if worker.pid and self._zygote is not None:
@@ -186,8 +197,6 @@ class WorkerPool:
     def worker_exited(self, pid: int, status: int) -> None:
         worker = self._by_pid.pop(pid, None)
         if worker is not None:
-            if status == 0 and worker.state is not WorkerState.STOPPING:
-                worker.stop_intended = True
             self._ended(worker, describe_exit(status))
 
     def zygote_lost(self, reason: str) -> None:
@@ -277,6 +286,7 @@ class WorkerPool:
     def _fork(self, key: PoolKey, place: WorkerPlace) -> None:
         assert self._zygote is not None
         worker = self.table.add(os.urandom(28), key)
+        worker.idle_since = self._now()
         name = f"worker-{worker.worker_id.hex()}-{worker.job_id.hex()}-{{pid}}"
         start = {
             **self._start,
@@ -304,6 +314,11 @@ class WorkerPool:
         loop = asyncio.get_running_loop()
         for worker in self.table.surplus(self._keep_idle, IDLE_S, loop.time()):
             self.stop_worker(worker, "it was idle", True)
+        for worker in self.table:
+            late = worker.state is WorkerState.STARTING and loop.time() - worker.idle_since > START_S
+            if late and worker.pid and self._zygote is not None:
+                worker.stop_reason = f"it did not register within {START_S:.0f} s"
+                self._zygote.kill(worker.pid)
         self._trimmer = loop.call_later(_TRIM_INTERVAL_S, self._trim)
 
     def _error_log(self, worker: Worker) -> str:

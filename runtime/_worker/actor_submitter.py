@@ -11,6 +11,7 @@ import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -28,7 +29,7 @@ from runtime._wire.messages.control import (
     RegisterActor,
     WatchActor,
 )
-from runtime._wire.messages.worker import ActorSetup, Cancel, Done, Push, StreamOptions, Value
+from runtime._wire.messages.worker import ActorSetup, Argument, Cancel, Done, Push, StreamOptions, Value
 
 from . import arguments
 from .arguments import PackedArguments
@@ -55,13 +56,19 @@ def handle_object_id(actor_id: bytes) -> bytes:
 class Call(Submission):
     """One call of an actor's method."""
 
-    __slots__ = ("actor",)
+    __slots__ = ("actor", "handle")
 
     def __init__(
-        self, core: Core, packed: PackedArguments, actor: Actor, retries: int, retry_exceptions: bool
+        self,
+        core: Core,
+        packed: PackedArguments,
+        actor: Actor,
+        retries: int,
+        retry_exceptions: bool | tuple[type[BaseException], ...],
     ) -> None:
         super().__init__(core, packed, retries, retry_exceptions)
         self.actor = actor
+        self.handle: Entry | None = None  # held until the call is over: an actor finishes what it was asked
 
     def done(self, connection: Connection, message: Done) -> None:
         self.core.actors.on_done(self, connection, message)
@@ -82,6 +89,7 @@ class Actor:
     """An actor as one of its callers knows it."""
 
     __slots__ = (
+        "__weakref__",
         "actor_id",
         "calls",
         "connection",
@@ -90,6 +98,7 @@ class Actor:
         "inflight",
         "ordered",
         "registered",
+        "released",
         "sequence",
         "state",
         "version",
@@ -98,7 +107,7 @@ class Actor:
 
     def __init__(self, actor_id: bytes, handle: Entry | None, ordered: bool) -> None:
         self.actor_id = actor_id
-        self.handle = handle  # None: a detached actor, which nobody counts
+        self.handle = handle  # None: nobody counts us: a detached actor, or one that we found by its name
         self.ordered = ordered
         self.state = "UNKNOWN"
         self.version = -1
@@ -108,6 +117,7 @@ class Actor:
         self.death: exceptions.RayError | None = None
         self.watching = False
         self.registered = True
+        self.released = False  # made here, and its last handle is gone
         self.sequence = 0
 
 
@@ -116,7 +126,8 @@ class ActorSubmitter:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._actors: dict[bytes, Actor] = {}
+        # Handles, calls and the questions that are under way keep them.
+        self._actors: WeakValueDictionary[bytes, Actor] = WeakValueDictionary()
         self._prefix = os.urandom(2)
         self._count = 0
 
@@ -128,10 +139,11 @@ class ActorSubmitter:
         setup: ActorSetup,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
+        ordered: bool,
         get_if_exists: bool,
     ) -> ActorInfo | None:
-        """Registers an actor whose spec lacks the constructor call. Returns the holder of the name when
-        `get_if_exists` found one that is not this actor.
+        """Registers an actor whose spec lacks the constructor call, at once; the call follows when the values of its
+        arguments are there. Returns the holder of the name when `get_if_exists` found one that is not this actor.
 
         Raises:
             ActorAlreadyExistsError: the name is taken.
@@ -140,59 +152,57 @@ class ActorSubmitter:
         core = self._core
         core.check()
         packed = arguments.pack(core, args, kwargs)
-        with core.lock:
-            actor = Actor(spec.actor_id, None, setup.max_concurrency == 1)
-            actor.registered = False
-            actor.state = "DEPENDENCIES_UNREADY"
-            self._actors[spec.actor_id] = actor
-            if not spec.detached:
-                handle = core.objects.own(handle_object_id(spec.actor_id))
-                actor.handle = handle
-                handle.on_free = lambda: self._out_of_scope(actor, packed)
         box: list[Any] = []
 
-        def ready() -> None:
-            if self._actors.get(spec.actor_id) is not actor:
-                return  # its last handle went before its arguments came
-            refs, error = arguments.wire_refs(core, packed)
-            if error is not None:
-                error = arguments.not_computed(core, f"{spec.class_name}.__init__", error)
-                self._dead(actor, _died(serialization.deserialize(error.data)[0]))
-                known(ErrorReply(ErrorKind.INVALID, "an argument of the constructor failed"))
-                return
-            push = Push(
-                CREATION_PREFIX + spec.actor_id,
-                spec.function_key,
-                "__init__",
-                packed.value,
-                refs,
-                0,
-                core.address,
-                0,
-                f"{spec.class_name}.__init__",
-                actor=setup,
+        def register(refs: list[Argument] | None) -> None:
+            creation = b"" if refs is None else codec.encode(_creation(core, spec, setup, packed, refs))
+            core.agent.call(
+                RegisterActor(
+                    msgspec.structs.replace(spec, creation=creation, owner=core.address), get_if_exists
+                ),
+                answered,
             )
-            complete = msgspec.structs.replace(spec, creation=codec.encode(push), owner=core.address)
-            core.agent.call(RegisterActor(complete, get_if_exists), answered)
 
-        def known(reply: Any) -> None:
-            box.append(reply)
-            actor.registered = True
-            if actor.handle is not None:
-                core.objects.set_value(actor.handle, Value(INLINE, b"N."))  # see `_unknown`
+        def ready() -> None:
+            if actor.released or actor.death is not None:
+                return
+            refs, error = arguments.wire_refs(core, packed)
+            if error is None:
+                register(refs)
+                return
+            cause = arguments.not_computed(core, f"{spec.class_name}.__init__", error)
+            self._dead(actor, _died(serialization.deserialize(cause.data)[0]))
+            core.agent.send(KillActor(spec.actor_id, cause=msgspec.msgpack.encode(cause)))
 
         def answered(reply: Any) -> None:
-            known(reply)
+            box.append(reply)
+            actor.registered = True
+            if actor.handle is not None and actor.handle.value is None:
+                core.objects.set_value(actor.handle, Value(INLINE, b"N."))  # see `_unknown`
             if isinstance(reply, ErrorReply):
                 self._dead(actor, exceptions.ActorDiedError(f"It was not created: {reply.message}"))
             elif reply.actor_id != spec.actor_id:
+                actor.released = True
                 self._actors.pop(spec.actor_id, None)
             else:
                 self._learn(actor, reply)
 
         with core.lock:
-            core.objects.when_all_ready([e for _, _, e in packed.refs if e.value is None], ready)
-        if not spec.name:
+            actor = Actor(spec.actor_id, None, ordered)
+            actor.registered = False
+            actor.state = "DEPENDENCIES_UNREADY"
+            self._actors[spec.actor_id] = actor
+            if not spec.detached:
+                handle = actor.handle = core.objects.own(handle_object_id(spec.actor_id))
+                handle.on_free = lambda: self._out_of_scope(actor, packed)
+            missing = [entry for _, _, entry in packed.refs if entry.value is None]
+            refs, error = ([], None) if missing else arguments.wire_refs(core, packed)
+            if not missing and error is None:
+                register(refs)
+            else:
+                register(None)
+                core.objects.when_all_ready(missing, ready)
+        if not spec.name and not spec.detached:
             return None
         core.wait(lambda: box, None)  # ends with the reply, or with the agent
         reply = box[0]
@@ -206,7 +216,8 @@ class ActorSubmitter:
     def _out_of_scope(self, actor: Actor, packed: arguments.PackedArguments) -> None:
         for entry in packed.held:
             self._core.objects.release(entry)
-        self._actors.pop(actor.actor_id, None)
+        actor.handle = None
+        actor.released = True
         if actor.death is None:
             self._core.agent.send(KillActor(actor.actor_id, True, True))
 
@@ -217,14 +228,17 @@ class ActorSubmitter:
         with self._core.lock:
             actor = self._actors.get(actor_id)
             if actor is None:
-                actor = self._actors[actor_id] = Actor(actor_id, handle, ordered)
-                if handle is not None:
-                    # With the last handle here goes what we know: the next one comes with an entry of its own.
-                    handle.on_free = lambda: self._forget(actor_id)
+                actor = self._actors[actor_id] = Actor(actor_id, None, ordered)
+            if handle is not None and actor.handle is None:
+                actor.handle = handle
+                # The next handle that comes here brings an entry of its own.
+                handle.on_free = lambda: self._forget(actor_id)
             return actor
 
     def _forget(self, actor_id: bytes) -> None:
-        self._actors.pop(actor_id, None)
+        actor = self._actors.get(actor_id)
+        if actor is not None:
+            actor.handle = None
 
     def _watch(self, actor: Actor) -> None:
         """Asks for news until the actor is alive or dead."""
@@ -270,7 +284,7 @@ class ActorSubmitter:
             elif info.state == "RESTARTING":
                 for call in [call for call in actor.calls if not call.retries]:
                     actor.calls.remove(call)
-                    self._fail(call, self._unavailable(actor, "it is restarting"))
+                    self._fail(call, self._unavailable(actor, "the actor is restarting"))
                 self._settle_interrupted(actor)
         if actor.state not in ("ALIVE", "DEAD") or actor.connection is None:
             self._watch(actor)
@@ -286,12 +300,15 @@ class ActorSubmitter:
                 call.move(TaskState.QUEUED)
                 again.append(call)
             else:
-                self._fail(call, self._unavailable(actor, "its process died while it ran this call"))
+                why = "the actor was restarted: its process died while it ran this call"
+                self._fail(call, self._unavailable(actor, why))
         actor.inflight.clear()
         actor.calls.extendleft(reversed(again))
 
     def _unavailable(self, actor: Actor, why: str) -> exceptions.RayError:
-        return exceptions.ActorUnavailableError(why, actor.actor_id)
+        return exceptions.ActorUnavailableError(
+            f"The actor is temporarily unavailable: {why}", actor.actor_id
+        )
 
     def _dead(self, actor: Actor, error: exceptions.RayError) -> None:
         actor.state = "DEAD"
@@ -323,7 +340,7 @@ class ActorSubmitter:
         *,
         num_returns: int = 1,
         retries: int = 0,
-        retry_exceptions: bool = False,
+        retry_exceptions: bool | tuple[type[BaseException], ...] = False,
         name: str = "",
         concurrency_group: str = "",
         max_pending: int = -1,
@@ -339,7 +356,8 @@ class ActorSubmitter:
         core.check()
         if max_pending > 0 and len(actor.calls) + len(actor.inflight) >= max_pending:
             raise exceptions.PendingCallsLimitExceeded(
-                f"The actor {actor.actor_id.hex()} has {max_pending} pending calls already (max_pending_calls)."
+                f"The task {method} could not be submitted to actor {actor.actor_id.hex()} because more than "
+                f"{max_pending} tasks are queued on the actor. Wait for some, or raise `max_pending_calls`."
             )
         packed = arguments.pack(core, args, kwargs)
         call = Call(core, packed, actor, retries, retry_exceptions)
@@ -363,13 +381,14 @@ class ActorSubmitter:
                     stream=stream,
                 )
             )
-            if actor.handle is not None:
-                actor.handle.holds += 1
+            handle = call.handle = actor.handle
+            if handle is not None:
+                handle.holds += 1
             if actor.death is not None:
                 self._fail(call, actor.death)
                 return result
             if actor.state == "RESTARTING" and not retries:
-                self._fail(call, self._unavailable(actor, "it is restarting"))
+                self._fail(call, self._unavailable(actor, "the actor is restarting"))
                 return result
             actor.calls.append(call)
             if actor.connection is None:
@@ -446,8 +465,9 @@ class ActorSubmitter:
 
     def _finish(self, call: Call, values: list[Value], failed: bool) -> None:
         call.settle(values, failed)
-        if call.actor.handle is not None:
-            self._core.objects.release(call.actor.handle)
+        handle, call.handle = call.handle, None
+        if handle is not None:
+            self._core.objects.release(handle)
 
     def _fail(self, call: Call, error: exceptions.RayError) -> None:
         self._finish(call, [self._core.objects.error_value(error)], failed=True)
@@ -473,6 +493,23 @@ class ActorSubmitter:
         return found or next((call for call in actor.calls if call.push.task_id == task_id), None)
 
 
+def _creation(
+    core: Core, spec: ActorSpec, setup: ActorSetup, packed: PackedArguments, refs: list[Argument]
+) -> Push:
+    return Push(
+        CREATION_PREFIX + spec.actor_id,
+        spec.function_key,
+        "__init__",
+        packed.value,
+        refs,
+        0,
+        core.address,
+        0,
+        f"{setup.class_name}.__init__",
+        actor=setup,
+    )
+
+
 def _died(raised: Any) -> exceptions.RayError:
     known = isinstance(raised, exceptions.RayTaskError | exceptions.UnserializableException)
     return exceptions.ActorDiedError(raised if known else str(raised))
@@ -486,15 +523,17 @@ def _death(info: ActorInfo) -> exceptions.RayError:
     if info.unplaceable:
         return exceptions.ActorUnschedulableError(info.death_reason)
     spec = info.spec
+    reason = info.death_reason.rstrip(".")
+    because = reason if reason.startswith(("it", "all ", "an ")) else f"of this: {reason}"
     return exceptions.ActorDiedError(
         exceptions.ActorDeath(
-            info.death_reason,
+            f"The actor is dead because {because}.",
             info.actor_id.hex(),
             spec.class_name,
             spec.name,
             spec.namespace,
             info.pid or None,
-            info.address.host if info.address else "",
-            never_started=info.pid == 0,
+            info.host,
+            never_started=info.never_started,
         )
     )

@@ -77,11 +77,15 @@ class AsyncExecutor:
         started = time.perf_counter()
         made: list[Entry] = []
         results = self._executor.results
+        done: Done | None
         try:
             try:
                 if running.cancelled:
                     raise asyncio.CancelledError
                 async with self._limits.get(push.concurrency_group) or self._limits[""]:
+                    if self._executor.leaving:
+                        running.leaves = True
+                        raise asyncio.CancelledError
                     if push.refs:
                         args, kwargs, made = await self._loop.run_in_executor(
                             None, arguments.unpack, self._core, push.args, push.refs
@@ -91,6 +95,8 @@ class AsyncExecutor:
                     result = self._executor.callable_of(push)(*args, **kwargs)
                     if inspect.isawaitable(result):
                         result = await result
+                    if running.cancelled:
+                        raise asyncio.CancelledError  # whatever the method made of it
                     if push.num_returns < 0:
                         await self._stream(connection, push, result, running)
                     del args, kwargs
@@ -105,7 +111,10 @@ class AsyncExecutor:
         except BaseException as error:
             done = self._executor.failed(push, running, error, time.perf_counter() - started)
         del self._calls[push.task_id]
-        self._executor.answer(connection, done, made)
+        if done is not None:
+            self._executor.answer(connection, done, made)
+        else:
+            self._executor.drop(push)
         self._flush_soon()
         self._executor.exit_if_idle()
 

@@ -10,7 +10,7 @@ from runtime._wire.messages.worker import BindLease
 class Execution:
     """One running task or actor call."""
 
-    __slots__ = ("actor_id", "attempt", "cancelled", "function_name", "lease", "name", "task_id")
+    __slots__ = ("actor_id", "attempt", "cancelled", "function_name", "lease", "leaves", "name", "task_id")
 
     def __init__(
         self,
@@ -28,6 +28,7 @@ class Execution:
         self.actor_id = actor_id
         self.attempt = attempt
         self.cancelled = False
+        self.leaves = False  # it ends its actor, and is never answered
 
 
 execution: ContextVar[Execution | None] = ContextVar("execution", default=None)

@@ -155,6 +155,7 @@ class Core:
             messages.Hello: self._on_hello,
             messages.Done: self._on_done,
             messages.Returned: self.submitter.on_returned,
+            messages.Retiring: self.submitter.on_retiring,
             messages.StreamItem: self._on_stream_item,
             messages.StreamPaused: self._on_stream_paused,
             messages.BorrowRefs: self.objects.on_borrow,

@@ -7,12 +7,14 @@ run their calls on pools of threads; async actors have `AsyncExecutor`.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import inspect
+import logging
 import os
 import signal
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -22,7 +24,7 @@ import msgspec
 from runtime import exceptions
 from runtime._core import ids
 from runtime._transport.connection import Connection
-from runtime._wire.messages.node import Blocked, Unblocked
+from runtime._wire.messages.node import Blocked, Unblocked, WorkerExiting
 from runtime._wire.messages.worker import (
     ActorSetup,
     BindLease,
@@ -31,6 +33,7 @@ from runtime._wire.messages.worker import (
     ExitActor,
     Push,
     ReleaseHold,
+    Retiring,
     Returned,
     StreamConsumed,
     TakeBack,
@@ -47,13 +50,15 @@ from .results import PartialResult, Results
 if TYPE_CHECKING:
     from .core_worker import Core
 
+log = logging.getLogger("runtime")
 FLUSH_EVERY_S = 0.0005
+EXIT_NOTICE_S = 2.0
 LEND_AFTER_S = 0.002
 """A task that waits longer than this lends its CPUs."""
 
 
 class ActorExit(SystemExit):
-    """Raised by `exit_actor`: ends the actor after the calls that are done."""
+    """Raised by `exit_actor`, to unwind the call."""
 
 
 class Executor:
@@ -75,6 +80,8 @@ class Executor:
         self._blocked = False
         self._last_flush = 0.0
         self._ends_when_idle = False
+        self._leaving: tuple[str, int] | None = None  # why the process ends by itself, and its exit status
+        self._counts: Counter[bytes] = Counter()  # calls of the functions with max_calls
         self._submit: Callable[[Connection, Push, Execution], None] | None = None  # if calls run side by side
         self._threads: dict[str, ThreadPoolExecutor] = {}
         self._async: AsyncExecutor | None = None
@@ -163,6 +170,36 @@ class Executor:
         if self._async is not None:
             self._async.exit_if_idle()
 
+    def leave(self, reason: str, status: int = 0) -> None:
+        """Ends the process as the actor wants it: no call begins any more, those that run beside the caller's come to
+        their end, and the caller's own is never answered. From any thread.
+        """
+        with self._core.lock:
+            running = execution.get()
+            if running is not None:
+                running.cancelled = running.leaves = True
+            self._leaving = self._leaving or (reason, status)
+            self._core.add_handlers({Push: self._ignore})
+            self._queue.clear()
+            self._ends_when_idle = True
+        if self._async is not None:
+            self._async.exit_if_idle()
+        else:
+            self._core.pump.wake()
+
+    @property
+    def leaving(self) -> bool:
+        """Whether calls that have not begun are to be dropped."""
+        return self._leaving is not None
+
+    @property
+    def is_async(self) -> bool:
+        """Whether this is an async actor, constructed."""
+        return self._async is not None
+
+    def _ignore(self, _connection: Connection, _push: Push, _correlation: int) -> None:
+        """The process ends: its callers will see that."""
+
     def connection_lost(self, connection: Connection) -> None:
         """A caller died: drop what it queued and what was kept for it."""
         self._queue = deque(item for item in self._queue if item[0] is not connection)
@@ -214,9 +251,13 @@ class Executor:
                     continue  # taken back meanwhile
                 connection, push = self._queue.popleft()
                 running = self._begin(push)
+            limits = core.functions.max_calls
+            is_last = bool(limits) and self._is_last(push.key)
             self._run(connection, push, running)
             if self._async is not None:
                 self._async.serve()
+            if is_last:
+                self._retire(connection, push.key)
 
     def _has_work(self) -> bool:
         return bool(self._queue) or (self._ends_when_idle and not self._active)
@@ -226,15 +267,64 @@ class Executor:
         if self._ends_when_idle and not self._active:
             self.exit()
 
-    def exit(self, status: int = 0) -> NoReturn:
-        """Ends the process now, with everything sent."""
+    def exit(self, status: int = 0, reason: str = "") -> NoReturn:
+        """Ends the process, with everything sent, when the last handlers of user code are through."""
+        if self._leaving is not None:
+            reason, status = self._leaving
+        pump = self._core.pump
+        pump.flush_all()
+        if reason:
+            self._notify(WorkerExiting(f"Worker exits with an exit code {status}. {reason}", status == 0))
+        self._run_last_handlers()
         flush_output()
-        self._core.pump.flush_all()
+        pump.flush_all()
         try:
             os.unlink(self._core.address.unix_path)
         except FileNotFoundError:
             pass
         os._exit(status)
+
+    def _run_last_handlers(self) -> None:
+        hook = getattr(self.actor, "__ray_shutdown__", None)
+        if hook is not None:
+            try:
+                hook()
+            except BaseException:
+                log.exception("__ray_shutdown__ of %s failed", self.current_name)
+        del hook
+        self.actor = None
+        atexit._run_exitfuncs()
+
+    def _is_last(self, key: bytes) -> bool:
+        """Whether this call of a function is the last one that its `max_calls` allows here."""
+        limit = self._core.functions.max_calls.get(key)
+        if limit is None:
+            return False
+        self._counts[key] += 1
+        if self._counts[key] == limit:
+            self._notify(
+                WorkerExiting()
+            )  # before the answer, after which the worker could be leased to somebody
+        return self._counts[key] >= limit
+
+    def _notify(self, message: WorkerExiting) -> None:
+        try:
+            self._core.pump.call(self._core.agent, message, EXIT_NOTICE_S)
+        except (exceptions.RayError, OSError, TimeoutError):
+            pass  # the agent is gone, or busy: it will see the end itself
+
+    def _retire(self, connection: Connection, key: bytes) -> None:
+        """Ends the process when nobody needs it any more."""
+        core = self._core
+        with core.lock:
+            core.add_handlers({Push: self._ignore})
+            self._queue.clear()
+            unregistered = [entry for entry in core.objects.table.entries.values() if not entry.registered]
+            core.objects.when_registered(unregistered, lambda: connection.send(Retiring()))
+        core.pump.flush_all()
+        # Others need us as long as they hold what we own, or wait for what we have started.
+        core.pump.wait(lambda: not core.pending and not self.results.lends and not core.objects.lends())
+        self.exit(reason=f"It ran {core.functions.name(key)} as often as its max_calls allows.")
 
     def _begin(self, push: Push) -> Execution:
         """From here on the task can be cancelled. Under the lock."""
@@ -256,6 +346,7 @@ class Executor:
         if on_main and self.actor is None:
             self.current_name = running.name
         made: list[Entry] = []
+        done: Done | None
         started = time.perf_counter()
         try:
             try:
@@ -272,7 +363,10 @@ class Executor:
         except BaseException as error:
             done = self.failed(push, running, error, time.perf_counter() - started)
         execution.reset(token)
-        self.answer(connection, done, made)
+        if done is not None:
+            self.answer(connection, done, made)
+        else:
+            self.drop(push)
         if not on_main:
             self._core.pump.flush_all()
             if self._ends_when_idle:
@@ -293,6 +387,8 @@ class Executor:
         function = self.callable_of(push)
         started = time.perf_counter()
         result = function(*args, **kwargs)
+        if running.cancelled and push.method:
+            raise KeyboardInterrupt  # whatever the method made of it
         if push.num_returns < 0:
             self.results.stream(connection, push, result, running)
         seconds = time.perf_counter() - started
@@ -318,9 +414,15 @@ class Executor:
         return method
 
     def _terminate(self) -> None:
-        raise ActorExit
+        self.leave("exit_actor() is called.")
+        raise ActorExit(0)
 
     # ------------------------------------------------------------ answers
+
+    def drop(self, push: Push) -> None:
+        """Ends a call without an answer: the process ends, and says more to its caller than we could."""
+        with self._core.lock:
+            self._active.pop(push.task_id, None)
 
     def answer(self, connection: Connection, done: Done, made: list[Entry]) -> None:
         """Ends a task: sends its answer, once the owners know of the references in `made` that are still here."""
@@ -341,16 +443,18 @@ class Executor:
         error = exceptions.TaskCancelledError(ids.TaskID(task_id))
         return Done(task_id, [self._core.objects.error_value(error)], failed=True)
 
-    def failed(self, push: Push, running: Execution, error: BaseException, seconds: float) -> Done:
-        """The answer to a call that raised; no return when that ends the process."""
-        if isinstance(error, ActorExit):
-            self.exit()
+    def failed(self, push: Push, running: Execution, error: BaseException, seconds: float) -> Done | None:
+        """The answer to a call that raised. None when it ends the actor; no return when it ends the process."""
+        if running.leaves:
+            return None
         if isinstance(error, SystemExit):
-            self.exit(exit_status(error))
-        if isinstance(error, KeyboardInterrupt) or (
-            running.cancelled and isinstance(error, asyncio.CancelledError)
-        ):
-            return self._cancelled(push.task_id)
+            if self.setup is None:
+                self.exit(exit_status(error))
+            self.leave("sys.exit() was called.", exit_status(error))
+            return None
+        cancelled = isinstance(error, KeyboardInterrupt) or (
+            running.cancelled and (self._async is not None or isinstance(error, asyncio.CancelledError))
+        )
         if push.method == "__init__":
             self._ends_when_idle = True
         setup, name = self.setup, running.function_name.rpartition(".")[2]
@@ -362,6 +466,8 @@ class Executor:
             actor_repr=_shown_name(self.actor, setup.class_name) if setup is not None else None,
             actor_id=setup.actor_id.hex() if setup is not None else None,
         )
+        if cancelled:
+            wrapped = wrapped.because_of(exceptions.TaskCancelledError(ids.TaskID(push.task_id)))
         return Done(push.task_id, [self._core.objects.error_value(wrapped)], seconds, True)
 
     def partly_failed(
@@ -369,6 +475,7 @@ class Executor:
     ) -> Done:
         """The answer to a call whose generator gave some of the returns: those, and the error for each other one."""
         done = self.failed(push, running, partial.error, seconds)
+        assert done is not None  # an Exception ends nothing
         given = self.results.pack_items(connection, push, partial.values)
         missing = push.num_returns - len(given)
         return msgspec.structs.replace(done, values=[*given, *done.values * missing])
@@ -410,7 +517,14 @@ class Executor:
 
     def _submit_to_pool(self, connection: Connection, push: Push, running: Execution) -> None:
         pool = self._threads.get(push.concurrency_group) or self._threads[""]
-        pool.submit(self._run, connection, push, running)
+        pool.submit(self._run_in_pool, connection, push, running)
+
+    def _run_in_pool(self, connection: Connection, push: Push, running: Execution) -> None:
+        if self._leaving is None:
+            self._run(connection, push, running)
+        else:
+            self.drop(push)
+            self._core.pump.wake()
 
 
 def _shown_name(actor: Any, class_name: str) -> str:

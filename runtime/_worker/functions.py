@@ -20,18 +20,21 @@ TOO_LARGE_BYTES = 95 * 2**20
 
 
 class Function:
-    """A pickled function or class. `key`: digest of `pickled`; `held` keeps the objects in its closure alive."""
+    """A pickled function or class. `key`: digest of what a worker must know; `held` keeps the objects in its closure
+    alive."""
 
-    __slots__ = ("held", "key", "name", "pickled", "published")
+    __slots__ = ("held", "key", "max_calls", "name", "pickled", "published")
 
-    def __init__(self, function: Any, name: str) -> None:
+    def __init__(self, function: Any, name: str, max_calls: int = 0) -> None:
         self.pickled, self.held = serialization.dumps_function(function)
         if len(self.pickled) > TOO_LARGE_BYTES:
             raise ValueError(
                 f"{name} is {len(self.pickled) >> 20} MiB large with all that it refers to, and the limit is "
                 f"{TOO_LARGE_BYTES >> 20} MiB. Give the large object to put(), and the function its reference."
             )
-        self.key = hashlib.sha256(self.pickled).digest()[:16]
+        limit = str(max_calls).encode() if max_calls else b""
+        self.key = hashlib.sha256(self.pickled + limit).digest()[:16]
+        self.max_calls = max_calls
         self.name = name
         self.published = False
         for entry in self.held:
@@ -45,9 +48,12 @@ class Functions:
         self._core = core
         self._pickled: dict[bytes, tuple[bytes, str]] = {}
         self._loaded: dict[bytes, Any] = {}
+        self.max_calls: dict[bytes, int] = {}
 
     def on_define(self, _connection: Connection, message: DefineFunction, _correlation: int) -> None:
         self._pickled[message.key] = (message.pickled, message.name)
+        if message.max_calls:
+            self.max_calls[message.key] = message.max_calls
 
     def name(self, key: bytes) -> str:
         known = self._pickled.get(key)

@@ -389,6 +389,11 @@ class Objects:
         if entry is not None:
             self.add_location(entry, message.node_id)
 
+    def lends(self) -> bool:
+        """Whether others hold references to what this process owns."""
+        with self._core.lock:
+            return any(entry.owner is None and entry.borrowers for entry in self._entries.values())
+
     def peer_lost(self, worker_id: bytes) -> None:
         """A process is gone: it borrows nothing any more, and what it owned is lost. Under the lock."""
         self.bury(self.table.borrower_lost(worker_id))

@@ -144,6 +144,11 @@ class Results:
             previous = self._holds.get(task_id)
             self._holds[task_id] = (connection, [*(previous[1] if previous else ()), *entries])
 
+    @property
+    def lends(self) -> bool:
+        """Whether a caller has yet to take what is held for it."""
+        return bool(self._holds)
+
     def release(self, task_id: bytes) -> None:
         """The caller has taken what was held for it. Under the lock."""
         held = self._holds.pop(task_id, None)

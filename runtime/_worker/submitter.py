@@ -34,6 +34,7 @@ from runtime._wire.messages.worker import (
     DefineFunction,
     Done,
     Push,
+    Retiring,
     Returned,
     StreamOptions,
     TakeBack,
@@ -214,7 +215,7 @@ class TaskSubmitter:
         function = task.function
         if function.key not in connection.sent_functions:
             connection.sent_functions.add(function.key)
-            connection.send(DefineFunction(function.key, function.pickled, function.name))
+            connection.send(DefineFunction(function.key, function.pickled, function.name, function.max_calls))
         if not lease.inflight:
             lease.last_done = time.monotonic()
         lease.inflight[task.push.task_id] = task
@@ -400,6 +401,17 @@ class TaskSubmitter:
                 lease.blocked = bool(lease.inflight)
         for pool in pools.values():
             self._dispatch(pool)
+
+    def on_retiring(self, connection: Connection, _message: Retiring, _correlation: int) -> None:
+        """A worker ends after its last call; the agent will see it end, and has the lease back with it."""
+        for lease in [lease for lease in self._leases.values() if lease.connection is connection]:
+            del self._leases[lease.lease_id]
+            lease.pool.leases.remove(lease)
+            tasks = list(lease.inflight.values())
+            lease.inflight.clear()
+            for task in reversed(tasks):
+                self._give_back(task)
+            self._dispatch(lease.pool)
 
     def _rebalance(self, pool: LeasePool) -> None:
         """A worker has nothing to do: take queued tasks back from the one that has most."""

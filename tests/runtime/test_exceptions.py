@@ -424,9 +424,7 @@ def test_the_death_of_an_actor_is_described() -> None:
 
 
 def test_an_actor_that_never_started_says_so() -> None:
-    assert "before its constructor ran" in str(
-        exc.ActorDiedError(exc.ActorDeath("No node.", never_started=True))
-    )
+    assert "The actor never ran" in str(exc.ActorDiedError(exc.ActorDeath("No node.", never_started=True)))
 
 
 def test_an_unavailable_actor_is_named_in_hex() -> None:

@@ -21,7 +21,7 @@ def test_the_page_is_up_to_date() -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "[*] --> PENDING_CREATION",
+        "[*] --> DEPENDENCIES_UNREADY",
         "CREATED --> RESCHEDULING: a node with bundles died",
         "ALIVE --> DRAINING",
         "RUNNING --> FINISHED",

@@ -196,7 +196,7 @@ class ActorSpec(Message, frozen=True, array_like=True, tag=141):
     held: dict[str, int]  # what the actor keeps while it lives
     runtime_env: str  # JSON, "" for none
     function_key: bytes  # the class in KV namespace "functions"
-    creation: bytes
+    creation: bytes  # empty: the arguments are not there yet
     methods: bytes = b""  # method names and defaults, for handles made by get_actor
 
 
@@ -214,11 +214,14 @@ class ActorInfo(Message, frozen=True, array_like=True, tag=142):
     pid: int = 0
     node_id: bytes = b""
     unplaceable: bool = False  # dead because no node can ever hold it
+    host: str = ""  # of its node, while it lives or since it died
+    never_started: bool = False  # dead before its first constructor was done
 
 
 class RegisterActor(Message, Request[ActorInfo], frozen=True, array_like=True, tag=140):
     """Worker/driver -> control. Idempotent by actor id. EXISTS when the name is taken; with `get_if_exists` the answer
-    is the holder of the name instead. The class is in KV already."""
+    is the holder of the name instead. The class is in KV already. A spec without `creation` takes the name and waits:
+    the whole spec follows when the constructor's arguments are there."""
 
     spec: ActorSpec
     get_if_exists: bool = False
@@ -250,19 +253,23 @@ class ListActors(Message, Request[Actors], frozen=True, array_like=True, tag=145
 
 class KillActor(Message, Request[Ok], frozen=True, array_like=True, tag=147):
     """Ends the actor's process. With `no_restart=False` its restarts apply. Unknown or dead: Ok.
-    `graceful`: the last handle went; the worker ends after the calls it already has."""
+    `graceful`: the last handle went; the worker ends after the calls it already has. `cause`: the serialized exception
+    of a constructor that cannot be called, for one of its arguments is an error."""
 
     actor_id: bytes
     no_restart: bool = True
     graceful: bool = False
+    cause: bytes = b""
 
 
 class ActorStarted(Message, frozen=True, array_like=True, tag=149):
-    """`error` is a serialized exception when the constructor raised (the worker is gone then)."""
+    """`error` is a serialized exception when the constructor raised (the worker is gone then); `exited` says how when
+    it ended the process on purpose."""
 
     address: WorkerAddress
     pid: int
     error: bytes = b""
+    exited: str = ""
 
 
 class StartActor(Message, Request[ActorStarted], frozen=True, array_like=True, tag=148):

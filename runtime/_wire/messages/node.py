@@ -75,6 +75,14 @@ class Unblocked(Message, frozen=True, array_like=True, tag=313):
     """One-way: the task runs again. Its CPUs are taken back at once, even if that oversubscribes for a while."""
 
 
+class WorkerExiting(Message, Request[Ok], frozen=True, array_like=True, tag=314):
+    """From a worker that is about to end by itself: why, and whether that was wanted. Without a reason: it will end
+    after the task that it has now, and must not be leased again."""
+
+    reason: str = ""
+    intended: bool = True
+
+
 # ---------------------------------------------------------------- leases: agent -> process
 
 

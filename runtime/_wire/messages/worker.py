@@ -34,6 +34,7 @@ class DefineFunction(Message, frozen=True, array_like=True, tag=402):
     key: bytes
     pickled: bytes
     name: str
+    max_calls: int = 0  # the worker ends after so many; 0: never
 
 
 class Value(Message, frozen=True, array_like=True):
@@ -140,6 +141,11 @@ class Cancel(Message, frozen=True, array_like=True, tag=414):
     task_id: bytes
     force: bool
     recursive: bool
+
+
+class Retiring(Message, frozen=True, array_like=True, tag=420):
+    """Worker -> caller: it has run a function as often as `max_calls` allows, and ends. What the caller has pushed and
+    not been answered was never started: push it elsewhere."""
 
 
 class ReleaseHold(Message, frozen=True, array_like=True, tag=415):

@@ -246,7 +246,7 @@ class TestNames:
                 with pytest.raises(CallError) as caught:
                     await r.ask(RegisterActor(specs.actor(2, name="x")))
                 assert caught.value.kind == "exists"
-                assert "'x'" in caught.value.message
+                assert "The name x" in caught.value.message
                 holder = await r.ask(RegisterActor(specs.actor(2, name="x"), get_if_exists=True))
                 assert holder.actor_id == specs.actor_id(1)
                 await r.ask(KillActor(specs.actor_id(1)))
@@ -283,7 +283,7 @@ class TestEnding:
                     agent.end_actor(specs.actor_id(1), "killed by signal 9", False)
                     await asyncio.sleep(0.01)
                 info = await r.actor(1, "DEAD")
-                assert info.death_reason == "killed by signal 9"
+                assert info.death_reason.endswith("killed by signal 9")
                 assert info.address is None
 
         run_virtual(main())
@@ -511,7 +511,7 @@ class TestFaults:
                 await r.ask(RegisterActor(specs.actor(1, name="x")))
                 await r.ask(KillActor(specs.actor_id(1)))
                 await r.restart()
-                assert "kill()" in (await r.actor(1)).death_reason
+                assert "killed by" in (await r.actor(1)).death_reason
                 with pytest.raises(CallError):
                     await r.ask(GetNamedActor("x", "ns"))
 

@@ -14,7 +14,7 @@ TABLES: list[Any] = [
     pytest.param(
         actors.ActorState,
         actors.ActorEvent,
-        actors.ActorState.PENDING_CREATION,
+        actors.ActorState.DEPENDENCIES_UNREADY,
         actors.TRANSITIONS,
         id="actor",
     ),
@@ -76,14 +76,23 @@ def test_a_living_actor_takes_every_end_and_a_dead_one_none(
         assert not listed
     elif state is actors.ActorState.ALIVE:
         only_before = {
+            actors.ActorEvent.ARGUMENTS_READY,
             actors.ActorEvent.STARTED,
             actors.ActorEvent.CONSTRUCTOR_RAISED,
             actors.ActorEvent.UNPLACEABLE,
             actors.ActorEvent.UNSTARTABLE,
         }
         assert listed == (event not in only_before)
+    elif state is actors.ActorState.DEPENDENCIES_UNREADY:
+        ends = {
+            actors.ActorEvent.ARGUMENTS_READY,
+            actors.ActorEvent.CONSTRUCTOR_RAISED,
+            actors.ActorEvent.KILLED,
+            actors.ActorEvent.ABANDONED,
+        }
+        assert listed == (event in ends)
     else:
-        assert listed
+        assert listed == (event is not actors.ActorEvent.ARGUMENTS_READY)
 
 
 @pytest.mark.parametrize("state", [s for s in placement_groups.GroupState if s.value != "REMOVED"])

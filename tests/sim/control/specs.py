@@ -55,7 +55,7 @@ def actor(
         held=placement if held is None else to_units(held),
         runtime_env="",
         function_key=b"",
-        creation=b"",
+        creation=b"x",
     )
 
 
