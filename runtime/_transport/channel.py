@@ -113,8 +113,7 @@ class Channel:
         try:
             message = codec.decode(payload)
         except Exception as error:
-            log.error("closing %s: undecodable message: %s", self.name, error)
-            self.close()
+            self._undecodable(correlation, error)
             return
         if correlation & REPLY_BIT:
             future = self._calls.get(correlation & ~REPLY_BIT)
@@ -139,6 +138,14 @@ class Channel:
                 task = asyncio.ensure_future(self._finish(correlation, message, result))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
+
+    def _undecodable(self, correlation: int, error: Exception) -> None:
+        """A field of the wrong type in a request is its sender's mistake, and told so; anything else is the peer's."""
+        if correlation == ONE_WAY or correlation & REPLY_BIT:
+            log.error("closing %s: undecodable message: %s", self.name, error)
+            self.close()
+        else:
+            self._reply(correlation, ErrorReply(ErrorKind.INVALID, f"the request cannot be understood: {error}"))
 
     async def _finish(self, correlation: int, message: Message, result: Awaitable[Message | None]) -> None:
         try:

@@ -85,6 +85,8 @@ class Objects:
         self._put_prefix = os.urandom(4)
         self._puts = itertools.count(1)
         self._unhandled = UnhandledErrors()
+        self.errors = 0
+        """How many objects got an error instead of a value so far: whoever waits for several looks again."""
 
     # ------------------------------------------------------------ making references
 
@@ -210,6 +212,8 @@ class Objects:
     def set_value(self, entry: Entry, value: Value) -> None:
         """The object is there. Under the lock."""
         entry.value = value
+        if value.kind & 1:
+            self.errors += 1
         callbacks, entry.callbacks = entry.callbacks, None
         if callbacks is not None:
             for callback in callbacks:

@@ -38,22 +38,36 @@ class Reader:
             Exception: the error that an object holds instead of a value.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        asked = False
+        objects = self._core.objects
+        errors = -1  # how many there were when we looked whether one of ours is among them
         values = []
         for ref in refs:
             entry = ref._entry
             value = entry.value
             if value is None:
-                if not asked:
-                    asked = True
+                if errors < 0:
                     self._ask_all(refs)
-                self._await(entry, deadline)
+                while entry.value is None:
+                    if errors != objects.errors:
+                        errors = objects.errors
+                        self._raise_first(refs)
+                    self._await(entry, deadline, errors)
                 value = entry.value
             if value is not None and not value.kind and not value.nested and not value.buffers:
                 values.append(pickle.loads(value.data))
             else:
+                if value is not None and value.kind & 1:
+                    self._raise_first(refs)
                 values.append(self.load(entry, deadline))
         return values
+
+    def _raise_first(self, refs: Sequence[ObjectRef]) -> None:
+        """Raises the first error that there is among the objects; the caller has then seen them all."""
+        failed = [ref._entry for ref in refs if ref._entry.value is not None and ref._entry.value.kind & 1]
+        for entry in failed:
+            entry.seen = True
+        if failed:
+            self.load(failed[0], None)
 
     def get_one(self, ref: ObjectRef, timeout_s: float | None) -> Any:
         """See `get`."""
@@ -66,9 +80,13 @@ class Reader:
                 if entry.owner is not None and entry.value is None:
                     self._core.objects.ask(entry)
 
-    def _await(self, entry: Entry, deadline: float | None) -> None:
+    def _await(self, entry: Entry, deadline: float | None, errors: int | None = None) -> None:
+        """Waits for an object, or until there are more errors than `errors`."""
         left = None if deadline is None else deadline - time.monotonic()
-        if not self._core.wait(lambda: entry.value is not None, left):
+        objects = self._core.objects
+        if errors is None:
+            errors = objects.errors
+        if not self._core.wait(lambda: entry.value is not None or objects.errors != errors, left):
             raise exceptions.GetTimeoutError(
                 f"Get timed out: object {entry.object_id.hex()} had no value in time. "
                 "Its task may still run, or wait for resources; `wait` tells which objects are ready."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -277,3 +278,32 @@ def test_a_call_whose_argument_failed_says_so_and_raises_the_cause() -> None:
         ray.get(identity.remote(identity.remote(fail.remote(KeyError("first")))))
     assert str(caught.value).count("input arguments for this task could not be computed") == 2
     assert isinstance(caught.value, exceptions.RayTaskError)
+
+
+def test_get_of_several_raises_as_soon_as_one_has_failed() -> None:
+    @ray.remote(num_cpus=0)
+    class Gate:
+        def __init__(self) -> None:
+            self.opened = threading.Event()
+
+        def open(self) -> None:
+            self.opened.set()
+
+        def wait(self) -> None:
+            self.opened.wait()
+
+    gate = Gate.options(max_concurrency=2).remote()
+    waiting = gate.wait.remote()
+    with pytest.raises(KeyError):
+        ray.get([waiting, identity.remote(1), fail.remote(KeyError("soon"))], timeout=60)
+    ray.get(gate.open.remote())
+    ray.get(waiting)
+
+
+def test_what_failed_before_is_raised_in_the_order_of_the_list() -> None:
+    refs = [fail.remote(KeyError("first")), fail.remote(ValueError("second"))]
+    ray.wait(refs, num_returns=2)
+    with pytest.raises(KeyError):
+        ray.get(refs)
+    with pytest.raises(ValueError):
+        ray.get(refs[::-1])
