@@ -145,7 +145,9 @@ class Channel:
             log.error("closing %s: undecodable message: %s", self.name, error)
             self.close()
         else:
-            self._reply(correlation, ErrorReply(ErrorKind.INVALID, f"the request cannot be understood: {error}"))
+            self._reply(
+                correlation, ErrorReply(ErrorKind.INVALID, f"the request cannot be understood: {error}")
+            )
 
     async def _finish(self, correlation: int, message: Message, result: Awaitable[Message | None]) -> None:
         try:
