@@ -26,8 +26,9 @@ async def body_of_a_request() -> None:
 async def body_of_a_one_way_message() -> None:
     left, right = LoopbackChannel.pair(None, lambda _channel, _message: None)
     left.send(GetJob("an id that is no bytes"))  # type: ignore[arg-type]
-    while not right.closed:
-        await asyncio.sleep(0)
+    closed = asyncio.Event()
+    right.on_close = lambda _channel: closed.set()
+    await asyncio.wait_for(closed.wait(), 5)
 
 
 def test_a_request_with_a_field_of_the_wrong_type_is_refused_and_the_connection_lives() -> None:
