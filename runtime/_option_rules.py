@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from runtime import _scheduling
 from runtime._core import accelerators, resources
+from runtime.runtime_env import of_task
 
 _COMMON = (
     "num_cpus num_gpus memory resources runtime_env scheduling_strategy name accelerator_type label_selector "
@@ -127,13 +128,17 @@ def _groups(name: str, value: Any) -> None:
             )
 
 
+def _runtime_env(_: str, value: Any) -> None:
+    of_task(value)
+
+
 _RULES: Mapping[str, Rule] = {
     "num_cpus": Rule((float, int), _amount),
     "num_gpus": Rule((float, int), _amount),
     "memory": Rule((float, int), _amount),
     "object_store_memory": Rule((int,), _count),
     "resources": Rule((dict,), _resources),
-    "runtime_env": Rule((dict,)),
+    "runtime_env": Rule((dict,), _runtime_env),
     "name": Rule((str,)),
     "enable_task_events": Rule((bool,), none=False),
     "_labels": Rule((dict,)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,19 +14,10 @@ __all__ = [
     "TASK",
     "num_returns",
     "require_generator",
-    "runtime_env_json",
     "stream_options",
     "validate",
     "validate_stream",
 ]
-
-
-def runtime_env_json(options: Mapping[str, Any]) -> str:
-    """The environment as canonical JSON; "" for none."""
-    env = options.get("runtime_env")
-    if not env:
-        return ""
-    return env if isinstance(env, str) else json.dumps(dict(env), sort_keys=True)
 
 
 def num_returns(options: Mapping[str, Any], is_generator: bool) -> int:

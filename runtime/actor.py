@@ -162,7 +162,7 @@ class ActorClass:
             concurrency,
             request,
             held,
-            _options.runtime_env_json(options),
+            core.environment.of_child(options.get("runtime_env")),
             function.key,
             b"",
             msgspec.msgpack.encode(shape),

@@ -14,13 +14,14 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from runtime import _stacks, exceptions
+from runtime import _job_environment, _stacks, exceptions
 from runtime._core import resources as resource_units
 from runtime._logging_config import TEXT_FORMAT, LoggingConfig
+from runtime._packages.job_files import Upload
 from runtime._session import Daemon, find_agent, settings_environment, start_local
 from runtime._wire.messages.base import ErrorReply, NodeInfo, WorkerAddress
 from runtime._wire.messages.control import GetNodes, KillActor, Nodes
-from runtime._wire.messages.node import Register
+from runtime._wire.messages.node import PrestartWorkers, Register
 from runtime._worker import context, core_worker
 from runtime._worker.core_worker import Core, current
 from runtime._worker.driver_logs import LogPrinter
@@ -116,7 +117,7 @@ def init(
         log_to_driver: print what workers print; default true.
         logging_config: how the driver and the workers log; it replaces logging_level and logging_format.
         namespace: for named actors; default: one of this program's own.
-        runtime_env: environment of the job: `env_vars`, `working_dir` URI.
+        runtime_env: environment of the job's workers, a dict or a `RuntimeEnv`.
 
     Raises:
         RuntimeError: already connected, or an unknown argument.
@@ -147,6 +148,7 @@ def init(
             _configure_logging(logging_level, logging_format)
         if address is None:
             address = os.environ.get("CLUSTERCTL_ADDRESS") or os.environ.get("RAY_ADDRESS") or None
+        environment = _job_environment.of_init(runtime_env, job_config)
         own = {
             "num_cpus": num_cpus,
             "num_gpus": num_gpus,
@@ -155,14 +157,14 @@ def init(
             "object_store_memory": object_store_memory,
         }
         if address is None or address == "local":
-            environment = settings_environment(
+            settings = settings_environment(
                 kwargs.get("_system_config"), kwargs.get("object_spilling_directory")
             )
-            agent_path = _start_local(own, kwargs.get("_memory"), environment)
+            agent_path = _start_local(own, kwargs.get("_memory"), settings)
         else:
             agent_path = _find(address, own)
         try:
-            _connect(agent_path, namespace, runtime_env, log_to_driver, logging_config)
+            _connect(agent_path, namespace, environment, log_to_driver, logging_config)
         except BaseException:
             _stop_daemon()
             raise
@@ -207,17 +209,16 @@ def _find(address: str, own: dict[str, Any]) -> str:
 def _connect(
     agent_path: str,
     namespace: str | None,
-    runtime_env: dict[str, Any] | None,
+    environment: tuple[dict[str, Any], list[Upload]],
     log_to_driver: bool | None,
     logging_config: LoggingConfig | None,
 ) -> None:
     prints = log_to_driver if log_to_driver is not None else os.environ.get("RAY_LOG_TO_DRIVER") != "0"
-    env = dict(runtime_env or {})
+    runtime_env, packages = environment
     config = {
         "sys_path": _import_paths(),
         "cwd": os.getcwd(),
-        "env_vars": {key: str(value) for key, value in (env.get("env_vars") or {}).items()},
-        "working_dir_uri": os.environ.get("CLUSTERCTL_WORKING_DIR_URI", ""),
+        "runtime_env": runtime_env,
         "log_to_driver": prints,
         "logging": logging_config.to_dict() if logging_config is not None else None,
         "ray_alias": sys.modules.get("ray") is sys.modules["runtime"],
@@ -238,6 +239,14 @@ def _connect(
         core.on_driver_logs = _printer.print
     core_worker.set_current(core)
     core.start()
+    try:
+        _job_environment.upload(core, packages)
+    except BaseException:
+        core_worker.set_current(None)
+        core.close()
+        raise
+    if runtime_env and (runtime_env.get("config") or {}).get("eager_install", True):
+        core.agent.send(PrestartWorkers())
     _stacks.register("driver")
     atexit.register(shutdown)
     if threading.current_thread() is threading.main_thread() and (

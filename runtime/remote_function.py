@@ -87,7 +87,7 @@ class RemoteFunction:
         retries = options.get("max_retries")
         task = TaskOptions(
             request,
-            _options.runtime_env_json(options),
+            core.environment.of_child(options.get("runtime_env")),
             _options.num_returns(options, self._is_generator),
             _default_retries() if retries is None else retries,
             retry if isinstance(retry, bool) else tuple(retry),

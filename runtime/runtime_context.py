@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from runtime._wire.messages.control import ActorInfo, WatchActor
 from runtime._worker import context
 from runtime._worker.core_worker import Core, current
 from runtime.actor import ActorHandle, handle_of
+from runtime.runtime_env import RuntimeEnv
 
 if TYPE_CHECKING:
     from runtime._wire.messages.worker import ActorSetup
@@ -110,13 +110,12 @@ class RuntimeContext:
 
     def get_runtime_env_string(self) -> str:
         """The runtime environment of this process as JSON."""
-        return self._core.session.runtime_env or "{}"
+        return self._core.environment.text
 
     @property
-    def runtime_env(self) -> dict[str, Any]:
-        """The runtime environment of this process."""
-        env: dict[str, Any] = json.loads(self.get_runtime_env_string())
-        return env
+    def runtime_env(self) -> RuntimeEnv:
+        """The runtime environment of this process; a driver's is that of its job's workers."""
+        return RuntimeEnv(_validate=False, **self._core.environment.fields)
 
     @property
     def current_actor(self) -> ActorHandle:

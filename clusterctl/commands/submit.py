@@ -24,6 +24,12 @@ def submit(
     env: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="For the job's environment.")
     ] = None,
+    runtime_env: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The job's runtime environment: a YAML file.")
+    ] = None,
+    runtime_env_json: Annotated[
+        str | None, typer.Option(metavar="JSON", help="The job's runtime environment.")
+    ] = None,
     submission_id: Annotated[
         str | None, typer.Option(help="The job's name; default: one is made up.")
     ] = None,
@@ -44,7 +50,7 @@ def submit(
       clusterctl submit examples/index_stdlib.py --limit 100
     """
     from clusterctl.errors import CliError, UsageProblem
-    from clusterctl.jobs import client
+    from clusterctl.jobs import client, environment
 
     from .session import open_session
 
@@ -52,10 +58,12 @@ def submit(
     variables = dict(item.partition("=")[::2] for item in env or [])
     if any("=" not in item for item in env or []):
         raise UsageProblem("--env takes NAME=VALUE")
-    package, entrypoint = client.prepare(script, arguments or [], working_dir, ray_compat)
+    asked = environment.read(runtime_env, runtime_env_json)
+    folder, excludes = working_dir or asked.get("working_dir"), asked.get("excludes") or ()
+    package, entrypoint = client.prepare(script, arguments or [], folder, ray_compat, excludes)
     api = session.api()
-    client.upload(api, package)
-    name = client.submit(api, entrypoint, package, variables, submission_id)
+    ready = environment.upload_files(api, asked, package, variables)
+    name = client.submit(api, entrypoint, ready, submission_id)
     if not wait:
         if json:
             output.as_json({"submission_id": name, "cluster": session.record.name})

@@ -26,6 +26,7 @@ from clusterctl.jobs.package import LIMIT_BYTES
 from clusterctl.jobs.records import JobRecord, JobRequest
 from clusterctl.spec.definition import ClusterSpec
 from runtime._clients.control import ControlClient
+from runtime._core.environments import parse_package_uri
 from runtime._transport.channel import CallError
 from runtime._wire.messages import control as messages
 from runtime._wire.messages.base import ErrorKind
@@ -84,8 +85,8 @@ class Api:
                 "Output as JSON; with `offset` the bytes from there on, waiting up to `wait_s` for some.",
                 self.job_logs,
             ),
-            Endpoint("GET", "/api/packages/{sha256}", "Whether a package is there.", self.has_package),
-            Endpoint("PUT", "/api/packages/{sha256}", "Uploads a package.", self.put_package),
+            Endpoint("GET", "/api/packages/gcs/{package}", "Whether a package is there.", self.has_package),
+            Endpoint("PUT", "/api/packages/gcs/{package}", "Uploads a package.", self.put_package),
             Endpoint("GET", "/api/nodes", "All nodes.", self.nodes),
             Endpoint("GET", "/api/cluster_status", "Nodes, demand and the autoscaler's report.", self.status),
             Endpoint("PUT", "/api/autoscaler/config", "New spec for the autoscaler.", self.configure),
@@ -167,17 +168,17 @@ class Api:
     # -- packages
 
     async def has_package(self, request: Request) -> Response:
-        digest = request.path_params["sha256"]
-        if not await self._jobs.has_package(digest):
-            raise JobError(404, f"there is no package {digest}")
+        name, digest = _package(request)
+        if not await self._jobs.has_package(name):
+            raise JobError(404, f"there is no package {name}")
         return JSONResponse({"sha256": digest})
 
     async def put_package(self, request: Request) -> Response:
-        digest = request.path_params["sha256"]
+        name, digest = _package(request)
         data = await _body(request, LIMIT_BYTES)
         if hashlib.sha256(data).hexdigest() != digest:
             raise JobError(400, "the package's bytes do not have the digest of its name")
-        await self._jobs.put_package(digest, data)
+        await self._jobs.put_package(name, data)
         return JSONResponse({"sha256": digest})
 
     # -- the cluster
@@ -202,6 +203,15 @@ class Api:
         except ValueError as error:
             raise JobError(400, f"the autoscaler cannot work with this spec: {error}") from error
         return JSONResponse({"accepted": True})
+
+
+def _package(request: Request) -> tuple[str, str]:
+    """The name of the package that a request is about, and the digest in it."""
+    name = request.path_params["package"]
+    parsed = parse_package_uri(f"gcs://{name}")
+    if parsed is None:
+        raise JobError(400, f"{name} is no name of a package: _ray_pkg_<sha256>.zip")
+    return parsed
 
 
 class Authenticated:

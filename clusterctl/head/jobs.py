@@ -14,19 +14,24 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
 
-from clusterctl.jobs.package import unpack
-from clusterctl.jobs.records import JobRecord, JobRequest, JobStatus, outcome, package_digest, package_uri
+from clusterctl.jobs.records import JobRecord, JobRequest, JobStatus, outcome
 from runtime._clients.control import ControlClient
+from runtime._core import environments
+from runtime._core.environments import PACKAGES, parse_package_uri
+from runtime._job_environment import JOB_VARIABLE
+from runtime._node.environments import Environments, WorkerPlace
+from runtime._transport.channel import CallError
 from runtime._wire.messages import control as messages
+from runtime.runtime_env import of_task
 
 log = logging.getLogger(__name__)
 
 JOBS = "jobs"
-PACKAGES = "packages"
 STOP_GRACE_S = 3.0
 _POLL_S = 0.05
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -64,6 +69,7 @@ class JobSupervisor:
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._stopping: set[str] = set()
         self._changed = asyncio.Condition()
+        self._environments = Environments(str(Path(session_dir, "job_environments")), control, _no_config)
 
     async def recover(self) -> None:
         """Reads the jobs of an earlier head; those that ran then have failed."""
@@ -97,32 +103,24 @@ class JobSupervisor:
             raise JobError(400, f"'{name}' is no valid job id: letters, digits, '.', '_' and '-' only")
         if name in self._jobs:
             raise JobError(409, f"there is a job '{name}' already")
-        unknown = set(request.runtime_env) - {"working_dir", "env_vars"}
-        if unknown:
-            raise JobError(
-                400, f"runtime_env of a job may hold working_dir and env_vars, got {sorted(unknown)}"
-            )
-        package = b""
-        uri = request.runtime_env.get("working_dir")
-        if uri:
-            try:
-                digest = package_digest(str(uri))
-            except ValueError as error:
-                raise JobError(400, str(error)) from error
-            found = await self.package(digest)
-            if found is None:
-                raise JobError(404, f"there is no package {digest}; upload it first")
-            package = found
+        try:
+            runtime_env = of_task(request.runtime_env)
+        except (TypeError, ValueError) as error:
+            raise JobError(400, f"runtime_env: {error}") from error
+        for uri in [runtime_env.working_dir(), *runtime_env.py_modules()]:
+            package = parse_package_uri(uri)
+            if package is not None and not await self.has_package(package[0]):
+                raise JobError(404, f"there is no package {uri}; upload it first")
         record = JobRecord(
             submission_id=name,
             entrypoint=request.entrypoint,
             status=JobStatus.PENDING,
             start_time=_now_ms(),
             metadata=request.metadata,
-            runtime_env=request.runtime_env,
+            runtime_env=dict(runtime_env),
         )
         await self._store(record)
-        self._spawn(self._run(record, package))
+        self._spawn(self._run(record))
         return record
 
     def get(self, name: str) -> JobRecord:
@@ -166,6 +164,8 @@ class JobSupervisor:
         """Stops every job, because the head ends."""
         for name in [*self._processes]:
             await self.stop(name)
+        await self._environments.close()
+        await asyncio.to_thread(self._environments.remove_files)
 
     def log_file(self, name: str) -> Path:
         return self._logs / f"job-{name}.log"
@@ -187,30 +187,36 @@ class JobSupervisor:
                     lambda: name not in self._jobs or self._jobs[name].status.is_final
                 )
 
-    async def package(self, digest: str) -> bytes | None:
-        """The package of that digest; None when it was never uploaded."""
-        return (await self._control.call(messages.KvGet(PACKAGES, f"{digest}.zip".encode()), 120.0)).value
-
-    async def has_package(self, digest: str) -> bool:
-        key = f"{digest}.zip".encode()
+    async def has_package(self, name: str) -> bool:
+        """Whether that package was uploaded."""
+        key = name.encode()
         return key in (await self._control.call(messages.KvKeys(PACKAGES, key))).keys
 
-    async def put_package(self, digest: str, data: bytes) -> None:
-        await self._control.call(messages.KvPut(PACKAGES, f"{digest}.zip".encode(), data), 120.0)
+    async def put_package(self, name: str, data: bytes) -> None:
+        """Keeps a package, for the nodes to fetch."""
+        await self._control.call(messages.KvPut(PACKAGES, name.encode(), data), 120.0)
 
     # -- inside
 
-    async def _run(self, record: JobRecord, package: bytes) -> None:
+    async def _run(self, record: JobRecord) -> None:
         name = record.submission_id
         folder = self._folder / name
+        key = (name.encode(), environments.canonical(record.runtime_env))
         try:
-            folder.mkdir(parents=True, mode=0o700)
-            if package:
-                await asyncio.to_thread(unpack, package, str(folder))
-            process = await self._start(record, folder)
-        except (OSError, ValueError) as error:
+            await self._run_in(record, folder, await self._environments.prepare(key))
+        except CallError as error:
+            text = f"Failed to set up runtime environment.\n{error.message}"
+            await self._finish(record, JobStatus.FAILED, None, text)
+        except OSError as error:
             await self._finish(record, JobStatus.FAILED, None, f"the job could not be started: {error}")
-            return
+        finally:
+            self._environments.release(key)
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    async def _run_in(self, record: JobRecord, folder: Path, place: WorkerPlace) -> None:
+        name = record.submission_id
+        await asyncio.to_thread(_make_folder, folder, place.cwd)
+        process = await self._start(record, folder, place)
         self._processes[name] = process
         running = msgspec.structs.replace(record, status=JobStatus.RUNNING)
         await self._store(running)
@@ -222,16 +228,12 @@ class JobSupervisor:
         del self._processes[name]
         status, code, message = outcome(returncode, name in self._stopping)
         await self._finish(running, status, code, message)
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
-    async def _start(self, record: JobRecord, folder: Path) -> asyncio.subprocess.Process:
-        env = dict(self._environment)
-        env.update({str(key): str(value) for key, value in record.runtime_env.get("env_vars", {}).items()})
+    async def _start(self, record: JobRecord, folder: Path, place: WorkerPlace) -> asyncio.subprocess.Process:
+        env = {**self._environment, **environments.expand(place.env, self._environment)}
         env["CLUSTERCTL_SUBMISSION_ID"] = record.submission_id
         env["PYTHONUNBUFFERED"] = "1"
-        uri = record.runtime_env.get("working_dir")
-        if uri:
-            env["CLUSTERCTL_WORKING_DIR_URI"] = package_uri(package_digest(uri))
+        env[JOB_VARIABLE] = environments.canonical(record.runtime_env)
         self._logs.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(
             self.log_file(record.submission_id), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
@@ -265,6 +267,20 @@ class JobSupervisor:
         self._jobs[record.submission_id] = record
         async with self._changed:
             self._changed.notify_all()
+
+
+def _make_folder(folder: Path, working_dir: str) -> None:
+    """The job's current directory: a copy, since what it writes must not change what its workers get."""
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if working_dir:
+        shutil.copytree(working_dir, folder)
+    else:
+        folder.mkdir(mode=0o700)
+
+
+async def _no_config(_job_id: bytes) -> Mapping[str, Any]:
+    """A submitted job is not configured but by its environment, which is named in full."""
+    return {}
 
 
 async def _end_tree(process: asyncio.subprocess.Process) -> None:

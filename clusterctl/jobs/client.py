@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from clusterctl.api_client import ApiClient
 from clusterctl.errors import Interrupted, NotFound, UsageProblem
+from runtime._core.environments import package_key
 
 from .package import Package, manifest, pack
-from .records import JobRecord, package_uri
+from .records import JobRecord
 
 _WAIT_S = 10.0
 _PATIENCE_S = 5.0
@@ -20,7 +22,11 @@ _PATIENCE_S = 5.0
 
 
 def prepare(
-    script: str, arguments: Sequence[str], working_dir: str | None, ray_compat: bool = False
+    script: str,
+    arguments: Sequence[str],
+    working_dir: str | None,
+    ray_compat: bool = False,
+    excludes: Sequence[str] = (),
 ) -> tuple[Package, str]:
     """Packages the folder of a script; returns the package and the command line that runs the script in it.
 
@@ -43,7 +49,7 @@ def prepare(
     inside = os.path.relpath(os.path.abspath(script), root)
     if inside.startswith(".."):
         raise UsageProblem(f"{script} is not inside {root}", "Choose a --working-dir that holds the script.")
-    entries = manifest(root)
+    entries = manifest(root, excludes)
     if inside not in {entry.path for entry in entries}:
         raise UsageProblem(
             f"{script} would not travel: a .gitignore leaves it out (or it is in .git, venv or a cache)",
@@ -55,24 +61,27 @@ def prepare(
 
 def upload(api: ApiClient, package: Package) -> bool:
     """Uploads a package unless the cluster has it; returns whether it travelled."""
+    return upload_named(api, package_key(package.digest), package.data)
+
+
+def upload_named(api: ApiClient, name: str, data: bytes) -> bool:
+    """Uploads a package under its name unless the cluster has it; returns whether it travelled."""
     try:
-        api.request("GET", f"/api/packages/{package.digest}", patience_s=_PATIENCE_S)
+        api.request("GET", f"/api/packages/gcs/{name}", patience_s=_PATIENCE_S)
     except NotFound:
-        api.put(f"/api/packages/{package.digest}", package.data)
+        api.put(f"/api/packages/gcs/{name}", data)
         return True
     return False
 
 
-def submit(
-    api: ApiClient, entrypoint: str, package: Package, env: Mapping[str, str], submission_id: str | None
-) -> str:
+def submit(api: ApiClient, entrypoint: str, runtime_env: Mapping[str, Any], submission_id: str | None) -> str:
     """Submits; returns the job's id."""
     answer = api.post(
         "/api/jobs/",
         {
             "entrypoint": entrypoint,
             "submission_id": submission_id,
-            "runtime_env": {"working_dir": package_uri(package.digest), "env_vars": dict(env)},
+            "runtime_env": dict(runtime_env),
         },
     )
     return str(answer["submission_id"])

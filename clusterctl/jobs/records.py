@@ -39,33 +39,12 @@ class JobRecord(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class JobRequest(msgspec.Struct, kw_only=True, frozen=True):
-    """What `POST /api/jobs/` takes. `runtime_env` may hold `working_dir` ("kv://packages/<sha256>.zip") and
-    `env_vars`."""
+    """What `POST /api/jobs/` takes. `runtime_env` is a `runtime.runtime_env.RuntimeEnv` without local files."""
 
     entrypoint: str
     submission_id: str | None = None
     runtime_env: dict[str, Any] = {}
     metadata: dict[str, str] = {}
-
-
-PACKAGE_PREFIX = "kv://packages/"
-
-
-def package_uri(digest: str) -> str:
-    """Where the package of that digest is found."""
-    return f"{PACKAGE_PREFIX}{digest}.zip"
-
-
-def package_digest(uri: str) -> str:
-    """The digest inside a package URI.
-
-    Raises:
-        ValueError: it is no such URI.
-    """
-    digest = uri.removeprefix(PACKAGE_PREFIX).removesuffix(".zip")
-    if uri != package_uri(digest) or len(digest) != 64 or not all(c in "0123456789abcdef" for c in digest):
-        raise ValueError(f"working_dir must be {PACKAGE_PREFIX}<sha256>.zip, got {uri!r}")
-    return digest
 
 
 def outcome(returncode: int, stopped: bool) -> tuple[JobStatus, int, str]:

@@ -225,7 +225,10 @@ class ActorScheduler:
             elif node.channel is not None and node.state is NodeState.ALIVE:
                 self.start_again(actor, node)  # it is back already
             # Otherwise its return or its death decides.
-        elif error.kind in (ErrorKind.RUNTIME_ENV, ErrorKind.INVALID, ErrorKind.NOT_FOUND):
+        elif error.kind == ErrorKind.RUNTIME_ENV:
+            actor.no_environment = True
+            self.finish(actor, ActorEvent.UNSTARTABLE, error.message)
+        elif error.kind in (ErrorKind.SETUP_HOOK, ErrorKind.INVALID, ErrorKind.NOT_FOUND):
             self.finish(actor, ActorEvent.UNSTARTABLE, error.message)
         else:
             self.lost(actor, error.message, False)

@@ -38,6 +38,7 @@ class _Saved(msgspec.Struct, frozen=True, array_like=True):
     released: bool = False
     host: str = ""
     never_started: bool = False
+    no_environment: bool = False
 
 
 ShapeKey = tuple[Any, ...]
@@ -72,6 +73,7 @@ class Actor:
         "infeasible",
         "machine",
         "never_started",
+        "no_environment",
         "node_id",
         "pid",
         "released",
@@ -105,6 +107,7 @@ class Actor:
         self.death_reason = ""
         self.death_cause = b""
         self.unplaceable = False
+        self.no_environment = False
         self.released = False  # its last handle is gone: once its process has ended, it is not made again
         self.died_s = 0.0  # unix time
         self.infeasible = False
@@ -141,6 +144,7 @@ class Actor:
             unplaceable=self.unplaceable,
             host=self.host,
             never_started=self.never_started,
+            no_environment=self.no_environment,
         )
 
 
@@ -168,7 +172,7 @@ class ActorTable:
                 actor.address, actor.pid, actor.node_id = saved.address, saved.pid, saved.node_id
                 actor.death_reason, actor.death_cause = saved.death_reason, saved.death_cause
                 actor.died_s, actor.unplaceable = saved.died_s, saved.unplaceable
-                actor.released = saved.released
+                actor.released, actor.no_environment = saved.released, saved.no_environment
                 actor.host, actor.never_started = saved.host, saved.never_started
             self._actors[actor_id] = actor
             if actor.is_dead:
@@ -276,5 +280,6 @@ class ActorTable:
             actor.released,
             actor.host,
             actor.never_started,
+            actor.no_environment,
         )
         self._journal.put(STATES, actor.actor_id, _encode(saved))

@@ -53,12 +53,13 @@ TRANSITIONS: Transitions[WorkerState, WorkerEvent] = {
 
 
 class Worker:
-    """One worker process. `channel` and `use` belong to the caller: its connection, and what it is leased
-    to."""
+    """One worker process. `channel`, `host` and `use` belong to the caller: its connection, what forked it, and what it
+    is leased to."""
 
     __slots__ = (
         "actor_id",
         "channel",
+        "host",
         "idle_since",
         "key",
         "machine",
@@ -87,6 +88,7 @@ class Worker:
         self.stop_reason = ""
         self.stop_intended = False
         self.channel: Any = None
+        self.host: Any = None
         self.use: Any = None
 
     @property

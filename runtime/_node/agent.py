@@ -33,6 +33,7 @@ from .bundle_service import BundleService
 from .cluster import Cluster
 from .config import AgentConfig, spill_settings
 from .control_handler import ControlHandler
+from .environments import Environments
 from .jobs import JobTable
 from .lease_service import LeaseService, LocalLease
 from .object_puller import ObjectPuller
@@ -82,7 +83,10 @@ class NodeAgent:
             config.control_reconnect_s,
             self.finish,
         )
-        self.jobs = JobTable(self.control, config.session_dir)
+        self.jobs = JobTable(self.control)
+        self.environments = Environments(
+            os.path.join(config.session_dir, "environments"), self.control, self.jobs.config
+        )
         self.store = ObjectStore(config.store_bytes, spill_settings(config), self._changed)
         start = {
             "agent_socket": self.unix_path,
@@ -92,7 +96,7 @@ class NodeAgent:
         }
         self.output = OutputRouter(self)
         listener = PoolListener(self._worker_ended, self.output.monitor.follow, self.finish)
-        self.pool = WorkerPool(config.session_dir, start, self.jobs, listener, config.cpu_count)
+        self.pool = WorkerPool(config.session_dir, start, self.environments, listener, config.cpu_count)
         self._peer_handler = PeerHandler(self)
         self.peers = PeerTable(
             config.node_id,
@@ -196,6 +200,7 @@ class NodeAgent:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.environments.close()
         await self.control.close()
         self.store.close()
         await asyncio.to_thread(self._remove_files)
@@ -210,7 +215,7 @@ class NodeAgent:
                     break
                 time.sleep(0.02)
         else:
-            shutil.rmtree(session / "working_dirs", ignore_errors=True)
+            self.environments.remove_files()
             for path in self.pool.table:
                 _unlink(path.unix_path)
             registry.remove_empty(Path(self.sockets_dir))

@@ -1,21 +1,17 @@
-"""The jobs that have anything on this node: their configuration, their driver if it is here, and the place
-their workers run in.
-"""
+"""The jobs that have anything on this node: their configuration, and their driver if it is here."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from runtime._clients.control import ControlClient
-from runtime._transport.channel import CallError
 from runtime._wire.messages.control import GetJob, JobInfo
 
 from .processes import Process
-from .working_dir import WorkerPlace, prepare_place
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +24,6 @@ class Job:
     config: dict[str, Any]
     driver: Process | None = None
     finished: bool = False
-    places: dict[str, asyncio.Task[WorkerPlace]] = field(default_factory=dict)
 
     @property
     def log_to_driver(self) -> bool:
@@ -38,9 +33,8 @@ class Job:
 class JobTable:
     """Jobs by id. What is missing is asked of the control store, once."""
 
-    def __init__(self, control: ControlClient, session_dir: str) -> None:
+    def __init__(self, control: ControlClient) -> None:
         self._control = control
-        self._session_dir = session_dir
         self._jobs: dict[bytes, Job] = {}
         self._asking: dict[bytes, asyncio.Task[Job]] = {}
 
@@ -77,33 +71,13 @@ class JobTable:
             task.add_done_callback(lambda _: self._asking.pop(job_id, None))
         return await asyncio.shield(task)
 
-    async def place(self, job_id: bytes, runtime_env: str) -> WorkerPlace:
-        """Where the job's workers run: its files are fetched and unpacked before the first one starts.
+    async def config(self, job_id: bytes) -> dict[str, Any]:
+        """The job's configuration.
 
         Raises:
-            CallError: RUNTIME_ENV when that fails; a later call tries again.
+            CallError: see `load`.
         """
-        job = await self.load(job_id)
-        task = job.places.get(runtime_env)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(
-                prepare_place(job.config, runtime_env, self._session_dir, self._control)
-            )
-            job.places[runtime_env] = task
-        try:
-            return await asyncio.shield(task)
-        except CallError:
-            if job.places.get(runtime_env) is task:
-                del job.places[runtime_env]
-            raise
-
-    def ready_place(self, job_id: bytes, runtime_env: str) -> WorkerPlace | None:
-        """The place when it is there already."""
-        job = self._jobs.get(job_id)
-        task = job.places.get(runtime_env) if job is not None else None
-        if task is None or not task.done() or task.cancelled() or task.exception() is not None:
-            return None
-        return task.result()
+        return (await self.load(job_id)).config
 
     def finish(self, job_id: bytes) -> Job | None:
         """The job has ended; it is kept, since detached actors of it may live on."""
@@ -117,8 +91,8 @@ class JobTable:
         self._jobs.pop(job_id, None)
 
     def close(self) -> None:
-        """Ends what is still being asked or prepared."""
-        for task in [*self._asking.values(), *(t for j in self._jobs.values() for t in j.places.values())]:
+        """Ends what is still being asked."""
+        for task in self._asking.values():
             task.cancel()
 
     async def _ask(self, job_id: bytes) -> Job:

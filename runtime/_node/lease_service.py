@@ -372,7 +372,7 @@ class LeaseService:
             self._queue.settle(entry, False)
             pause = BUSY_PAUSE_S if error.kind == ErrorKind.BUSY else 10 * BUSY_PAUSE_S
             self._cluster.table.refused(node_id, entry.request.resources, loop.time() + pause)
-            if error.kind == ErrorKind.RUNTIME_ENV:
+            if error.kind in (ErrorKind.RUNTIME_ENV, ErrorKind.SETUP_HOOK):
                 self._refuse(entry, error.kind, error.message)
             elif error.kind != ErrorKind.BUSY:
                 log.warning("node %s gave no lease: %s", node_id.hex()[:12], error)

@@ -15,8 +15,10 @@ from runtime._wire.messages.node import (
     Blocked,
     LeaseDemand,
     LeaseReturn,
+    PrestartWorkers,
     Register,
     Registered,
+    SetUp,
     StoreAbort,
     StoreCreate,
     StoreFree,
@@ -50,6 +52,8 @@ class ProcessHandler:
         leases, store, objects = agent.leases, agent.store, agent.objects
         self._handlers: dict[type[Message], Callable[[Process, Any], Result]] = {
             LeaseDemand: leases.demand,
+            PrestartWorkers: lambda p, _: self._prestart(p),
+            SetUp: self._set_up,
             LeaseReturn: lambda p, m: leases.give_back(p.channel, m),
             Blocked: lambda p, _: self._set_blocked(p, True),
             Unblocked: lambda p, _: self._set_blocked(p, False),
@@ -118,7 +122,8 @@ class ProcessHandler:
             agent.driver_left(process)
             raise CallError(ErrorKind.UNAVAILABLE, "the driver is gone")
         agent.driver_came()
-        agent.pool.prestart((info.job_id, ""), min(agent.config.cpu_count, MAX_PRESTART))
+        if not job.config.get("runtime_env"):
+            self._prestart(process)
         return self._registered(job, "")
 
     def _register_worker(self, channel: Channel, message: Register) -> Registered:
@@ -133,7 +138,9 @@ class ProcessHandler:
         assert job is not None  # its place was prepared before the fork
         reply = self._registered(job, worker.key[1])
         # After the reply is on its way: whoever gets the worker may write to it at once.
-        asyncio.get_running_loop().call_soon(agent.pool.ready, worker)
+        place = agent.environments.ready(worker.key)
+        if place is None or not place.hook:  # else `SetUp` follows
+            asyncio.get_running_loop().call_soon(agent.pool.ready, worker)
         return reply
 
     def _registered(self, job: Job, runtime_env: str) -> Registered:
@@ -173,6 +180,14 @@ class ProcessHandler:
     def _set_blocked(self, process: Process, blocked: bool) -> None:
         if process.worker is not None:
             self._agent.leases.set_blocked(process.worker, blocked)
+
+    def _prestart(self, process: Process) -> None:
+        agent = self._agent
+        agent.pool.prestart((process.job_id, ""), min(agent.config.cpu_count, MAX_PRESTART))
+
+    def _set_up(self, process: Process, message: SetUp) -> None:
+        if process.worker is not None:
+            self._agent.pool.set_up(process.worker, message.error)
 
     def _done(self, process: Process, message: Done) -> None:
         if process.worker is not None:

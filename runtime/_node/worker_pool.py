@@ -14,10 +14,11 @@ from runtime._core.workers import PoolKey, Worker, WorkerEvent, WorkerState, Wor
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind
 
-from .jobs import JobTable
-from .working_dir import WorkerPlace
-from .zygote import Zygote, describe_exit
-from .zygote_spawn import SpawnedZygote, spawn_zygote
+from .environments import Environments, Interpreter, WorkerPlace
+from .environments.place import DEFAULT_INTERPRETER
+from .zygote import describe_exit
+from .zygote_host import ZygoteHost
+from .zygote_spawn import SpawnedZygote
 
 log = logging.getLogger(__name__)
 IDLE_S = 1.0
@@ -27,8 +28,8 @@ START_S = 60.0
 """How long a forked worker may take until it registers."""
 _TRIM_INTERVAL_S = 0.5
 _MAX_FAILED_STARTS = 3
-_MAX_ZYGOTE_STARTS = 5
-_ZYGOTE_WINDOW_S = 60.0
+UNUSED_S = 20.0
+"""So long an environment without workers stays ready, and an interpreter's zygote up."""
 _LOG_TAIL_BYTES = 2000
 _EXIT_GRACE_S = 2.0
 
@@ -47,34 +48,37 @@ class PoolListener:
 
 
 class WorkerPool:
-    """Workers of one node. It implements `zygote.ZygoteEvents`.
+    """Workers of one node. It implements `zygote_host.WorkerEvents`.
 
     Args:
         session_dir: `logs/` in it takes the workers' output.
         start: the part of the zygote's `start` that is the same for all workers.
-        jobs: where each job's workers run.
+        environments: makes ready where workers run.
         listener: see `PoolListener`.
         keep_idle: so many idle workers are kept for as long as their job lives.
     """
 
     def __init__(
-        self, session_dir: str, start: dict[str, str], jobs: JobTable, listener: PoolListener, keep_idle: int
+        self,
+        session_dir: str,
+        start: dict[str, str],
+        environments: Environments,
+        listener: PoolListener,
+        keep_idle: int,
     ) -> None:
         self._session_dir = session_dir
         self._logs = os.path.join(session_dir, "logs")
         self._start = start
-        self._jobs = jobs
+        self._environments = environments
         self._listener = listener
         self._keep_idle = keep_idle
         self.table = WorkerTable()
-        self._by_pid: dict[int, Worker] = {}
         self._takers: dict[PoolKey, deque[tuple[WorkerEvent, Taker]]] = {}
         self._prestarts: dict[PoolKey, int] = {}
         self._preparing: dict[PoolKey, asyncio.Task[None]] = {}
         self._failures: dict[PoolKey, int] = {}
-        self._zygote: Zygote | None = None
-        self._zygote_starts: deque[float] = deque(maxlen=_MAX_ZYGOTE_STARTS)
-        self._restarting: asyncio.Task[None] | None = None
+        self._hosts: dict[Interpreter, ZygoteHost] = {}
+        self._unused_since: dict[PoolKey, float] = {}
         self._trimmer: asyncio.TimerHandle | None = None
         self._stopped = False
 
@@ -83,25 +87,22 @@ class WorkerPool:
         socket.
         """
         loop = asyncio.get_running_loop()
-        self._zygote_starts.append(loop.time())
-        self._zygote = Zygote(self, spawned or spawn_zygote(self._session_dir))
-        await self._zygote.start()
-        if self._trimmer is None:
-            self._trimmer = loop.call_later(_TRIM_INTERVAL_S, self._trim)
+        host = self._hosts[DEFAULT_INTERPRETER] = self._new_host(DEFAULT_INTERPRETER)
+        await host.start(spawned)
+        self._trimmer = loop.call_later(_TRIM_INTERVAL_S, self._trim)
 
     async def wait_ready(self) -> None:
         """Raises RuntimeError when the zygote cannot come up."""
-        if self._zygote is not None:
-            await self._zygote.wait_ready()
+        await self._hosts[DEFAULT_INTERPRETER].wait_ready()
 
     def stop(self) -> None:
-        """Kills every worker and the zygote."""
+        """Kills every worker and the zygotes."""
         self._stopped = True
-        for handle in (self._trimmer, self._restarting, *self._preparing.values()):
+        for handle in (self._trimmer, *self._preparing.values()):
             if handle is not None:
                 handle.cancel()
-        if self._zygote is not None:
-            self._zygote.stop()
+        for host in self._hosts.values():
+            host.stop()
 
     def acquire(self, key: PoolKey, event: WorkerEvent, taker: Taker) -> None:
         """Finds a worker of `key` for a lease or an actor: an idle one at once, else a new one when it is
@@ -129,8 +130,16 @@ class WorkerPool:
             raise CallError(ErrorKind.INVALID, "no worker with this startup token is expected")
         worker.channel = channel
         worker.pid = pid
-        self._by_pid[pid] = worker
         return worker
+
+    def set_up(self, worker: Worker, error: str) -> None:
+        """The worker's setup hook has returned, or failed: then nobody gets a worker of this environment."""
+        if not error:
+            self.ready(worker)
+            return
+        self._prestarts.pop(worker.key, None)
+        self._fail_takers(worker.key, CallError(ErrorKind.SETUP_HOOK, error))
+        self.stop_worker(worker, error, True)
 
     def ready(self, worker: Worker) -> None:
         """The registered worker knows its job and can be used."""
@@ -147,8 +156,8 @@ class WorkerPool:
 
     def stop_worker(self, worker: Worker, reason: str, intended: bool) -> None:
         """Kills a worker; `listener.worker_ended` follows."""
-        if self.table.stopping(worker, reason, intended, self._now()) and worker.pid and self._zygote:
-            self._zygote.kill(worker.pid)
+        if self.table.stopping(worker, reason, intended, self._now()):
+            worker.host.kill(worker)
 
     def exiting(self, worker: Worker, reason: str, intended: bool) -> None:
         """A worker ends by itself; its last handlers of user code have a while for it."""
@@ -159,7 +168,7 @@ class WorkerPool:
 
     def disconnected(self, worker: Worker) -> None:
         """Its socket closed: it is as good as dead. Its exit tells why, unless it must be killed."""
-        if worker.pid and self._zygote is not None:
+        if worker.host.runs(worker):
             asyncio.get_running_loop().call_later(_EXIT_GRACE_S, self._kill_if_alive, worker)
 
     def finish_job(self, job_id: bytes, keep: Callable[[Worker], bool]) -> bool:
@@ -179,59 +188,54 @@ class WorkerPool:
 
     # -- the zygote's events
 
-    def worker_forked(self, token: int, pid: int, out: str, err: str) -> None:
-        worker = self.table.by_token(token)
-        if worker is None:
-            return
-        worker.pid = pid
-        self._by_pid[pid] = worker
+    def worker_forked(self, worker: Worker, out: str, err: str) -> None:
         self._listener.logs_opened(worker, out, err)
-        if worker.state is WorkerState.STOPPING and self._zygote is not None:
-            self._zygote.kill(pid)
+        if worker.state is WorkerState.STOPPING:
+            worker.host.kill(worker)
 
-    def worker_not_forked(self, token: int, error: str) -> None:
-        worker = self.table.by_token(token)
-        if worker is not None:
-            self._ended(worker, error)
+    def worker_not_forked(self, worker: Worker, error: str) -> None:
+        self._ended(worker, error)
 
-    def worker_exited(self, pid: int, status: int) -> None:
-        worker = self._by_pid.pop(pid, None)
-        if worker is not None:
-            self._ended(worker, describe_exit(status))
+    def worker_exited(self, worker: Worker, status: int) -> None:
+        self._ended(worker, describe_exit(status))
 
-    def zygote_lost(self, reason: str) -> None:
+    def workers_lost(self, host: ZygoteHost, workers: list[Worker], reason: str) -> None:
         if self._stopped:
             return
-        log.error("%s", reason)
-        self._by_pid.clear()
-        self._zygote = None
-        loop = asyncio.get_running_loop()
-        starts = self._zygote_starts
-        if len(starts) == _MAX_ZYGOTE_STARTS and loop.time() - starts[0] < _ZYGOTE_WINDOW_S:
-            self._stopped = True
-            self._listener.broken(reason)
-            return
-        for worker in self.table:
+        if host.broken:
+            del self._hosts[host.interpreter]
+            if host.interpreter == DEFAULT_INTERPRETER:
+                self._stopped = True
+                self._listener.broken(reason)
+                return
+        for worker in workers:
             self._ended(worker, reason, retry=False)
-        self._restarting = loop.create_task(self._restart())
+        if host.broken:
+            self._fail_interpreter(host.interpreter, reason)
+
+    def host_ready(self, host: ZygoteHost) -> None:
+        for key in {**self._takers, **self._prestarts}:
+            if self._interpreter(key) == host.interpreter:
+                self._start_missing(key)
 
     # -- inside
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    async def _restart(self) -> None:
-        await self.start()
-        for key in {**self._takers, **self._prestarts}:
-            self._start_missing(key)
+    def _new_host(self, interpreter: Interpreter) -> ZygoteHost:
+        return ZygoteHost(interpreter, self._session_dir, self)
+
+    def _interpreter(self, key: PoolKey) -> Interpreter | None:
+        place = self._environments.ready(key)
+        return place.interpreter if place is not None else None
 
     def _kill_if_alive(self, worker: Worker) -> None:
-        if self._by_pid.get(worker.pid) is worker:
+        if worker.host.runs(worker):
             self.stop_worker(worker, "it closed its connection to the node agent", False)
 
     def _ended(self, worker: Worker, reason: str, retry: bool = True) -> None:
         was_starting = worker.state is WorkerState.STARTING
-        self._by_pid.pop(worker.pid, None)
         self.table.died(worker, self._now())
         key = worker.key
         if was_starting and retry:
@@ -260,33 +264,44 @@ class WorkerPool:
     def _start_missing(self, key: PoolKey) -> None:
         """Forks as many workers as are asked for and not on their way."""
         wanted = max(len(self._takers.get(key, ())), self._prestarts.pop(key, 0)) - self.table.starting(key)
-        if wanted <= 0 or self._zygote is None:
+        if wanted <= 0 or self._stopped:
             return
-        place = self._jobs.ready_place(*key)
-        if place is not None:
+        place = self._environments.ready(key)
+        host = self._hosts.get(place.interpreter) if place is not None else None
+        if place is not None and host is not None and host.is_up:
             for _ in range(wanted):
-                self._fork(key, place)
-        elif key not in self._preparing:
-            self._prestarts[key] = wanted
+                self._fork(key, place, host)
+            return
+        self._prestarts[key] = wanted
+        if key not in self._preparing and (host is None or host.is_up):  # else its restart comes back to this
             task = asyncio.get_running_loop().create_task(self._prepare(key))
             self._preparing[key] = task
-            task.add_done_callback(lambda _: self._preparing.pop(key, None))
-        else:
-            self._prestarts[key] = wanted
 
     async def _prepare(self, key: PoolKey) -> None:
         try:
-            await self._jobs.place(*key)
+            place = await self._environments.prepare(key)
         except CallError as error:
             self._prestarts.pop(key, None)
             self._fail_takers(key, error)
             return
-        self._start_missing(key)
+        finally:
+            del self._preparing[key]
+        if place.interpreter in self._hosts:
+            self._start_missing(key)
+            return
+        host = self._hosts[place.interpreter] = self._new_host(place.interpreter)
+        try:
+            await host.start()
+        except OSError as error:
+            del self._hosts[place.interpreter]
+            self._fail_interpreter(place.interpreter, str(error))
+        else:
+            self.host_ready(host)
 
-    def _fork(self, key: PoolKey, place: WorkerPlace) -> None:
-        assert self._zygote is not None
+    def _fork(self, key: PoolKey, place: WorkerPlace, host: ZygoteHost) -> None:
         worker = self.table.add(os.urandom(28), key)
         worker.idle_since = self._now()
+        worker.host = host
         name = f"worker-{worker.worker_id.hex()}-{worker.job_id.hex()}-{{pid}}"
         start = {
             **self._start,
@@ -294,7 +309,10 @@ class WorkerPool:
             "worker_id": worker.worker_id.hex(),
             "job_id": worker.job_id.hex(),
         }
-        self._zygote.fork(
+        if place.hook:
+            start["setup_hook"] = place.hook
+        host.fork(
+            worker,
             {
                 "token": worker.token,
                 "start": start,
@@ -303,8 +321,15 @@ class WorkerPool:
                 "path": place.path,
                 "out": os.path.join(self._logs, name + ".out"),
                 "err": os.path.join(self._logs, name + ".err"),
-            }
+            },
         )
+
+    def _fail_interpreter(self, interpreter: Interpreter, reason: str) -> None:
+        for key in [
+            key for key in {**self._takers, **self._prestarts} if self._interpreter(key) == interpreter
+        ]:
+            self._prestarts.pop(key, None)
+            self._fail_takers(key, CallError(ErrorKind.RUNTIME_ENV, f"its Python does not start: {reason}"))
 
     def _fail_takers(self, key: PoolKey, error: CallError) -> None:
         for _, taker in self._takers.pop(key, ()):
@@ -315,11 +340,32 @@ class WorkerPool:
         for worker in self.table.surplus(self._keep_idle, IDLE_S, loop.time()):
             self.stop_worker(worker, "it was idle", True)
         for worker in self.table:
-            late = worker.state is WorkerState.STARTING and loop.time() - worker.idle_since > START_S
-            if late and worker.pid and self._zygote is not None:
+            late = worker.channel is None and loop.time() - worker.idle_since > START_S
+            if late and worker.state is WorkerState.STARTING:
                 worker.stop_reason = f"it did not register within {START_S:.0f} s"
-                self._zygote.kill(worker.pid)
+                worker.host.kill(worker)
+        self._trim_environments(loop.time())
         self._trimmer = loop.call_later(_TRIM_INTERVAL_S, self._trim)
+
+    def _trim_environments(self, now: float) -> None:
+        """Lets go of what nobody has used for a while: environments, then zygotes."""
+        used = {worker.key for worker in self.table}
+        used.update(self._takers, self._prestarts, self._preparing)
+        interpreters = {DEFAULT_INTERPRETER}
+        for key in self._environments.current:
+            if key in used:
+                self._unused_since.pop(key, None)
+            elif now - self._unused_since.setdefault(key, now) >= UNUSED_S:
+                del self._unused_since[key]
+                self._environments.release(key)
+                continue
+            interpreter = self._interpreter(key)
+            if interpreter is not None:
+                interpreters.add(interpreter)
+        for host in [host for host in self._hosts.values() if host.interpreter not in interpreters]:
+            if not host.is_used:
+                del self._hosts[host.interpreter]
+                host.stop()
 
     def _error_log(self, worker: Worker) -> str:
         name = f"worker-{worker.worker_id.hex()}-{worker.job_id.hex()}-{worker.pid}.err"

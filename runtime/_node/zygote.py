@@ -50,6 +50,12 @@ class Zygote(asyncio.Protocol):
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def came_up(self) -> bool:
+        """Whether it was ready at some time."""
+        ready = self._ready
+        return ready is not None and ready.done() and not ready.cancelled() and ready.exception() is None
+
     async def start(self) -> None:
         """Begins to listen. It takes requests at once; `wait_ready` says when it has come up."""
         loop = asyncio.get_running_loop()
@@ -101,6 +107,7 @@ class Zygote(asyncio.Protocol):
         reason = f"the worker zygote ended ({describe_exit(status)}): {_tail(self._log_path)}"
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(RuntimeError(reason))
+            self._ready.exception()  # marks it as seen: perhaps nobody waits
         self._events.zygote_lost(reason)
 
     def _hear(self, fact: dict[str, Any]) -> None:

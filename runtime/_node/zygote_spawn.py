@@ -6,7 +6,12 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+_SCRIPT = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_worker", "zygote_script.py"
+)
 
 
 class SpawnedZygote(NamedTuple):
@@ -17,27 +22,35 @@ class SpawnedZygote(NamedTuple):
     log_path: str
 
 
-def spawn_zygote(session_dir: str) -> SpawnedZygote:
+def spawn_zygote(
+    session_dir: str, command: Sequence[str] = (), variables: Mapping[str, str] | None = None
+) -> SpawnedZygote:
     """Starts a zygote; it dies with this process.
+
+    Args:
+        command: starts Python, perhaps through other programs; empty: the Python of this process.
+        variables: further environment variables.
 
     Raises:
         OSError: it cannot be started.
     """
-    log_path = os.path.join(session_dir, "logs", "zygote.log")
+    name = f"zygote-{os.urandom(4).hex()}.log" if command else "zygote.log"
+    log_path = os.path.join(session_dir, "logs", name)
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    command = [sys.executable, "-P", "-m", "runtime._worker.zygote"]
-    command += ["--fd", str(theirs.fileno()), "--parent", str(os.getpid())]
+    # By its file: what `command` names may run a script only. It need not be our child: the socket tells it our end.
+    arguments = ["--fd", str(theirs.fileno()), "--parent", "0" if command else str(os.getpid())]
+    program = [*command, _SCRIPT] if command else [sys.executable, "-P", "-m", "runtime._worker.zygote"]
     try:
         with open(log_path, "ab") as output:
             process = subprocess.Popen(
-                command,
+                [*program, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 pass_fds=[theirs.fileno()],
                 cwd="/",
-                env=daemon_environment(),
+                env={**daemon_environment(), **(variables or {})},
             )
     except BaseException:
         ours.close()

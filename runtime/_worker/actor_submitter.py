@@ -522,6 +522,11 @@ def _death(info: ActorInfo) -> exceptions.RayError:
         return _died(raised)
     if info.unplaceable:
         return exceptions.ActorUnschedulableError(info.death_reason)
+    if info.no_environment:
+        return exceptions.RuntimeEnvSetupError(
+            f"Actor {info.spec.class_name} could not be created, because its runtime environment could not be: "
+            f"{info.death_reason}"
+        )
     spec = info.spec
     reason = info.death_reason.rstrip(".")
     because = reason if reason.startswith(("it", "all ", "an ")) else f"of this: {reason}"

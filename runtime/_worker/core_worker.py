@@ -22,6 +22,7 @@ from runtime._wire.messages import worker as messages
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request, WorkerAddress
 
 from .actor_submitter import ActorSubmitter
+from .environment import Environment
 from .functions import Functions
 from .lineage import Lineage
 from .objects import Objects
@@ -141,6 +142,7 @@ class Core:
             worker_id, self.session.node_id, listen_path, host, port or self._listen_tcp(host)
         )
         self.job_id = self.session.job_id
+        self.environment = Environment(self.session.job_config, self.session.runtime_env)
         self.actor_or_job_bytes = b"\0" * (ids.ACTOR_BYTES - ids.JOB_BYTES) + self.job_id
         self.store = Store(self, self.session.store_path, self.session.store_capacity_bytes)
         self.functions = Functions(self)

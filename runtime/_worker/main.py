@@ -12,11 +12,12 @@ from typing import Any
 from runtime import _stacks
 from runtime._logging_config import LoggingConfig
 from runtime._wire.messages.base import WorkerAddress
-from runtime._wire.messages.node import Register
+from runtime._wire.messages.node import Register, SetUp
 
 from . import core_worker
 from .core_worker import Core
 from .executor import Executor
+from .setup_hook import run_setup_hook
 
 NAME_MARK = "\x01name:"
 """A line that starts so tells the log monitor whose output follows; nobody else sees it."""
@@ -72,4 +73,7 @@ def run(start: dict[str, Any]) -> None:
     logging_config = json.loads(core.session.job_config or "{}").get("logging")
     if logging_config is not None:
         LoggingConfig.from_dict(logging_config)._apply()
+    if "setup_hook" in start:
+        core.agent.send(SetUp(run_setup_hook(core, start["setup_hook"])))  # after an error the agent ends us
+        core.pump.flush_all()
     executor.run_forever()

@@ -259,7 +259,7 @@ class TaskSubmitter:
         pool = self._pools[message.class_key]
         pool.asked = 0
         error: exceptions.RayError
-        if message.kind == ErrorKind.RUNTIME_ENV:
+        if message.kind in (ErrorKind.RUNTIME_ENV, ErrorKind.SETUP_HOOK):
             error = exceptions.RuntimeEnvSetupError(message.message)
         elif message.kind == ErrorKind.NOT_FOUND:
             error = exceptions.TaskPlacementGroupRemoved()

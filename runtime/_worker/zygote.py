@@ -29,11 +29,13 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from runtime import _stacks
+from runtime._core.environments import expand
 
 from .process_end import exit_status, flush_output
 
@@ -216,7 +218,10 @@ def _line_buffered(descriptor: int) -> io.TextIOWrapper:
 
 def _apply_environment(request: dict[str, Any]) -> None:
     """Working directory, import path, environment variables, and random numbers of this worker's own."""
-    os.environ.update(request["env"])
+    for name, value in expand(request["env"], os.environ).items():
+        os.environ[name] = value
+    if "TZ" in request["env"]:
+        time.tzset()
     if request["cwd"]:
         os.chdir(request["cwd"])
     for entry in reversed(request["path"]):
@@ -241,9 +246,15 @@ def main() -> None:
     """Entry point of the zygote process."""
     parser = argparse.ArgumentParser(prog="runtime._worker.zygote")
     parser.add_argument("--fd", type=int, required=True, help="the connected socket to the agent")
-    parser.add_argument("--parent", type=int, required=True, help="process id of the agent")
+    parser.add_argument(
+        "--parent",
+        type=int,
+        required=True,
+        help="process id of the agent, whose child this is; 0 when it is not",
+    )
     options = parser.parse_args()
-    die_with_parent(options.parent, signal.SIGTERM)
+    if options.parent:
+        die_with_parent(options.parent, signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _stacks.register("zygote")
     # Libraries that start threads at import would make the fork unsafe.

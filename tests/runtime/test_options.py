@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from runtime import _option_rules
 from runtime._option_rules import ACTOR, TASK
-from runtime._options import num_returns, runtime_env_json
+from runtime._options import num_returns
 
 
 @pytest.mark.parametrize(
@@ -25,18 +24,6 @@ from runtime._options import num_returns, runtime_env_json
 )
 def test_how_many_references_a_call_returns(options: dict[str, Any], generator: bool, count: int) -> None:
     assert num_returns(options, generator) == count
-
-
-def test_equal_environments_are_equal_text() -> None:
-    first = runtime_env_json({"runtime_env": {"env_vars": {"A": "1"}, "working_dir": "."}})
-    second = runtime_env_json({"runtime_env": {"working_dir": ".", "env_vars": {"A": "1"}}})
-    assert first == second
-    assert json.loads(first)["env_vars"] == {"A": "1"}
-
-
-@pytest.mark.parametrize("env", [None, {}, ""])
-def test_no_environment_is_empty_text(env: Any) -> None:
-    assert runtime_env_json({"runtime_env": env}) == ""
 
 
 def test_every_option_has_a_rule() -> None:

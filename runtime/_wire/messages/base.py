@@ -49,6 +49,7 @@ class ErrorKind:
     OUT_OF_DISK = "out_of_disk"  # the object store is full, and so is the disk it spills to
     LOST = "lost"  # no copy of the object is left
     RUNTIME_ENV = "runtime_env"
+    SETUP_HOOK = "setup_hook"  # of a runtime environment: it raised
     INTERNAL = "internal"
 
 

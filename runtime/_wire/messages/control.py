@@ -109,8 +109,7 @@ class JobInfo(Message, frozen=True, array_like=True, tag=121):
 class AddJob(Message, Request[JobInfo], frozen=True, array_like=True, tag=120):
     """Agent -> control for a driver that registers. The answer carries the new job id.
 
-    `config` is JSON: {"sys_path": [...], "cwd": "...", "env_vars": {...}, "working_dir_uri": "kv://packages/<hash>.zip"
-    or "", "log_to_driver": true}.
+    `config` is JSON: {"sys_path": [...], "cwd": "...", "runtime_env": {...}, "log_to_driver": true}.
     """
 
     node_id: bytes
@@ -216,6 +215,7 @@ class ActorInfo(Message, frozen=True, array_like=True, tag=142):
     unplaceable: bool = False  # dead because no node can ever hold it
     host: str = ""  # of its node, while it lives or since it died
     never_started: bool = False  # dead before its first constructor was done
+    no_environment: bool = False  # dead because its runtime environment cannot be built
 
 
 class RegisterActor(Message, Request[ActorInfo], frozen=True, array_like=True, tag=140):

@@ -44,6 +44,16 @@ class Register(Message, Request[Registered], frozen=True, array_like=True, tag=3
     submission_id: str = ""
 
 
+class PrestartWorkers(Message, frozen=True, array_like=True, tag=304):
+    """One-way, from a driver whose job has an environment: its packages are uploaded, workers may be started."""
+
+
+class SetUp(Message, frozen=True, array_like=True, tag=305):
+    """One-way, from a worker that was started with a setup hook: it has returned, or raised `error`."""
+
+    error: str = ""
+
+
 # ---------------------------------------------------------------- leases: process -> agent
 
 
@@ -99,8 +109,8 @@ class LeaseGranted(Message, frozen=True, array_like=True, tag=320):
 
 
 class LeaseFailed(Message, frozen=True, array_like=True, tag=321):
-    """One-way: the demand can never be met; every waiting task of the class fails. `kind`: RUNTIME_ENV, or INVALID
-    (hard affinity to a node that is dead or too small), or NOT_FOUND (placement group removed)."""
+    """One-way: the demand can never be met; every waiting task of the class fails. `kind`: RUNTIME_ENV, SETUP_HOOK,
+    INVALID (hard affinity to a node that is dead or too small), or NOT_FOUND (placement group removed)."""
 
     class_key: bytes
     kind: str

@@ -26,6 +26,7 @@ from clusterctl.spec.definition import ClusterSpec
 from runtime._clients.control import ControlClient
 from runtime._control.server import ControlStore
 from runtime._control.storage import Storage, open_storage
+from runtime._core.environments import package_key, package_uri
 from runtime._transport.channel import Channel, Handler, LoopbackChannel
 from tests.polling import eventually
 
@@ -142,10 +143,9 @@ def test_a_job_with_its_package(tmp_path: pathlib.Path) -> None:
         package = pack(str(folder), manifest(str(folder)))
         assert await service.use(lambda api: jobs_client.upload(api, package)) is True
         assert await service.use(lambda api: jobs_client.upload(api, package)) is False
+        runtime_env = {"working_dir": package_uri(package.digest), "env_vars": {"GIVEN": "g"}}
         name = await service.use(
-            lambda api: jobs_client.submit(
-                api, "cat hello.txt; echo $GIVEN; exit 5", package, {"GIVEN": "g"}, None
-            )
+            lambda api: jobs_client.submit(api, "cat hello.txt; echo $GIVEN; exit 5", runtime_env, None)
         )
         written: list[bytes] = []
         record = await service.use(lambda api: jobs_client.follow_to_end(api, name, written.append))
@@ -199,8 +199,9 @@ def test_stopping_ends_all_processes_even_stubborn_ones(tmp_path: pathlib.Path) 
         ({}, "entrypoint"),
         ({"entrypoint": " "}, "empty"),
         ({"entrypoint": "x", "submission_id": "../x"}, "no valid job id"),
-        ({"entrypoint": "x", "runtime_env": {"pip": []}}, "pip"),
+        ({"entrypoint": "x", "runtime_env": {"pip": 5}}, "pip"),
         ({"entrypoint": "x", "runtime_env": {"working_dir": "s3://b"}}, "working_dir"),
+        ({"entrypoint": "x", "runtime_env": {"working_dir": "/tmp"}}, "not a valid URI"),
     ],
 )
 def test_wrong_requests(tmp_path: pathlib.Path, body: dict[str, Any], message: str) -> None:
@@ -217,7 +218,7 @@ def test_ids_are_unique_and_packages_must_exist(tmp_path: pathlib.Path) -> None:
         await service.use(lambda api: api.post("/api/jobs/", job))
         with pytest.raises(CliError, match="already"):
             await service.use(lambda api: api.post("/api/jobs/", job))
-        missing = {"entrypoint": "true", "runtime_env": {"working_dir": f"kv://packages/{'0' * 64}.zip"}}
+        missing = {"entrypoint": "true", "runtime_env": {"working_dir": package_uri("0" * 64)}}
         with pytest.raises(NotFound, match="package"):
             await service.use(lambda api: api.post("/api/jobs/", missing))
         await service.supervisor.wait_final("j", 30.0)
@@ -229,8 +230,8 @@ def test_a_package_must_have_the_digest_of_its_name(tmp_path: pathlib.Path) -> N
     async def test(service: Service) -> None:
         digest = hashlib.sha256(b"data").hexdigest()
         with pytest.raises(UsageProblem, match="digest"):
-            await service.use(lambda api: api.put(f"/api/packages/{digest}", b"other"))
-        assert (await service.use(lambda api: api.put(f"/api/packages/{digest}", b"data")))[
+            await service.use(lambda api: api.put(f"/api/packages/gcs/{package_key(digest)}", b"other"))
+        assert (await service.use(lambda api: api.put(f"/api/packages/gcs/{package_key(digest)}", b"data")))[
             "sha256"
         ] == digest
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from clusterctl.errors import CliError, NotFound, UsageProblem
-from clusterctl.jobs import client, package
+from clusterctl.jobs import client
 from clusterctl.jobs.package import manifest, pack, unpack
+from runtime._packages import archive
 
 
 def folder(root: pathlib.Path, files: dict[str, str]) -> str:
@@ -91,7 +92,7 @@ def test_too_big_a_folder_names_its_biggest_files(tmp_path: pathlib.Path) -> Non
 
 def test_too_many_files(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = folder(tmp_path, {str(i): "" for i in range(4)})
-    monkeypatch.setattr(package, "LIMIT_FILES", 3)
+    monkeypatch.setattr(archive, "LIMIT_FILES", 3)
     with pytest.raises(UsageProblem, match="more than 3 files"):
         manifest(root)
 

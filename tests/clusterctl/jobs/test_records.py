@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.jobs.records import JobStatus, outcome, package_digest, package_uri
+from clusterctl.jobs.records import JobStatus, outcome
 
 
 @pytest.mark.parametrize(
@@ -24,15 +24,3 @@ def test_outcomes(returncode: int, stopped: bool, status: JobStatus, code: int) 
 
 def test_final_states() -> None:
     assert {status.name for status in JobStatus if status.is_final} == {"SUCCEEDED", "FAILED", "STOPPED"}
-
-
-def test_package_uris() -> None:
-    assert package_digest(package_uri("a" * 64)) == "a" * 64
-
-
-@pytest.mark.parametrize(
-    "uri", ["", "http://x", "kv://packages/xyz.zip", "kv://packages/" + "a" * 64, "kv://" + "a" * 64]
-)
-def test_other_uris_are_refused(uri: str) -> None:
-    with pytest.raises(ValueError, match="working_dir"):
-        package_digest(uri)

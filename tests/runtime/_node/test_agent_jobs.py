@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from runtime._core.environments import package_key, package_uri
 from runtime._node import registry
 from runtime._transport.channel import CallError
 from runtime._transport.unix import connect_unix
@@ -107,17 +108,16 @@ def test_workers_run_in_the_jobs_working_directory(world: MakeWorld) -> None:
         async with world() as w:
             agent = await w.node()
             digest, data = package({"module.py": "VALUE = 1\n", "data/file.txt": "x"})
-            await (await w.driver(agent)).channel.call(KvPut("packages", f"{digest}.zip".encode(), data))
-            driver = await w.driver(
-                agent, working_dir_uri=f"kv://packages/{digest}.zip", env_vars={"JOB_SAYS": "hello"}
-            )
+            await (await w.driver(agent)).channel.call(KvPut("packages", package_key(digest).encode(), data))
+            runtime_env = {"working_dir": package_uri(digest), "env_vars": {"JOB_SAYS": "hello"}}
+            driver = await w.driver(agent, runtime_env=runtime_env)
             granted = await driver.lease(CPU=1)
             worker = agent.pool.table.get(granted.worker.worker_id)
             assert worker is not None
             folder = psutil.Process(worker.pid).cwd()
-            assert folder == f"{agent.config.session_dir}/working_dirs/{digest}"
+            assert folder.startswith(f"{agent.config.session_dir}/environments/")
             assert exists(f"{folder}/data/file.txt")
-            assert agent.jobs.ready_place(driver.registered.job_id, "") is not None
+            assert agent.environments.ready((driver.registered.job_id, "")) is not None
 
     asyncio.run(scenario())
 
@@ -128,10 +128,10 @@ def test_a_package_that_reaches_outside_is_refused(world: MakeWorld, name: str) 
         async with world() as w:
             agent = await w.node()
             digest, data = package({name: "x"})
-            await (await w.driver(agent)).channel.call(KvPut("packages", f"{digest}.zip".encode(), data))
-            driver = await w.driver(agent, working_dir_uri=f"kv://packages/{digest}.zip")
-            with pytest.raises(CallError, match="outside") as caught:
-                await agent.jobs.place(driver.registered.job_id, "")
+            await (await w.driver(agent)).channel.call(KvPut("packages", package_key(digest).encode(), data))
+            driver = await w.driver(agent, runtime_env={"working_dir": package_uri(digest)})
+            with pytest.raises(CallError, match="leads out") as caught:
+                await agent.environments.prepare((driver.registered.job_id, ""))
             assert caught.value.kind == ErrorKind.RUNTIME_ENV
 
     asyncio.run(scenario())
@@ -141,11 +141,11 @@ def test_a_package_with_other_content_is_refused(world: MakeWorld) -> None:
     async def scenario() -> None:
         async with world() as w:
             agent = await w.node()
-            key = f"{'0' * 64}.zip"
+            key = package_key("0" * 64)
             await (await w.driver(agent)).channel.call(KvPut("packages", key.encode(), b"PK"))
-            driver = await w.driver(agent, working_dir_uri=f"kv://packages/{key}")
+            driver = await w.driver(agent, runtime_env={"working_dir": f"gcs://{key}"})
             with pytest.raises(CallError, match="does not match"):
-                await agent.jobs.place(driver.registered.job_id, "")
+                await agent.environments.prepare((driver.registered.job_id, ""))
 
     asyncio.run(scenario())
 

@@ -143,11 +143,11 @@ def test_an_environment_that_cannot_be_built_fails(world: MakeWorld) -> None:
     async def scenario() -> None:
         async with world() as w:
             agent = await w.node()
-            driver = await w.driver(agent, working_dir_uri=f"kv://packages/{'0' * 64}.zip")
+            driver = await w.driver(agent, runtime_env={"working_dir": f"gcs://_ray_pkg_{'0' * 64}.zip"})
             driver.demand(1, CPU=1)
             failed = (await driver.wait(LeaseFailed))[0]
             assert failed.kind == ErrorKind.RUNTIME_ENV
-            assert "has no package" in failed.message
+            assert "no such package" in failed.message
             assert agent.ledger.available == agent.ledger.total
 
     asyncio.run(scenario())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.jobs.ignore import ignored, parse
+from runtime._packages.ignore import ignored, parse
 
 
 @pytest.mark.parametrize(

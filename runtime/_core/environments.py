@@ -1,0 +1,109 @@
+"""Runtime environments as data: their canonical text, how a child's is made of its parent's, and the names of
+packages. Pure.
+
+An environment is a dict of JSON values with the keys of `runtime.runtime_env.RuntimeEnv`. On the wire it is canonical
+JSON, so that equal environments are equal strings; "" stands for "that of the job".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+INSTALLERS = ("pip", "uv", "conda")
+"""Keys of which an environment has one at most."""
+REMOTE_SCHEMES = ("http", "https", "s3", "gs", "azure", "abfss", "file")
+ARCHIVE_SUFFIXES = (".zip", ".tar.gz", ".tgz", ".tar.xz")
+PACKAGES = "packages"
+"""The namespace of the key-value store that holds packages, by name."""
+_PACKAGE_SCHEME = "gcs://"
+_PACKAGE = re.compile(
+    r"_ray_pkg_([0-9a-f]{64})(\.zip|\.tar\.gz|\.tgz|\.tar\.xz|\.hook|-[A-Za-z0-9._+-]+\.whl)"
+)
+_REFERENCE = re.compile(r"\$\{(\w+)\}")
+
+
+class EnvironmentConflict(ValueError):
+    """The environment of a submitted job and that of its driver both set something."""
+
+
+def canonical(env: Mapping[str, Any]) -> str:
+    """The environment's text: equal for equal environments. "" for an empty one."""
+    return json.dumps(env, sort_keys=True) if env else ""
+
+
+def inherit(parent: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, Any]:
+    """The environment of a task or actor: what it names itself, and the rest of whoever starts it.
+
+    Variables are merged one by one. Of pip, uv and conda, the child's replaces the parent's.
+    """
+    merged = dict(parent)
+    if any(child.get(name) for name in INSTALLERS):
+        for name in INSTALLERS:
+            merged.pop(name, None)
+    variables = {**(parent.get("env_vars") or {}), **(child.get("env_vars") or {})}
+    merged.update(child)
+    if variables:
+        merged["env_vars"] = variables
+    return merged
+
+
+def of_driver(job: Mapping[str, Any], own: Mapping[str, Any], override: bool) -> dict[str, Any]:
+    """The environment of a submitted job whose driver passes one to `init` too.
+
+    Args:
+        override: the driver's wins where both set something.
+
+    Raises:
+        EnvironmentConflict: both set a field, or a variable, and `override` is false.
+    """
+    job_variables, own_variables = job.get("env_vars") or {}, own.get("env_vars") or {}
+    if not override:
+        fields = sorted((job.keys() & own.keys()) - {"env_vars"})
+        both = [
+            *fields,
+            *(f"env_vars[{name!r}]" for name in sorted(job_variables.keys() & own_variables.keys())),
+        ]
+        if both:
+            raise EnvironmentConflict(
+                f"Failed to merge the Job's runtime env {dict(job)} with a ray.init's runtime env {dict(own)} "
+                f"because of a conflict: both set {', '.join(both)}. Set it in one place only, or let init() win "
+                "with the environment variable RAY_OVERRIDE_JOB_RUNTIME_ENV=1."
+            )
+    return inherit(job, own)
+
+
+def expand(variables: Mapping[str, str], outer: Mapping[str, str]) -> dict[str, str]:
+    """Replaces each `${NAME}` by the variable of that name: one above it here, else in `outer`, else nothing."""
+    expanded: dict[str, str] = {}
+    for name, value in variables.items():
+        expanded[name] = _REFERENCE.sub(lambda m: expanded.get(m[1], outer.get(m[1], "")), value)
+    return expanded
+
+
+def package_uri(digest: str, suffix: str = ".zip") -> str:
+    """Where the package of that SHA-256 (hexadecimal) is found.
+
+    Args:
+        suffix: the end of an archive's name; "-" and the whole name of a wheel; ".hook" for a pickled function.
+    """
+    return f"{_PACKAGE_SCHEME}{package_key(digest, suffix)}"
+
+
+def package_key(digest: str, suffix: str = ".zip") -> str:
+    """The package's key in the namespace `PACKAGES`."""
+    return f"_ray_pkg_{digest}{suffix}"
+
+
+def parse_package_uri(uri: str) -> tuple[str, str] | None:
+    """Key and digest of a package in the control store; None when the URI is another."""
+    match = _PACKAGE.fullmatch(uri.removeprefix(_PACKAGE_SCHEME)) if uri.startswith(_PACKAGE_SCHEME) else None
+    return (match[0], match[1]) if match else None
+
+
+def scheme_of(uri: str) -> str:
+    """The scheme of a URI; "" for a path."""
+    scheme, separator, _ = uri.partition("://")
+    return scheme if separator else ""

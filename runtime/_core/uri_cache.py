@@ -1,0 +1,60 @@
+"""Which built parts of environments a node keeps: those in use, and the last used others up to a size. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class _Entry:
+    size_bytes: int
+    users: int
+    used_at: float
+
+
+class UriCache:
+    """Entries by name. Who builds and deletes them is the caller's matter.
+
+    Args:
+        limit_bytes: what is kept though nobody uses it may, with all that is used, be so large.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._entries: dict[str, _Entry] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._entries
+
+    @property
+    def size_bytes(self) -> int:
+        """All entries together."""
+        return sum(entry.size_bytes for entry in self._entries.values())
+
+    def add(self, name: str, size_bytes: int, now: float) -> None:
+        """An entry was built; nobody uses it yet."""
+        self._entries[name] = _Entry(size_bytes, 0, now)
+
+    def use(self, name: str, now: float) -> None:
+        """One more uses the entry."""
+        entry = self._entries[name]
+        entry.users += 1
+        entry.used_at = now
+
+    def release(self, name: str, now: float) -> None:
+        """One less does."""
+        entry = self._entries[name]
+        entry.users -= 1
+        entry.used_at = now
+
+    def evict(self) -> list[str]:
+        """Forgets what is too much, the longest unused first; the caller deletes it."""
+        evicted = []
+        excess = self.size_bytes - self._limit_bytes
+        unused = [(entry.used_at, name) for name, entry in self._entries.items() if not entry.users]
+        for _, name in sorted(unused):
+            if excess <= 0:
+                break
+            excess -= self._entries.pop(name).size_bytes
+            evicted.append(name)
+        return evicted

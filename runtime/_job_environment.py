@@ -1,0 +1,97 @@
+"""The environment that a driver asks for with `init`, from all the places where it can be said."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from typing import Any
+
+from runtime import exceptions
+from runtime._core import environments
+from runtime._packages.archive import PackageError
+from runtime._packages.job_files import Upload, collect, paths_of_modules
+from runtime._wire import serialization
+from runtime._wire.messages.base import ErrorReply
+from runtime._wire.messages.control import KvKeyList, KvKeys, KvPut
+from runtime._worker.core_worker import Core
+from runtime.runtime_env import RuntimeEnv
+
+JOB_VARIABLE = "CLUSTERCTL_JOB_RUNTIME_ENV"
+"""Set for the driver of a submitted job: the environment that it was submitted with, as JSON."""
+_UPLOAD_TIMEOUT_S = 120.0
+
+
+def of_init(runtime_env: Any, job_config: Any) -> tuple[dict[str, Any], list[Upload]]:
+    """The job's environment with its local files packed, and the packages, which `upload` takes once connected.
+
+    Args:
+        runtime_env: the argument of `init`; the one of `job_config` counts when it is None.
+
+    Raises:
+        TypeError, ValueError: see `RuntimeEnv`; also a conflict with the submitted job's environment.
+        RuntimeEnvSetupError: the files cannot be packed, or the setup hook cannot be pickled.
+    """
+    given = runtime_env if runtime_env is not None else getattr(job_config, "runtime_env", None)
+    hook_path = os.environ.get("RAY_RUNTIME_ENV_HOOK")
+    if hook_path:
+        module, _, name = hook_path.rpartition(".")
+        given = getattr(importlib.import_module(module), name)(given)
+    env, uploads = _packed(given or {})
+    job = json.loads(os.environ.get(JOB_VARIABLE) or "{}")
+    if not job:
+        return env, uploads
+    override = os.environ.get("RAY_OVERRIDE_JOB_RUNTIME_ENV") == "1"
+    return environments.of_driver(job, env, override), uploads
+
+
+def _packed(given: Any) -> tuple[dict[str, Any], list[Upload]]:
+    if not isinstance(given, dict):
+        raise TypeError(
+            f"runtime_env is a dict or a RuntimeEnv, not {given!r} of type {type(given).__name__}."
+        )
+    modules = given.get("py_modules")
+    if modules is not None and not isinstance(modules, list):
+        raise TypeError(
+            f"py_modules must be a List of local paths, imported modules, or URIs, got {type(modules)}."
+        )
+    hook = given.get("worker_process_setup_hook")
+    if hook is not None and not isinstance(hook, str) and not callable(hook):
+        raise TypeError(
+            f"worker_process_setup_hook must be a function, or the path of one, got {type(hook)}."
+        )
+    checked = RuntimeEnv(**{**given, "py_modules": paths_of_modules(modules)})
+    try:
+        return collect(checked, _pickle)
+    except PackageError as error:
+        raise exceptions.RuntimeEnvSetupError(
+            f"Failed to upload the files of runtime_env to the cluster: {error.message}.\n{error.hint}"
+        ) from error
+
+
+def _pickle(hook: Any) -> bytes:
+    try:
+        pickled, _ = serialization.dumps_function(hook)
+    except Exception as error:
+        raise exceptions.RuntimeEnvSetupError(
+            f"Failed to export the setup function. {hook!r} cannot be pickled: {error}"
+        ) from error
+    return bytes(pickled)
+
+
+def upload(core: Core, uploads: list[Upload]) -> None:
+    """Puts packages where the nodes find them, unless they are there already.
+
+    Raises:
+        RuntimeEnvSetupError: that failed.
+    """
+    for package in uploads:
+        key = package.key.encode()
+        reply = core.call_agent(KvKeys(environments.PACKAGES, key))
+        if isinstance(reply, KvKeyList) and key in reply.keys:
+            continue
+        reply = core.call_agent(KvPut(environments.PACKAGES, key, package.data), _UPLOAD_TIMEOUT_S)
+        if isinstance(reply, ErrorReply):
+            raise exceptions.RuntimeEnvSetupError(
+                f"Failed to upload {package.what} to the cluster: {reply.message}"
+            )

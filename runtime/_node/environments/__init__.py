@@ -1,0 +1,9 @@
+"""Runtime environments of a node: fetched, unpacked and installed once, kept while they are used and for a while after.
+
+`Environments` is what the rest of the node agent needs.
+"""
+
+from .place import Interpreter, WorkerPlace
+from .service import Environments
+
+__all__ = ["Environments", "Interpreter", "WorkerPlace"]

@@ -1,0 +1,46 @@
+"""Runs the programs that build environments."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import signal
+from collections.abc import Mapping, Sequence
+
+_TAIL_LINES = 30
+
+
+class CommandFailed(Exception):
+    """A program ended badly. The message holds its command and the last lines of its output."""
+
+
+async def run(command: Sequence[str], cwd: str, environment: Mapping[str, str]) -> None:
+    """Runs a program to its end. When this is cancelled, the program and what it started are killed.
+
+    Raises:
+        CommandFailed: it could not be started, or its status was not 0.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=cwd,
+            env=dict(environment),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise CommandFailed(f"{shlex.join(command)} cannot be started: {error}") from error
+    try:
+        output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    if process.returncode:
+        tail = "\n".join(output.decode(errors="replace").strip().splitlines()[-_TAIL_LINES:])
+        raise CommandFailed(f"{shlex.join(command)} exited with status {process.returncode}:\n{tail}")

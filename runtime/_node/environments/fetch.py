@@ -1,0 +1,67 @@
+"""Fetches one remote archive: `python -m runtime._node.environments.fetch URI FILE`.
+
+A process of its own, so that it can be ended at any time, and so that a cloud's library does not stay in the agent.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import BinaryIO, cast
+
+_TIMEOUT_S = 60.0
+_LIBRARIES = {"s3": "s3fs", "gs": "gcsfs", "azure": "adlfs", "abfss": "adlfs"}
+
+
+class FetchError(Exception):
+    """What a URI names cannot be had."""
+
+
+def fetch(uri: str, file: str) -> None:
+    """Copies what `uri` names to a new file.
+
+    Raises:
+        FetchError: it cannot be had; says why.
+    """
+    scheme = uri.partition("://")[0]
+    try:
+        with _open(uri, scheme) as source, open(file, "wb") as target:
+            shutil.copyfileobj(source, target, 1 << 20)
+    except ImportError as error:
+        raise FetchError(
+            f"{scheme}:// needs the Python packages fsspec and {_LIBRARIES[scheme]} on every node: {error}"
+        ) from error
+    except urllib.error.HTTPError as error:
+        raise FetchError(f"the server answers {error.code} {error.reason}") from error
+    except Exception as error:  # fsspec's libraries raise errors of their own
+        raise FetchError(f"{type(error).__name__}: {error}") from error
+
+
+def _open(uri: str, scheme: str) -> BinaryIO:
+    if scheme == "file":
+        return open(urllib.parse.unquote(uri.removeprefix("file://")), "rb")
+    if scheme in ("http", "https"):
+        request = urllib.request.Request(uri)
+        token = os.environ.get("RAY_RUNTIME_ENV_BEARER_TOKEN")
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        return cast(BinaryIO, urllib.request.urlopen(request, timeout=_TIMEOUT_S))
+    import fsspec
+
+    return cast(BinaryIO, fsspec.open(uri, "rb").open())
+
+
+def main() -> None:
+    """Entry point: exits with 1 and the reason on standard error when it fails."""
+    try:
+        fetch(sys.argv[1], sys.argv[2])
+    except FetchError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""What an environment comes down to for a worker process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """Which Python a worker runs in. Workers of equal interpreters come from one zygote.
+
+    Attributes:
+        command: starts Python; empty: like the node agent itself.
+        variables: those that Python or its libraries read when they start.
+    """
+
+    command: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+
+
+DEFAULT_INTERPRETER = Interpreter()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlace:
+    """What a worker is given before its first line runs.
+
+    Attributes:
+        path: goes to the front of `sys.path`.
+        env: variables; `${NAME}` in them is not expanded yet.
+        hook: the setup hook that it calls first: its path, or its package's URI; "" for none.
+    """
+
+    cwd: str = ""
+    path: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    interpreter: Interpreter = DEFAULT_INTERPRETER
+    hook: str = ""

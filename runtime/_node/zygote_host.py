@@ -1,0 +1,140 @@
+"""One interpreter's zygote, with the workers that it forked: started when it is needed, and again when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any, Protocol
+
+from runtime._core.workers import Worker
+
+from .environments import Interpreter
+from .zygote import Zygote
+from .zygote_spawn import SpawnedZygote, spawn_zygote
+
+log = logging.getLogger(__name__)
+_MAX_STARTS = 5
+_WINDOW_S = 60.0
+
+
+class WorkerEvents(Protocol):
+    """What the owner of a host hears, on its loop."""
+
+    def worker_forked(self, worker: Worker, out: str, err: str) -> None:
+        """The worker's process runs; its number is in `worker.pid`."""
+
+    def worker_exited(self, worker: Worker, status: int) -> None:
+        """It ended: exit code, or the negated signal number."""
+
+    def worker_not_forked(self, worker: Worker, error: str) -> None:
+        """There will be no process."""
+
+    def workers_lost(self, host: ZygoteHost, workers: list[Worker], reason: str) -> None:
+        """The zygote ended unasked, and these with it. It starts anew unless `host.broken`."""
+
+    def host_ready(self, host: ZygoteHost) -> None:
+        """The zygote was started again, and takes requests."""
+
+
+class ZygoteHost:
+    """Forks and ends the workers of one interpreter. It implements `zygote.ZygoteEvents`.
+
+    `broken`: it does not stay up, and is not started again.
+    """
+
+    def __init__(self, interpreter: Interpreter, session_dir: str, events: WorkerEvents) -> None:
+        self.interpreter = interpreter
+        self.broken = False
+        self._session_dir = session_dir
+        self._events = events
+        self._zygote: Zygote | None = None
+        self._up = False
+        self._starts: deque[float] = deque(maxlen=_MAX_STARTS)
+        self._restarting: asyncio.Task[None] | None = None
+        self._forking: dict[int, Worker] = {}
+        self._running: dict[int, Worker] = {}
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it takes requests."""
+        return self._up
+
+    @property
+    def is_used(self) -> bool:
+        """Whether any worker of it lives or is on its way."""
+        return bool(self._forking or self._running)
+
+    async def start(self, spawned: SpawnedZygote | None = None) -> None:
+        """Starts the zygote (unless it is on its way) without waiting for it: first forks queue in its socket.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        self._starts.append(asyncio.get_running_loop().time())
+        zygote = Zygote(self, spawned or self._spawn())
+        self._zygote = zygote
+        await zygote.start()
+        self._up = True
+
+    async def wait_ready(self) -> None:
+        """Raises RuntimeError when the zygote cannot come up."""
+        if self._zygote is not None:
+            await self._zygote.wait_ready()
+
+    def stop(self) -> None:
+        """Kills the workers and the zygote."""
+        if self._restarting is not None:
+            self._restarting.cancel()
+        if self._zygote is not None:
+            self._zygote.stop()
+
+    def fork(self, worker: Worker, request: dict[str, Any]) -> None:
+        """Asks for the worker's process; see `runtime._worker.zygote` for the fields."""
+        assert self._zygote is not None
+        self._forking[worker.token] = worker
+        self._zygote.fork(request)
+
+    def kill(self, worker: Worker) -> None:
+        """Kills a worker that runs; the zygote knows, so no other process is hit."""
+        if self._zygote is not None and worker.pid:
+            self._zygote.kill(worker.pid)
+
+    def runs(self, worker: Worker) -> bool:
+        """Whether its process has not ended."""
+        return self._running.get(worker.pid) is worker
+
+    # -- the zygote's events
+
+    def worker_forked(self, token: int, pid: int, out: str, err: str) -> None:
+        worker = self._forking.pop(token)
+        worker.pid = pid
+        self._running[pid] = worker
+        self._events.worker_forked(worker, out, err)
+
+    def worker_not_forked(self, token: int, error: str) -> None:
+        self._events.worker_not_forked(self._forking.pop(token), error)
+
+    def worker_exited(self, pid: int, status: int) -> None:
+        self._events.worker_exited(self._running.pop(pid), status)
+
+    def zygote_lost(self, reason: str) -> None:
+        log.error("%s", reason)
+        assert self._zygote is not None
+        came_up, self._zygote, self._up = self._zygote.came_up, None, False
+        workers = [*self._forking.values(), *self._running.values()]
+        self._forking.clear()
+        self._running.clear()
+        loop = asyncio.get_running_loop()
+        often = len(self._starts) == _MAX_STARTS and loop.time() - self._starts[0] < _WINDOW_S
+        self.broken = often or (not came_up and bool(self.interpreter.command))
+        self._events.workers_lost(self, workers, reason)
+        if not self.broken:
+            self._restarting = loop.create_task(self._restart())
+
+    def _spawn(self) -> SpawnedZygote:
+        return spawn_zygote(self._session_dir, self.interpreter.command, dict(self.interpreter.variables))
+
+    async def _restart(self) -> None:
+        await self.start()
+        self._events.host_ready(self)
