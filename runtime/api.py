@@ -407,9 +407,15 @@ def get(refs: Any, *, timeout: float | None = None, _use_object_store: bool = Fa
 def put(value: Any, *, _owner: ActorHandle | None = None, _tensor_transport: Any = None) -> ObjectRef:
     """Stores a value in the cluster; large ones in this node's shared memory.
 
+    Args:
+        value: anything that can be pickled.
+        _owner: an actor whose process will own the value: it outlives this process, and goes with that one.
+            (Ray has had this until 2.55.)
+
     Raises:
         TypeError: the value is a reference already, or cannot be pickled.
-        ValueError: `_owner` or `_tensor_transport` is given: the caller owns what it puts, in shared memory.
+        ValueError: `_owner` is no actor's handle, or `_tensor_transport` is given.
+        RayActorError: the actor that should own the value is dead.
         ObjectStoreFullError: there is no room.
     """
     if isinstance(value, ObjectRef):
@@ -417,11 +423,13 @@ def put(value: Any, *, _owner: ActorHandle | None = None, _tensor_transport: Any
             "put() was given a reference: what it refers to is stored already. To store the reference "
             "itself, put it in a list."
         )
-    if _owner is not None or _tensor_transport is not None:
-        raise ValueError(
-            "put() always makes the caller the owner and stores in shared memory: leave `_owner` and "
-            "`_tensor_transport` out, or have the other process put the value itself."
-        )
+    if _tensor_transport is not None:
+        raise ValueError("put() stores in shared memory: leave `_tensor_transport` out.")
+    if _owner is not None:
+        if not isinstance(_owner, ActorHandle):
+            raise ValueError(f"put(_owner=) takes the handle of an actor, not {_owner!r}.")
+        core = current()
+        return core.owner_requests.put_for(value, core.actors.address(_owner._actor))
     return current().objects.put(value)
 
 
@@ -470,10 +478,10 @@ def wait(
             f"wait(num_returns={num_returns}): the list has only {len(ray_waitables)} references."
         )
     if not generators:
-        return core.reader.wait(ray_waitables, num_returns, timeout)
+        return core.reader.wait(ray_waitables, num_returns, timeout, fetch_local)
     # What a generator gives next stands for it.
     peeked = [ref if ref.__class__ is ObjectRef else ref._peek() for ref in ray_waitables]
-    ready, rest = core.reader.wait(peeked, num_returns, timeout)
+    ready, rest = core.reader.wait(peeked, num_returns, timeout, fetch_local)
     of_peeked = {id(peek): ref for peek, ref in zip(peeked, ray_waitables, strict=True)}
     return [of_peeked[id(peek)] for peek in ready], [of_peeked[id(peek)] for peek in rest]
 

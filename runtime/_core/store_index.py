@@ -82,8 +82,8 @@ class StoreIndex:
         self.primary_count = 0
         self.evictable_bytes = 0
         self.spilling_bytes = 0
-        self.spilled_bytes = 0
-        """Written to files so far, ever."""
+        self.spilled_bytes = 0  # written to files so far, ever
+        self.spilled_count = 0
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -95,6 +95,11 @@ class StoreIndex:
         """The object when it can be read."""
         entry = self._objects.get(object_id)
         return entry if entry is not None and entry.state is ObjectState.SEALED else None
+
+    def is_on_disk(self, object_id: bytes) -> bool:
+        """Whether there is a file of it."""
+        entry = self._objects.get(object_id)
+        return entry is not None and bool(entry.file)
 
     @property
     def used_bytes(self) -> int:
@@ -152,6 +157,7 @@ class StoreIndex:
         if object_id in self._objects:
             raise ValueError("the object exists")
         self.spilled_bytes += size_bytes
+        self.spilled_count += 1
         return self._enter(
             StoredObject(object_id, None, size_bytes, owner_worker, owner_node, primary, creator, file=file)
         )
@@ -252,6 +258,7 @@ class StoreIndex:
         self._end_spilling(entry)
         entry.file = file
         self.spilled_bytes += entry.size_bytes
+        self.spilled_count += 1
         if entry.state is ObjectState.FREED:
             self._on_file(file)
         self._unpinned(entry)

@@ -113,7 +113,9 @@ class NodeAgent:
         self.bundles = BundleService(self.ledger, self.cluster, self.leases, self.actors, self.control)
         puller = ObjectPuller(config.node_id, self.store, self.peers)
         self._puller = puller
-        self.objects = ObjectService(config.node_id, self.store, puller, self.peers)
+        self.objects = ObjectService(
+            config.node_id, self.store, puller, self.peers, lambda: list(self.cluster.table.others)
+        )
         self.reporter = Reporter(
             config.node_id,
             self.control,

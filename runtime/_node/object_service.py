@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Iterable
 
 from runtime._core.ids import JOB_BYTES, TASK_BYTES
 from runtime._core.store_index import StoredObject
@@ -12,26 +12,39 @@ from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind, Message
 from runtime._wire.messages.node import (
     FreeObjects,
+    NodeStore,
     ObjectChunk,
     ReadObject,
     StoreCreate,
     StoreFree,
     StorePin,
     StorePinned,
+    StoreStatus,
+    StoreStatuses,
 )
 
 from .object_puller import ObjectPuller
 from .peers import PeerTable
 
+_STATUS_TIMEOUT_S = 5.0
+
 
 class ObjectService:
     """The store of one node, for its processes and for the other nodes."""
 
-    def __init__(self, node_id: bytes, store: ObjectStore, puller: ObjectPuller, peers: PeerTable) -> None:
+    def __init__(
+        self,
+        node_id: bytes,
+        store: ObjectStore,
+        puller: ObjectPuller,
+        peers: PeerTable,
+        other_nodes: Callable[[], Iterable[bytes]],
+    ) -> None:
         self._node_id = node_id
         self._store = store
         self._puller = puller
         self._peers = peers
+        self._other_nodes = other_nodes
         self._forwards: set[asyncio.Task[None]] = set()
 
     def create(self, holder: Channel, message: StoreCreate) -> Message | Awaitable[Message]:
@@ -69,6 +82,40 @@ class ObjectService:
         if found is None:
             raise CallError(ErrorKind.NOT_FOUND, f"this node has no object {message.object_id.hex()}")
         return ObjectChunk(*found)
+
+    async def status(self, message: StoreStatus) -> StoreStatuses:
+        """What this store, or every store of the cluster, holds."""
+        stores = list(self.own_status(message).stores)
+        if message.everywhere:
+            request = StoreStatus(message.object_ids)
+            answers = await asyncio.gather(*[self._ask(peer, request) for peer in self._other_nodes()])
+            stores += [store for answer in answers for store in answer]
+        return StoreStatuses(stores)
+
+    def own_status(self, message: StoreStatus) -> StoreStatuses:
+        """What this store holds."""
+        index = self._store.index
+        on_disk = [object_id for object_id in message.object_ids if index.is_on_disk(object_id)]
+        store = NodeStore(
+            self._node_id,
+            index.allocator.capacity,
+            index.used_bytes,
+            len(index),
+            index.spilled_bytes,
+            index.spilled_count,
+            self._store.restored_bytes,
+            self._store.restored_count,
+            on_disk,
+        )
+        return StoreStatuses([store])
+
+    async def _ask(self, node_id: bytes, request: StoreStatus) -> list[NodeStore]:
+        try:
+            async with asyncio.timeout(_STATUS_TIMEOUT_S):
+                peer = await self._peers.channel(node_id)
+                return (await peer.call(request, _STATUS_TIMEOUT_S)).stores
+        except (CallError, TimeoutError):
+            return []  # it dies, or is too busy to say
 
     def owners_dead(self, worker_ids: set[bytes]) -> None:
         """Objects of dead owners go."""

@@ -14,6 +14,7 @@ from runtime._wire.messages.node import (
     RemoteLease,
     RemoteLeaseLost,
     RemoteLeaseReturn,
+    StoreStatus,
     TakeOutput,
 )
 
@@ -64,6 +65,8 @@ class PeerHandler:
             raise CallError(ErrorKind.INVALID, "say hello first")
         if isinstance(message, ReadObject):
             return agent.objects.read(message)
+        if isinstance(message, StoreStatus):
+            return agent.objects.own_status(message)
         if isinstance(message, RemoteLease):
             return agent.leases.remote_lease(channel, message)
         if isinstance(message, RemoteLeaseReturn):

@@ -53,6 +53,8 @@ class ObjectStore:
         self.index = StoreIndex(self.arena.capacity_bytes, self._file_dropped)
         self._spiller = Spiller(self.index, self.arena, spilling, self._retry_creates)
         self._on_change = on_change
+        self.restored_bytes = 0
+        self.restored_count = 0
         self._creates: list[_WaitingCreate] = []
         self._readers: dict[bytes, list[asyncio.Future[None]]] = {}
 
@@ -112,6 +114,8 @@ class ObjectStore:
         if entry is None:
             return None
         if entry.offset is None:
+            self.restored_bytes += entry.size_bytes
+            self.restored_count += 1
             return StorePinned(0, entry.size_bytes, entry.file)
         return StorePinned(entry.offset, entry.size_bytes)
 

@@ -21,7 +21,7 @@ from runtime._core.tasks import TaskState
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages import codec
-from runtime._wire.messages.base import ErrorKind, ErrorReply
+from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
 from runtime._wire.messages.control import (
     ActorInfo,
     ActorSpec,
@@ -320,6 +320,23 @@ class ActorSubmitter:
         for call in calls:
             self._core.pending.pop(call.push.task_id, None)
             self._fail(call, error)
+
+    def address(self, actor: Actor) -> WorkerAddress:
+        """Where the actor's process is; waits until it has one.
+
+        Raises:
+            RayActorError: it is dead.
+        """
+        with self._core.lock:
+            if actor.connection is None and actor.death is None:
+                self._watch(actor)
+        self._core.pump.kick()
+        self._core.wait(lambda: actor.connection is not None or actor.death is not None, None)
+        connection = actor.connection
+        if connection is None:
+            raise actor.death or exceptions.ActorDiedError("It died a moment ago.")
+        address: WorkerAddress = connection.peer
+        return address
 
     def connection_lost(self, connection: Connection) -> None:
         """The process of some actor is gone; the control store will say what comes next."""

@@ -26,6 +26,7 @@ from .environment import Environment
 from .functions import Functions
 from .lineage import Lineage
 from .objects import Objects
+from .owner_requests import OwnerRequests
 from .reading import Reader
 from .store import Store
 from .streaming import Stream
@@ -148,6 +149,7 @@ class Core:
         self.functions = Functions(self)
         self.objects = Objects(self)
         self.lineage = Lineage(self)
+        self.owner_requests = OwnerRequests(self)
         self.reader = Reader(self)
         self.submitter = TaskSubmitter(self)
         self.actors = ActorSubmitter(self)
@@ -165,6 +167,9 @@ class Core:
             messages.GetObject: self.objects.on_get,
             messages.ObjectLost: self.objects.on_lost,
             messages.AddLocation: self.objects.on_location,
+            messages.AdoptObject: self.owner_requests.on_adopt,
+            messages.ForceFree: self.owner_requests.on_free,
+            messages.GetLocations: self.owner_requests.on_locations,
             messages.DefineFunction: self.functions.on_define,
             node.LeaseGranted: self.submitter.on_granted,
             node.LeaseFailed: self.submitter.on_failed,

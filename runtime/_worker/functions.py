@@ -40,6 +40,12 @@ class Function:
         for entry in self.held:
             entry.holds += 1
 
+    def __del__(self) -> None:
+        # A published one may be loaded by processes that we know nothing of, long after us.
+        if not getattr(self, "published", True):
+            for entry in self.held:
+                entry.released.append(entry)
+
 
 class Functions:
     """What this process was sent, and what it has loaded."""

@@ -133,6 +133,7 @@ class Lineage:
         objects = self._core.objects
         objects.bury(objects.table.empty(entry))
         entry.value = None
+        entry.fetched = False
         objects.table.add(entry)
 
     def _is_freed(self, entry: Entry) -> bool:

@@ -54,6 +54,7 @@ class Entry(Reference):
         "asked",
         "callbacks",
         "dependents",
+        "fetched",
         "on_free",
         "on_registered",
         "released",
@@ -69,6 +70,7 @@ class Entry(Reference):
         self.callbacks: list[Callable[[], None]] | None = None
         self.task: Submission | None = None  # what made it, while it lies in a store
         self.dependents = 0  # how many tasks of the lineage have it as an argument
+        self.fetched = False  # `wait` has brought it to this node, or found that it cannot
         self.seen = False  # an error: somebody was told
         self.asked = False  # borrowed: the owner has been asked for the value
         self.on_registered: list[Callable[[], None]] | None = None
@@ -87,6 +89,7 @@ class Objects:
         self._unhandled = UnhandledErrors()
         self.errors = 0
         """How many objects got an error instead of a value so far: whoever waits for several looks again."""
+        self._borrowed_from: dict[bytes, dict[bytes, None]] = {}  # by the owner's process, in order
 
     # ------------------------------------------------------------ making references
 
@@ -132,7 +135,7 @@ class Objects:
             entry = Entry(object_id, self._core.released)
             entry.value = self.error_value(exceptions.ObjectFreedError(object_id.hex(), b"", ""))
             return self.table.add(entry)
-        entry = self.table.add(Entry(object_id, self._core.released, owner))
+        entry = self._enter_borrowed(object_id, owner)
 
         def registered(reply: Any) -> None:
             if isinstance(reply, ErrorReply) and entry.value is None:
@@ -147,6 +150,20 @@ class Objects:
             registered(ErrorReply(ErrorKind.UNAVAILABLE, "the owner is gone"))
         else:
             connection.call(BorrowRefs([object_id]), registered)
+        return entry
+
+    def _enter_borrowed(self, object_id: bytes, owner: WorkerAddress) -> Entry:
+        entry = self.table.add(Entry(object_id, self._core.released, owner))
+        self._borrowed_from.setdefault(owner.worker_id, {})[object_id] = None
+        return entry
+
+    def adopted(self, object_id: bytes, owner: WorkerAddress, value: Value) -> Entry:
+        """The entry of what we put for somebody else, who knows of us. Under the lock."""
+        entry = self._enter_borrowed(object_id, owner)
+        entry.registered = True
+        entry.value = value
+        if value.nested:
+            self.contain(entry, value.nested)
         return entry
 
     def when_registered(self, entries: Iterable[Entry], callback: Callable[[], None]) -> None:
@@ -168,7 +185,11 @@ class Objects:
 
     def owner_address(self, entry: Entry) -> bytes:
         """The encoded address of the owner."""
-        return _address(entry.owner or self._core.address)
+        return self.encoded(entry.owner or self._core.address)
+
+    def encoded(self, address: WorkerAddress) -> bytes:
+        """An address as users see it: opaque bytes."""
+        return _address(address)
 
     def nested_of(self, entries: Sequence[Entry]) -> list[tuple[bytes, WorkerAddress]]:
         """What a message says of the references inside a value."""
@@ -199,6 +220,10 @@ class Objects:
                 if entry.task is not None:
                     self._core.lineage.forget(entry)
             else:
+                borrowed = self._borrowed_from[entry.owner.worker_id]
+                del borrowed[entry.object_id]
+                if not borrowed:
+                    del self._borrowed_from[entry.owner.worker_id]
                 self._core.store.forget([entry.object_id])
                 connection = self._core.peer(entry.owner, connect=False)
                 if connection is not None:
@@ -306,9 +331,7 @@ class Objects:
         """
         self._core.check()
         serialized = serialization.serialize(value)
-        # Many threads put at once: a counter of our own could give two of them the same number.
-        task_id = self._put_prefix + next(self._puts).to_bytes(4, "big") + self._core.actor_or_job_bytes
-        object_id = ids.object_id(task_id, 1)
+        object_id = self.new_put_id()
         stored = self.pack(object_id, serialized, self._core.address)
         with self._core.lock:
             entry = self.own(object_id)
@@ -316,6 +339,16 @@ class Objects:
             if serialized.references:
                 self.table.contain(entry, serialized.references)
             return self.new_ref(entry)
+
+    def new_put_id(self) -> bytes:
+        """A fresh id of a value that is put."""
+        # Many threads put at once: a counter of our own could give two of them the same number.
+        task_id = self._put_prefix + next(self._puts).to_bytes(4, "big") + self._core.actor_or_job_bytes
+        return ids.object_id(task_id, 1)
+
+    def is_put(self, object_id: bytes) -> bool:
+        """Whether it is one of `new_put_id`."""
+        return object_id.startswith(self._put_prefix)
 
     def pack(self, object_id: bytes, serialized: serialization.Serialized, owner: WorkerAddress) -> Value:
         """A serialized value as it travels: inline when small, else written to the store of this node."""
@@ -401,10 +434,11 @@ class Objects:
     def peer_lost(self, worker_id: bytes) -> None:
         """A process is gone: it borrows nothing any more, and what it owned is lost. Under the lock."""
         self.bury(self.table.borrower_lost(worker_id))
-        for entry in list(self._entries.values()):
-            if entry.owner is not None and entry.owner.worker_id == worker_id and entry.value is None:
-                entry.asked = True
-                self._fail_borrowed(entry, ErrorReply(ErrorKind.UNAVAILABLE, "the owner is gone"))
+        for object_id in list(self._borrowed_from.get(worker_id, ())):
+            entry = self._entries[object_id]
+            entry.asked = True
+            died = exceptions.OwnerDiedError(object_id.hex(), self.owner_address(entry), "")
+            self.set_value(entry, self.error_value(died))  # a value that we happen to have goes with the rest
 
     # ------------------------------------------------------------ upkeep
 

@@ -6,10 +6,12 @@ import pickle
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
 from runtime._wire import serialization
+from runtime._wire.messages.base import ErrorKind, ErrorReply
 from runtime._wire.messages.worker import AddLocation, ObjectLost, Value
 from runtime.object_ref import ObjectRef
 
@@ -22,6 +24,10 @@ MAX_REBUILDS = 5
 """How often to ask the owner of a lost object for it again."""
 
 
+def _has_value(entry: Entry) -> bool:
+    return entry.value is not None
+
+
 class Reader:
     """Waits for the objects that `Objects` knows, and rebuilds their values."""
 
@@ -29,6 +35,7 @@ class Reader:
         self._core = core
         self._loaders: ThreadPoolExecutor | None = None
         self._lost_again: dict[bytes, int] = {}
+        self._fetching: dict[bytes, list[Callable[[], None]]] = {}  # who wants to know when it is here
 
     def get(self, refs: Sequence[ObjectRef], timeout_s: float | None) -> list[Any]:
         """The values, in order.
@@ -171,6 +178,7 @@ class Reader:
                 return error
             self._lost_again[entry.object_id] = tries + 1
             entry.value = None
+            entry.fetched = False
             entry.asked = True
 
             def told(_reply: Any) -> None:
@@ -183,23 +191,25 @@ class Reader:
     # ------------------------------------------------------------ wait
 
     def wait(
-        self, refs: Sequence[ObjectRef], num_returns: int, timeout_s: float | None
+        self, refs: Sequence[ObjectRef], num_returns: int, timeout_s: float | None, fetch: bool = False
     ) -> tuple[list[Any], list[Any]]:
-        """Splits the references into at most `num_returns` ready ones and the rest, both in the given order."""
+        """Splits the references into at most `num_returns` ready ones and the rest, both in the given order.
+
+        Args:
+            fetch: a value in an object store is ready only when this node has it; brings it here.
+        """
+        is_here = self._is_here if fetch else _has_value
         found = 0
         for ref in refs:
-            if ref._entry.value is not None:
+            if is_here(ref._entry):
                 found += 1
                 if found >= num_returns:
                     break
-        if found < num_returns and timeout_s != 0:
-            self._wait_for(refs, num_returns, timeout_s)
-        elif found < num_returns:
-            self._ask_all(refs)
-            self._core.pump.poll_once()
+        if found < num_returns:
+            self._wait_for(refs, num_returns, timeout_s, is_here)
         ready: list[Any] = []
         for index, ref in enumerate(refs):
-            if ref._entry.value is not None:
+            if is_here(ref._entry):
                 ready.append(ref)
                 if len(ready) == num_returns:
                     if num_returns == 1:
@@ -208,33 +218,76 @@ class Reader:
         chosen = set(map(id, ready))
         return ready, [ref for ref in refs if id(ref) not in chosen]
 
-    def _wait_for(self, refs: Sequence[ObjectRef], num_returns: int, timeout_s: float | None) -> None:
+    def _wait_for(
+        self,
+        refs: Sequence[ObjectRef],
+        num_returns: int,
+        timeout_s: float | None,
+        is_here: Callable[[Entry], bool],
+    ) -> None:
         count = 0
+        pending: dict[Entry, Callable[[], None]] = {}
 
-        def one() -> None:
+        def look(entry: Entry) -> None:
             nonlocal count
-            count += 1
+            callback = pending.pop(entry, None)
+            if is_here(entry):
+                count += 1
+                return
+            pending[entry] = callback = callback or partial(look, entry)
+            if entry.value is None:
+                if entry.callbacks is None:
+                    entry.callbacks = []
+                entry.callbacks.append(callback)
+                self._core.objects.ask(entry)
+            else:
+                self._fetch(entry, callback)
 
-        pending: list[Entry] = []
         with self._core.lock:
             for ref in refs:
-                entry = ref._entry
-                if entry.value is not None:
-                    count += 1
-                else:
-                    if entry.callbacks is None:
-                        entry.callbacks = []
-                    entry.callbacks.append(one)
-                    pending.append(entry)
-                    self._core.objects.ask(entry)
+                look(ref._entry)
         try:
-            self._core.wait(lambda: count >= num_returns, timeout_s)
-            self._core.check()  # what is "ready" then is the news that nothing will be
+            if timeout_s == 0:
+                self._core.pump.poll_once()
+            else:
+                self._core.wait(lambda: count >= num_returns, timeout_s)
+                self._core.check()  # what is "ready" then is the news that nothing will be
         finally:
             with self._core.lock:
-                for entry in pending:
-                    if entry.callbacks is not None and one in entry.callbacks:
-                        entry.callbacks.remove(one)
+                for entry, callback in pending.items():
+                    for waiting in (entry.callbacks, self._fetching.get(entry.object_id)):
+                        if waiting is not None and callback in waiting:
+                            waiting.remove(callback)
+
+    def _is_here(self, entry: Entry) -> bool:
+        value = entry.value
+        return value is not None and (
+            value.kind < STORED or self._core.address.node_id in value.locations or entry.fetched
+        )
+
+    def _fetch(self, entry: Entry, callback: Callable[[], None]) -> None:
+        """Brings a copy to this node, and calls back when there is news of it. Under the lock."""
+        waiting = self._fetching.get(entry.object_id)
+        if waiting is not None:
+            waiting.append(callback)
+            return
+        self._fetching[entry.object_id] = [callback]
+        value = entry.value
+        assert value is not None
+
+        def fetched(error: ErrorReply | None) -> None:
+            if error is None:
+                self._note_copy(entry, value)
+            elif error.kind == ErrorKind.LOST:
+                lost = exceptions.ObjectLostError(entry.object_id.hex(), b"", "")
+                refusal = self._rebuild(entry, value, lost)
+                if refusal is not None:
+                    entry.value = self._core.objects.error_value(refusal)
+            entry.fetched = error is None or error.kind != ErrorKind.LOST  # else `get` says what is wrong
+            for callback in self._fetching.pop(entry.object_id):
+                callback()
+
+        self._core.store.prefetch(entry.object_id, value.locations, fetched)
 
     # ------------------------------------------------------------ off the pumping thread
 

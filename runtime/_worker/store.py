@@ -12,6 +12,7 @@ import os
 import time
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 LINGER_S = 0.1
 """Pins of nothing stay this long: the next task often wants the same object."""
+PREFETCH_S = 600.0
 UNUSED_SHARE = 16
 """Together they keep at most this part of the store, one over it."""
 
@@ -141,6 +143,29 @@ class Store:
             self._pins[object_id] = pin
             pin.count = 1
             return pin
+
+    def prefetch(
+        self, object_id: bytes, locations: list[bytes], callback: Callable[[ErrorReply | None], None]
+    ) -> None:
+        """Has an object brought to this node, where it stays a moment for whoever reads it then. Calls back with what
+        went wrong, if anything."""
+        if object_id in self._pins:
+            callback(None)
+            return
+
+        def answered(reply: Any) -> None:
+            if isinstance(reply, ErrorReply):
+                callback(reply)
+                return
+            if object_id in self._pins:
+                self._core.agent.send(StoreUnpin([object_id]))
+            else:
+                pin = Pin(object_id, reply.offset, reply.size_bytes, self._core.released, reply.path)
+                self._pins[object_id] = pin
+                self._rest(pin)
+            callback(None)
+
+        self._core.agent.call(StorePin(object_id, locations, PREFETCH_S), answered)
 
     def read(self, pin: Pin) -> tuple[Any, list[Any]]:
         """Rebuilds the value in place. Returns it with the references made on the way."""

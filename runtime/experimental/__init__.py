@@ -5,10 +5,22 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_SUBMODULES = frozenset({"dynamic_resources", "internal_kv", "tqdm_ray"})
-_MODULE_OF = {"set_resource": "dynamic_resources"}
+_SUBMODULES = frozenset({"dynamic_resources", "internal_kv", "locations", "tqdm_ray"})
+_MODULE_OF = {
+    "get_local_object_locations": "locations",
+    "get_object_locations": "locations",
+    "set_resource": "dynamic_resources",
+}
 
-__all__ = ["dynamic_resources", "internal_kv", "set_resource", "tqdm_ray"]
+__all__ = [
+    "dynamic_resources",
+    "get_local_object_locations",
+    "get_object_locations",
+    "internal_kv",
+    "locations",
+    "set_resource",
+    "tqdm_ray",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -219,6 +219,31 @@ class StoreUnpin(Message, frozen=True, array_like=True, tag=336):
     object_ids: list[bytes]
 
 
+class NodeStore(Message, frozen=True, array_like=True):
+    """The object store of one node. `on_disk`: which of the objects asked for have been spilled there."""
+
+    node_id: bytes
+    capacity_bytes: int
+    used_bytes: int
+    objects: int
+    spilled_bytes: int  # these and the following: since the node came up
+    spilled_objects: int
+    restored_bytes: int
+    restored_objects: int
+    on_disk: list[bytes] = []
+
+
+class StoreStatuses(Message, frozen=True, array_like=True, tag=339):
+    stores: list[NodeStore]
+
+
+class StoreStatus(Message, Request[StoreStatuses], frozen=True, array_like=True, tag=338):
+    """Process -> agent, and, for this node only, agent -> agent. `everywhere`: of all nodes that can be reached."""
+
+    object_ids: list[bytes] = []
+    everywhere: bool = False
+
+
 class StoreFree(Message, frozen=True, array_like=True, tag=337):
     """One-way, from the owner: nobody refers to these objects any more. Agents forward it to `locations`. Memory that
     a process still pins goes when the last pin does."""

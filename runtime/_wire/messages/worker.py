@@ -216,3 +216,33 @@ class AddLocation(Message, frozen=True, array_like=True, tag=435):
 
     object_id: bytes
     node_id: bytes
+
+
+class AdoptObject(Message, Request[Ok], frozen=True, array_like=True, tag=436):
+    """Own this from now on: I have put it for you, and borrow it. Answered when what it refers to is registered."""
+
+    object_id: bytes
+    value: Value
+
+
+class ForceFree(Message, frozen=True, array_like=True, tag=437):
+    """Free the value of an object that you own, although there are references to it."""
+
+    object_id: bytes
+
+
+class Location(Message, frozen=True, array_like=True):
+    """`node_ids`: who has a copy; none for a value that travels in messages. `size_bytes` is -1 without a value."""
+
+    node_ids: list[bytes]
+    size_bytes: int
+
+
+class Locations(Message, frozen=True, array_like=True, tag=438):
+    found: list[Location]
+
+
+class GetLocations(Message, Request[Locations], frozen=True, array_like=True, tag=439):
+    """Where objects that you own are, in the same order."""
+
+    object_ids: list[bytes]

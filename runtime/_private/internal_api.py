@@ -1,0 +1,96 @@
+"""Freeing objects by hand, and what the cluster's object stores hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from runtime._wire.messages.node import NodeStore, StoreStatus
+from runtime._worker.core_worker import current
+from runtime.object_ref import ObjectRef
+
+_MIB = 1 << 20
+
+
+def free(object_refs: ObjectRef | Sequence[ObjectRef], local_only: bool = False) -> None:
+    """Frees the values of objects although references to them are left: reading one of them from now on raises
+    `ObjectFreedError`. What is not there yet is freed when it comes.
+
+    Args:
+        object_refs: one, or a list.
+        local_only: leave the copies of other nodes. They go with the last reference; reading stays an error.
+
+    Raises:
+        TypeError: something else than references.
+    """
+    refs = [object_refs] if isinstance(object_refs, ObjectRef) else object_refs
+    if not isinstance(refs, list | tuple):
+        raise TypeError(f"free() takes a list of references, not {type(refs).__name__}.")
+    for ref in refs:
+        if not isinstance(ref, ObjectRef):
+            raise TypeError(f"free() takes references, and the list holds {ref!r}.")
+    if refs:
+        current().owner_requests.free(refs)
+
+
+def memory_summary(
+    address: str | None = None,
+    group_by: str = "NODE_ADDRESS",
+    sort_by: str = "OBJECT_SIZE",
+    units: str = "B",
+    line_wrap: bool = True,
+    stats_only: bool = False,
+    num_entries: int | None = None,
+) -> str:
+    """A report on the object stores of all nodes and, unless `stats_only`, on the references of this process.
+
+    Args:
+        address: for Ray's sake; the cluster is the one that this program is connected to.
+        group_by, line_wrap: for Ray's sake.
+        sort_by: "OBJECT_SIZE", else by id.
+        units: of the sizes: B, KB, MB or GB.
+        num_entries: show no more references than this.
+    """
+    stores: list[NodeStore] = current().ask(StoreStatus([], True)).stores
+    text = _stats(stores)
+    if stats_only:
+        return text
+    return f"{_references(sort_by, units, num_entries)}\n{text}"
+
+
+def _stats(stores: list[NodeStore]) -> str:
+    used, capacity = sum(s.used_bytes for s in stores), sum(s.capacity_bytes for s in stores)
+    lines = [
+        f"--- Aggregate object store stats across all {len(stores)} nodes ---",
+        f"Plasma memory usage {used // _MIB} MiB, {sum(s.objects for s in stores)} objects, "
+        f"{100 * used / max(capacity, 1):.1f}% full",
+    ]
+    spilled = sum(s.spilled_bytes for s in stores)
+    if spilled:
+        lines.append(f"Spilled {spilled // _MIB} MiB, {sum(s.spilled_objects for s in stores)} objects")
+    restored = sum(s.restored_bytes for s in stores)
+    if restored:
+        lines.append(f"Restored {restored // _MIB} MiB, {sum(s.restored_objects for s in stores)} objects")
+    return "\n".join(lines) + "\n"
+
+
+def _references(sort_by: str, units: str, num_entries: int | None) -> str:
+    factor = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}[units]
+    core = current()
+    with core.lock:
+        entries = list(core.objects.table.entries.values())
+    rows: list[tuple[int, str, str]] = []
+    for entry in entries:
+        value: Any = entry.value
+        size = -1 if value is None else value.size_bytes or len(value.data) + sum(map(len, value.buffers))
+        kind = "LOCAL_REFERENCE" if entry.holds else "PINNED_IN_MEMORY"
+        rows.append((size, entry.object_id.hex(), kind))
+    rows.sort(key=(lambda row: -row[0]) if sort_by == "OBJECT_SIZE" else (lambda row: row[1]))
+    lines = [
+        "======== Object references of this process ========",
+        f"{'Object Ref':<58}{'Reference Type':<20}Size",
+    ]
+    for size, object_id, kind in rows[:num_entries]:
+        shown = "?" if size < 0 else f"{size / factor:.10g} {units}"
+        lines.append(f"{object_id:<58}{kind:<20}{shown}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,66 @@
+"""Where objects are: which nodes hold a copy, how large it is, and whether it was spilled to disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from runtime._wire.messages.node import StoreStatus
+from runtime._wire.messages.worker import Location
+from runtime._worker.core_worker import Core, current, current_or_none
+from runtime.object_ref import ObjectRef
+
+
+def get_object_locations(
+    obj_refs: Sequence[ObjectRef], timeout_ms: int = -1
+) -> dict[ObjectRef, dict[str, Any]]:
+    """Asks the owners of objects where they are.
+
+    Args:
+        obj_refs: of any owners; those whose owner is gone are left out of the result.
+        timeout_ms: how long owners may take to answer; negative: as long as they like.
+
+    Returns:
+        For each reference `node_ids` (hex, empty for a value that travels in messages or is still to come),
+        `object_size` (bytes, None for one that is still to come) and `did_spill`.
+
+    Raises:
+        RuntimeError: `init` was not called.
+        GetTimeoutError: an owner did not answer in time.
+    """
+    core = _core(obj_refs)
+    timeout_s = None if timeout_ms < 0 else timeout_ms / 1000
+    return _described(core, core.owner_requests.locations(obj_refs, timeout_s), True)
+
+
+def get_local_object_locations(obj_refs: Sequence[ObjectRef]) -> dict[ObjectRef, dict[str, Any]]:
+    """The same from what this process knows, without asking other processes. See `get_object_locations`."""
+    core = _core(obj_refs)
+    return _described(core, core.owner_requests.known_locations(obj_refs), False)
+
+
+def _core(refs: Sequence[ObjectRef]) -> Core:
+    if current_or_none() is None:
+        raise RuntimeError("Ray hasn't been initialized: call init() first.")
+    for ref in refs:
+        if not isinstance(ref, ObjectRef):
+            raise TypeError(f"object locations are asked of a list of references, and it holds {ref!r}.")
+    return current()
+
+
+def _described(
+    core: Core, found: dict[ObjectRef, Location], everywhere: bool
+) -> dict[ObjectRef, dict[str, Any]]:
+    stored = [ref.binary() for ref, location in found.items() if location.node_ids]
+    spilled: set[bytes] = set()
+    if stored:
+        for store in core.ask(StoreStatus(stored, everywhere)).stores:
+            spilled.update(store.on_disk)
+    return {
+        ref: {
+            "node_ids": [node_id.hex() for node_id in location.node_ids],
+            "object_size": location.size_bytes if location.size_bytes >= 0 else None,
+            "did_spill": ref.binary() in spilled,
+        }
+        for ref, location in found.items()
+    }

@@ -1,0 +1,309 @@
+"""Who owns an object decides how long it lives: owner death, putting for another owner, freeing by hand, locations."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.polling import eventually
+from tests.under_test import NAME, OWN, exceptions, ray
+
+pytestmark = pytest.mark.usefixtures("session")
+BIG = 2**20
+
+own = pytest.mark.skipif(not OWN, reason="Ray 2.56 took it away")
+
+
+@ray.remote(num_cpus=0)
+class Owner:
+    def put(self) -> list[Any]:
+        return [ray.put(np.ones(BIG)), ray.put("small"), ray.put([ray.put("inner")])]
+
+    def submit(self) -> list[Any]:
+        return [never.remote()]
+
+    def kept(self, refs: list[Any]) -> None:
+        self.refs = refs
+
+    def ping(self) -> str:
+        return "pong"
+
+    def put_for(self, value: Any, owner: Any) -> list[Any]:
+        return [ray.put(value, _owner=owner)]
+
+
+@ray.remote(num_cpus=0)
+def never() -> None:
+    time.sleep(1000)
+
+
+@ray.remote(num_cpus=0)
+def read(refs: list[Any]) -> Any:
+    return ray.get(refs[0])
+
+
+@ray.remote(num_cpus=0)
+def identity(value: Any) -> Any:
+    return value
+
+
+def is_lost(ref: Any) -> bool:
+    try:
+        ray.get(ref, timeout=20)
+    except exceptions.OwnerDiedError:
+        return True
+    return False
+
+
+def dead(refs: list[Any]) -> None:
+    for ref in refs:
+        assert eventually(lambda ref=ref: is_lost(ref))  # what was read before stays until the death is known
+        with pytest.raises(exceptions.OwnerDiedError) as caught:
+            ray.get(ref, timeout=20)
+        assert caught.value.object_ref_hex == ref.hex()
+
+
+# ---------------------------------------------------------------- the death of an owner
+
+
+def test_what_a_dead_actor_owned_is_gone_even_if_it_was_read_before() -> None:
+    owner = Owner.remote()
+    refs = ray.get(owner.put.remote())
+    assert ray.get(refs[1]) == "small"
+    assert ray.get(ray.get(refs[2])[0]) == "inner"
+    assert len(ray.get(refs[0])) == BIG
+    ray.kill(owner)
+    dead(refs)
+
+
+def test_who_waits_for_it_is_told() -> None:
+    owner = Owner.remote()
+    (ref,) = ray.get(owner.submit.remote())
+    errors: list[BaseException] = []
+
+    def wait_for() -> None:
+        try:
+            ray.get(ref)
+        except exceptions.OwnerDiedError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait_for)
+    thread.start()
+    assert ray.wait([ref], timeout=0.2) == ([], [ref])
+    ray.kill(owner)
+    assert ray.wait([ref], timeout=20) == ([ref], [])
+    thread.join(20)
+    assert len(errors) == 1
+
+
+def test_a_task_that_waits_for_it_fails() -> None:
+    owner = Owner.remote()
+    (ref,) = ray.get(owner.submit.remote())
+    results = [identity.remote(ref), read.remote([ref])]
+    ray.kill(owner)
+    for result in results:
+        with pytest.raises(exceptions.RayTaskError) as caught:
+            ray.get(result, timeout=20)
+        assert isinstance(caught.value, exceptions.OwnerDiedError)
+
+
+def test_arrays_that_were_read_stay() -> None:
+    owner = Owner.remote()
+    array = ray.get(ray.get(owner.put.remote())[0])
+    ray.kill(owner)
+    assert float(array.sum()) == BIG
+
+
+# ---------------------------------------------------------------- put(_owner=)
+
+
+@own
+@pytest.mark.parametrize("value", [7, np.ones(BIG)], ids=["small", "large"])
+def test_the_object_outlives_who_put_it(value: Any) -> None:
+    owner, putter = Owner.remote(), Owner.remote()
+    (ref,) = ray.get(putter.put_for.remote(value, owner))
+    ray.kill(putter)
+    with pytest.raises(exceptions.RayActorError):
+        ray.get(putter.ping.remote(), timeout=20)
+    assert np.array_equal(ray.get(ref, timeout=20), value)
+    assert np.array_equal(ray.get(read.remote([ref]), timeout=20), value)
+
+
+@own
+@pytest.mark.parametrize("value", [7, np.ones(BIG)], ids=["small", "large"])
+def test_the_object_goes_with_its_owner(value: Any) -> None:
+    owner = Owner.remote()
+    ref = ray.put(value, _owner=owner)
+    assert np.array_equal(ray.get(ref), value)
+    ray.kill(owner)
+    dead([ref])
+
+
+@own
+def test_references_inside_live_on_with_the_owner() -> None:
+    owner = Owner.remote()
+    outer = ray.put([ray.put("inner"), owner], _owner=owner)
+    inner, handle = ray.get(outer)
+    del outer
+    assert ray.get(inner) == "inner"
+    assert ray.get(handle.ping.remote()) == "pong"
+
+
+@own
+def test_an_actor_may_put_for_itself() -> None:
+    owner = Owner.remote()
+    (ref,) = ray.get(owner.put_for.remote("mine", owner))
+    assert ray.get(ref) == "mine"
+    ray.kill(owner)
+    dead([ref])
+
+
+@own
+def test_dropping_it_frees_it() -> None:
+    owner = Owner.remote()
+    store = f"{NAME}._private.internal_api"
+    ref = ray.put(np.ones(4 * BIG), _owner=owner)
+    summary = importlib.import_module(store).memory_summary
+    assert "Plasma memory usage 0 MiB" not in summary(stats_only=True)
+    del ref
+    assert eventually(lambda: "Plasma memory usage 0 MiB" in summary(stats_only=True))
+
+
+@own
+def test_a_dead_owner_is_refused() -> None:
+    owner = Owner.remote()
+    ray.get(owner.ping.remote())
+    ray.kill(owner)
+    with pytest.raises(exceptions.RayActorError):
+        ray.get(owner.ping.remote(), timeout=20)
+    with pytest.raises(exceptions.RayActorError):
+        ray.put(1, _owner=owner)
+
+
+def test_an_owner_is_an_actor() -> None:
+    with pytest.raises(ValueError, match="_owner"):
+        ray.put(1, _owner="somebody")
+
+
+# ---------------------------------------------------------------- free
+
+
+def free(*args: Any, **kwargs: Any) -> None:
+    importlib.import_module("runtime._private.internal_api").free(*args, **kwargs)
+
+
+@own
+@pytest.mark.parametrize("value", [7, np.ones(BIG)], ids=["small", "large"])
+def test_a_freed_value_cannot_be_read(value: Any) -> None:
+    refs = [ray.put(value), identity.remote(value)]
+    ray.wait(refs, num_returns=2)
+    for ref in refs:
+        free([ref])
+        with pytest.raises(exceptions.ObjectFreedError):
+            ray.get(ref, timeout=20)
+        assert ray.wait([ref], timeout=5) == ([ref], [])
+        with pytest.raises(exceptions.RayTaskError):
+            ray.get(read.remote([ref]), timeout=20)
+
+
+@own
+def test_what_somebody_else_owns_can_be_freed() -> None:
+    owner = Owner.remote()
+    refs = ray.get(owner.put.remote())[:2]
+    free(refs)
+    for ref in refs:
+        with pytest.raises(exceptions.ObjectFreedError):
+            ray.get(ref, timeout=20)
+        with pytest.raises(exceptions.RayTaskError) as caught:
+            ray.get(read.remote([ref]), timeout=20)
+        assert isinstance(caught.value, exceptions.ObjectFreedError)
+
+
+@own
+def test_a_value_to_come_is_freed_when_it_comes() -> None:
+    @ray.remote(num_cpus=0)
+    def slow() -> Any:
+        time.sleep(0.2)
+        return np.ones(BIG)
+
+    ref = slow.remote()
+    free(ref)
+    with pytest.raises(exceptions.ObjectFreedError):
+        ray.get(ref, timeout=20)
+
+
+@own
+def test_only_references_are_freed() -> None:
+    free([])
+    with pytest.raises(TypeError, match="references"):
+        free([1])
+
+
+# ---------------------------------------------------------------- locations
+
+
+def experimental() -> Any:
+    return importlib.import_module(f"{NAME}.experimental")
+
+
+def test_where_a_large_object_is() -> None:
+    ref = ray.put(np.ones(BIG))
+    here = ray.get_runtime_context().get_node_id()
+    found = experimental().get_object_locations([ref])
+    assert list(found) == [ref]
+    assert found[ref]["node_ids"] == [here]
+    assert found[ref]["object_size"] > 8 * BIG
+    assert found[ref]["did_spill"] is False
+    assert experimental().get_local_object_locations([ref]) == found
+
+
+def test_where_a_small_result_and_one_to_come_are() -> None:
+    small, pending = identity.remote(1), never.remote()
+    ray.get(small)
+    found = experimental().get_object_locations([small, pending])
+    assert found[small]["node_ids"] == []
+    assert found[pending] == {"node_ids": [], "object_size": None, "did_spill": False}
+    assert experimental().get_object_locations([]) == {}
+    ray.cancel(pending)
+
+
+def test_where_an_object_of_somebody_else_is() -> None:
+    owner = Owner.remote()
+    refs = ray.get(owner.put.remote())[:2]
+    here = ray.get_runtime_context().get_node_id()
+    found = experimental().get_object_locations(refs)
+    assert [found[ref]["node_ids"] for ref in refs] == [[here], [here]]
+    ray.kill(owner)
+    dead(refs)
+    assert eventually(lambda: experimental().get_object_locations(refs) == {})
+
+
+# ---------------------------------------------------------------- closures
+
+
+def current_entries() -> Any:
+    core = importlib.import_module(f"{NAME}._worker.core_worker").current()
+    return [entry for entry in core.objects.table.entries.values() if entry.holds]
+
+
+@own
+def test_what_a_function_refers_to_goes_with_the_function() -> None:
+    summary = importlib.import_module(f"{NAME}._private.internal_api").memory_summary
+    ref = ray.put(np.ones(4 * BIG))
+
+    def make(ref: Any) -> Any:
+        return ray.remote(lambda: len(ray.get(ref)))
+
+    function = make(ref)
+    assert ray.get(function.remote()) == 4 * BIG
+    del ref
+    assert ray.get(function.remote()) == 4 * BIG
+    assert "Plasma memory usage 0 MiB" not in summary(stats_only=True)
+    held = len(current_entries())
+    del function
+    assert eventually(lambda: len(current_entries()) < held or "usage 0 MiB" in summary(stats_only=True))
