@@ -494,9 +494,12 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
     """
     if not isinstance(actor, ActorHandle):
         raise ValueError(f"kill() ends actors, and {actor!r} is no actor's handle; cancel() stops a task.")
-    reply = current().call_agent(KillActor(actor._actor.actor_id, no_restart))
+    core = current()
+    reply = core.call_agent(KillActor(actor._actor.actor_id, no_restart))
     if isinstance(reply, ErrorReply):
         raise exceptions.RaySystemError(f"cannot kill {actor!r}: {reply.message}")
+    if no_restart:
+        core.actors.killed(actor._actor)
 
 
 def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:

@@ -258,6 +258,13 @@ class ActorSubmitter:
 
         self._core.agent.call(WatchActor(actor.actor_id, actor.version, WATCH_S), answered)
 
+    def killed(self, actor: Actor) -> None:
+        """Makes calls from here fail from now on, although the process may still have a moment to live."""
+        reply = self._core.call_agent(WatchActor(actor.actor_id, actor.version, 0.0))
+        if isinstance(reply, ActorInfo):
+            with self._core.lock:
+                self._learn(actor, reply)
+
     def _unknown(self, actor: Actor, reply: ErrorReply) -> None:
         """The control store knows no such actor any more, or not yet: a handle may travel before the actor can be
         registered. The object that counts the handles gets a value (of no use) once it is."""

@@ -329,6 +329,15 @@ def test_kill_ends_the_process_and_later_calls() -> None:
         ray.get(counter.get.remote())
 
 
+def test_no_call_made_after_kill_is_answered() -> None:
+    for _ in range(10):
+        counter = Counter.options(num_cpus=0).remote()
+        ray.get(counter.get.remote())
+        ray.kill(counter)
+        with pytest.raises(exceptions.RayActorError):
+            ray.get(counter.get.remote())
+
+
 def test_exit_actor_ends_it_on_purpose() -> None:
     @ray.remote(num_cpus=0)
     class Leaver:
