@@ -111,6 +111,12 @@ class ActorClass:
     def _remote(self, args: Any = None, kwargs: Any = None, **options: Any) -> ActorHandle:
         return self.options(**options).remote(*(args or ()), **(kwargs or {}))
 
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """A node of a graph that starts an actor when it is executed; see `runtime.dag`."""
+        from runtime.dag import ClassNode
+
+        return ClassNode(self, self._name, args, kwargs, self._defaults)
+
     def _create(self, options: Mapping[str, Any], args: Any, kwargs: Any) -> ActorHandle:
         core = current()
         name = options.get("name") or ""
@@ -220,6 +226,12 @@ class _BoundActorClass:
         """See `ActorClass.remote`."""
         return self._actor_class._create(self._options, args, kwargs)
 
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """See `ActorClass.bind`."""
+        from runtime.dag import ClassNode
+
+        return ClassNode(self, self._actor_class._name, args, kwargs, self._options)
+
 
 class ActorMethod:
     """A method of an actor: `handle.method.remote(...)`."""
@@ -253,6 +265,17 @@ class ActorMethod:
     def options(self, **options: Any) -> _BoundMethod:
         """The same method with other options."""
         return _BoundMethod(self, options)
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """A node of a graph that makes this call when it is executed; see `runtime.dag`."""
+        return self._bind(args, kwargs, self._options.num_returns, {})
+
+    def _bind(self, args: Any, kwargs: Any, num_returns: int, options: Mapping[str, Any]) -> Any:
+        from runtime.dag.class_node import bind_method
+
+        handle = ActorHandle.__new__(ActorHandle)
+        handle._actor, handle._shape, handle._ref = self._actor, self._shape, self._ref
+        return bind_method(handle, self._name, num_returns, args, kwargs, options)
 
     def _call(self, args: Any, kwargs: Any, options: MethodOptions, retry: Retry, name: str) -> Any:
         self._check(args, kwargs)
@@ -297,6 +320,7 @@ class _BoundMethod:
                 f"Calls have: {', '.join(sorted(self._VALID))}."
             )
         self._method = actor_method
+        self._given = options
         defaults = actor_method._options
         group = options.get("concurrency_group") or defaults.concurrency_group
         if group and group not in actor_method._shape.groups:
@@ -329,6 +353,10 @@ class _BoundMethod:
     def remote(self, *args: Any, **kwargs: Any) -> Any:
         """See `ActorMethod.remote`."""
         return self._method._call(args, kwargs, self._options, self._retry, self._name)
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """See `ActorMethod.bind`."""
+        return self._method._bind(args, kwargs, self._options.num_returns, self._given)
 
 
 def _check_num_returns(value: Any) -> None:

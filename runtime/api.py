@@ -394,12 +394,16 @@ def get(refs: Any, *, timeout: float | None = None, _use_object_store: bool = Fa
         return core.reader.get((refs,), timeout)[0]
     if isinstance(refs, ObjectRefGenerator):
         return refs
+    if hasattr(refs, "_compiled_result"):
+        return refs._compiled_result(timeout)
     if not isinstance(refs, list | tuple):
         raise ValueError(
             f"get() takes an ObjectRef or a list of them, not {refs!r} of type {type(refs).__name__}."
         )
     for ref in refs:
         if ref.__class__ is not ObjectRef:
+            if all(hasattr(one, "_compiled_result") for one in refs):
+                return [one._compiled_result(timeout) for one in refs]
             raise TypeError(f"get() can wait for references only, and the list holds {ref!r}.")
     return core.reader.get(refs, timeout)
 

@@ -73,6 +73,12 @@ class RemoteFunction:
     def _remote(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
         return self.options(**options).remote(*(args or ()), **(kwargs or {}))
 
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """A node of a graph that starts this task when it is executed; see `runtime.dag`."""
+        from runtime.dag import FunctionNode
+
+        return FunctionNode(self, self._name, args, kwargs, self._defaults)
+
     def _function_of(self, core: Core) -> Function:
         known = self._exported
         if known is None or known[0] is not core:
@@ -135,6 +141,12 @@ class _BoundOptions:
                 known = self._prepared = self._function._prepare(self._options)
             prepared = known
         return self._function._submit(prepared, args, kwargs)
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """See `RemoteFunction.bind`."""
+        from runtime.dag import FunctionNode
+
+        return FunctionNode(self, self._function._name, args, kwargs, self._options)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_prepared": None}

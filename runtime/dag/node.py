@@ -1,0 +1,190 @@
+"""What every node of a graph is: a call that is not made yet, with other nodes among its arguments."""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from runtime.dag.compiled import CompiledDAG
+
+
+class Execution:
+    """One execution of a graph: its input, and what each node came to. A node that is used twice runs once."""
+
+    def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self.args = args
+        self.kwargs = kwargs
+        self.results: dict[DAGNode, Any] = {}
+
+    def result_of(self, node: DAGNode) -> Any:
+        """What a node comes to; runs it if it has not run yet."""
+        if node not in self.results:
+            self.results[node] = node._run(self)
+        return self.results[node]
+
+    def resolve(self, value: Any) -> Any:
+        """The same value with the results of nodes in their places, in containers too."""
+        return replace(value, self.result_of)
+
+
+class DAGNode(ABC):
+    """One node. Nodes are equal only to themselves.
+
+    Args:
+        args, kwargs: of the call; nodes may stand anywhere in them, inside lists, tuples, sets and dicts too.
+        options: of the call.
+    """
+
+    def __init__(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any] | None = None
+    ) -> None:
+        self._bound_args = tuple(args)
+        self._bound_kwargs = dict(kwargs)
+        self._bound_options = dict(options or {})
+        self._stable_uuid = uuid.uuid4().hex
+        self._last_execution: Execution | None = None
+
+    def execute(self, *args: Any, _ray_cache_refs: bool = False, **kwargs: Any) -> Any:
+        """Runs this node and all that it needs.
+
+        Args:
+            args, kwargs: what `InputNode` stands for.
+
+        Returns:
+            An `ObjectRef` for a call, a handle for an actor, a list for several outputs.
+        """
+        inputs = [node for node in self._all_nodes() if node._is_input]
+        if len(inputs) > 1:
+            raise AssertionError("Each DAG should only have one unique InputNode.")
+        execution = Execution(args, kwargs)
+        result = execution.result_of(self)
+        self._last_execution = execution if _ray_cache_refs else None
+        return result
+
+    async def get_object_refs_from_last_execute(self) -> dict[str, Any]:
+        """Results by the nodes' ids, of the last `execute(_ray_cache_refs=True)`."""
+        last = self._last_execution
+        return {} if last is None else {node.get_stable_uuid(): ref for node, ref in last.results.items()}
+
+    def experimental_compile(self, *args: Any, **kwargs: Any) -> CompiledDAG:
+        """Makes this graph of actor calls ready for many executions; see `CompiledDAG`.
+
+        Raises:
+            ValueError: it was compiled before.
+        """
+        from runtime.dag.compiled import CompiledDAG
+
+        return CompiledDAG(self, *args, **kwargs)
+
+    def with_tensor_transport(
+        self, transport: Any = "auto", device: str = "default", **_more: Any
+    ) -> DAGNode:
+        """Says how tensors of the result travel; here they go through shared memory whatever it says.
+
+        Raises:
+            ValueError: transport between accelerators is asked for by name, and there is none.
+        """
+        if transport in ("nccl", "accelerator"):
+            raise ValueError(
+                f"with_tensor_transport(transport={transport!r}): results travel through shared memory and the "
+                "network here, not between accelerators. Leave it out."
+            )
+        return self
+
+    # ------------------------------------------------------------ what it consists of
+
+    def get_args(self) -> tuple[Any, ...]:
+        """The positional arguments, nodes included."""
+        return self._bound_args
+
+    def get_kwargs(self) -> dict[str, Any]:
+        """The keyword arguments, nodes included."""
+        return self._bound_kwargs.copy()
+
+    def get_options(self) -> dict[str, Any]:
+        """The options."""
+        return self._bound_options.copy()
+
+    def get_stable_uuid(self) -> str:
+        """An id of this node."""
+        return self._stable_uuid
+
+    def apply_recursive(self, fn: Callable[[DAGNode], Any]) -> Any:
+        """Calls `fn` once for every node that this one needs, and for this one last; returns what that gave."""
+        result = None
+        for node in self._all_nodes():
+            result = fn(node)
+        return result
+
+    _is_input = False
+
+    def _needed(self) -> list[DAGNode]:
+        """The nodes among its arguments."""
+        return [*nodes_in(self._bound_args), *nodes_in(self._bound_kwargs)]
+
+    def _all_nodes(self) -> list[DAGNode]:
+        """All that it needs, itself last, each after what it needs."""
+        found: dict[DAGNode, None] = {}
+        stack: list[tuple[DAGNode, Iterator[DAGNode]]] = [(self, iter(self._needed()))]
+        entered = {self}
+        while stack:
+            node, needed = stack[-1]
+            for other in needed:
+                if other not in entered:
+                    entered.add(other)
+                    stack.append((other, iter(other._needed())))
+                    break
+            else:
+                found[node] = None
+                stack.pop()
+        return list(found)
+
+    @abstractmethod
+    def _run(self, execution: Execution) -> Any:
+        """Makes the call."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self._refuse(name)
+
+    def _refuse(self, name: str) -> NoReturn:
+        if name == "bind":
+            raise AttributeError(f".bind() cannot be used again on {type(self)} ")
+        if name == "remote":
+            raise AttributeError(
+                f".remote() cannot be used on {type(self)}. To execute the task graph for this node, use .execute()."
+            )
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._described()})"
+
+    def _described(self) -> str:
+        return self._stable_uuid[:8]
+
+
+def nodes_in(value: Any) -> list[DAGNode]:
+    """The nodes in a value: itself, or inside lists, tuples, sets and dicts."""
+    if isinstance(value, DAGNode):
+        return [value]
+    if isinstance(value, list | tuple | set | frozenset):
+        return [node for part in value for node in nodes_in(part)]
+    if isinstance(value, dict):
+        return [node for part in value.values() for node in nodes_in(part)]
+    return []
+
+
+def replace(value: Any, result_of: Callable[[DAGNode], Any]) -> Any:
+    """A copy of `value` with `result_of(node)` for each node; the value itself if there is none."""
+    if isinstance(value, DAGNode):
+        return result_of(value)
+    if not nodes_in(value):
+        return value
+    if isinstance(value, dict):
+        return {key: replace(part, result_of) for key, part in value.items()}
+    parts = [replace(part, result_of) for part in value]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*parts)
+    return type(value)(parts)
