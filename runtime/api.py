@@ -25,7 +25,6 @@ from runtime._wire.messages.node import PrestartWorkers, Register
 from runtime._worker import context, core_worker
 from runtime._worker.core_worker import Core, current
 from runtime._worker.driver_logs import LogPrinter
-from runtime._worker.submitter import Task
 from runtime.actor import ActorClass, ActorHandle
 from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator
@@ -497,7 +496,9 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
         ValueError: `actor` is no handle.
     """
     if not isinstance(actor, ActorHandle):
-        raise ValueError(f"kill() ends actors, and {actor!r} is no actor's handle; cancel() stops a task.")
+        raise ValueError(
+            f"kill() is only supported for actors, and got {type(actor)}; for tasks, try cancel()."
+        )
     core = current()
     reply = core.call_agent(KillActor(actor._actor.actor_id, no_restart))
     if isinstance(reply, ErrorReply):
@@ -515,24 +516,12 @@ def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
     """
     core = current()
     if isinstance(ref, ObjectRefGenerator):
-        task_id = ref._stream.task_id
-    elif isinstance(ref, ObjectRef):
-        task_id = ref.binary()[:24]
-    else:
-        raise TypeError(f"cancel() takes the reference of a task, not {ref!r}; kill() ends an actor.")
-    with core.lock:
-        call = core.actors.find(task_id)
-        if call is not None:
-            if force:
-                raise ValueError(
-                    "cancel(force=True) would kill the whole actor: use kill() if that is meant."
-                )
-            core.actors.cancel(call, recursive)
-            return
-        task = core.pending.get(task_id)
-        if isinstance(task, Task):
-            core.submitter.cancel(task, force, recursive)
-    core.pump.kick()
+        ref = ref._generator_ref
+    if not isinstance(ref, ObjectRef):
+        raise TypeError(
+            f"cancel() is only supported for object refs, and got {type(ref)}; for actors, try kill()."
+        )
+    core.cancellation.cancel(ref._entry, force, recursive)
 
 
 def get_gpu_ids() -> list[Any]:

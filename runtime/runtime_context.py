@@ -135,9 +135,19 @@ class RuntimeContext:
         return address
 
     def is_canceled(self) -> bool:
-        """Whether the running task was cancelled; a sync actor's method may look and stop."""
-        running = context.execution.get()
-        return running is not None and running.cancelled
+        """Whether the running task was cancelled; a sync actor's method may look and stop.
+
+        Raises:
+            RuntimeError: there is no task, or it is an async actor's: asyncio cancels those.
+        """
+        executor, running = self._core.executor, context.execution.get()
+        if executor is None or running is None:
+            raise RuntimeError("is_canceled() is only available in a worker, and this is a driver.")
+        if executor.is_async:
+            raise RuntimeError(
+                "is_canceled() is not supported in async actors: their calls are cancelled by asyncio."
+            )
+        return running.cancelled
 
     def get_session_name(self) -> str:
         """The name of the node's session folder."""

@@ -22,6 +22,7 @@ from runtime._wire.messages import worker as messages
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request, WorkerAddress
 
 from .actor_submitter import ActorSubmitter
+from .cancellation import Cancellation
 from .environment import Environment
 from .functions import Functions
 from .lineage import Lineage
@@ -153,6 +154,7 @@ class Core:
         self.reader = Reader(self)
         self.submitter = TaskSubmitter(self)
         self.actors = ActorSubmitter(self)
+        self.cancellation = Cancellation(self)
         self.pending: dict[bytes, Submission] = {}  # by task id: what waits for its Done
         self.streams: weakref.WeakValueDictionary[bytes, Stream] = weakref.WeakValueDictionary()
         self._handlers = {
@@ -170,6 +172,7 @@ class Core:
             messages.AdoptObject: self.owner_requests.on_adopt,
             messages.ForceFree: self.owner_requests.on_free,
             messages.GetLocations: self.owner_requests.on_locations,
+            messages.CancelObject: self.cancellation.on_cancel,
             messages.DefineFunction: self.functions.on_define,
             node.LeaseGranted: self.submitter.on_granted,
             node.LeaseFailed: self.submitter.on_failed,

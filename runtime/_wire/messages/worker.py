@@ -246,3 +246,11 @@ class GetLocations(Message, Request[Locations], frozen=True, array_like=True, ta
     """Where objects that you own are, in the same order."""
 
     object_ids: list[bytes]
+
+
+class CancelObject(Message, frozen=True, array_like=True, tag=440):
+    """Cancel the task or call that makes this object of yours; see `Cancel`. No answer: the object's value tells."""
+
+    object_id: bytes
+    force: bool
+    recursive: bool
