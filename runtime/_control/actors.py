@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 from runtime._control.actor_scheduler import ActorScheduler, worker_died
 from runtime._control.actor_table import Actor, ActorTable
 from runtime._control.cluster import Cluster, Node
 from runtime._control.context import Context, Handlers
 from runtime._core.actors import ActorEvent, ActorState
-from runtime._core.labels import check_selector
+from runtime._core.labels import check_conditions
 from runtime._core.placement import is_group_resource
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import Demand, ErrorKind, Message, Ok
@@ -34,14 +34,26 @@ REFERENCES_REMOVED = "all references to the actor were removed"
 ARGUMENT_FAILED = "an argument of its constructor is an error"
 RECENT_S = 60.0
 """Longer than any agent may be away."""
+_GROUP_REMOVED = "its placement group was removed"
+_BEFORE_ITS_START = (ActorState.DEPENDENCIES_UNREADY, ActorState.PENDING_CREATION)
 
 
 class ActorService:
-    """Owns the actors; `ActorScheduler` finds them nodes."""
+    """Owns the actors; `ActorScheduler` finds them nodes.
+
+    Args:
+        is_group_removed: whether a placement group, by its id, is gone.
+    """
 
     def __init__(
-        self, context: Context, cluster: Cluster, table: ActorTable, scheduler: ActorScheduler
+        self,
+        context: Context,
+        cluster: Cluster,
+        table: ActorTable,
+        scheduler: ActorScheduler,
+        is_group_removed: Callable[[bytes], bool],
     ) -> None:
+        self._is_group_removed = is_group_removed
         self._context = context
         self._cluster = cluster
         self._table = table
@@ -85,12 +97,16 @@ class ActorService:
                 actor = holder
             else:
                 try:
-                    check_selector(spec.placement.strategy.labels)
+                    strategy = spec.placement.strategy
+                    for selector in (strategy.labels, strategy.preferred, *strategy.fallbacks):
+                        check_conditions(selector)
                 except ValueError as error:
                     raise CallError(ErrorKind.INVALID, str(error)) from None
                 actor = Actor(spec)
                 self._table.add(actor)
-                if spec.creation:
+                if self._is_group_removed(spec.placement.placement_group_id):
+                    self._scheduler.finish(actor, ActorEvent.UNPLACEABLE, _GROUP_REMOVED)
+                elif spec.creation:
                     self._scheduler.enqueue(actor)
         elif spec.creation and actor.state is ActorState.DEPENDENCIES_UNREADY:
             self._table.complete(actor, spec)
@@ -219,7 +235,9 @@ class ActorService:
         """The actors of a placement group end with it."""
         for actor in self._table.living():
             if actor.spec.placement.placement_group_id == pg_id:
-                self.end(actor, ActorEvent.ABANDONED, "its placement group was removed")
+                never_ran = not actor.node_id and actor.state in _BEFORE_ITS_START
+                event = ActorEvent.UNPLACEABLE if never_ran else ActorEvent.ABANDONED
+                self.end(actor, event, _GROUP_REMOVED)
 
     def demands(self) -> list[Demand]:
         """The actors that wait for a node, equal ones summed; those in placement groups left out."""

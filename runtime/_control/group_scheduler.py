@@ -13,7 +13,7 @@ import logging
 from runtime._control.cluster import Charge, Cluster, Node
 from runtime._control.context import Context, Signal
 from runtime._control.group_table import Group, GroupTable
-from runtime._core.placement import bundles_feasible, group_resources, place_bundles
+from runtime._core.placement import NodeView, bundles_feasible, group_resources, place_bundles
 from runtime._core.placement_groups import GroupEvent, GroupState
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
@@ -114,18 +114,16 @@ class GroupScheduler:
         """Reserves every waiting group that fits now."""
         if not self._waiting:
             return
-        refused: dict[object, str] = {}
+        refused: dict[str, tuple[str, bool]] = {}
         views = self._cluster.views()
         for group in list(self._waiting.values()):
             request = group.request
-            # Whatever holds bundles already is a case of its own.
-            shape = (
-                None
-                if any(group.nodes)
-                else (request.strategy, repr(request.bundles), *request.label_selectors)
-            )
-            reason = refused.get(repr(shape)) if shape is not None else None
-            if reason is None:
+            # Whatever holds bundles already, or wants a certain node, is a case of its own.
+            alone = any(group.nodes) or bool(request.target)
+            shape = "" if alone else group.shape
+            known = refused.get(shape) if shape else None
+            if known is None:
+                group.attempts += 1
                 nodes = place_bundles(
                     request.bundles,
                     request.strategy,
@@ -133,31 +131,36 @@ class GroupScheduler:
                     rng=self._context.rng,
                     placed=group.nodes,
                     selectors=request.label_selectors,
+                    target=request.target,
+                    domain=request.domain,
                 )
                 if nodes is not None:
                     self._begin(group, nodes)
                     continue
-                is_feasible = bundles_feasible(
-                    request.bundles, request.strategy, views, selectors=request.label_selectors
-                )
-                reason = (
-                    "no node has room for its bundles now"
-                    if is_feasible
-                    else "the nodes of today could never hold its bundles"
-                )
-                if shape is not None:
-                    refused[repr(shape)] = reason
+                known = self._why_not(group, views)
+                if shape:
+                    refused[shape] = known
+            reason, infeasible = known
             if group.reason != reason:
-                group.reason = reason
+                group.reason, group.infeasible = reason, infeasible
                 self._table.changed(group)
                 self._demand.set()
+
+    def _why_not(self, group: Group, views: list[NodeView]) -> tuple[str, bool]:
+        """Why it waits, and whether no nodes of today could ever hold it."""
+        request = group.request
+        if bundles_feasible(
+            request.bundles, request.strategy, views, selectors=request.label_selectors, domain=request.domain
+        ):
+            return "no node has room for its bundles now", False
+        return "the nodes of today could never hold its bundles", True
 
     # ---------------------------------------------------------------- two phases
 
     def _begin(self, group: Group, nodes: list[bytes]) -> None:
         del self._waiting[group.pg_id]
         group.busy = True
-        now = self._context.now()
+        now = group.tried_s = self._context.now()
         reservation: _Reservation = []
         for index, node_id in enumerate(nodes):
             if group.nodes[index]:
@@ -215,7 +218,10 @@ class GroupScheduler:
         gone = [index for index, node_id in enumerate(group.nodes) if not self._cluster.is_living(node_id)]
         for index in gone:
             group.nodes[index] = b""
-        group.machine.step(GroupEvent.COMMITTED, self._context.now())
+        now = self._context.now()
+        group.machine.step(GroupEvent.COMMITTED, now)
+        if group.made_s and not group.creation_s:
+            group.creation_s, group.scheduling_s = now - group.made_s, now - group.tried_s
         group.reason = ""
         self._table.changed(group)
         self._view_changed.set()

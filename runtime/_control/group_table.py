@@ -23,15 +23,36 @@ class _Saved(msgspec.Struct, frozen=True, array_like=True):
     version: int
     nodes: list[bytes]
     changed_s: float = 0.0
+    attempts: int = 0
+    creation_s: float = 0.0
+    scheduling_s: float = 0.0
 
 
 class Group:
     """One placement group. `nodes[i]` is where bundle i is committed, empty while it is not."""
 
-    __slots__ = ("busy", "changed_s", "machine", "nodes", "reason", "request", "version", "waiters")
+    __slots__ = (
+        "attempts",
+        "busy",
+        "changed_s",
+        "creation_s",
+        "infeasible",
+        "machine",
+        "made_s",
+        "nodes",
+        "reason",
+        "request",
+        "scheduling_s",
+        "shape",
+        "tried_s",
+        "version",
+        "waiters",
+    )
 
     def __init__(self, request: CreatePlacementGroup, state: GroupState = GroupState.PENDING) -> None:
         self.request = request
+        # Equal for groups that placement treats alike.
+        self.shape = repr((request.strategy, request.bundles, request.label_selectors, request.domain))
         self.machine: Machine[GroupState, GroupEvent] = Machine(
             f"placement group {request.pg_id.hex()}", state, TRANSITIONS
         )
@@ -40,6 +61,11 @@ class Group:
         self.reason = ""
         self.changed_s = 0.0  # unix time
         self.busy = False  # a reservation is on its way
+        self.infeasible = False  # as far as the last attempt could see
+        self.attempts = 0
+        # By the loop's clock, so not kept on disk: when it was asked for, and last tried.
+        self.made_s = self.tried_s = 0.0
+        self.creation_s = self.scheduling_s = 0.0
         self.waiters = Waiters()
 
     @property
@@ -73,7 +99,22 @@ class Group:
             job_id=request.job_id,
             detached=request.detached,
             reason=self.reason,
+            scheduling=self._scheduling(),
+            attempts=self.attempts,
+            creation_s=self.creation_s,
+            scheduling_s=self.scheduling_s,
         )
+
+    def _scheduling(self) -> str:
+        if self.state is GroupState.CREATED:
+            return "FINISHED"
+        if self.is_removed:
+            return "REMOVED"
+        if self.busy:
+            return "SCHEDULING_STARTED"
+        if not self.reason:
+            return "QUEUED"
+        return "INFEASIBLE" if self.infeasible else "NO_RESOURCES"
 
 
 class GroupTable:
@@ -96,6 +137,8 @@ class GroupTable:
             group = Group(saved.request, state)
             group.version = saved.version
             group.changed_s = saved.changed_s
+            group.attempts = saved.attempts
+            group.creation_s, group.scheduling_s = saved.creation_s, saved.scheduling_s
             if state is not GroupState.PENDING:
                 group.nodes = list(saved.nodes)
             self._index(group)
@@ -139,5 +182,14 @@ class GroupTable:
 
     def _save(self, group: Group) -> None:
         group.changed_s = self._wall_time()
-        saved = _Saved(group.request, group.state.value, group.version, group.nodes, group.changed_s)
+        saved = _Saved(
+            group.request,
+            group.state.value,
+            group.version,
+            group.nodes,
+            group.changed_s,
+            group.attempts,
+            group.creation_s,
+            group.scheduling_s,
+        )
         self._journal.put(TABLE, group.pg_id, msgspec.msgpack.encode(saved))

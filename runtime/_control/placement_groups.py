@@ -10,7 +10,7 @@ from runtime._control.context import Context, Handlers
 from runtime._control.group_scheduler import GroupScheduler
 from runtime._control.group_table import Group, GroupTable
 from runtime._core.bundles import STRATEGIES
-from runtime._core.labels import check_selector
+from runtime._core.labels import check_conditions
 from runtime._core.placement_groups import GroupEvent
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind, Ok
@@ -72,6 +72,7 @@ class GroupService:
         if group is None:
             self._check(message)
             group = Group(message)
+            group.made_s = self._context.now()
             self._table.add(group)
             self._scheduler.enqueue(group)
         return self._durable(group)
@@ -152,6 +153,11 @@ class GroupService:
             if group.request.job_id == job_id and not group.request.detached and not group.is_removed:
                 self._remove(group, "its job finished")
 
+    def is_removed(self, pg_id: bytes) -> bool:
+        """Whether there was such a group, and is no more."""
+        group = self._table.get(pg_id)
+        return group is not None and group.is_removed
+
     def pending(self) -> list[PendingGroup]:
         """The groups that wait for nodes."""
         return [
@@ -179,8 +185,8 @@ class GroupService:
         if message.name and self._table.named(message.namespace, message.name) is not None:
             raise CallError(
                 ErrorKind.EXISTS,
-                f"the name {message.name!r} is taken by another placement group in namespace "
-                f"{message.namespace!r}; choose another name, or remove that group first",
+                f"Failed to create placement group {message.pg_id.hex()} because name '{message.name}' already exists "
+                f"in namespace '{message.namespace}'; choose another name, or remove that group first",
             )
         if message.strategy not in STRATEGIES:
             raise CallError(
@@ -197,6 +203,6 @@ class GroupService:
             raise CallError(ErrorKind.INVALID, "give one label selector per bundle, or none at all")
         try:
             for selector in message.label_selectors:
-                check_selector(selector)
+                check_conditions(selector)
         except ValueError as error:
             raise CallError(ErrorKind.INVALID, str(error)) from None

@@ -46,6 +46,7 @@ _A, _R, _D = ActorState.ALIVE, ActorState.RESTARTING, ActorState.DEAD
 TRANSITIONS: Final[Mapping[tuple[ActorState, ActorEvent], Edge[ActorState]]] = {
     (_U, ActorEvent.ARGUMENTS_READY): Edge(_P, "the values of its constructor's arguments are there"),
     (_U, ActorEvent.CONSTRUCTOR_RAISED): Edge(_D, "an argument of its constructor is an error"),
+    (_U, ActorEvent.UNPLACEABLE): Edge(_D, "its placement group was removed"),
     (_U, ActorEvent.KILLED): Edge(_D, "it was killed"),
     (_U, ActorEvent.ABANDONED): Edge(_D, "its owner, job or placement group ended"),
     (_P, ActorEvent.STARTED): Edge(_A, "its constructor returned"),

@@ -33,6 +33,8 @@ def place_bundles(
     rng: random.Random,
     placed: Sequence[bytes] = (),
     selectors: Sequence[Mapping[str, str]] = (),
+    target: bytes = b"",
+    domain: str = "",
 ) -> list[bytes] | None:
     """Chooses a node per bundle among what is available now.
 
@@ -43,6 +45,8 @@ def place_bundles(
         rng: breaks ties.
         placed: `placed[i]` non-empty keeps bundle i there; its resources are taken already.
         selectors: label selector per bundle, or none at all.
+        target: STRICT_PACK: the node that goes first, if it has room.
+        domain: a label's key: all bundles go to nodes that have the same value of it.
 
     Returns:
         A node id per bundle, or None when they do not fit now.
@@ -52,6 +56,14 @@ def place_bundles(
     """
     if strategy not in STRATEGIES:
         raise ValueError(f"unknown placement strategy {strategy!r}; use one of {', '.join(STRATEGIES)}")
+    if domain:
+        for part in _domains(nodes, domain, set(placed)):
+            found_in = place_bundles(
+                bundles, strategy, part, rng=rng, placed=placed, selectors=selectors, target=target
+            )
+            if found_in is not None:
+                return found_in
+        return None
     result = [*placed, *(b"" for _ in range(len(bundles) - len(placed)))]
     todo = [index for index, node_id in enumerate(result) if not node_id]
     if not todo:
@@ -60,7 +72,7 @@ def place_bundles(
     taken = {node_id for node_id in result if node_id}
     wanted = {index: (bundles[index], selectors[index] if selectors else {}) for index in todo}
     if strategy == "STRICT_PACK":
-        found = _on_one_node(wanted, free, taken, rng)
+        found = _on_one_node(wanted, free, taken, rng, target)
     elif strategy == "STRICT_SPREAD":
         found = _on_distinct_nodes(wanted, free, taken, rng)
     elif strategy == "PACK":
@@ -82,17 +94,30 @@ def bundles_feasible(
     nodes: Sequence[NodeView],
     *,
     selectors: Sequence[Mapping[str, str]] = (),
+    domain: str = "",
 ) -> bool:
     """Whether the bundles would fit if every node were idle."""
     idle = [NodeView(n.node_id, n.total, dict(n.total), n.labels, n.schedulable) for n in nodes]
-    return place_bundles(bundles, strategy, idle, rng=random.Random(0), selectors=selectors) is not None
+    rng = random.Random(0)
+    return place_bundles(bundles, strategy, idle, rng=rng, selectors=selectors, domain=domain) is not None
+
+
+def _domains(nodes: Sequence[NodeView], key: str, taken: set[bytes]) -> list[list[NodeView]]:
+    """The nodes by their value of a label; only those of the value that `taken` nodes have, if there are any."""
+    parts: dict[str, list[NodeView]] = {}
+    for node in nodes:
+        value = node.labels.get(key)
+        if value is not None:
+            parts.setdefault(value, []).append(node)
+    held = [part for part in parts.values() if any(node.node_id in taken for node in part)]
+    return held or list(parts.values())
 
 
 _Wanted = Mapping[int, tuple[Bundle, Mapping[str, str]]]
 
 
 def _on_one_node(
-    wanted: _Wanted, nodes: list[NodeView], taken: set[bytes], rng: random.Random
+    wanted: _Wanted, nodes: list[NodeView], taken: set[bytes], rng: random.Random, target: bytes = b""
 ) -> dict[int, bytes] | None:
     """All on one node; on the one that holds the rest of the group, if there is a rest."""
     together: dict[str, int] = {}
@@ -108,7 +133,7 @@ def _on_one_node(
     ]
     if not candidates:
         return None
-    best = min(candidates, key=lambda node: (_waste(together, node), rng.random()))
+    best = min(candidates, key=lambda node: (node.node_id != target, _waste(together, node), rng.random()))
     return dict.fromkeys(wanted, best.node_id)
 
 

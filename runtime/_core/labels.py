@@ -89,6 +89,12 @@ def matches(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
     return all(parse_condition(text).holds(labels.get(key)) for key, text in selector.items())
 
 
+def check_conditions(selector: Mapping[str, str]) -> None:
+    """Raises ValueError when `matches` would, for any node."""
+    for text in selector.values():
+        parse_condition(text)
+
+
 # ---------------------------------------------------------------- what users may write
 
 

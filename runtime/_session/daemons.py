@@ -94,8 +94,8 @@ def start_local(
     Raises:
         DaemonError: it did not come up.
     """
-    session = session_dir or new_session_dir()
     amounts = _amounts(num_cpus, num_gpus, memory, resources)
+    session = session_dir or new_session_dir()
     arguments = ["--session-dir", session, "--resources", json.dumps(amounts)]
     arguments += ["--labels", json.dumps(dict(labels or {}))]
     arguments += ["--store-bytes", str(int(object_store_memory or 0))]

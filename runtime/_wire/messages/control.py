@@ -302,6 +302,10 @@ class PlacementGroupInfo(Message, frozen=True, array_like=True, tag=161):
     job_id: bytes
     detached: bool
     reason: str = ""  # why it waits
+    scheduling: str = "QUEUED"  # QUEUED | SCHEDULING_STARTED | NO_RESOURCES | INFEASIBLE | FINISHED | REMOVED
+    attempts: int = 0  # to reserve its bundles
+    creation_s: float = 0.0  # from the request until it was created
+    scheduling_s: float = 0.0  # of it, the attempt that succeeded
 
 
 class CreatePlacementGroup(Message, Request[PlacementGroupInfo], frozen=True, array_like=True, tag=160):
@@ -315,6 +319,8 @@ class CreatePlacementGroup(Message, Request[PlacementGroupInfo], frozen=True, ar
     job_id: bytes
     detached: bool
     label_selectors: list[dict[str, str]] = []
+    target: bytes = b""  # STRICT_PACK: the node that goes first
+    domain: str = ""  # a label's key: all bundles go to nodes with the same value of it
 
 
 class WatchPlacementGroup(Message, Request[PlacementGroupInfo], frozen=True, array_like=True, tag=162):

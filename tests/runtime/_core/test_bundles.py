@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime._core.bundles import STRATEGIES
+from runtime._core.bundles import STRATEGIES, base_name, without_groups
 from runtime._core.placement import (
     NodeView,
     bundles_feasible,
@@ -42,6 +42,48 @@ def place(bundles: list[dict[str, float]], strategy: str, nodes: list[NodeView],
 
 
 CPU = {"CPU": 1.0}
+
+
+class TestTarget:
+    def test_it_goes_first(self) -> None:
+        nodes = [node("a", {"CPU": 2}), node("b", {"CPU": 8})]
+        assert place([CPU] * 2, "STRICT_PACK", nodes, target=b"b") == [b"b"] * 2
+        assert place([CPU] * 2, "STRICT_PACK", nodes) == [b"a"] * 2
+
+    @pytest.mark.parametrize("target", [b"a", b"gone"])
+    def test_another_does_when_it_has_no_room(self, target: bytes) -> None:
+        nodes = [node("a", {"CPU": 2}, {"CPU": 1}), node("b", {"CPU": 8})]
+        assert place([CPU] * 2, "STRICT_PACK", nodes, target=target) == [b"b"] * 2
+
+
+class TestDomain:
+    def nodes(self) -> list[NodeView]:
+        racks = {"a": "x", "b": "x", "c": "y", "d": "y", "e": "y"}
+        return [node(name, {"CPU": 2}, labels={"rack": rack}) for name, rack in racks.items()] + [
+            node("f", {"CPU": 9})
+        ]
+
+    def test_all_in_one(self) -> None:
+        assert set(place([CPU] * 6, "PACK", self.nodes(), domain="rack")) == {b"c", b"d", b"e"}
+        assert place([CPU] * 7, "PACK", self.nodes(), domain="rack") is None
+        assert place([CPU] * 7, "PACK", self.nodes()) is not None
+
+    @pytest.mark.parametrize("strategy", STRATEGIES)
+    def test_the_strategy_holds_within(self, strategy: str) -> None:
+        found = place([CPU] * 2, strategy, self.nodes(), domain="rack")
+        assert set(found) <= {b"a", b"b"} or set(found) <= {b"c", b"d", b"e"}
+        if strategy == "STRICT_SPREAD":
+            assert len(set(found)) == 2
+
+    def test_the_rest_follows_what_is_placed(self) -> None:
+        for placed, rack in ((b"b", {b"a", b"b"}), (b"e", {b"c", b"d", b"e"})):
+            found = place([CPU] * 3, "SPREAD", self.nodes(), placed=[placed, b"", b""], domain="rack")
+            assert set(found) <= rack
+
+    def test_feasible_only_within_one(self) -> None:
+        wanted = [to_units(CPU)] * 7
+        assert not bundles_feasible(wanted, "PACK", self.nodes(), domain="rack")
+        assert bundles_feasible(wanted[:6], "PACK", self.nodes(), domain="rack")
 
 
 class TestPack:
@@ -242,3 +284,11 @@ class TestNames:
     )
     def test_other_names(self, name: str) -> None:
         assert not is_group_resource(name)
+
+
+def test_names_without_their_group() -> None:
+    offered = group_resources(to_units({"CPU": 1, "my_group_x": 2}), PG, 1)
+    assert {base_name(name) for name in offered} == {"CPU", "my_group_x", "bundle"}
+    assert base_name("my_group_x") == "my_group_x"
+    held = {f"CPU_group_{PG}": 1.0, f"CPU_group_0_{PG}": 1.0, f"bundle_group_{PG}": 0.001, "custom": 2.0}
+    assert without_groups(held) == {"CPU": 1.0, "custom": 2.0}

@@ -87,6 +87,7 @@ def test_a_living_actor_takes_every_end_and_a_dead_one_none(
         ends = {
             actors.ActorEvent.ARGUMENTS_READY,
             actors.ActorEvent.CONSTRUCTOR_RAISED,
+            actors.ActorEvent.UNPLACEABLE,
             actors.ActorEvent.KILLED,
             actors.ActorEvent.ABANDONED,
         }
