@@ -13,6 +13,7 @@ __version__ = "2.60.0"
 __commit__ = ""
 
 _PUBLIC = {
+    "runtime._cluster_view": ("available_resources", "cluster_resources", "nodes"),
     "runtime._core.ids": (
         "ActorClassID",
         "ActorID",
@@ -28,27 +29,24 @@ _PUBLIC = {
     "runtime._logging_config": ("LoggingConfig",),
     "runtime.actor": ("get_actor", "method"),
     "runtime.api": (
-        "available_resources",
         "cancel",
-        "cluster_resources",
         "get",
         "get_gpu_ids",
         "init",
         "is_initialized",
         "kill",
-        "nodes",
         "put",
         "remote",
         "shutdown",
         "wait",
     ),
-    "runtime.object_ref": ("ObjectRef",),
+    "runtime.object_ref": ("ObjectID", "ObjectRef"),
     "runtime.object_ref_generator": ("ObjectRefGenerator",),
     "runtime.runtime_context": ("get_runtime_context",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 _SUBMODULES = frozenset(
-    {"actor", "autoscaler", "cluster_utils", "dag", "exceptions", "experimental", "runtime_context", "util"}
+    "actor autoscaler cluster_utils dag exceptions experimental runtime_context testing types util".split()
 )
 
 __all__ = [*_MODULE_OF, "__commit__", "__version__", "exceptions", "util"]
@@ -73,6 +71,9 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from runtime import exceptions as exceptions
     from runtime import util as util
+    from runtime._cluster_view import available_resources as available_resources
+    from runtime._cluster_view import cluster_resources as cluster_resources
+    from runtime._cluster_view import nodes as nodes
     from runtime._core.ids import ActorClassID as ActorClassID
     from runtime._core.ids import ActorID as ActorID
     from runtime._core.ids import ClusterID as ClusterID
@@ -86,19 +87,17 @@ if TYPE_CHECKING:
     from runtime._logging_config import LoggingConfig as LoggingConfig
     from runtime.actor import get_actor as get_actor
     from runtime.actor import method as method
-    from runtime.api import available_resources as available_resources
     from runtime.api import cancel as cancel
-    from runtime.api import cluster_resources as cluster_resources
     from runtime.api import get as get
     from runtime.api import get_gpu_ids as get_gpu_ids
     from runtime.api import init as init
     from runtime.api import is_initialized as is_initialized
     from runtime.api import kill as kill
-    from runtime.api import nodes as nodes
     from runtime.api import put as put
     from runtime.api import remote as remote
     from runtime.api import shutdown as shutdown
     from runtime.api import wait as wait
+    from runtime.object_ref import ObjectID as ObjectID
     from runtime.object_ref import ObjectRef as ObjectRef
     from runtime.object_ref_generator import ObjectRefGenerator as ObjectRefGenerator
     from runtime.runtime_context import get_runtime_context as get_runtime_context

@@ -11,16 +11,15 @@ import signal
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from runtime import _job_environment, _stacks, exceptions
-from runtime._core import resources as resource_units
 from runtime._logging_config import TEXT_FORMAT, LoggingConfig
 from runtime._packages.job_files import Upload
 from runtime._session import Daemon, find_agent, settings_environment, start_local
-from runtime._wire.messages.base import ErrorReply, NodeInfo, WorkerAddress
-from runtime._wire.messages.control import GetNodes, KillActor, Nodes
+from runtime._wire.messages.base import ErrorReply, WorkerAddress
+from runtime._wire.messages.control import KillActor
 from runtime._wire.messages.node import PrestartWorkers, Register
 from runtime._worker import context, core_worker
 from runtime._worker.core_worker import Core, current
@@ -380,8 +379,8 @@ def get(refs: Any, *, timeout: float | None = None, _use_object_store: bool = Fa
     """The value of a reference, or the values of a list of them; waits for them.
 
     Args:
-        refs: an `ObjectRef` or a list (or tuple) of them.
-        timeout: seconds; 0 returns only what is there. None waits for ever.
+        refs: an `ObjectRef` or a list of them.
+        timeout: seconds; 0 returns only what is there. None, or less than 0, waits for ever.
 
     Raises:
         GetTimeoutError: not all were there in time.
@@ -389,21 +388,23 @@ def get(refs: Any, *, timeout: float | None = None, _use_object_store: bool = Fa
         RayError: the value cannot be had; its subclass says why.
     """
     core = current()
+    if timeout is not None and timeout < 0:
+        timeout = None
     if refs.__class__ is ObjectRef:
         return core.reader.get((refs,), timeout)[0]
     if isinstance(refs, ObjectRefGenerator):
         return refs
     if hasattr(refs, "_compiled_result"):
         return refs._compiled_result(timeout)
-    if not isinstance(refs, list | tuple):
+    if not isinstance(refs, list):
         raise ValueError(
-            f"get() takes an ObjectRef or a list of them, not {refs!r} of type {type(refs).__name__}."
+            f"Invalid type of object refs, {type(refs)}, is given: get() takes an ObjectRef or a list of ObjectRefs."
         )
     for ref in refs:
         if ref.__class__ is not ObjectRef:
             if all(hasattr(one, "_compiled_result") for one in refs):
                 return [one._compiled_result(timeout) for one in refs]
-            raise TypeError(f"get() can wait for references only, and the list holds {ref!r}.")
+            raise TypeError(f"Attempting to call `get` on the value {ref!r}, which is not an ray.ObjectRef.")
     return core.reader.get(refs, timeout)
 
 
@@ -423,8 +424,8 @@ def put(value: Any, *, _owner: ActorHandle | None = None, _tensor_transport: Any
     """
     if isinstance(value, ObjectRef):
         raise TypeError(
-            "put() was given a reference: what it refers to is stored already. To store the reference "
-            "itself, put it in a list."
+            "Calling 'put' on an ray.ObjectRef is not allowed: what it refers to is stored already. To store the "
+            "reference itself, put it in a list."
         )
     if _tensor_transport is not None:
         raise ValueError("put() stores in shared memory: leave `_tensor_transport` out.")
@@ -454,31 +455,32 @@ def wait(
         TypeError: not a list of references.
         ValueError: duplicates, or `num_returns` out of range.
     """
+    expected = "wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator"
     if isinstance(ray_waitables, ObjectRef | ObjectRefGenerator):
-        raise TypeError("wait() takes a list of references: put this one in a list.")
-    if not isinstance(ray_waitables, list | tuple):
-        raise TypeError(f"wait() takes a list of references, not {type(ray_waitables).__name__}.")
+        raise TypeError(f"{expected}, got a single one: {ray_waitables!r}.")
+    if not isinstance(ray_waitables, list):
+        raise TypeError(f"{expected}, got {type(ray_waitables)}.")
     core = current()
     generators = False
     for ref in ray_waitables:
         if ref.__class__ is not ObjectRef:
             if not isinstance(ref, ObjectRefGenerator):
-                raise TypeError(
-                    "wait() takes a list of ObjectRef and ObjectRefGenerator, and got a list containing "
-                    f"{type(ref)}: {ref!r}."
-                )
+                raise TypeError(f"{expected}, got list containing {type(ref)}: {ref!r}.")
             generators = True
     if timeout is not None and timeout < 0:
-        raise ValueError(f"wait(timeout={timeout}): give seconds from 0 up, or None to wait for ever.")
+        raise ValueError(
+            f"The 'timeout' argument must be nonnegative, or None to wait for ever. Received {timeout}"
+        )
     if len(set(ray_waitables)) != len(ray_waitables):
-        raise ValueError("wait() needs unique references: one stands in the list twice.")
+        raise ValueError("Wait requires a list of unique ray_waitables: one stands in it twice.")
     if not ray_waitables:
         return [], []
     if num_returns <= 0:
-        raise ValueError(f"wait(num_returns={num_returns}): ask for one at least.")
+        raise ValueError(f"Invalid number of objects to return {num_returns}: ask for one at least.")
     if num_returns > len(ray_waitables):
         raise ValueError(
-            f"wait(num_returns={num_returns}): the list has only {len(ray_waitables)} references."
+            "num_returns cannot be greater than the number of ray_waitables provided to wait: "
+            f"{num_returns} of {len(ray_waitables)}."
         )
     if not generators:
         return core.reader.wait(ray_waitables, num_returns, timeout, fetch_local)
@@ -497,7 +499,7 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
     """
     if not isinstance(actor, ActorHandle):
         raise ValueError(
-            f"kill() is only supported for actors, and got {type(actor)}; for tasks, try cancel()."
+            f"ray.kill() only supported for actors. For tasks, try ray.cancel(). Got: {type(actor)}."
         )
     core = current()
     reply = core.call_agent(KillActor(actor._actor.actor_id, no_restart))
@@ -519,7 +521,7 @@ def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
         ref = ref._generator_ref
     if not isinstance(ref, ObjectRef):
         raise TypeError(
-            f"cancel() is only supported for object refs, and got {type(ref)}; for actors, try kill()."
+            f"ray.cancel() only supported for object refs. For actors, try ray.kill(). Got: {type(ref)}."
         )
     core.cancellation.cancel(ref._entry, force, recursive)
 
@@ -531,55 +533,3 @@ def get_gpu_ids() -> list[Any]:
     if executor is None or running is None or running.lease is None:
         return []
     return executor.devices.gpu_ids(running.lease.gpu_ids)
-
-
-def _nodes() -> list[NodeInfo]:
-    reply = current().ask(GetNodes())
-    assert isinstance(reply, Nodes)
-    return reply.nodes
-
-
-def nodes() -> list[dict[str, Any]]:
-    """Every node of the cluster, dead ones included."""
-    return [
-        {
-            "NodeID": node.node_id.hex(),
-            "Alive": node.state != "DEAD",
-            "NodeManagerAddress": node.host,
-            "NodeManagerHostname": node.host_name,
-            "NodeManagerPort": int(node.address.rpartition(":")[2] or 0),
-            "ObjectManagerPort": int(node.address.rpartition(":")[2] or 0),
-            "ObjectStoreSocketName": node.store_path,
-            "RayletSocketName": node.unix_path,
-            "MetricsExportPort": 0,
-            "MetricsAgentPort": 0,
-            "DashboardAgentListenPort": 0,
-            "NodeName": node.host,
-            "RuntimeEnvAgentPort": 0,
-            "DeathReason": 0 if node.state != "DEAD" else 1,
-            "DeathReasonMessage": node.death_reason,
-            "alive": node.state != "DEAD",
-            "Resources": resource_units.to_floats(node.total) if node.state != "DEAD" else {},
-            "Labels": dict(node.labels),
-        }
-        for node in _nodes()
-    ]
-
-
-def _sum(pick: Callable[[NodeInfo], Mapping[str, int]]) -> dict[str, float]:
-    total: dict[str, int] = {}
-    for node in _nodes():
-        if node.state != "DEAD":
-            resource_units.add(total, pick(node))
-    return resource_units.to_floats(total)
-
-
-def cluster_resources() -> dict[str, float]:
-    """The resources of all live nodes."""
-    return _sum(lambda node: node.total)
-
-
-def available_resources() -> dict[str, float]:
-    """The resources that nothing holds at the moment."""
-    # Tasks that woke up while others had their CPUs make it negative for a while.
-    return _sum(lambda node: {name: amount for name, amount in node.available.items() if amount > 0})

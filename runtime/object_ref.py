@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
+import types
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ from runtime._wire.serialization import collector
 if TYPE_CHECKING:
     from runtime._worker.objects import Entry
 
-ObjectID = ids.UniqueID
+_OUT_OF_BAND = "RAY_allow_out_of_band_object_ref_serialization"
 
 
 class ObjectRef:
@@ -28,9 +30,18 @@ class ObjectRef:
     _entry: Entry
 
     def __init__(self, binary: bytes) -> None:
-        from runtime._worker.core_worker import current
+        from runtime._worker.core_worker import current_or_none
+        from runtime._worker.objects import adopt
 
-        current().objects.adopt(self, binary)
+        if not isinstance(binary, bytes):
+            raise TypeError(f"Unsupported type: {type(binary)}, expected bytes")
+        if len(binary) != ids.OBJECT_BYTES:
+            raise ValueError(f"ID string needs to have length {ids.OBJECT_BYTES}, got {len(binary)}")
+        adopt(current_or_none(), self, binary)
+
+    def __class_getitem__(cls, item: Any) -> types.GenericAlias:
+        """`ObjectRef[int]`, in annotations."""
+        return types.GenericAlias(cls, item)
 
     def __del__(self) -> None:
         try:
@@ -78,6 +89,20 @@ class ObjectRef:
     def nil(cls) -> ObjectRef:
         """A reference to nothing."""
         return cls(b"\xff" * ids.OBJECT_BYTES)
+
+    @classmethod
+    def from_binary(cls, binary: bytes) -> ObjectRef:
+        """The reference of an id. It can be read where the object is known."""
+        return cls(binary)
+
+    @classmethod
+    def from_random(cls) -> ObjectRef:
+        """A reference to an object that nobody has."""
+        return cls(os.urandom(ids.TASK_BYTES) + bytes(ids.OBJECT_BYTES - ids.TASK_BYTES))
+
+    def tensor_transport(self) -> None:
+        """How the object travels outside of the object store: it never does."""
+        return None
 
     def future(self) -> concurrent.futures.Future[Any]:
         """A `concurrent.futures.Future` that gets the value or the error."""
@@ -175,6 +200,13 @@ class ObjectRef:
         objects = current().objects
         if met is not None:
             met.append(self._entry)
+        elif os.environ.get(_OUT_OF_BAND, "1").lower() in ("0", "false"):
+            from runtime import exceptions
+
+            raise exceptions.OufOfBandObjectRefSerializationException(
+                f"{self!r} is pickled outside of tasks, calls and put(), so that nobody would know when the copy "
+                f"goes, and {_OUT_OF_BAND}=0 forbids that."
+            )
         else:
             objects.leak(self._entry)  # pickled outside of the engine: nobody will tell when the copy goes
         return rebuild, (self._binary, objects.owner_address(self._entry))
@@ -198,3 +230,6 @@ def rebuild(binary: bytes, owner: bytes) -> ObjectRef:
     if made is not None:
         made.append(ref._entry)
     return ref
+
+
+ObjectID = ObjectRef

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 from runtime import api
+from runtime._cluster_view import available_resources, cluster_resources
 from runtime._wire.messages.control import ActorInfo, Actors, ListActors, WatchActor
 from runtime._worker.core_worker import current
 from runtime.actor import ActorHandle
@@ -259,7 +260,7 @@ def placement_group_assert_no_leak(groups: Iterable[PlacementGroup]) -> None:
         remove_placement_group(group)
 
     def clean() -> bool:
-        names = [*api.cluster_resources(), *api.available_resources()]
+        names = [*cluster_resources(), *available_resources()]
         return not any("_group_" in name for name in names)
 
     wait_for_condition(clean)
@@ -277,8 +278,8 @@ def same_elements(elems_a: Iterable[Any], elems_b: Iterable[Any]) -> bool:
 
 def object_memory_usage() -> float:
     """How much of the cluster's memory for objects is taken, from 0 to 1."""
-    total = api.cluster_resources().get("object_store_memory", 0.0)
-    free = api.available_resources().get("object_store_memory", 0.0)
+    total = cluster_resources().get("object_store_memory", 0.0)
+    free = available_resources().get("object_store_memory", 0.0)
     return (total - free) / total if total else 0.0
 
 

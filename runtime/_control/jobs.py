@@ -10,7 +10,7 @@ import msgspec
 from runtime._control.cluster import Cluster, Node
 from runtime._control.context import Context, Handlers
 from runtime._core.fsm import Machine
-from runtime._core.ids import JOB_BYTES
+from runtime._core.ids import JobID
 from runtime._core.jobs import TRANSITIONS, JobEvent, JobState
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind, Ok
@@ -159,7 +159,7 @@ class JobService:
         row = self._context.journal.storage.get("meta", _COUNTER)
         number = int.from_bytes(row, "big") if row else 1
         self._context.journal.put("meta", _COUNTER, (number + 1).to_bytes(8, "big"))
-        return number.to_bytes(JOB_BYTES, "big")
+        return JobID.from_int(number).binary()
 
     def _remember(self, info: JobInfo) -> None:
         self._jobs[info.job_id] = info

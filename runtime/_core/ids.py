@@ -24,9 +24,10 @@ class BaseID:
     __slots__ = ("_binary",)
 
     def __init__(self, binary: bytes) -> None:
-        if not isinstance(binary, bytes) or len(binary) != self.SIZE:
-            size = len(binary) if isinstance(binary, bytes) else type(binary).__name__
-            raise ValueError(f"ID string needs to have length {self.SIZE}, got {size}")
+        if not isinstance(binary, bytes):
+            raise TypeError(f"Unsupported type: {type(binary)}, expected bytes")
+        if len(binary) != self.SIZE:
+            raise ValueError(f"ID string needs to have length {self.SIZE}, got {len(binary)}")
         self._binary = binary
 
     @classmethod
@@ -101,10 +102,10 @@ class JobID(BaseID):
 
     @classmethod
     def from_int(cls, value: int) -> Self:
-        return cls(value.to_bytes(JOB_BYTES, "big"))
+        return cls(value.to_bytes(JOB_BYTES, "little"))
 
     def int(self) -> int:
-        return int.from_bytes(self._binary, "big")
+        return int.from_bytes(self._binary, "little")
 
 
 class ActorID(BaseID):

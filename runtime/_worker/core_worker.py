@@ -54,7 +54,7 @@ def current() -> Core:
     if _current is None and _auto_init is not None:
         _auto_init()
     if _current is None:
-        raise exceptions.RaySystemError("The runtime has not been started yet: call init() first.")
+        raise exceptions.RaySystemError("Ray has not been started yet: call init() first.")
     return _current
 
 

@@ -77,6 +77,33 @@ class Entry(Reference):
         self.on_free: Callable[[], None] | None = None
 
 
+def adopt(core: Core | None, ref: ObjectRef, binary: bytes) -> None:
+    """Fills in a reference made from a bare id: it can be read only if the process knows the object."""
+    if core is None:
+        _fill(ref, _unknown(binary, deque()))
+        return
+    with core.lock:
+        entry = core.objects.table.entries.get(binary)
+        _fill(ref, _unknown(binary, core.released) if entry is None else entry)
+
+
+def _fill(ref: ObjectRef, entry: Entry) -> None:
+    ref._binary = entry.object_id
+    ref._entry = entry
+    entry.holds += 1
+
+
+def _unknown(binary: bytes, released: deque[Any]) -> Entry:
+    error = ValueError(
+        f"The owner is unknown of object {binary.hex()}: its id was made up, or comes from another session or from "
+        "outside of tasks. Get the reference from the call that made the object, or as an argument."
+    )
+    entry = Entry(binary, released)
+    entry.value = Value(INLINE_ERROR, pickle.dumps(error))
+    entry.seen = True
+    return entry
+
+
 class Objects:
     """The object table of a process."""
 
@@ -106,17 +133,6 @@ class Objects:
         entry = Entry(object_id, self._core.released)
         self._entries[object_id] = entry
         return entry
-
-    def adopt(self, ref: ObjectRef, binary: bytes) -> None:
-        """Fills in a reference made from a bare id: it resolves only if the process knows the object."""
-        with self._core.lock:
-            entry = self._entries.get(binary)
-            if entry is None:
-                entry = Entry(binary, self._core.released)
-                entry.value = self.error_value(exceptions.ObjectLostError(binary.hex(), b"", ""))
-            ref._binary = binary
-            ref._entry = entry
-            entry.holds += 1
 
     def borrow(self, binary: bytes, owner: bytes) -> ObjectRef:
         """A reference that came from elsewhere; tells the owner if it is new here."""

@@ -95,7 +95,7 @@ class Reader:
             errors = objects.errors
         if not self._core.wait(lambda: entry.value is not None or objects.errors != errors, left):
             raise exceptions.GetTimeoutError(
-                f"Get timed out: object {entry.object_id.hex()} had no value in time. "
+                f"Get timed out: some object(s) not ready, among them {entry.object_id.hex()}. "
                 "Its task may still run, or wait for resources; `wait` tells which objects are ready."
             )
 

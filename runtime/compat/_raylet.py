@@ -13,10 +13,8 @@ from runtime._core.ids import (
     UniqueID,
     WorkerID,
 )
-from runtime.object_ref import ObjectRef
+from runtime.object_ref import ObjectID, ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator
-
-ObjectID = ObjectRef
 
 __all__ = [
     "ActorClassID",

@@ -8,6 +8,7 @@ from typing import Any
 from joblib._parallel_backends import MultiprocessingBackend
 
 from runtime import api
+from runtime._cluster_view import cluster_resources
 from runtime.util.multiprocessing import Pool
 
 
@@ -41,7 +42,7 @@ class RayBackend(MultiprocessingBackend):  # type: ignore[misc]
             return n_jobs
         if not api.is_initialized():
             api.init()
-        cpus = int(api.cluster_resources().get("CPU", 1))
+        cpus = int(cluster_resources().get("CPU", 1))
         return max(1, cpus + 1 + n_jobs)
 
     def configure(

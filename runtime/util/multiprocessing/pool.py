@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from runtime import api
+from runtime._cluster_view import cluster_resources
 from runtime.util.debug import log_once
 
 from .results import AsyncResult, IMapIterator, Raised
@@ -72,7 +73,7 @@ class Pool:
         if context is not None and log_once("pool context"):
             log.warning("The 'context' argument of Pool has no meaning here: actors run the calls.")
         self._connect(processes, ray_address)
-        cpus = int(api.cluster_resources().get("CPU", 0))
+        cpus = int(cluster_resources().get("CPU", 0))
         count = cpus if processes is None else processes
         if count <= 0:
             raise ValueError("Processes in the pool must be >0.")

@@ -24,7 +24,7 @@ def test_jobs_are_numbered_and_described() -> None:
     async def main() -> None:
         async with rig(4) as r:
             first, second = await r.job(), await r.job(1)
-            assert (first.job_id, second.job_id) == (b"\0\0\0\1", b"\0\0\0\2")
+            assert (first.job_id, second.job_id) == (b"\1\0\0\0", b"\2\0\0\0")
             assert first.state == "RUNNING"
             assert first.driver.node_id == r.agents[0].node_id
             assert (await r.ask(GetJob(second.job_id))) == second
@@ -113,7 +113,7 @@ def test_jobs_and_their_numbers_survive_a_restart() -> None:
             await r.agents[0].join(r.store)
             assert await r.ask(GetJob(first.job_id)) == first
             assert await r.job() == first
-            assert (await r.job(1)).job_id == b"\0\0\0\2"
+            assert (await r.job(1)).job_id == b"\2\0\0\0"
 
     run_virtual(main())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import gc
 import os
 import pickle
@@ -195,3 +197,68 @@ def test_a_task_result_that_was_lost_with_its_worker_is_still_there() -> None:
     array_ref, pid_ref = make.options(num_returns=2).remote()
     os.kill(ray.get(pid_ref), 9)
     assert ray.get(array_ref).sum() == LARGE
+
+
+def test_references_from_ids() -> None:
+    ref = ray.put(5)
+    for same in (ray.ObjectRef(ref.binary()), ray.ObjectRef.from_binary(ref.binary())):
+        assert same == ref
+        assert ray.get(same) == 5
+    assert len(ray.ObjectRef.from_random().binary()) == ray.ObjectRef.size() == 28
+    assert ray.ObjectRef.nil().is_nil()
+    with pytest.raises(ValueError, match="owner is unknown"):
+        ray.get(ray.ObjectRef.nil(), timeout=5)
+    with pytest.raises(ValueError, match="ID string needs to have length 28, got 1"):
+        ray.ObjectRef(b"x")
+    with pytest.raises(TypeError, match="Unsupported type: <class 'str'>, expected bytes"):
+        ray.ObjectRef("x" * 28)
+
+
+def test_references_are_values() -> None:
+    ref = ray.put(1)
+    assert ref != 1
+    assert {ref: 2}[ray.ObjectRef(ref.binary())] == 2
+    assert bool(ref)
+    assert ray.ObjectID is ray.ObjectRef
+    assert ray.ObjectRef[int] is not None
+    with pytest.raises(TypeError):
+        _ = ref < ref
+    with pytest.raises(AttributeError):
+        ref.other = 1
+    assert ref.tensor_transport() is None
+    assert isinstance(ref.call_site(), str)
+    assert isinstance(ref.owner_address(), bytes)
+    assert ref.task_id().job_id() == ref.job_id()
+    assert ref.task_id().actor_id().job_id == ref.job_id()
+
+
+def test_copies_of_references() -> None:
+    ref = ray.put([1])
+    for copied in (copy.copy(ref), copy.deepcopy(ref)):
+        assert copied == ref
+        assert ray.get(copied) == [1]
+
+
+def test_callbacks_of_references() -> None:
+    told: list[Any] = []
+    identity.remote(3)._on_completed(told.append)
+    eventually(lambda: told == [3])
+
+
+def test_asyncio_futures() -> None:
+    async def read() -> list[Any]:
+        ref = ray.put(4)
+        future = ref.as_future()
+        assert asyncio.isfuture(future)
+        return [await future, await asyncio.wrap_future(ref.future()), await ref]
+
+    assert asyncio.run(read()) == [4, 4, 4]
+
+
+@pytest.mark.skipif(not OWN, reason="Ray reads the variable once, when it starts")
+def test_pickling_outside_of_the_engine_can_be_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_allow_out_of_band_object_ref_serialization", "0")
+    ref = ray.put(1)
+    with pytest.raises(exceptions.OufOfBandObjectRefSerializationException, match="forbids"):
+        pickle.dumps(ref)
+    assert ray.get(ray.get(identity.remote([ref]))) == [1]

@@ -8,7 +8,7 @@ from runtime._core.resources import to_units
 from runtime._wire.messages.base import ResourceRequest, SchedulingStrategy, WorkerAddress
 from runtime._wire.messages.control import ActorSpec, CreatePlacementGroup
 
-JOB = b"\0\0\0\1"
+JOB = b"\1\0\0\0"
 DRIVER = WorkerAddress(b"driver".ljust(28, b"."), b"node-0".ljust(28, b"."), "")
 
 

@@ -1,0 +1,78 @@
+"""What a connected program sees of the cluster: nodes and resources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from runtime import exceptions
+from runtime._core import resources as resource_units
+from runtime._wire.messages.base import NodeInfo
+from runtime._wire.messages.control import GetNodes, Nodes
+from runtime._worker.core_worker import Core, current_or_none
+
+
+def connected() -> Core:
+    """The core of this process; unlike `core_worker.current` it starts none.
+
+    Raises:
+        RaySystemError: this process is not connected.
+    """
+    core = current_or_none()
+    if core is None:
+        raise exceptions.RaySystemError(
+            "Ray has not been started yet: call init() before asking for its state."
+        )
+    return core
+
+
+def _nodes() -> list[NodeInfo]:
+    reply = connected().ask(GetNodes())
+    assert isinstance(reply, Nodes)
+    return reply.nodes
+
+
+def nodes() -> list[dict[str, Any]]:
+    """Every node of the cluster, dead ones included."""
+    return [
+        {
+            "NodeID": node.node_id.hex(),
+            "Alive": node.state != "DEAD",
+            "NodeManagerAddress": node.host,
+            "NodeManagerHostname": node.host_name,
+            "NodeManagerPort": int(node.address.rpartition(":")[2] or 0),
+            "ObjectManagerPort": int(node.address.rpartition(":")[2] or 0),
+            "ObjectStoreSocketName": node.store_path,
+            "RayletSocketName": node.unix_path,
+            "MetricsExportPort": 0,
+            "MetricsAgentPort": 0,
+            "DashboardAgentListenPort": 0,
+            "NodeName": node.host,
+            "RuntimeEnvAgentPort": 0,
+            "DeathReason": 0 if node.state != "DEAD" else 1,
+            "DeathReasonMessage": node.death_reason,
+            "alive": node.state != "DEAD",
+            "Resources": resource_units.to_floats(node.total) if node.state != "DEAD" else {},
+            "Labels": dict(node.labels),
+        }
+        for node in _nodes()
+    ]
+
+
+def _sum(pick: Callable[[NodeInfo], Mapping[str, int]]) -> dict[str, float]:
+    total: dict[str, int] = {}
+    for node in _nodes():
+        if node.state != "DEAD":
+            resource_units.add(total, pick(node))
+    return resource_units.to_floats(total)
+
+
+def cluster_resources() -> dict[str, float]:
+    """The resources of all live nodes."""
+    return _sum(lambda node: node.total)
+
+
+def available_resources() -> dict[str, float]:
+    """The resources that nothing holds at the moment."""
+    # Tasks that woke up while others had their CPUs make it negative for a while.
+    return _sum(lambda node: {name: amount for name, amount in node.available.items() if amount > 0})
