@@ -88,7 +88,8 @@ class RuntimeEnv(dict[str, Any]):
         working_dir: what workers have as their current directory, first on `sys.path`: a local directory or archive
             (for a job, in `init`), or the URI of an archive.
         py_modules: put on `sys.path`: local directories, files, wheels and archives (for a job), or URIs.
-        env_vars: environment variables; `${NAME}` in a value is the variable NAME as the worker has it.
+        env_vars: environment variables; `${NAME}` or `$NAME` in a value is the variable NAME as
+            the worker has it.
         pip: packages to install: a list, a requirements file, or a dict of `packages`, `pip_check`, `pip_version`,
             `pip_install_options`.
         uv: the same through uv: a list, a file, or a dict of `packages`, `uv_check`, `uv_version`,
@@ -131,6 +132,8 @@ class RuntimeEnv(dict[str, Any]):
         super().__init__()
         if "nsight" in others:
             others["_nsight"] = others.pop("nsight")
+        for name in others.keys() - self.known_fields if _validate else ():
+            log.warning("runtime_env field %r is not recognized, and will be ignored", name)
         given = {
             "py_modules": py_modules,
             "py_executable": py_executable,

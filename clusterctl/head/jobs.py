@@ -230,7 +230,7 @@ class JobSupervisor:
         await self._finish(running, status, code, message)
 
     async def _start(self, record: JobRecord, folder: Path, place: WorkerPlace) -> asyncio.subprocess.Process:
-        env = {**self._environment, **environments.expand(place.env, self._environment)}
+        env = {**self._environment, **place.env}
         env["CLUSTERCTL_SUBMISSION_ID"] = record.submission_id
         env["PYTHONUNBUFFERED"] = "1"
         env[JOB_VARIABLE] = environments.canonical(record.runtime_env)

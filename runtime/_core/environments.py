@@ -22,7 +22,7 @@ _PACKAGE_SCHEME = "gcs://"
 _PACKAGE = re.compile(
     r"_ray_pkg_([0-9a-f]{64})(\.zip|\.tar\.gz|\.tgz|\.tar\.xz|\.hook|-[A-Za-z0-9._+-]+\.whl)"
 )
-_REFERENCE = re.compile(r"\$\{(\w+)\}")
+_REFERENCE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 class EnvironmentConflict(ValueError):
@@ -76,10 +76,16 @@ def of_driver(job: Mapping[str, Any], own: Mapping[str, Any], override: bool) ->
 
 
 def expand(variables: Mapping[str, str], outer: Mapping[str, str]) -> dict[str, str]:
-    """Replaces each `${NAME}` by the variable of that name: one above it here, else in `outer`, else nothing."""
+    """Replaces `${NAME}` and `$NAME` by the variable of that name: one above it here, else in `outer`. Where there is
+    none, `${NAME}` becomes nothing, and `$NAME` stays."""
     expanded: dict[str, str] = {}
+
+    def value_of(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        return expanded.get(name, outer.get(name, "" if match[1] else match[0]))
+
     for name, value in variables.items():
-        expanded[name] = _REFERENCE.sub(lambda m: expanded.get(m[1], outer.get(m[1], "")), value)
+        expanded[name] = _REFERENCE.sub(value_of, value)
     return expanded
 
 

@@ -35,7 +35,6 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from runtime import _stacks
-from runtime._core.environments import expand
 
 from .process_end import exit_status, flush_output
 
@@ -218,8 +217,7 @@ def _line_buffered(descriptor: int) -> io.TextIOWrapper:
 
 def _apply_environment(request: dict[str, Any]) -> None:
     """Working directory, import path, environment variables, and random numbers of this worker's own."""
-    for name, value in expand(request["env"], os.environ).items():
-        os.environ[name] = value
+    os.environ.update(request["env"])
     if "TZ" in request["env"]:
         time.tzset()
     if request["cwd"]:

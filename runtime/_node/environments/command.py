@@ -13,7 +13,11 @@ _TAIL_LINES = 30
 
 
 class CommandFailed(Exception):
-    """A program ended badly. The message holds its command and the last lines of its output."""
+    """A program ended badly. The message holds its command and `output`, the last lines of what it wrote."""
+
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(f"{message}:\n{output}" if output else message)
+        self.output = output or message
 
 
 async def run(command: Sequence[str], cwd: str, environment: Mapping[str, str]) -> None:
@@ -43,4 +47,4 @@ async def run(command: Sequence[str], cwd: str, environment: Mapping[str, str]) 
             await process.wait()
     if process.returncode:
         tail = "\n".join(output.decode(errors="replace").strip().splitlines()[-_TAIL_LINES:])
-        raise CommandFailed(f"{shlex.join(command)} exited with status {process.returncode}:\n{tail}")
+        raise CommandFailed(f"{shlex.join(command)} exited with status {process.returncode}", tail)

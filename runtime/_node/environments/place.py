@@ -27,7 +27,7 @@ class WorkerPlace:
 
     Attributes:
         path: goes to the front of `sys.path`.
-        env: variables; `${NAME}` in them is not expanded yet.
+        env: variables.
         hook: the setup hook that it calls first: its path, or its package's URI; "" for none.
     """
 

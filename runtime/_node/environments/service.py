@@ -20,7 +20,7 @@ from runtime._core import environments
 from runtime._core.uri_cache import UriCache
 from runtime._core.workers import PoolKey
 from runtime._node.zygote_spawn import daemon_environment
-from runtime._packages import archive
+from runtime._packages import archive, fetch
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
 from runtime._wire.messages.control import KvGet
@@ -175,43 +175,46 @@ class Environments:
             path.append(cwd)
         else:
             cwd = next(iter(_existing([job.get("cwd") or ""])), "")
-        variables = dict(env.get("env_vars") or {})
+        variables = environments.expand(env.get("env_vars") or {}, os.environ)
         working_dir = cwd if env.get("working_dir") else ""
-        interpreter, added = await self._interpreter(parts, env, working_dir, variables)
+        interpreter = await self._interpreter(parts, env, working_dir, variables)
+        if env.get("pip") or env.get("uv"):
+            binaries = os.path.dirname(interpreter.command[0])
+            variables["VIRTUAL_ENV"] = os.path.dirname(binaries)
+            search = variables.get("PATH", os.environ.get("PATH", os.defpath))
+            variables["PATH"] = f"{binaries}{os.pathsep}{search}"
         path += filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
         if path:  # for programs that the worker starts
             inherited = os.environ.get("PYTHONPATH")
             variables["PYTHONPATH"] = os.pathsep.join([*path, *([inherited] if inherited else [])])
         path += _existing(job.get("sys_path") or [])
         hook = env.get("worker_process_setup_hook") or ""
-        return WorkerPlace(cwd, path, {**added, **variables}, interpreter, hook)
+        return WorkerPlace(cwd, path, variables, interpreter, hook)
 
     async def _interpreter(
         self, parts: list[Part], env: Mapping[str, Any], working_dir: str, variables: Mapping[str, str]
-    ) -> tuple[Interpreter, dict[str, str]]:
-        """The Python for the workers, and variables that tell of it."""
-        expanded = environments.expand(variables, os.environ)
+    ) -> Interpreter:
+        """The Python for the workers."""
         at_start = tuple(
-            sorted((n, v) for n, v in expanded.items() if n.startswith(_AT_START) and n != "PYTHONPATH")
+            sorted((n, v) for n, v in variables.items() if n.startswith(_AT_START) and n != "PYTHONPATH")
         )
         tool = next((name for name in ("pip", "uv") if env.get(name)), "")
         if env.get("py_executable"):
             if tool:
                 raise ValueError(f"runtime_env sets both py_executable and {tool}; choose one")
-            return Interpreter(tuple(shlex.split(env["py_executable"])), at_start), {}
+            return Interpreter(tuple(shlex.split(env["py_executable"])), at_start)
         if not tool:
-            return (Interpreter((), at_start) if at_start else DEFAULT_INTERPRETER), {}
+            return Interpreter((), at_start) if at_start else DEFAULT_INTERPRETER
         config = env[tool] if isinstance(env[tool], dict) else {"packages": env[tool]}
         spec = venv.VenvSpec(tool, config, working_dir)
         folder = self._folder / "venvs" / spec.digest[:32]
-        await self._part(parts, ("PIP", spec.digest), folder, lambda: venv.build(spec, folder, expanded))
-        search = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        return Interpreter((venv.python_of(folder),), at_start), {"VIRTUAL_ENV": str(folder), "PATH": search}
+        await self._part(parts, ("PIP", spec.digest), folder, lambda: venv.build(spec, folder, variables))
+        return Interpreter((venv.python_of(folder),), at_start)
 
     async def _unpacked(self, parts: list[Part], kind: str, uri: str) -> str:
         name = uri
         if uri.startswith("file://"):  # the only URIs whose content may change between two jobs
-            status = os.stat(uri.removeprefix("file://"))
+            status = _status(uri)
             name = f"{uri}#{status.st_mtime_ns}-{status.st_size}"
         package = environments.parse_package_uri(uri)
         label = package[1] if package is not None else hashlib.sha256(name.encode()).hexdigest()
@@ -266,11 +269,11 @@ class Environments:
         file = folder.with_name(f"{folder.name}.download")
         try:
             if package is None:
-                command = [sys.executable, "-P", "-m", "runtime._node.environments.fetch", uri, str(file)]
+                command = [sys.executable, "-P", "-m", "runtime._packages.fetch", uri, str(file)]
                 try:
                     await run(command, "/", daemon_environment())
                 except CommandFailed as error:
-                    raise ValueError(f"Failed to download {uri}: {error}") from error
+                    raise ValueError(f"Failed to download {uri}: {error.output}") from error
             else:
                 await self._download(uri, *package, file)
             await asyncio.to_thread(_unpack, uri, file, folder, package is None)
@@ -318,6 +321,13 @@ def _unpack(uri: str, file: Path, folder: Path, is_remote: bool) -> None:
             archive.extract(str(file), name, str(draft), strip_single_folder=is_remote)
 
     archive.in_place(folder, build)
+
+
+def _status(uri: str) -> os.stat_result:
+    try:
+        return os.stat(fetch.path_of(uri))
+    except OSError as error:
+        raise ValueError(f"Failed to download {uri}: {error}") from error
 
 
 def _existing(folders: list[str]) -> list[str]:

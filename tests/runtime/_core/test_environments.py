@@ -59,10 +59,8 @@ def test_a_driver_adds_to_its_job_and_contradicts_it_only_when_told() -> None:
 
 
 def test_references_to_variables_are_expanded_in_order() -> None:
-    assert expand({"A": "1", "B": "${A}:${OUTER}:${NONE}:$A"}, {"OUTER": "o", "A": "outer"}) == {
-        "A": "1",
-        "B": "1:o::$A",
-    }
+    variables = {"A": "1", "B": "${A}:${OUTER}:${NONE}:$A:$NONE"}
+    assert expand(variables, {"OUTER": "o", "A": "outer"}) == {"A": "1", "B": "1:o::1:$NONE"}
 
 
 @pytest.mark.parametrize("suffix", [".zip", ".tar.gz", "-thing-0.1-py3-none-any.whl", ".hook"])

@@ -1,4 +1,4 @@
-"""Fetches one remote archive: `python -m runtime._node.environments.fetch URI FILE`.
+"""Fetches one remote archive: `python -m runtime._packages.fetch URI FILE`.
 
 A process of its own, so that it can be ended at any time, and so that a cloud's library does not stay in the agent.
 """
@@ -41,9 +41,14 @@ def fetch(uri: str, file: str) -> None:
         raise FetchError(f"{type(error).__name__}: {error}") from error
 
 
+def path_of(uri: str) -> str:
+    """The path in a file:// URI."""
+    return urllib.parse.unquote(uri.removeprefix("file://"))
+
+
 def _open(uri: str, scheme: str) -> BinaryIO:
     if scheme == "file":
-        return open(urllib.parse.unquote(uri.removeprefix("file://")), "rb")
+        return open(path_of(uri), "rb")
     if scheme in ("http", "https"):
         request = urllib.request.Request(uri)
         token = os.environ.get("RAY_RUNTIME_ENV_BEARER_TOKEN")
