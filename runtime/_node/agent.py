@@ -44,6 +44,7 @@ from .peers import PeerTable
 from .process_handler import ProcessHandler
 from .processes import Process
 from .reporter import Reporter
+from .state_service import StateService
 from .worker_pool import PoolListener, WorkerPool
 
 log = logging.getLogger(__name__)
@@ -115,6 +116,12 @@ class NodeAgent:
         self._puller = puller
         self.objects = ObjectService(
             config.node_id, self.store, puller, self.peers, lambda: list(self.cluster.table.others)
+        )
+        self.state = StateService(
+            config.host,
+            lambda: self._process_handler.processes(),
+            self.peers,
+            lambda: list(self.cluster.table.others),
         )
         self.reporter = Reporter(
             config.node_id,

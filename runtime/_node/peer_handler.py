@@ -10,6 +10,7 @@ from runtime._wire.messages.base import ErrorKind, Message, Ok
 from runtime._wire.messages.node import (
     AgentHello,
     FreeObjects,
+    ListState,
     ReadObject,
     RemoteLease,
     RemoteLeaseLost,
@@ -67,6 +68,8 @@ class PeerHandler:
             return agent.objects.read(message)
         if isinstance(message, StoreStatus):
             return agent.objects.own_status(message)
+        if isinstance(message, ListState):
+            return agent.state.list(message)
         if isinstance(message, RemoteLease):
             return agent.leases.remote_lease(channel, message)
         if isinstance(message, RemoteLeaseReturn):

@@ -15,6 +15,7 @@ from runtime._wire.messages.node import (
     Blocked,
     LeaseDemand,
     LeaseReturn,
+    ListState,
     PrestartWorkers,
     Register,
     Registered,
@@ -66,6 +67,7 @@ class ProcessHandler:
             StoreUnpin: lambda p, m: store.unpin(m.object_ids, p.channel),
             StoreFree: lambda _, m: objects.free(m),
             StoreStatus: lambda _, m: objects.status(m),
+            ListState: lambda _, m: agent.state.list(m),
             TakeOutput: lambda _, m: agent.output.take_everywhere(m),
             Done: self._done,
             **dict.fromkeys(FROM_WORKERS, self._forward),
@@ -76,6 +78,10 @@ class ProcessHandler:
         self._channels.add(channel)
         channel.handler = self._handle
         channel.on_close = self._closed
+
+    def processes(self) -> list[Process]:
+        """The drivers and workers of this node."""
+        return [channel.context for channel in self._channels if isinstance(channel.context, Process)]
 
     def tell_all(self, message: Message) -> None:
         """Sends a one-way message to every registered process."""

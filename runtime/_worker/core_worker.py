@@ -25,6 +25,7 @@ from .actor_submitter import ActorSubmitter
 from .cancellation import Cancellation
 from .environment import Environment
 from .functions import Functions
+from .history import History
 from .lineage import Lineage
 from .objects import Objects
 from .owner_requests import OwnerRequests
@@ -148,6 +149,7 @@ class Core:
         self.actor_or_job_bytes = b"\0" * (ids.ACTOR_BYTES - ids.JOB_BYTES) + self.job_id
         self.store = Store(self, self.session.store_path, self.session.store_capacity_bytes)
         self.functions = Functions(self)
+        self.history = History(self)
         self.objects = Objects(self)
         self.lineage = Lineage(self)
         self.owner_requests = OwnerRequests(self)
@@ -160,6 +162,7 @@ class Core:
         self._handlers = {
             messages.Hello: self._on_hello,
             messages.Done: self._on_done,
+            node.ListState: self.history.on_list,
             messages.Returned: self.submitter.on_returned,
             messages.Retiring: self.submitter.on_retiring,
             messages.StreamItem: self._on_stream_item,
@@ -337,6 +340,7 @@ class Core:
     def _on_done(self, connection: Connection, message: messages.Done, _correlation: int) -> None:
         waiting = self.pending.pop(message.task_id, None)
         if waiting is not None:
+            waiting.worker = connection.peer
             waiting.done(connection, message)
         elif any(value.nested for value in message.values):
             connection.send(messages.ReleaseHold(message.task_id))

@@ -399,6 +399,10 @@ class Executor:
             return self.partly_failed(connection, push, running, partial, seconds)
         return Done(push.task_id, values, seconds)
 
+    def running_tasks(self) -> list[bytes]:
+        """The ids of what has begun here and is not over."""
+        return list(self._active)
+
     def callable_of(self, push: Push) -> Callable[..., Any]:
         """What a push calls: a function, or a method of the actor."""
         if not push.method:

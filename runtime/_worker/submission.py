@@ -13,6 +13,7 @@ from runtime._core import ids
 from runtime._core.tasks import TaskState, step
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
+from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.worker import Done, Push, ReleaseHold, StreamItem, Value
 
 from . import context
@@ -46,6 +47,7 @@ class Submission(ABC):
         "retry_exceptions",
         "state",
         "stream",
+        "worker",
     )
 
     def __init__(
@@ -63,6 +65,7 @@ class Submission(ABC):
         running = context.execution.get()
         self.parent = running.task_id if running is not None else b""
         self.stream: Stream | None = None
+        self.worker: WorkerAddress | None = None  # what answered
         self.push: Push
         self.entries: list[Entry]
 
@@ -81,6 +84,11 @@ class Submission(ABC):
         for entry in self.entries:
             entry.holds += 1  # until the value is there, somebody wants it or not
         return [objects.new_ref(entry) for entry in self.entries]
+
+    @property
+    def function_name(self) -> str:
+        """What it is called, if the push has no name."""
+        return self.push.method
 
     def move(self, target: TaskState) -> None:
         """Takes one step of `_core/tasks.py`."""
@@ -138,12 +146,15 @@ class Submission(ABC):
 
     def begin_attempt(self) -> None:
         """The next push is another try."""
+        if self.state is not TaskState.FINISHED:
+            self.core.history.ended(self, failed=True)
         self.push = msgspec.structs.replace(self.push, attempt=self.push.attempt + 1)
 
     def settle(self, values: list[Value], failed: bool) -> None:
         """It is over: gives the results their values, or all of them the one error, and lets go of the arguments unless
         it may have to run again."""
         self.move(TaskState.FINISHED)
+        self.core.history.ended(self, failed, values[0].data if failed else b"")
         objects = self.core.objects
         if self.stream is not None:
             values = [self.stream.end(values[0] if failed else None)]

@@ -86,6 +86,10 @@ class Task(Submission):
         self.options = options
         self.lease: Lease | None = None
 
+    @property
+    def function_name(self) -> str:
+        return self.function.name
+
     def done(self, connection: Connection, message: Done) -> None:
         self.core.submitter.on_done(self, connection, message)
 

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .base import Message, Ok, Request, ResourceRequest, WorkerAddress
 
 # ---------------------------------------------------------------- joining
@@ -251,6 +253,23 @@ class StoreFree(Message, frozen=True, array_like=True, tag=337):
     object_ids: list[bytes]
     locations: list[bytes]  # node ids that hold copies
     here: bool = True  # the copy of the asking process's node goes in any case
+
+
+# ---------------------------------------------------------------- what there is: process -> agent -> processes
+
+
+class StateRows(Message, frozen=True, array_like=True, tag=361):
+    """One dict per task, object or process; the keys are those of `runtime.util.state`."""
+
+    rows: list[dict[str, Any]]
+
+
+class ListState(Message, Request[StateRows], frozen=True, array_like=True, tag=360):
+    """What do you know of `kind` ("tasks", "objects", "workers")? An agent asks every process of its node, and with
+    `everywhere` the agents of the other nodes."""
+
+    kind: str
+    everywhere: bool = False
 
 
 # ---------------------------------------------------------------- agent -> agent

@@ -1,0 +1,82 @@
+"""Answers what tasks, objects and processes there are, by asking those who know: every process, on every node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from runtime._transport.channel import CallError, Channel
+from runtime._wire.messages.node import ListState, StateRows
+
+from .peers import PeerTable
+from .processes import Process
+
+_PROCESS_TIMEOUT_S = 3.0
+_NODE_TIMEOUT_S = 8.0
+
+
+class StateService:
+    """Collects the rows of one node, and those of the others.
+
+    Args:
+        host: this node's address.
+        processes: the drivers and workers of this node.
+        peers: the other agents.
+        other_nodes: the ids of the other live nodes.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        processes: Callable[[], Iterable[Process]],
+        peers: PeerTable,
+        other_nodes: Callable[[], list[bytes]],
+    ) -> None:
+        self._host = host
+        self._processes = processes
+        self._peers = peers
+        self._other_nodes = other_nodes
+
+    async def list(self, message: ListState) -> StateRows:
+        """The rows of this node; with `everywhere`, of all. Who does not answer in time is left out."""
+        asked = [self._own(message.kind)]
+        if message.everywhere:
+            request = ListState(message.kind)
+            asked += [self._of_node(node_id, request) for node_id in self._other_nodes()]
+        return StateRows([row for rows in await asyncio.gather(*asked) for row in rows])
+
+    async def _own(self, kind: str) -> list[dict[str, Any]]:
+        processes = list(self._processes())
+        if kind == "workers":
+            return [self._worker_row(process) for process in processes]
+        answers = [self._ask(process.channel, ListState(kind), _PROCESS_TIMEOUT_S) for process in processes]
+        found = []
+        for process, rows in zip(processes, await asyncio.gather(*answers), strict=True):
+            for row in rows:
+                found.append({**row, "pid": process.pid, "ip": self._host})
+        return found
+
+    def _worker_row(self, process: Process) -> dict[str, Any]:
+        return {
+            "worker_id": process.address.worker_id.hex(),
+            "is_alive": True,
+            "worker_type": "DRIVER" if process.worker is None else "WORKER",
+            "exit_type": None,
+            "node_id": process.address.node_id.hex(),
+            "ip": self._host,
+            "pid": process.pid,
+        }
+
+    async def _of_node(self, node_id: bytes, request: ListState) -> list[dict[str, Any]]:
+        try:
+            channel = await asyncio.wait_for(self._peers.channel(node_id), _NODE_TIMEOUT_S)
+        except (CallError, TimeoutError):
+            return []
+        return await self._ask(channel, request, _NODE_TIMEOUT_S)
+
+    async def _ask(self, channel: Channel, request: ListState, timeout_s: float) -> list[dict[str, Any]]:
+        try:
+            return (await channel.call(request, timeout_s)).rows
+        except CallError:
+            return []  # it ends, or is too busy to answer

@@ -1,0 +1,239 @@
+"""The rows of `runtime.util.state`, and how they are chosen. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from .exception import RayStateApiException
+
+PREDICATES = ("=", "!=")
+MAX_LIMIT = 10_000
+Filter = tuple[str, str, Any]
+
+
+@dataclasses.dataclass(init=True)
+class StateSchema:
+    """One row: columns as attributes, and like a dict."""
+
+    def __getitem__(self, column: str) -> Any:
+        if column not in self.columns():
+            raise KeyError(column)
+        return getattr(self, column)
+
+    def get(self, column: str, default: Any = None) -> Any:
+        """The value of a column, or `default` if there is no such column."""
+        return getattr(self, column) if column in self.columns() else default
+
+    def asdict(self) -> dict[str, Any]:
+        """All columns."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def columns(cls) -> set[str]:
+        """The names of all columns."""
+        return {field.name for field in dataclasses.fields(cls)}
+
+    @classmethod
+    def list_columns(cls, detail: bool = True) -> list[str]:
+        """The names of the columns, those of details only if wanted."""
+        return [f.name for f in dataclasses.fields(cls) if detail or not f.metadata.get("detail")]
+
+    @classmethod
+    def filterable_columns(cls) -> set[str]:
+        """The columns that a filter may name."""
+        return {f.name for f in dataclasses.fields(cls) if f.metadata.get("filterable", True)}
+
+
+def _detail(default: Any = None, filterable: bool = False) -> Any:
+    return dataclasses.field(default=default, metadata={"detail": True, "filterable": filterable})
+
+
+def _plain(default: Any = None) -> Any:
+    return dataclasses.field(default=default, metadata={"filterable": False})
+
+
+@dataclasses.dataclass
+class ActorState(StateSchema):
+    """An actor."""
+
+    actor_id: str
+    class_name: str
+    state: str  # DEPENDENCIES_UNREADY PENDING_CREATION ALIVE RESTARTING DEAD
+    job_id: str
+    name: str | None = None
+    node_id: str | None = None
+    pid: int | None = None
+    ray_namespace: str | None = None
+    serialized_runtime_env: str | None = _detail()
+    required_resources: dict[str, float] | None = _detail()
+    death_cause: dict[str, Any] | None = _detail()
+    is_detached: bool | None = _detail()
+    placement_group_id: str | None = _detail(filterable=True)
+    repr_name: str | None = _detail(filterable=True)
+    num_restarts: int | None = _detail()
+    label_selector: dict[str, str] | None = _detail()
+
+
+@dataclasses.dataclass
+class PlacementGroupState(StateSchema):
+    """A placement group."""
+
+    placement_group_id: str
+    name: str
+    creator_job_id: str
+    state: str  # PENDING PREPARED CREATED REMOVED RESCHEDULING
+    bundles: list[dict[str, Any]] | None = _detail()
+    is_detached: bool | None = _detail(filterable=True)
+    stats: dict[str, Any] | None = _detail()
+
+
+@dataclasses.dataclass
+class NodeState(StateSchema):
+    """A node."""
+
+    node_id: str
+    node_ip: str
+    is_head_node: bool
+    state: str  # ALIVE DEAD
+    state_message: str | None = _plain()
+    node_name: str = ""
+    resources_total: dict[str, float] | None = _plain()
+    labels: dict[str, str] | None = _plain()
+    start_time_ms: int | None = _detail()
+    end_time_ms: int | None = _detail()
+
+
+@dataclasses.dataclass
+class DriverInfo:
+    """The process of a job's driver."""
+
+    id: str
+    node_ip_address: str
+    pid: str
+
+
+@dataclasses.dataclass
+class JobState(StateSchema):
+    """A driver and all it started."""
+
+    job_id: str | None
+    submission_id: str | None
+    type: str  # DRIVER SUBMISSION
+    status: str  # RUNNING SUCCEEDED
+    entrypoint: str
+    start_time: int | None = None
+    end_time: int | None = None
+    driver_info: DriverInfo | None = _plain()
+    driver_node_id: str | None = None
+
+
+@dataclasses.dataclass
+class WorkerState(StateSchema):
+    """A process of the cluster that runs tasks or a driver."""
+
+    worker_id: str
+    is_alive: bool
+    worker_type: str  # WORKER DRIVER
+    exit_type: str | None
+    node_id: str
+    ip: str
+    pid: int
+    exit_detail: str | None = _detail()
+    start_time_ms: int | None = _detail()
+    end_time_ms: int | None = _detail()
+
+
+@dataclasses.dataclass
+class TaskState(StateSchema):
+    """One attempt of a task or call."""
+
+    task_id: str
+    attempt_number: int
+    name: str
+    state: str
+    job_id: str
+    actor_id: str | None
+    type: str  # NORMAL_TASK ACTOR_TASK ACTOR_CREATION_TASK
+    func_or_class_name: str
+    parent_task_id: str
+    node_id: str | None = None
+    worker_id: str | None = None
+    worker_pid: int | None = None
+    error_type: str | None = None
+    language: str | None = _detail("PYTHON", filterable=True)
+    required_resources: dict[str, float] | None = _detail()
+    placement_group_id: str | None = _detail(filterable=True)
+    end_time_ms: int | None = _detail()
+    error_message: str | None = _detail()
+
+
+@dataclasses.dataclass
+class ObjectState(StateSchema):
+    """A reference to an object, as one process has it."""
+
+    object_id: str
+    object_size: int
+    task_status: str
+    attempt_number: int
+    reference_type: str
+    call_site: str
+    type: str  # DRIVER WORKER
+    pid: int
+    ip: str
+
+
+S = TypeVar("S", bound=StateSchema)
+
+
+def check_options(schema: type[StateSchema], filters: Sequence[Any] | None, limit: int) -> list[Filter]:
+    """The filters, if they can be used.
+
+    Raises:
+        ValueError: a filter or the limit makes no sense.
+        RayStateApiException: a filter names no column.
+    """
+    if limit > MAX_LIMIT:
+        raise ValueError(
+            f"Given limit {limit} exceeds the supported limit {MAX_LIMIT}. Use a lower limit, or filters."
+        )
+    checked = []
+    for one in filters or ():
+        if not isinstance(one, list | tuple) or len(one) != 3:
+            raise ValueError(f"The filter {one!r} is not (column, predicate, value).")
+        column, predicate, value = one
+        if predicate not in PREDICATES:
+            raise ValueError(
+                f"Unsupported filter predicate {predicate} is given. Available predicates: {', '.join(PREDICATES)}."
+            )
+        if column not in schema.filterable_columns():
+            raise RayStateApiException(
+                f"Invalid filter column {column!r}: it is not supported. "
+                f"Supported filter columns: {sorted(schema.filterable_columns())}"
+            )
+        checked.append((column, predicate, value))
+    return checked
+
+
+def choose(rows: Iterable[S], filters: Sequence[Filter], limit: int, detail: bool) -> list[S]:
+    """The rows that pass all filters, at most `limit`; without `detail` their details are None."""
+    chosen = [row for row in rows if all(_passes(getattr(row, c), p, v) for c, p, v in filters)][:limit]
+    if not detail:
+        for row in chosen:
+            for field in dataclasses.fields(row):
+                if field.metadata.get("detail"):
+                    setattr(row, field.name, None)
+    return chosen
+
+
+def _passes(value: Any, predicate: str, wanted: Any) -> bool:
+    if isinstance(value, bool) and isinstance(wanted, str):
+        equal = wanted.lower() in (("true", "1") if value else ("false", "0"))
+    elif isinstance(value, int) and isinstance(wanted, str):
+        equal = wanted.strip() == str(value)
+    elif isinstance(value, str) and isinstance(wanted, str):
+        equal = value.lower() == wanted.lower()
+    else:
+        equal = value == wanted
+    return equal is (predicate == "=")

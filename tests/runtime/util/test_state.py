@@ -1,0 +1,151 @@
+"""`util.state`: what there is in the cluster."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pathlib
+import time
+from typing import Any
+
+import pytest
+
+from tests.polling import eventually
+from tests.under_test import NAME, ray, util
+
+state: Any = importlib.import_module(f"{NAME}.util.state")
+pytestmark = pytest.mark.usefixtures("session")
+
+
+@ray.remote(num_cpus=0)
+class Counter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self) -> int:
+        self.count += 1
+        return os.getpid()
+
+
+def test_actors() -> None:
+    actor = Counter.options(name="of the state").remote()
+    pid = ray.get(actor.add.remote())
+    (row,) = state.list_actors(filters=[("name", "=", "of the state")])
+    assert row.state == row["state"] == row.get("state") == "ALIVE"
+    assert row.class_name == "Counter"
+    assert row.pid == pid
+    assert row.actor_id == actor._actor_id.hex()
+    assert row.node_id == ray.get_runtime_context().get_node_id()
+    assert row.num_restarts is None
+    assert row.asdict()["class_name"] == "Counter"
+    detailed = state.get_actor(row.actor_id)
+    assert detailed.num_restarts == 0
+    assert detailed.is_detached is False
+    assert state.get_actor("f" * 32) is None
+    ray.kill(actor)
+    assert eventually(lambda: state.get_actor(row.actor_id).state == "DEAD")
+    assert row.actor_id not in [r.actor_id for r in state.list_actors(filters=[("state", "!=", "dead")])]
+    assert row.actor_id in [r.actor_id for r in state.list_actors(filters=[("state", "=", "dead")])]
+    summary = state.summarize_actors()["cluster"]
+    assert summary["summary"]["Counter"]["state_counts"]["DEAD"] >= 1
+
+
+def test_filters_that_make_no_sense() -> None:
+    with pytest.raises(ValueError, match="predicate"):
+        state.list_actors(filters=[("state", ">", "ALIVE")])
+    with pytest.raises(ValueError):
+        state.list_actors(filters=["state=ALIVE"])
+    with pytest.raises(state.RayStateApiException):
+        state.list_actors(filters=[("no_such_column", "=", "ALIVE")])
+
+
+def test_nodes_jobs_and_workers() -> None:
+    (node,) = state.list_nodes()
+    assert node.node_id == ray.get_runtime_context().get_node_id()
+    assert node.state == "ALIVE"
+    assert node.is_head_node is True
+    assert node.resources_total["CPU"] == 4
+    assert state.get_node(node.node_id).node_ip == node.node_ip
+    job_id = ray.get_runtime_context().get_job_id()
+    (job,) = [one for one in state.list_jobs() if one.job_id == job_id]
+    assert job.status == "RUNNING"
+    assert job.type == "DRIVER"
+    workers = state.list_workers(filters=[("is_alive", "=", True)], limit=1000)
+    assert os.getpid() in [row.pid for row in workers if row.worker_type == "DRIVER"]
+
+
+def test_placement_groups() -> None:
+    group = util.placement_group([{"CPU": 1}], name="of the state")
+    ray.get(group.ready())
+    (row,) = state.list_placement_groups(filters=[("name", "=", "of the state")], detail=True)
+    assert row.state == "CREATED"
+    assert row.placement_group_id == group.id.hex()
+    assert row.is_detached is False
+    assert len(row.bundles) == 1
+    assert state.get_placement_group(group.id.hex()).name == "of the state"
+    util.remove_placement_group(group)
+    assert eventually(lambda: state.get_placement_group(group.id.hex()).state == "REMOVED")
+
+
+def test_tasks(tmp_path: pathlib.Path) -> None:
+    @ray.remote
+    def state_runs(path: str) -> None:
+        while not os.path.exists(path):
+            time.sleep(0.01)
+
+    @ray.remote(max_retries=1, retry_exceptions=True)
+    def state_fails() -> None:
+        raise ZeroDivisionError("bad luck")
+
+    running = state_runs.remote(str(tmp_path / "go"))
+    waiting = state_runs.options(num_cpus=4, name="waiting task").remote(str(tmp_path / "go"))
+    failing = state_fails.remote()
+    with pytest.raises(ZeroDivisionError):
+        ray.get(failing)
+
+    def states(name: str) -> list[str]:
+        return sorted(row.state for row in state.list_tasks(filters=[("name", "=", name)]))
+
+    assert eventually(lambda: states("state_runs") == ["RUNNING"])
+    assert eventually(lambda: states("waiting task") == ["PENDING_NODE_ASSIGNMENT"])
+    assert eventually(lambda: states("state_fails") == ["FAILED", "FAILED"])
+    rows = state.list_tasks(filters=[("name", "=", "state_fails")], detail=True)
+    assert {row.attempt_number for row in rows} == {0, 1}
+    assert {row.type for row in rows} == {"NORMAL_TASK"}
+    last = max(rows, key=lambda row: row.attempt_number)
+    assert last.error_type == "TASK_EXECUTION_EXCEPTION"
+    assert "bad luck" in last.error_message
+    (row,) = state.list_tasks(filters=[("name", "=", "state_runs")])
+    assert row.task_id == running.task_id().hex()
+    assert row.worker_pid not in (None, os.getpid())
+    (tmp_path / "go").touch()
+    ray.get([running, waiting])
+    assert eventually(lambda: states("state_runs") == ["FINISHED"])
+    assert state.get_task(row.task_id).state == "FINISHED"
+
+
+def test_calls_of_actors() -> None:
+    actor = Counter.remote()
+    ray.get([actor.add.remote() for _ in range(3)])
+
+    def finished() -> int:
+        filters = [("actor_id", "=", actor._actor_id.hex()), ("type", "=", "ACTOR_TASK")]
+        return sum(row.state == "FINISHED" and row.name == "Counter.add" for row in state.list_tasks(filters=filters))
+
+    assert eventually(lambda: finished() == 3)
+    (made,) = state.list_tasks(
+        filters=[("actor_id", "=", actor._actor_id.hex()), ("type", "=", "ACTOR_CREATION_TASK")]
+    )
+    assert made.state == "FINISHED"
+    assert made.name == "Counter.__init__"
+    summary = state.summarize_tasks()["cluster"]
+    assert summary["summary"]["Counter.add"]["state_counts"]["FINISHED"] >= 3
+
+
+def test_objects() -> None:
+    ref = ray.put(b"x" * 10_000)
+    rows = state.list_objects(filters=[("object_id", "=", ref.hex())], limit=1000)
+    assert rows
+    assert rows[0].pid == os.getpid()
+    assert rows[0].type.lower() == "driver"
+    assert state.summarize_objects()["cluster"]["total_objects"] >= 1
