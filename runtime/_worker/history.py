@@ -108,7 +108,9 @@ class History:
             ]
         return rows
 
-    def _row(self, task_id: bytes, name: str, function_name: str, attempt: int, parent: bytes) -> dict[str, Any]:
+    def _row(
+        self, task_id: bytes, name: str, function_name: str, attempt: int, parent: bytes
+    ) -> dict[str, Any]:
         actor_id = task_id[ids.TASK_BYTES - ids.ACTOR_BYTES :]
         short = function_name.rpartition(".")[2]
         is_call = any(actor_id[: ids.ACTOR_BYTES - ids.JOB_BYTES])

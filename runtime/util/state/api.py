@@ -1,7 +1,7 @@
 """The questions: what actors, tasks, nodes, jobs, workers, objects and placement groups there are.
 
-What the control store knows (actors, nodes, jobs, placement groups) it is asked; tasks, objects and workers are asked of
-the processes themselves, so those of processes that have ended are not listed.
+The control store is asked for actors, nodes, jobs and placement groups, the processes themselves for tasks,
+objects and workers; those of processes that have ended are not listed.
 """
 
 from __future__ import annotations
@@ -175,7 +175,9 @@ def list_objects(
 # ---------------------------------------------------------------- one
 
 
-def get_actor(id: str, address: str | None = None, timeout: float = 30, _explain: bool = False) -> ActorState | None:
+def get_actor(
+    id: str, address: str | None = None, timeout: float = 30, _explain: bool = False
+) -> ActorState | None:
     """The actor with this id in hex, with details; or None."""
     return _first(list_actors(address, [("actor_id", "=", id)], 1, timeout, True))
 
@@ -187,12 +189,16 @@ def get_placement_group(
     return _first(list_placement_groups(address, [("placement_group_id", "=", id)], 1, timeout, True))
 
 
-def get_node(id: str, address: str | None = None, timeout: float = 30, _explain: bool = False) -> NodeState | None:
+def get_node(
+    id: str, address: str | None = None, timeout: float = 30, _explain: bool = False
+) -> NodeState | None:
     """The node with this id in hex, with details; or None."""
     return _first(list_nodes(address, [("node_id", "=", id)], 1, timeout, True))
 
 
-def get_job(id: str, address: str | None = None, timeout: float = 30, _explain: bool = False) -> JobState | None:
+def get_job(
+    id: str, address: str | None = None, timeout: float = 30, _explain: bool = False
+) -> JobState | None:
     """The job with this id, or with this submission id; or None."""
     jobs = list_jobs(address, None, 10_000, timeout, True)
     return _first([job for job in jobs if id in (job.job_id, job.submission_id)])
@@ -229,7 +235,10 @@ def _first(rows: Sequence[S]) -> S | None:
 
 
 def summarize_tasks(
-    address: str | None = None, timeout: float = 30, raise_on_missing_output: bool = True, _explain: bool = False
+    address: str | None = None,
+    timeout: float = 30,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> dict[str, Any]:
     """How many tasks of each function are in each state."""
     rows = list_tasks(address, None, 10_000, timeout)
@@ -251,7 +260,10 @@ def summarize_tasks(
 
 
 def summarize_actors(
-    address: str | None = None, timeout: float = 30, raise_on_missing_output: bool = True, _explain: bool = False
+    address: str | None = None,
+    timeout: float = 30,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> dict[str, Any]:
     """How many actors of each class are in each state."""
     rows = list_actors(address, None, 10_000, timeout)
@@ -263,7 +275,10 @@ def summarize_actors(
 
 
 def summarize_objects(
-    address: str | None = None, timeout: float = 30, raise_on_missing_output: bool = True, _explain: bool = False
+    address: str | None = None,
+    timeout: float = 30,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
 ) -> dict[str, Any]:
     """How many references to objects there are, and how large the objects are together."""
     rows = list_objects(address, None, 10_000, timeout)

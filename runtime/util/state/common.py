@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from dataclasses import field
 from typing import Any, TypeVar
 
 from .exception import RayStateApiException
@@ -33,7 +34,7 @@ class StateSchema:
     @classmethod
     def columns(cls) -> set[str]:
         """The names of all columns."""
-        return {field.name for field in dataclasses.fields(cls)}
+        return {one.name for one in dataclasses.fields(cls)}
 
     @classmethod
     def list_columns(cls, detail: bool = True) -> list[str]:
@@ -46,12 +47,9 @@ class StateSchema:
         return {f.name for f in dataclasses.fields(cls) if f.metadata.get("filterable", True)}
 
 
-def _detail(default: Any = None, filterable: bool = False) -> Any:
-    return dataclasses.field(default=default, metadata={"detail": True, "filterable": filterable})
-
-
-def _plain(default: Any = None) -> Any:
-    return dataclasses.field(default=default, metadata={"filterable": False})
+_DETAIL = {"detail": True, "filterable": False}
+_DETAIL_TO_FILTER = {"detail": True, "filterable": True}
+_NO_FILTER = {"filterable": False}
 
 
 @dataclasses.dataclass
@@ -66,14 +64,14 @@ class ActorState(StateSchema):
     node_id: str | None = None
     pid: int | None = None
     ray_namespace: str | None = None
-    serialized_runtime_env: str | None = _detail()
-    required_resources: dict[str, float] | None = _detail()
-    death_cause: dict[str, Any] | None = _detail()
-    is_detached: bool | None = _detail()
-    placement_group_id: str | None = _detail(filterable=True)
-    repr_name: str | None = _detail(filterable=True)
-    num_restarts: int | None = _detail()
-    label_selector: dict[str, str] | None = _detail()
+    serialized_runtime_env: str | None = field(default=None, metadata=_DETAIL)
+    required_resources: dict[str, float] | None = field(default=None, metadata=_DETAIL)
+    death_cause: dict[str, Any] | None = field(default=None, metadata=_DETAIL)
+    is_detached: bool | None = field(default=None, metadata=_DETAIL)
+    placement_group_id: str | None = field(default=None, metadata=_DETAIL_TO_FILTER)
+    repr_name: str | None = field(default=None, metadata=_DETAIL_TO_FILTER)
+    num_restarts: int | None = field(default=None, metadata=_DETAIL)
+    label_selector: dict[str, str] | None = field(default=None, metadata=_DETAIL)
 
 
 @dataclasses.dataclass
@@ -84,9 +82,9 @@ class PlacementGroupState(StateSchema):
     name: str
     creator_job_id: str
     state: str  # PENDING PREPARED CREATED REMOVED RESCHEDULING
-    bundles: list[dict[str, Any]] | None = _detail()
-    is_detached: bool | None = _detail(filterable=True)
-    stats: dict[str, Any] | None = _detail()
+    bundles: list[dict[str, Any]] | None = field(default=None, metadata=_DETAIL)
+    is_detached: bool | None = field(default=None, metadata=_DETAIL_TO_FILTER)
+    stats: dict[str, Any] | None = field(default=None, metadata=_DETAIL)
 
 
 @dataclasses.dataclass
@@ -97,12 +95,12 @@ class NodeState(StateSchema):
     node_ip: str
     is_head_node: bool
     state: str  # ALIVE DEAD
-    state_message: str | None = _plain()
+    state_message: str | None = field(default=None, metadata=_NO_FILTER)
     node_name: str = ""
-    resources_total: dict[str, float] | None = _plain()
-    labels: dict[str, str] | None = _plain()
-    start_time_ms: int | None = _detail()
-    end_time_ms: int | None = _detail()
+    resources_total: dict[str, float] | None = field(default=None, metadata=_NO_FILTER)
+    labels: dict[str, str] | None = field(default=None, metadata=_NO_FILTER)
+    start_time_ms: int | None = field(default=None, metadata=_DETAIL)
+    end_time_ms: int | None = field(default=None, metadata=_DETAIL)
 
 
 @dataclasses.dataclass
@@ -125,7 +123,7 @@ class JobState(StateSchema):
     entrypoint: str
     start_time: int | None = None
     end_time: int | None = None
-    driver_info: DriverInfo | None = _plain()
+    driver_info: DriverInfo | None = field(default=None, metadata=_NO_FILTER)
     driver_node_id: str | None = None
 
 
@@ -140,9 +138,9 @@ class WorkerState(StateSchema):
     node_id: str
     ip: str
     pid: int
-    exit_detail: str | None = _detail()
-    start_time_ms: int | None = _detail()
-    end_time_ms: int | None = _detail()
+    exit_detail: str | None = field(default=None, metadata=_DETAIL)
+    start_time_ms: int | None = field(default=None, metadata=_DETAIL)
+    end_time_ms: int | None = field(default=None, metadata=_DETAIL)
 
 
 @dataclasses.dataclass
@@ -162,11 +160,11 @@ class TaskState(StateSchema):
     worker_id: str | None = None
     worker_pid: int | None = None
     error_type: str | None = None
-    language: str | None = _detail("PYTHON", filterable=True)
-    required_resources: dict[str, float] | None = _detail()
-    placement_group_id: str | None = _detail(filterable=True)
-    end_time_ms: int | None = _detail()
-    error_message: str | None = _detail()
+    language: str | None = field(default="PYTHON", metadata=_DETAIL_TO_FILTER)
+    required_resources: dict[str, float] | None = field(default=None, metadata=_DETAIL)
+    placement_group_id: str | None = field(default=None, metadata=_DETAIL_TO_FILTER)
+    end_time_ms: int | None = field(default=None, metadata=_DETAIL)
+    error_message: str | None = field(default=None, metadata=_DETAIL)
 
 
 @dataclasses.dataclass
@@ -221,9 +219,9 @@ def choose(rows: Iterable[S], filters: Sequence[Filter], limit: int, detail: boo
     chosen = [row for row in rows if all(_passes(getattr(row, c), p, v) for c, p, v in filters)][:limit]
     if not detail:
         for row in chosen:
-            for field in dataclasses.fields(row):
-                if field.metadata.get("detail"):
-                    setattr(row, field.name, None)
+            for column in dataclasses.fields(row):
+                if column.metadata.get("detail"):
+                    setattr(row, column.name, None)
     return chosen
 
 

@@ -130,7 +130,9 @@ def test_calls_of_actors() -> None:
 
     def finished() -> int:
         filters = [("actor_id", "=", actor._actor_id.hex()), ("type", "=", "ACTOR_TASK")]
-        return sum(row.state == "FINISHED" and row.name == "Counter.add" for row in state.list_tasks(filters=filters))
+        return sum(
+            row.state == "FINISHED" and row.name == "Counter.add" for row in state.list_tasks(filters=filters)
+        )
 
     assert eventually(lambda: finished() == 3)
     (made,) = state.list_tasks(
