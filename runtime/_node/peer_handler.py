@@ -69,7 +69,7 @@ class PeerHandler:
         if isinstance(message, StoreStatus):
             return agent.objects.own_status(message)
         if isinstance(message, ListState):
-            return agent.state.list(message)
+            return agent.state.collect(message)
         if isinstance(message, RemoteLease):
             return agent.leases.remote_lease(channel, message)
         if isinstance(message, RemoteLeaseReturn):

@@ -67,7 +67,7 @@ class ProcessHandler:
             StoreUnpin: lambda p, m: store.unpin(m.object_ids, p.channel),
             StoreFree: lambda _, m: objects.free(m),
             StoreStatus: lambda _, m: objects.status(m),
-            ListState: lambda _, m: agent.state.list(m),
+            ListState: lambda _, m: agent.state.collect(m),
             TakeOutput: lambda _, m: agent.output.take_everywhere(m),
             Done: self._done,
             **dict.fromkeys(FROM_WORKERS, self._forward),

@@ -38,7 +38,7 @@ class StateService:
         self._peers = peers
         self._other_nodes = other_nodes
 
-    async def list(self, message: ListState) -> StateRows:
+    async def collect(self, message: ListState) -> StateRows:
         """The rows of this node; with `everywhere`, of all. Who does not answer in time is left out."""
         asked = [self._own(message.kind)]
         if message.everywhere:
