@@ -76,8 +76,10 @@ class Call(Submission):
     def rerun(self) -> None:
         self.core.actors.rerun(self)
 
-    def refuses_rerun(self) -> str:
+    def refuses_rerun(self, asker: bytes) -> str:
         actor = self.actor
+        if actor.ordered and actor.connection is not None and actor.connection.peer.worker_id == asker:
+            return "the actor that made it is the one that waits for it"
         if actor.death is not None:
             return "the actor that made it is dead"
         if actor.handle is not None and not actor.handle.holds:
@@ -341,7 +343,9 @@ class ActorSubmitter:
         self._core.wait(lambda: actor.connection is not None or actor.death is not None, None)
         connection = actor.connection
         if connection is None:
-            raise actor.death or exceptions.ActorDiedError("It died a moment ago.")
+            death = actor.death or exceptions.ActorDiedError("It died a moment ago.")
+            # A copy: what is raised keeps the frames of whoever catches it.
+            raise serialization.deserialize(self._core.objects.error_value(death).data)[0]
         address: WorkerAddress = connection.peer
         return address
 
@@ -427,17 +431,29 @@ class ActorSubmitter:
 
     def rerun(self, call: Call) -> None:
         """See `Submission.rerun`."""
-        actor = call.actor
         call.begin_attempt()
+        call.move(TaskState.WAITING_FOR_ARGUMENTS)
+        call.handle = call.actor.handle
+        if call.handle is not None:
+            call.handle.holds += 1
+        # It takes its place among the calls only then: what it waits for may be a call of the same actor.
+        self._core.objects.when_all_ready(call.missing(), lambda: self._queue_again(call))
+
+    def _queue_again(self, call: Call) -> None:
+        if call.state is not TaskState.WAITING_FOR_ARGUMENTS:
+            return  # cancelled meanwhile
+        actor = call.actor
+        if actor.death is not None:
+            self._fail(call, actor.death)
+            return
         actor.sequence += 1
         call.push = msgspec.structs.replace(call.push, sequence=actor.sequence)
-        call.move(TaskState.WAITING_FOR_ARGUMENTS)
-        if actor.handle is not None:
-            actor.handle.holds += 1
+        call.move(TaskState.QUEUED)
         actor.calls.append(call)
         if actor.connection is None:
             self._watch(actor)
-        self._core.objects.when_all_ready(call.missing(), lambda: self._ready(call))
+        else:
+            self._send(actor)
 
     def _ready(self, call: Call) -> None:
         """The values of its top-level references are there."""
@@ -501,7 +517,8 @@ class ActorSubmitter:
         if not call.may_be_cancelled:
             return
         if call.state is not TaskState.PUSHED:
-            call.actor.calls.remove(call)
+            if call in call.actor.calls:  # else it waits to run again
+                call.actor.calls.remove(call)
             self._fail(call, exceptions.TaskCancelledError(ids.TaskID(call.push.task_id)))
             self._send(call.actor)
         elif call.actor.connection is not None:

@@ -163,7 +163,7 @@ class Executor:
             raise KeyboardInterrupt
 
     def _on_release(self, _connection: Connection, message: ReleaseHold, _correlation: int) -> None:
-        self.results.release(message.task_id)
+        self.results.release(message.task_id, message.attempt)
 
     def _on_exit(self, _connection: Connection, _message: ExitActor, _correlation: int) -> None:
         self._ends_when_idle = True

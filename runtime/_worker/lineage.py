@@ -64,14 +64,18 @@ class Lineage:
         if not entry.dependents:
             self._drop([entry])
 
-    def rebuild(self, entry: Entry) -> exceptions.ObjectLostError | None:
-        """Every copy of the value is lost: has it made again. Returns why that is impossible, if it is."""
+    def rebuild(self, entry: Entry, asker: bytes = b"") -> exceptions.ObjectLostError | None:
+        """Every copy of the value is lost: has it made again. Returns why that is impossible, if it is.
+
+        Args:
+            asker: the other process that waits for it.
+        """
         task = entry.task
         if task is not None and task.state is not TaskState.FINISHED:
             if entry.value is not None:  # it runs for another result of it
                 self._begin_anew(entry)
             return None
-        refusal = self._refusal(entry)
+        refusal = self._refusal(entry, asker)
         if refusal is not None:
             return refusal
         self._begin_anew(entry)
@@ -79,10 +83,10 @@ class Lineage:
         while pending:
             task = pending.pop()
             if task is not None and task.state is TaskState.FINISHED:
-                pending += self._run_again(task)
+                pending += self._run_again(task, asker)
         return None
 
-    def _refusal(self, entry: Entry) -> exceptions.ObjectLostError | None:
+    def _refusal(self, entry: Entry, asker: bytes) -> exceptions.ObjectLostError | None:
         task, more = entry.task, None
         if task is None:
             reason = "PUT"
@@ -95,7 +99,7 @@ class Lineage:
         elif not task.retries:
             reason = "MAX_ATTEMPTS_EXCEEDED"
         else:
-            more = task.refuses_rerun()
+            more = task.refuses_rerun(asker)
             if not more:
                 return None
             reason = "REF_NOT_FOUND"
@@ -104,7 +108,7 @@ class Lineage:
             entry.object_id.hex(), f"OBJECT_UNRECONSTRUCTABLE_{reason}", more, owner
         )
 
-    def _run_again(self, task: Submission) -> list[Submission | None]:
+    def _run_again(self, task: Submission, asker: bytes) -> list[Submission | None]:
         """Starts a kept task. Returns those that must run first."""
         objects = self._core.objects
         self._bytes -= self._kept.pop(task)
@@ -119,7 +123,7 @@ class Lineage:
             entry.dependents -= 1
             entry.holds += 1
             if self._is_freed(entry):
-                refusal = self._refusal(entry)
+                refusal = self._refusal(entry, asker)
                 self._begin_anew(entry)
                 if refusal is None:
                     before.append(entry.task)
@@ -130,11 +134,11 @@ class Lineage:
         return before
 
     def _begin_anew(self, entry: Entry) -> None:
-        objects = self._core.objects
-        objects.bury(objects.table.empty(entry))
+        """What the lost value contained stays contained: somebody may have read it a moment ago, and be on the way to
+        the owners of that."""
         entry.value = None
         entry.fetched = False
-        objects.table.add(entry)
+        self._core.objects.table.add(entry)
 
     def _is_freed(self, entry: Entry) -> bool:
         return self._core.objects.table.entries.get(entry.object_id) is not entry

@@ -432,7 +432,7 @@ class Objects:
             if left:
                 entry.value = msgspec.structs.replace(entry.value, locations=left)
             else:
-                refusal = self._core.lineage.rebuild(entry)
+                refusal = self._core.lineage.rebuild(entry, connection.peer.worker_id)
                 if refusal is not None:
                     entry.value = self.error_value(refusal)
         connection.reply(Ok(), correlation)

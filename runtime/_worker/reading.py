@@ -206,7 +206,12 @@ class Reader:
                 if found >= num_returns:
                     break
         if found < num_returns:
-            self._wait_for(refs, num_returns, timeout_s, is_here)
+            deadline = None if timeout_s is None else time.monotonic() + timeout_s
+            while self._wait_for(refs, num_returns, timeout_s, is_here):
+                # One that was there may have been lost by now.
+                if sum(is_here(ref._entry) for ref in refs) >= num_returns:
+                    break
+                timeout_s = None if deadline is None else max(0.0, deadline - time.monotonic())
         ready: list[Any] = []
         for index, ref in enumerate(refs):
             if is_here(ref._entry):
@@ -224,7 +229,8 @@ class Reader:
         num_returns: int,
         timeout_s: float | None,
         is_here: Callable[[Entry], bool],
-    ) -> None:
+    ) -> bool:
+        """Whether there were so many, at one time or another, before the time was over."""
         count = 0
         pending: dict[Entry, Callable[[], None]] = {}
 
@@ -258,6 +264,7 @@ class Reader:
                     for waiting in (entry.callbacks, self._fetching.get(entry.object_id)):
                         if waiting is not None and callback in waiting:
                             waiting.remove(callback)
+        return count >= num_returns
 
     def _is_here(self, entry: Entry) -> bool:
         value = entry.value

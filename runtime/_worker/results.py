@@ -34,7 +34,7 @@ class Results:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.backpressure = Backpressure(core)
-        self._holds: dict[bytes, tuple[Connection, list[Entry]]] = {}
+        self._holds: dict[bytes, dict[int, tuple[Connection, list[Entry]]]] = {}  # by task and attempt
         self._last_flush = 0.0
 
     def pack(self, connection: Connection, push: Push, result: Any) -> list[Value]:
@@ -68,7 +68,7 @@ class Results:
             values.append(self._core.objects.pack(object_id, serialized, owner))
             held += serialized.references
         if held:
-            self._hold(connection, push.task_id, held)
+            self._hold(connection, push, held)
         return values
 
     def stream(self, connection: Connection, push: Push, result: Any, running: Execution) -> None:
@@ -132,34 +132,45 @@ class Results:
         object_id = ids.object_id(push.task_id, index + 2)
         value = self._core.objects.pack(object_id, serialized, push.caller or connection.peer)
         if serialized.references:
-            self._hold(connection, push.task_id, serialized.references)
+            self._hold(connection, push, serialized.references)
         connection.send(StreamItem(push.task_id, index, value))
 
-    def _hold(self, connection: Connection, task_id: bytes, entries: list[Entry]) -> None:
+    def _hold(self, connection: Connection, push: Push, entries: list[Entry]) -> None:
         with self._core.lock:
             if connection.closed:
                 return  # the caller died meanwhile: nobody will take them
             for entry in entries:
                 entry.holds += 1
-            previous = self._holds.get(task_id)
-            self._holds[task_id] = (connection, [*(previous[1] if previous else ()), *entries])
+            attempts = self._holds.setdefault(push.task_id, {})
+            previous = attempts.get(push.attempt)
+            attempts[push.attempt] = (connection, [*(previous[1] if previous else ()), *entries])
 
     @property
     def lends(self) -> bool:
         """Whether a caller has yet to take what is held for it."""
         return bool(self._holds)
 
-    def release(self, task_id: bytes) -> None:
-        """The caller has taken what was held for it. Under the lock."""
-        held = self._holds.pop(task_id, None)
-        for entry in held[1] if held else ():
-            self._core.objects.release(entry)
+    def release(self, task_id: bytes, attempt: int = -1) -> None:
+        """The caller has taken what was held for it, in one attempt or (-1) in all. Under the lock."""
+        attempts = self._holds.get(task_id, {})
+        for number in [attempt] if attempt >= 0 else list(attempts):
+            _, entries = attempts.pop(number, (None, []))
+            for entry in entries:
+                self._core.objects.release(entry)
+        if not attempts:
+            self._holds.pop(task_id, None)
 
     def caller_lost(self, connection: Connection) -> None:
         """Lets go of what was held for a caller that died. Under the lock."""
         self.backpressure.caller_lost(connection)
-        for task_id in [task_id for task_id, (caller, _) in self._holds.items() if caller is connection]:
-            self.release(task_id)
+        held = [
+            (task_id, attempt)
+            for task_id, attempts in self._holds.items()
+            for attempt, (caller, _) in attempts.items()
+            if caller is connection
+        ]
+        for task_id, attempt in held:
+            self.release(task_id, attempt)
 
 
 class ItemSender:

@@ -122,7 +122,8 @@ class Submission(ABC):
             if value.nested and entry.value is None:
                 inner += objects.contain(entry, value.nested)
         if any(value.nested for value in message.values):
-            objects.when_registered(inner, lambda: connection.send(ReleaseHold(message.task_id)))
+            release = ReleaseHold(message.task_id, self.push.attempt)
+            objects.when_registered(inner, lambda: connection.send(release))
 
     def takes_retry(self, error: Value) -> bool:
         """Whether it runs again after an error of user code; that uses up one retry."""
@@ -140,8 +141,8 @@ class Submission(ABC):
     def rerun(self) -> None:
         """Queues it once more after it was over, when the values of its arguments are there."""
 
-    def refuses_rerun(self) -> str:
-        """Why it cannot run again, if it cannot."""
+    def refuses_rerun(self, asker: bytes) -> str:
+        """Why it cannot run again for a process that waits for it, if it cannot."""
         return ""
 
     def begin_attempt(self) -> None:

@@ -149,9 +149,11 @@ class Retiring(Message, frozen=True, array_like=True, tag=420):
 
 
 class ReleaseHold(Message, frozen=True, array_like=True, tag=415):
-    """Caller -> worker: the references nested in this task's values are registered; stop keeping them."""
+    """Caller -> worker: the references nested in this task's values are registered; stop keeping them. `attempt`: those
+    of one try only; -1: of all so far."""
 
     task_id: bytes
+    attempt: int = -1
 
 
 class ExitActor(Message, frozen=True, array_like=True, tag=416):

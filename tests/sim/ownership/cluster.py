@@ -134,6 +134,34 @@ class Cluster:
         which.objects.clear()
         which.primary.clear()
 
+    def evict(self) -> None:
+        """Copies that are not the primary ones may go at any moment: nobody may notice."""
+        for each in self.nodes:
+            for object_id in [object_id for object_id in each.objects if object_id not in each.primary]:
+                if self.world.rng.random() < 0.5:
+                    del each.objects[object_id]
+
+    def lose_results(self) -> None:
+        """Some results of tasks are gone, wherever they were, as if their nodes had died."""
+        lost = {
+            object_id
+            for each in self.nodes
+            for object_id, found in each.objects.items()
+            if self._can_be_made_again(object_id, found[2]) and self.world.rng.random() < 0.5
+        }
+        for each in self.nodes:
+            each.free(list(lost))
+        self.world.note("lost", [object_id.hex() for object_id in lost])
+
+    def _can_be_made_again(self, object_id: bytes, owner: bytes) -> bool:
+        for process in self.processes:
+            if process.core.address.worker_id == owner and process.alive:
+                entry = process.entries.get(object_id)
+                return (
+                    entry is not None and entry.task is not None and entry.task in process.core.lineage._kept
+                )
+        return False
+
     def _process_ended(self, connection: SimConnection) -> None:
         process: Process = connection.context
         self.ended = True

@@ -78,6 +78,12 @@ class Invariants:
                 left.append(f"{process.name}: borrowers of nothing {core.objects.table._by_borrower}")
             if process.pins:
                 left.append(f"{process.name}: {process.pins} pins")
+            if core.lineage._kept or core.lineage._bytes:
+                left.append(
+                    f"{process.name}: {len(core.lineage._kept)} tasks, {core.lineage._bytes} bytes of lineage"
+                )
+            if core.objects._borrowed_from:
+                left.append(f"{process.name}: borrows from {core.objects._borrowed_from}")
             if core.submitter._leases:
                 left.append(f"{process.name}: {len(core.submitter._leases)} leases")
         if not self._cluster.lossy:

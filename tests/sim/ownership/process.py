@@ -78,6 +78,18 @@ class SimStore:
         self._process.pins += 1
         return pin
 
+    def prefetch(
+        self, object_id: bytes, locations: list[bytes], callback: Callable[[ErrorReply | None], None]
+    ) -> None:
+        def arrive() -> None:
+            found = self._process.cluster.find_copy(self._node, object_id, locations)
+            if found is not None:
+                self._node.objects[object_id] = found
+            lost = ErrorReply(ErrorKind.LOST, "no copy is left")
+            self._core.pump.round(lambda: callback(None if found is not None else lost))
+
+        self._process.world.at(self._process.world.delay_s(0.01), arrive)
+
     def read(self, pin: Pin) -> tuple[Any, list[Any]]:
         data, buffers, _ = self._node.objects[pin.object_id]
         return serialization.deserialize(data, buffers)
@@ -203,6 +215,8 @@ def simulated_time(world: World) -> Iterator[None]:
         for module in (objects, arguments):
             stack.enter_context(mock.patch.object(module, "INLINE_BYTES", INLINE_BYTES))
         stack.enter_context(mock.patch("os.urandom", entropy.randbytes))
+        # They would be logged from threads of their own.
+        stack.enter_context(mock.patch.dict("os.environ", RAY_IGNORE_UNHANDLED_ERRORS="1"))
         gc.disable()  # when it runs is chance, and references die by it
         try:
             yield

@@ -100,7 +100,7 @@ class Program:
         ]
         choices += [self.call, self.call_actor, self.call_actor, self.stream]
         if self.may_wait:
-            choices += [self.get, self.get, self.wait, self.take_items]
+            choices += [self.get, self.get, self.wait, self.take_items, self.put_for, self.locate]
         for _ in range(steps):
             self.rng.choice(choices)()
 
@@ -236,8 +236,31 @@ class Program:
         refs = list(dict.fromkeys(self.some()))
         if refs:
             timeout_s = self.rng.choice((0, 0.001, 0.1))
-            ready, rest = core_worker.current().reader.wait(refs, self.rng.randint(1, len(refs)), timeout_s)
+            fetch = self.rng.random() < 0.5
+            reader = core_worker.current().reader
+            ready, rest = reader.wait(refs, self.rng.randint(1, len(refs)), timeout_s, fetch)
             assert len(ready) + len(rest) == len(refs)
+
+    def put_for(self) -> None:
+        """A value that an actor will own."""
+        owners = [handle for handle in self.handles if book().order(handle) < self.order]
+        if owners:
+            core = core_worker.current()
+            order = book().next()
+            try:
+                address = core.actors.address(self.rng.choice(owners)._actor)
+                ref = core.owner_requests.put_for(self.value(order, f"put {order}"), address)
+            except exceptions.RayError as error:
+                self.check_error(error)
+            else:
+                book().enter(ref.binary(), order, f"put {order}")
+                self.refs.append(ref)
+
+    def locate(self) -> None:
+        """Asks the owners of some objects where they are."""
+        refs = self.some()
+        found = core_worker.current().owner_requests.locations(refs, None)
+        assert set(found) <= set(refs)
 
     # ------------------------------------------------------------ checks
 

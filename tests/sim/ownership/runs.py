@@ -14,8 +14,14 @@ from tests.sim.ownership.world import Violation, World
 Main = Callable[[], None]
 
 
-def simulate(seed: int, programs: Callable[[World], Sequence[Main]], kills: int = 0) -> World:
-    """Runs programs, each in a driver of its own. `kills`: how many processes or nodes die on the way.
+EVICTIONS = 3
+
+
+def simulate(
+    seed: int, programs: Callable[[World], Sequence[Main]], kills: int = 0, losses: int = 0
+) -> World:
+    """Runs programs, each in a driver of its own. `kills`: how many processes or nodes die on the way; `losses`: how
+    often stored results of tasks are lost.
 
     Raises:
         Violation: with the seed and the last events.
@@ -24,25 +30,29 @@ def simulate(seed: int, programs: Callable[[World], Sequence[Main]], kills: int 
     with simulated_time(world):
         cluster = Cluster(world, nodes=world.rng.choice((1, 2)), max_workers=world.rng.randint(1, 4))
         cluster.book = Book()
-        cluster.lossy = kills > 0
+        cluster.lossy = kills > 0 or losses > 0
         try:
-            _run(world, cluster, programs(world), kills)
+            _run(world, cluster, programs(world), kills, losses)
         except Exception as error:
             raise Violation(
-                f"seed {seed}, {kills} kills: {error}\n{world.story()}\nseed {seed}: {error}"
+                f"seed {seed}, {kills} kills, {losses} losses: {error}\n{world.story()}\nseed {seed}: {error}"
             ) from error
         finally:
             _end(world, cluster)
     return world
 
 
-def _run(world: World, cluster: Cluster, programs: Sequence[Main], kills: int) -> None:
+def _run(world: World, cluster: Cluster, programs: Sequence[Main], kills: int, losses: int) -> None:
     invariants = Invariants(cluster)
     world.after_event = invariants.after_event
     for number, main in enumerate(programs):
         cluster.start_driver(f"d{number}").start(main)
     for _ in range(kills):
         world.at(world.rng.random() * 0.3, lambda: _kill_somebody(world, cluster))
+    for _ in range(losses):
+        world.at(world.rng.random() * 0.5, cluster.lose_results)
+    for _ in range(EVICTIONS):
+        world.at(world.rng.random() * 0.5, cluster.evict)
     world.run()
     for process in cluster.processes:
         if process.alive and process.is_driver and not process.fibers[0].done:

@@ -45,6 +45,18 @@ def test_processes_may_die_at_any_moment(seeds: range) -> None:
         simulate(seed, random_programs, kills=1 + seed % 3)
 
 
+@chunks
+def test_results_may_be_lost_at_any_moment(seeds: range) -> None:
+    for seed in seeds:
+        simulate(seed, random_programs, losses=1 + seed % 4)
+
+
+@chunks
+def test_processes_may_die_and_results_be_lost(seeds: range) -> None:
+    for seed in seeds:
+        simulate(seed, random_programs, kills=1 + seed % 2, losses=1 + seed % 3)
+
+
 def test_one_seed_is_one_run() -> None:
     first, second = simulate(7, random_programs), simulate(7, random_programs)
     assert first.story() == second.story()
