@@ -335,7 +335,10 @@ class _BoundMethod:
         count = options.get("num_returns")
         if count is not None:
             _check_num_returns(count)
-        self._name = options.get("name") or actor_method._task_name
+        name = options.get("name")
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"name={name!r}: the name of a call is a string.")
+        self._name = name or actor_method._task_name
         self._retry = actor_method._retry
         if options.get("retry_exceptions") is not None:
             check_retry(options["retry_exceptions"])

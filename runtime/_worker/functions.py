@@ -29,8 +29,8 @@ class Function:
         self.pickled, self.held = serialization.dumps_function(function)
         if len(self.pickled) > TOO_LARGE_BYTES:
             raise ValueError(
-                f"{name} is {len(self.pickled) >> 20} MiB large with all that it refers to, and the limit is "
-                f"{TOO_LARGE_BYTES >> 20} MiB. Give the large object to put(), and the function its reference."
+                f"{name} is too large: {len(self.pickled) >> 20} MiB with all that it refers to, and the limit "
+                f"is {TOO_LARGE_BYTES >> 20} MiB. Give the large object to put(), and the function its reference."
             )
         limit = str(max_calls).encode() if max_calls else b""
         self.key = hashlib.sha256(self.pickled + limit).digest()[:16]

@@ -107,7 +107,7 @@ def test_an_unknown_function_has_no_name(known: Functions) -> None:
 def test_a_function_that_captures_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(functions, "TOO_LARGE_BYTES", 1000)
     array = bytes(2000)
-    with pytest.raises(ValueError, match=r"big is [0-9]+ MiB large"):
+    with pytest.raises(ValueError, match="big is too large"):
         Function(lambda: array, "big")
 
 

@@ -169,6 +169,8 @@ class TestMethodOptions:
         actor = Remote.remote()
         with pytest.raises(TypeError, match="got an unexpected keyword argument"):
             actor.get.options(num_cpus=1).remote()
+        with pytest.raises(TypeError):
+            actor.get.options(name=5).remote()
         with pytest.raises(ValueError, match="num_returns must be >= 0"):
             actor.get.options(num_returns=-1).remote()
         with pytest.raises(ValueError, match="can only be used with generator functions"):
