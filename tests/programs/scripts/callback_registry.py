@@ -72,7 +72,12 @@ print(ray.get(ben.get_events.remote()))
 copies = ray.get(registry.everyone.remote())
 print(len(copies), copies[0] == ann, copies[1] == copies[2] == ben, len(set(copies)))
 myself = ray.get(ann.me.remote())
-print(myself == ann, myself._actor_id == ann._actor_id, repr(ann) == repr(myself), repr(ann).startswith("Actor(Listener"))
+print(
+    myself == ann,
+    myself._actor_id == ann._actor_id,
+    repr(ann) == repr(myself),
+    repr(ann).startswith("Actor(Listener"),
+)
 
 stored = ray.put({"handle": ben})
 del ben, copies
