@@ -5,6 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from runtime import exceptions
@@ -37,12 +41,47 @@ def of_init(runtime_env: Any, job_config: Any) -> tuple[dict[str, Any], list[Upl
     if hook_path:
         module, _, name = hook_path.rpartition(".")
         given = getattr(importlib.import_module(module), name)(given)
-    env, uploads = _packed(given or {})
+    env, uploads = _packed(_with_uv_run(given or {}))
     job = json.loads(os.environ.get(JOB_VARIABLE) or "{}")
     if not job:
         return env, uploads
     override = os.environ.get("RAY_OVERRIDE_JOB_RUNTIME_ENV") == "1"
     return environments.of_driver(job, env, override), uploads
+
+
+def _with_uv_run(given: Any) -> Any:
+    """Workers of a driver that `uv run` started are started so too, in a copy of its folder, unless the environment
+    says how, or RAY_ENABLE_UV_RUN_RUNTIME_ENV is 0."""
+    if os.environ.get("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "1") == "0" or not isinstance(given, dict):
+        return given
+    if any(given.get(name) for name in ("py_executable", *environments.INSTALLERS)):
+        return given
+    try:
+        parent = Path(f"/proc/{os.getppid()}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
+    except OSError:
+        return given
+    command = command_of_uv_run(parent, sys.orig_argv)
+    if not command:
+        return given
+    return {"working_dir": os.getcwd(), **given, "py_executable": shlex.join(command)}
+
+
+def command_of_uv_run(parent: Sequence[str], driver: Sequence[str]) -> list[str]:
+    """The command that starts another Python as `uv run` started the driver's; [] when it did not.
+
+    Args:
+        parent: the command line of the driver's parent.
+        driver: that of the driver: Python, its options, the script and its arguments.
+    """
+    if len(parent) < 2 or os.path.basename(parent[0]) != "uv" or parent[1] != "run":
+        return []
+    arguments = list(driver[1:])
+    if not arguments or list(parent[-len(arguments) :]) != arguments:
+        return []
+    command = list(parent[: -len(arguments)])
+    while command[-1] == "--" or os.path.basename(command[-1]).startswith("python"):
+        command.pop()
+    return command
 
 
 def _packed(given: Any) -> tuple[dict[str, Any], list[Upload]]:

@@ -192,6 +192,16 @@ class WorkerTable:
         idle.sort(key=lambda worker: worker.idle_since)
         return [w for w in idle[: len(idle) - keep] if now - w.idle_since >= idle_s]
 
+    def stale(self, idle_s: float, now: float) -> list[Worker]:
+        """Idle workers of environments of their own (not their job's) that have been idle for `idle_s`."""
+        return [
+            worker
+            for key, workers in self._idle.items()
+            if key[1]
+            for worker in workers
+            if now - worker.idle_since >= idle_s
+        ]
+
     def of_job(self, job_id: bytes) -> list[Worker]:
         return [worker for worker in self._by_id.values() if worker.job_id == job_id]
 

@@ -28,8 +28,9 @@ START_S = 60.0
 """How long a forked worker may take until it registers."""
 _TRIM_INTERVAL_S = 0.5
 _MAX_FAILED_STARTS = 3
-UNUSED_S = 20.0
-"""So long an environment without workers stays ready, and an interpreter's zygote up."""
+UNUSED_S = 30.0
+"""So long an idle worker of an environment that is not its job's is kept, then so long the environment without workers
+stays ready, and with it its interpreter's zygote."""
 _LOG_TAIL_BYTES = 2000
 _EXIT_GRACE_S = 2.0
 
@@ -337,7 +338,8 @@ class WorkerPool:
 
     def _trim(self) -> None:
         loop = asyncio.get_running_loop()
-        for worker in self.table.surplus(self._keep_idle, IDLE_S, loop.time()):
+        surplus = self.table.surplus(self._keep_idle, IDLE_S, loop.time())
+        for worker in {*surplus, *self.table.stale(UNUSED_S, loop.time())}:
             self.stop_worker(worker, "it was idle", True)
         for worker in self.table:
             late = worker.channel is None and loop.time() - worker.idle_since > START_S

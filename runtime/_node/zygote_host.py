@@ -133,7 +133,8 @@ class ZygoteHost:
             self._restarting = loop.create_task(self._restart())
 
     def _spawn(self) -> SpawnedZygote:
-        return spawn_zygote(self._session_dir, self.interpreter.command, dict(self.interpreter.variables))
+        chosen = self.interpreter
+        return spawn_zygote(self._session_dir, chosen.command, dict(chosen.variables), chosen.cwd)
 
     async def _restart(self) -> None:
         await self.start()

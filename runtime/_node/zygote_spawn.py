@@ -23,13 +23,17 @@ class SpawnedZygote(NamedTuple):
 
 
 def spawn_zygote(
-    session_dir: str, command: Sequence[str] = (), variables: Mapping[str, str] | None = None
+    session_dir: str,
+    command: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+    cwd: str = "",
 ) -> SpawnedZygote:
     """Starts a zygote; it dies with this process.
 
     Args:
         command: starts Python, perhaps through other programs; empty: the Python of this process.
         variables: further environment variables.
+        cwd: its current directory; default: the root.
 
     Raises:
         OSError: it cannot be started.
@@ -49,7 +53,7 @@ def spawn_zygote(
                 stdout=output,
                 stderr=output,
                 pass_fds=[theirs.fileno()],
-                cwd="/",
+                cwd=cwd or "/",
                 env={**daemon_environment(), **(variables or {})},
             )
     except BaseException:

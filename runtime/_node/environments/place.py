@@ -12,10 +12,12 @@ class Interpreter:
     Attributes:
         command: starts Python; empty: like the node agent itself.
         variables: those that Python or its libraries read when they start.
+        cwd: where the command is run; "" for anywhere.
     """
 
     command: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
+    cwd: str = ""
 
 
 DEFAULT_INTERPRETER = Interpreter()

@@ -35,7 +35,7 @@ FAILURE_KEPT_S = 10.0
 _DEFAULT_TIMEOUT_S = 600.0
 _FETCH_TIMEOUT_S = 120.0
 _GIB = 2**30
-_UNSUPPORTED = ("conda", "container", "image_uri", "java_jars")
+_UNSUPPORTED = ("conda", "container", "image_uri", "java_jars", "_nsight", "_rocprof_sys")
 _AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "MALLOC_", "NUMEXPR_")
 """Variables with these beginnings are read when Python or a library starts: a fork would be too late for them."""
 
@@ -202,7 +202,7 @@ class Environments:
         if env.get("py_executable"):
             if tool:
                 raise ValueError(f"runtime_env sets both py_executable and {tool}; choose one")
-            return Interpreter(tuple(shlex.split(env["py_executable"])), at_start)
+            return Interpreter(tuple(shlex.split(env["py_executable"])), at_start, working_dir)
         if not tool:
             return Interpreter((), at_start) if at_start else DEFAULT_INTERPRETER
         config = env[tool] if isinstance(env[tool], dict) else {"packages": env[tool]}

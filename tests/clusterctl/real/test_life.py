@@ -57,6 +57,22 @@ def test_a_program_runs_on_the_cluster_and_its_output_comes_back(cli: Cli) -> No
     assert "sum 90" in ran.out
 
 
+def test_a_job_has_a_runtime_environment(cli: Cli) -> None:
+    script = cli.script(
+        "import os, runtime\nruntime.init(runtime_env={'env_vars': {'MORE': 'driver'}})\n"
+        "read = runtime.remote(lambda: (os.environ.get('GIVEN'), os.environ.get('MORE')))\n"
+        "print('driver', os.environ['GIVEN'], 'worker', runtime.get(read.remote()))\n",
+        folder="environment",
+    )
+    ran = cli.run("submit", "--runtime-env-json", '{"env_vars": {"GIVEN": "job"}}', script)
+    assert ran.status == 0, ran.err
+    assert "driver job worker ('job', 'driver')" in ran.out
+    bad = '{"pip": {"packages": ["no-such-package-env-test"], "pip_install_options": ["--no-index"]}}'
+    ran = cli.run("submit", "--runtime-env-json", bad, script)
+    assert ran.status != 0
+    assert "No matching distribution" in ran.err
+
+
 @pytest.mark.parametrize(("how", "status"), [("raise", 1), ("exit", 3), ("signal", 143), ("end", 0)])
 def test_submit_exits_as_the_program_does(cli: Cli, how: str, status: int) -> None:
     script = cli.script(ENDINGS, folder="endings")

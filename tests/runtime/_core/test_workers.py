@@ -113,6 +113,14 @@ def test_a_worker_that_just_became_idle_is_no_surplus() -> None:
     assert table.surplus(keep=0, idle_s=1, now=10) == []
 
 
+def test_workers_of_other_environments_than_their_jobs_become_stale() -> None:
+    table = WorkerTable()
+    own = idle_worker(table, b"1", key=(b"job", '{"env_vars": {}}'), now=1)
+    idle_worker(table, b"2", key=(b"job", ""), now=1)
+    assert table.stale(idle_s=5, now=5) == []
+    assert table.stale(idle_s=5, now=6) == [own]
+
+
 def test_workers_of_a_job_are_listed() -> None:
     table = WorkerTable()
     worker = idle_worker(table, b"1")
