@@ -9,13 +9,12 @@ import types
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
+from runtime import exceptions
 from runtime._core import ids
 from runtime._wire.serialization import collector
 
 if TYPE_CHECKING:
     from runtime._worker.objects import Entry
-
-_OUT_OF_BAND = "RAY_allow_out_of_band_object_ref_serialization"
 
 
 class ObjectRef:
@@ -200,12 +199,10 @@ class ObjectRef:
         objects = current().objects
         if met is not None:
             met.append(self._entry)
-        elif os.environ.get(_OUT_OF_BAND, "1").lower() in ("0", "false"):
-            from runtime import exceptions
-
+        elif is_forbidden_out_of_band(self._binary):
             raise exceptions.OufOfBandObjectRefSerializationException(
-                f"{self!r} is pickled outside of tasks, calls and put(), so that nobody would know when the copy "
-                f"goes, and {_OUT_OF_BAND}=0 forbids that."
+                f"It is not allowed to serialize {self!r} outside of calls, put() and return values: nobody could tell "
+                f"how long the copy lives. {FORBIDS}=1 in the environment allows it, and keeps the object for ever."
             )
         else:
             objects.leak(self._entry)  # pickled outside of the engine: nobody will tell when the copy goes
@@ -219,6 +216,17 @@ def _awaitable(error: BaseException) -> BaseException:
     raised = RuntimeError("StopIteration cannot be raised into a future")
     raised.__cause__ = error
     return raised
+
+
+FORBIDS = "RAY_allow_out_of_band_object_ref_serialization"
+"""Environment variable: 0 forbids to pickle references where the engine cannot count the copies."""
+
+
+def is_forbidden_out_of_band(object_id: bytes) -> bool:
+    """Whether the environment forbids to pickle a reference to this object where the engine cannot count the copy.
+    The references that count an actor's handles are part of these, and none that the user knows of."""
+    allowed = os.environ.get(FORBIDS, "1").lower()
+    return allowed in ("0", "false") and not object_id.startswith(ids.CREATION_PREFIX)
 
 
 def rebuild(binary: bytes, owner: bytes) -> ObjectRef:

@@ -13,6 +13,8 @@ JOB_BYTES = 4
 ACTOR_BYTES = 16
 TASK_BYTES = 24
 OBJECT_BYTES = 28
+CREATION_PREFIX = b"\xff" * 8
+"""How the ids of actors' constructor calls begin; the results of these count the handles."""
 UNIQUE_BYTES = 28
 PLACEMENT_GROUP_BYTES = 18
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
+from . import serializers
+
 PROTOCOL = 5
 _PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, range, slice})
 
@@ -120,27 +122,46 @@ def _dump_plain(value: Any) -> tuple[bytes, list[memoryview]]:
 def _dump_cloud(value: Any) -> tuple[bytes, list[memoryview]]:
     buffers: list[pickle.PickleBuffer] = []
     file = io.BytesIO()
-    _cloud_pickler()(file, PROTOCOL, buffer_callback=buffers.append).dump(value)
+    cloud_pickler()(file, PROTOCOL, buffer_callback=buffers.append).dump(value)
     return file.getvalue(), [buffer.raw() for buffer in buffers]
 
 
 _cloud_class: Any = None
 
 
-def _cloud_pickler() -> Any:
+def cloud_pickler() -> Any:
+    """The class that pickles what plain pickle cannot."""
     global _cloud_class
     if _cloud_class is None:
         import cloudpickle
 
         class CloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
+            """cloudpickle, and what this process has registered, and the libraries it has imported."""
+
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                super().__init__(*args, **kwargs)
+                self._special = serializers.loaded()
+
             def reducer_override(self, value: Any) -> Any:
                 reducer = _reducers.get(type(value))
                 if reducer is not None:
                     return reducer(value)
+                for special in self._special:
+                    reduced = special(value)
+                    if reduced is not NotImplemented:
+                        return reduced
                 return super().reducer_override(value)
 
         _cloud_class = CloudPickler
     return _cloud_class
+
+
+def not_serializable(what: str, error: TypeError) -> TypeError:
+    """The error to raise for `error`, which came of pickling `what`."""
+    return TypeError(
+        f"Could not serialize {what}: {error}. runtime.util.inspect_serializability() finds what is in the way. Make "
+        "that where it is used, leave it out, or tell how it travels with runtime.util.register_serializer()."
+    )
 
 
 def deserialize(data: bytes | memoryview, buffers: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
@@ -162,7 +183,7 @@ def dumps_function(function: Any) -> tuple[bytes, list[Any]]:
     previous, collector.pickled = collector.pickled, []
     try:
         file = io.BytesIO()
-        _cloud_pickler()(file, PROTOCOL).dump(function)
+        cloud_pickler()(file, PROTOCOL).dump(function)
         return file.getvalue(), collector.pickled
     finally:
         collector.pickled = previous

@@ -45,12 +45,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("runtime")
 WATCH_S = 60.0
 
-CREATION_PREFIX = b"\xff" * 8
-
 
 def handle_object_id(actor_id: bytes) -> bytes:
     """The object that counts the handles of an actor."""
-    return ids.object_id(CREATION_PREFIX + actor_id, 1)
+    return ids.object_id(ids.CREATION_PREFIX + actor_id, 1)
 
 
 class Call(Submission):
@@ -153,7 +151,7 @@ class ActorSubmitter:
         """
         core = self._core
         core.check()
-        packed = arguments.pack(core, args, kwargs)
+        packed = arguments.pack(core, f"{spec.class_name}.__init__", args, kwargs)
         box: list[Any] = []
 
         def register(refs: list[Argument] | None) -> None:
@@ -387,7 +385,7 @@ class ActorSubmitter:
                 f"The task {method} could not be submitted to actor {actor.actor_id.hex()} because more than "
                 f"{max_pending} tasks are queued on the actor. Wait for some, or raise `max_pending_calls`."
             )
-        packed = arguments.pack(core, args, kwargs)
+        packed = arguments.pack(core, name or method, args, kwargs)
         call = Call(core, packed, actor, retries, retry_exceptions)
         with core.lock:
             self._count += 1
@@ -538,7 +536,7 @@ def _creation(
     core: Core, spec: ActorSpec, setup: ActorSetup, packed: PackedArguments, refs: list[Argument]
 ) -> Push:
     return Push(
-        CREATION_PREFIX + spec.actor_id,
+        ids.CREATION_PREFIX + spec.actor_id,
         spec.function_key,
         "__init__",
         packed.value,

@@ -12,6 +12,7 @@ from runtime.exceptions import RayTaskError
 from runtime.object_ref import ObjectRef
 
 from .objects import INLINE, INLINE_BYTES, INLINE_ERROR, Entry
+from .rebuilding import rebuild
 
 if TYPE_CHECKING:
     from .core_worker import Core
@@ -36,8 +37,29 @@ class PackedArguments:
 _NONE = PackedArguments(None, [], [])
 
 
-def pack(core: Core, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedArguments:
-    """Packs a call's arguments. Large ones go to the object store, as if the user had `put` them."""
+def pack(core: Core, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedArguments:
+    """Packs the arguments of a call of `name`. Large ones go to the object store, as if the user had `put` them.
+
+    Raises:
+        TypeError: an argument cannot be pickled.
+    """
+    try:
+        return _pack(core, args, kwargs)
+    except TypeError as error:
+        for value in (*args, *kwargs.values()):
+            _check(value, name)
+        raise serialization.not_serializable(f"the arguments for a task or actor {name}", error) from error
+
+
+def _check(value: Any, name: str) -> None:
+    try:
+        serialization.serialize(value)
+    except TypeError as error:
+        what = f"the argument {value!r} for a task or actor {name}"
+        raise serialization.not_serializable(what, error) from error
+
+
+def _pack(core: Core, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedArguments:
     if not args and not kwargs:
         return _NONE
     refs: list[tuple[int, str, Entry]] = []
@@ -126,11 +148,11 @@ def unpack(
     """Rebuilds the arguments. Returns them with the references made on the way.
 
     Raises:
-        Exception: what an argument's object holds instead of a value, or what rebuilding raised.
+        Exception: what an argument's object holds instead of a value; RaySystemError if it cannot be rebuilt.
     """
     if value is None:
         return (), {}, []
-    parts, made = serialization.deserialize(value.data, [memoryview(buffer) for buffer in value.buffers])
+    parts, made = rebuild(value.data, [memoryview(buffer) for buffer in value.buffers])
     args = parts[0]
     kwargs: dict[str, Any] = parts[1] if len(parts) > 1 else {}
     if refs:
@@ -147,7 +169,7 @@ def unpack(
 def _load(core: Core, ref: Argument, made: list[Entry]) -> Any:
     value = ref.value
     if value is not None and value.kind <= INLINE_ERROR and not value.nested:
-        return serialization.deserialize(value.data, [memoryview(buffer) for buffer in value.buffers])[0]
+        return rebuild(value.data, [memoryview(buffer) for buffer in value.buffers])[0]
     if value is not None and not value.nested:
         # The caller holds the object until we answer: no borrow of our own is needed to read it.
         entry = Entry(ref.object_id, core.released, ref.owner)

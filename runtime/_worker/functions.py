@@ -11,6 +11,7 @@ from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorReply
 from runtime._wire.messages.control import KvGet, KvPut, KvValue
 from runtime._wire.messages.worker import DefineFunction
+from runtime.object_ref import FORBIDS, is_forbidden_out_of_band
 
 if TYPE_CHECKING:
     from .core_worker import Core
@@ -26,7 +27,17 @@ class Function:
     __slots__ = ("held", "key", "max_calls", "name", "pickled", "published")
 
     def __init__(self, function: Any, name: str, max_calls: int = 0) -> None:
-        self.pickled, self.held = serialization.dumps_function(function)
+        try:
+            self.pickled, self.held = serialization.dumps_function(function)
+        except TypeError as error:
+            kind = "actor class" if isinstance(function, type) else "function"
+            raise serialization.not_serializable(f"the {kind} {name}", error) from error
+        for entry in self.held:
+            if is_forbidden_out_of_band(entry.object_id):
+                raise exceptions.OufOfBandObjectRefSerializationException(
+                    f"Could not serialize {name}: it refers to the object {entry.object_id.hex()}, and it is not "
+                    f"allowed to serialize references outside of calls while {FORBIDS} is 0. Pass it as an argument."
+                )
         if len(self.pickled) > TOO_LARGE_BYTES:
             raise ValueError(
                 f"{name} is too large: {len(self.pickled) >> 20} MiB with all that it refers to, and the limit "
@@ -69,7 +80,7 @@ class Functions:
         """The function or class of a key; a class that nobody sent comes from the control store.
 
         Raises:
-            Exception: whatever unpickling raises, e.g. a module that is missing here.
+            RuntimeError: it cannot be unpickled, e.g. because a module is missing here.
         """
         function = self._loaded.get(key)
         if function is None:
@@ -82,7 +93,13 @@ class Functions:
                 if reply.value is None:
                     raise LookupError(f"the definition {key.hex()} is not in the control store")
                 pickled = reply.value
-            function, _ = serialization.deserialize(pickled)
+            try:
+                function, _ = serialization.deserialize(pickled)
+            except Exception as error:
+                raise RuntimeError(
+                    f"{self.name(key) or 'An actor class'} failed to import on the worker: {type(error).__name__}: "
+                    f"{error}. Does it need a module that is missing there? A runtime_env can bring it along."
+                ) from error
             self._loaded[key] = function
         return function
 

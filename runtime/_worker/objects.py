@@ -346,7 +346,10 @@ class Objects:
             RaySystemError: the node agent is gone.
         """
         self._core.check()
-        serialized = serialization.serialize(value)
+        try:
+            serialized = serialization.serialize(value)
+        except TypeError as error:
+            raise serialization.not_serializable(f"the put value {value!r}", error) from error
         object_id = self.new_put_id()
         stored = self.pack(object_id, serialized, self._core.address)
         with self._core.lock:

@@ -10,12 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
-from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply
 from runtime._wire.messages.worker import AddLocation, ObjectLost, Value
 from runtime.object_ref import ObjectRef
 
 from .objects import STORED, Entry
+from .rebuilding import not_rebuilt, rebuild
 
 if TYPE_CHECKING:
     from .core_worker import Core
@@ -61,7 +61,10 @@ class Reader:
                     self._await(entry, deadline, errors)
                 value = entry.value
             if value is not None and not value.kind and not value.nested and not value.buffers:
-                values.append(pickle.loads(value.data))
+                try:
+                    values.append(pickle.loads(value.data))
+                except Exception as error:
+                    raise not_rebuilt(error) from error
             else:
                 if value is not None and value.kind & 1:
                     self._raise_first(refs)
@@ -120,9 +123,7 @@ class Reader:
     def load_value(self, entry: Entry, value: Value, deadline: float | None) -> Any:
         """Rebuilds a value; raises it if it is an error. Its nested references are safe afterwards."""
         if value.kind < STORED:
-            result, made = serialization.deserialize(
-                value.data, [memoryview(buffer) for buffer in value.buffers]
-            )
+            result, made = rebuild(value.data, [memoryview(buffer) for buffer in value.buffers])
         else:
             left = None if deadline is None else deadline - time.monotonic()
             pin = self._core.store.fetch(entry.object_id, value.locations, left)

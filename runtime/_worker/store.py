@@ -28,6 +28,7 @@ from runtime._wire.messages.node import (
 )
 
 from . import mapped_files
+from .rebuilding import rebuild
 
 if TYPE_CHECKING:
     from .core_worker import Core
@@ -171,7 +172,7 @@ class Store:
         """Rebuilds the value in place. Returns it with the references made on the way."""
         view = self._view(pin)
         data, buffers = serialization.read_block(view)
-        return serialization.deserialize(data, buffers)
+        return rebuild(data, buffers)
 
     def _keep(self, pin: Pin) -> None:
         if not pin.count and self._unused.pop(pin.object_id, None) is not None:

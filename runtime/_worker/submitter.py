@@ -148,7 +148,7 @@ class TaskSubmitter:
         """
         core = self._core
         core.check()
-        packed = arguments.pack(core, args, kwargs)
+        packed = arguments.pack(core, function.name, args, kwargs)
         task = Task(core, packed, pool, function, options)
         with core.lock:
             task_id = self.new_task_id()

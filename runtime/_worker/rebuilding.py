@@ -1,0 +1,29 @@
+"""Unpickling what came from elsewhere: whatever goes wrong is one kind of error, as the value is what is broken."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from runtime import exceptions
+from runtime._wire import serialization
+
+
+def rebuild(data: bytes | memoryview, buffers: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
+    """Rebuilds a value. Returns it with the references made on the way.
+
+    Raises:
+        RaySystemError: the classes inside raised, or a module is missing here.
+    """
+    try:
+        return serialization.deserialize(data, buffers)
+    except exceptions.RayError:
+        raise
+    except Exception as error:
+        raise not_rebuilt(error) from error
+
+
+def not_rebuilt(error: Exception) -> exceptions.RaySystemError:
+    """What to raise for an error of unpickling, where it is caught."""
+    return exceptions.RaySystemError(error, traceback.format_exc())
