@@ -259,6 +259,6 @@ def test_asyncio_futures() -> None:
 def test_pickling_outside_of_the_engine_can_be_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_allow_out_of_band_object_ref_serialization", "0")
     ref = ray.put(1)
-    with pytest.raises(exceptions.OufOfBandObjectRefSerializationException, match="forbids"):
+    with pytest.raises(exceptions.OufOfBandObjectRefSerializationException, match="not allowed"):
         pickle.dumps(ref)
     assert ray.get(ray.get(identity.remote([ref]))) == [1]
