@@ -113,5 +113,5 @@ def test_a_function_that_captures_too_much(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_module_that_is_missing_here_is_named(known: Functions) -> None:
     known.on_define(None, DefineFunction(b"k", b"cmodule_of_nowhere\nf\n.", "f"), 0)  # type: ignore[arg-type]
-    with pytest.raises(RuntimeError, match="failed to import on the worker.*module_of_nowhere"):
+    with pytest.raises(RuntimeError, match=r"failed to import on the worker.*module_of_nowhere"):
         known.load(b"k")
