@@ -502,6 +502,7 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
             f"ray.kill() only supported for actors. For tasks, try ray.cancel(). Got: {type(actor)}."
         )
     core = current()
+    core.actors.check(actor._actor)
     reply = core.call_agent(KillActor(actor._actor.actor_id, no_restart))
     if isinstance(reply, ErrorReply):
         raise exceptions.RaySystemError(f"cannot kill {actor!r}: {reply.message}")

@@ -72,7 +72,7 @@ class RuntimeContext:
         """Whether the actor was restarted."""
         setup = self._setup()
         if setup is None:
-            raise RuntimeError("Only actors can ask this, and the caller is none.")
+            raise RuntimeError("This is only available in an actor, and the caller is none.")
         return bool(setup.restarts)
 
     def get_placement_group_id(self) -> str | None:
@@ -122,7 +122,7 @@ class RuntimeContext:
         """A handle of the actor that asks."""
         running = context.execution.get()
         if running is None or not running.actor_id:
-            raise RuntimeError("Only actors can ask this, and the caller is none.")
+            raise RuntimeError("This is only available in an actor, and the caller is none.")
         reply = self._core.call_agent(WatchActor(running.actor_id, -1, 0.0))
         if not isinstance(reply, ActorInfo):
             raise exceptions.RaySystemError(f"cannot look up the current actor: {reply.message}")

@@ -412,6 +412,7 @@ class ActorSubmitter:
                 handle.holds += 1
             if actor.death is not None:
                 self._fail(call, actor.death)
+                self.check(actor)
                 return result
             if actor.state == "RESTARTING" and not retries:
                 self._fail(call, self._unavailable(actor, "the actor is restarting"))
@@ -452,6 +453,20 @@ class ActorSubmitter:
             self._watch(actor)
         else:
             self._send(actor)
+
+    def check(self, actor: Actor) -> None:
+        """Raises ActorHandleNotFoundError when the handle is from before a `shutdown`."""
+        if isinstance(actor.death, exceptions.ActorHandleNotFoundError):
+            raise actor.death
+
+    def close(self) -> None:
+        """The process leaves the cluster: its handles are of no use in the next one."""
+        for actor in list(self._actors.values()):
+            actor.connection = None
+            actor.death = exceptions.ActorHandleNotFoundError(
+                f"ActorHandle objects are not valid across sessions: actor {actor.actor_id.hex()} was created before "
+                "shutdown(). Create a new one."
+            )
 
     def _ready(self, call: Call) -> None:
         """The values of its top-level references are there."""

@@ -399,6 +399,8 @@ class Core:
 
     def close(self) -> None:
         """Leaves the cluster. The agent notices by the closed socket."""
+        with self.lock:
+            self.actors.close()
         self.reader.close()
         self._unlisten()
         self.store.close()

@@ -71,6 +71,7 @@ class Executor:
         self.actor: Any = None
         self.setup: ActorSetup | None = None
         self.current_name = ""
+        self._prefix = ""  # of the names of the actor's methods
         self._queue: deque[tuple[Connection, Push]] = deque()  # changed only under the lock
         self._lease: BindLease | None = None
         self._main = threading.main_thread()
@@ -328,7 +329,7 @@ class Executor:
 
     def _begin(self, push: Push) -> Execution:
         """From here on the task can be cancelled. Under the lock."""
-        function_name = push.method or self._core.functions.name(push.key)
+        function_name = self._prefix + push.method if push.method else self._core.functions.name(push.key)
         running = self._active[push.task_id] = Execution(
             push.task_id,
             push.name or function_name.rpartition(".")[2],
@@ -449,7 +450,8 @@ class Executor:
 
     def failed(self, push: Push, running: Execution, error: BaseException, seconds: float) -> Done | None:
         """The answer to a call that raised. None when it ends the actor; no return when it ends the process."""
-        if running.leaves:
+        ends = isinstance(error, ActorExit | exceptions.AsyncioActorExit) and self._leaving is not None
+        if running.leaves or ends:  # perhaps it was a thread of its own that called exit_actor
             return None
         if isinstance(error, SystemExit):
             if self.setup is None:
@@ -500,6 +502,7 @@ class Executor:
         self._core.actor_or_job_bytes = setup.actor_id
         self.current_name = setup.class_name
         cls = self._core.functions.load(push.key)
+        self._prefix = f"{cls.__module__}.{cls.__name__}."
         self.actor = cls(*args, **kwargs)
         self.current_name = _shown_name(self.actor, setup.class_name)
         if is_async(cls):

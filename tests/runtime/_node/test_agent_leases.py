@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+from pathlib import Path
 
 import psutil
+import pytest
 
 from runtime._core.resources import UNIT
+from runtime._node import worker_pool
 from runtime._wire.messages.base import ErrorKind, ResourceRequest, SchedulingStrategy
 from runtime._wire.messages.node import (
     LeaseDemand,
@@ -251,5 +255,28 @@ def test_leases_on_a_node_that_stops_are_lost(world: MakeWorld) -> None:
             w.agents.remove(there)
             lost = (await driver.wait(LeaseLost))[0]
             assert lost.node_died
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_that_hangs_before_it_registers_is_replaced(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(worker_pool, "START_S", 0.2)
+
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            start = agent.pool._start
+            right = start["agent_socket"]
+            with socket.socket(socket.AF_UNIX) as silent:
+                silent.bind(str(tmp_path / "silent"))
+                silent.listen()
+                start["agent_socket"] = str(tmp_path / "silent")
+                driver = await w.driver(agent)
+                driver.demand(1, CPU=1)
+                await w.until(lambda: any(worker.pid for worker in agent.pool.table))
+                start["agent_socket"] = right
+                assert await driver.wait(LeaseGranted)
 
     asyncio.run(scenario())

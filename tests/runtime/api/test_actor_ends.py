@@ -18,7 +18,7 @@ from tests.under_test import exceptions, ray
 
 pytestmark = pytest.mark.usefixtures("session")
 
-EXITED = r"exit_actor\(\) is called"
+EXITED = "INTENDED_USER_EXIT"
 
 
 @ray.remote
@@ -136,6 +136,46 @@ class TestExit:
             ray.actor.exit_actor()
         with pytest.raises(TypeError, match="non-actor"):
             ray.get(task.remote())
+
+    @pytest.mark.parametrize("where", ["a coroutine", "a background task", "a thread"])
+    def test_from_anywhere_in_an_async_actor(self, where: str) -> None:
+        @ray.remote
+        class Spread:
+            async def leave(self) -> str:
+                async def inner() -> None:
+                    ray.actor.exit_actor()
+
+                if where == "a coroutine":
+                    await asyncio.gather(inner(), asyncio.sleep(0))
+                elif where == "a background task":
+                    self.task = asyncio.ensure_future(inner())
+                    await asyncio.sleep(0.1)
+                else:
+                    await asyncio.get_running_loop().run_in_executor(None, ray.actor.exit_actor)
+                return "left"
+
+            async def get(self) -> int:
+                return 1
+
+        actor = Spread.remote()
+        with pytest.raises(exceptions.ActorDiedError, match=EXITED):
+            ray.get(actor.leave.remote())
+        with pytest.raises(exceptions.ActorDiedError, match=EXITED):
+            ray.get(actor.get.remote())
+
+    def test_from_a_thread_of_its_own(self) -> None:
+        @ray.remote
+        class Spread:
+            def leave(self) -> str:
+                thread = threading.Thread(target=ray.actor.exit_actor)
+                thread.start()
+                thread.join()
+                return "left"
+
+        actor = Spread.remote()
+        assert ray.get(actor.leave.remote()) == "left"
+        with pytest.raises(exceptions.ActorDiedError, match=EXITED):
+            ray.get(actor.leave.remote())
 
     def test_terminate_runs_after_the_queue_and_runs_handlers(self, tmp_path: Path) -> None:
         actor = Sync.remote(str(tmp_path / "notes"))
