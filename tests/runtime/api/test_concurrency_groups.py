@@ -114,7 +114,9 @@ class TestPendingCalls:
 class TestNamesThatAreTaken:
     def test_the_error(self) -> None:
         first = Threads.options(name="taken").remote()
-        with pytest.raises(exceptions.ActorAlreadyExistsError, match=r"The name taken .* is already taken") as caught:
+        with pytest.raises(
+            exceptions.ActorAlreadyExistsError, match=r"The name taken .* is already taken"
+        ) as caught:
             Threads.options(name="taken").remote()
         assert isinstance(caught.value, ValueError)
         assert ray.get(first.all_seen.remote()) == []
