@@ -44,7 +44,7 @@ def nodes() -> list[dict[str, Any]]:
             "ObjectManagerPort": int(node.address.rpartition(":")[2] or 0),
             "ObjectStoreSocketName": node.store_path,
             "RayletSocketName": node.unix_path,
-            "MetricsExportPort": 0,
+            "MetricsExportPort": node.metrics_port,
             "MetricsAgentPort": 0,
             "DashboardAgentListenPort": 0,
             "NodeName": node.host,

@@ -290,7 +290,7 @@ def _context() -> RuntimeContextInfo:
             "raylet_socket_name": current().agent.remote_path,
             "webui_url": "",
             "session_dir": session.session_dir,
-            "metrics_export_port": 0,
+            "metrics_export_port": session.metrics_port,
             "gcs_address": session.control_address,
             "address": session.control_address or current().agent.remote_path,
             "dashboard_agent_listen_port": 0,

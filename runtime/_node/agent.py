@@ -36,6 +36,7 @@ from .control_handler import ControlHandler
 from .environments import Environments
 from .jobs import JobTable
 from .lease_service import LeaseService, LocalLease
+from .metrics_service import MetricsService, machine_metrics
 from .object_puller import ObjectPuller
 from .object_service import ObjectService
 from .output import OutputRouter
@@ -117,6 +118,11 @@ class NodeAgent:
         self.objects = ObjectService(
             config.node_id, self.store, puller, self.peers, lambda: list(self.cluster.table.others)
         )
+        self.metrics = MetricsService(
+            config.host,
+            [("NodeAddress", config.host), ("SessionName", os.path.basename(config.session_dir))],
+            self._own_metrics,
+        )
         self.state = StateService(
             config.host,
             lambda: self._process_handler.processes(),
@@ -153,6 +159,7 @@ class NodeAgent:
             accept = self._peer_handler.accept
             self._tcp = await serve_tcp(config.host, 0, config.secret, accept, "another agent")
             self.address = f"{config.host}:{self._tcp.port}"
+        await self.metrics.start()
         await self.control.start()
         self.reporter.start()
         await self.pool.wait_ready()
@@ -196,6 +203,7 @@ class NodeAgent:
         self.jobs.close()
         if self._driver_timer is not None:
             self._driver_timer.cancel()
+        self.metrics.close()
         for listener in (self._unix, self._tcp):
             if listener is not None:
                 listener.stop()
@@ -298,7 +306,22 @@ class NodeAgent:
             node_type=config.node_type,
             started_s=self.started_s,
             store_path=self.store.arena.path,
+            metrics_port=self.metrics.port,
         )
+
+    def _own_metrics(self) -> list[tuple[str, str, float, list[tuple[str, str]]]]:
+        found = machine_metrics()
+        for name, total in self.ledger.total.items():
+            if "_group_" in name:
+                continue
+            free = self.ledger.available.get(name, 0)
+            for state, amount in (("AVAILABLE", free), ("USED", total - free)):
+                labels = [("Name", name), ("State", state)]
+                found.append(("resources", "resources of the node", amount / 10_000, labels))
+        used = float(self.store.index.used_bytes)
+        found.append(("object_store_memory", "bytes of objects", used, [("Location", "MMAP_SHM")]))
+        found.append(("actors", "actors that live here", float(self.actors.count), [("State", "ALIVE")]))
+        return found
 
     # ---------------------------------------------------------------- events
 

@@ -16,6 +16,7 @@ from runtime._wire.messages.node import (
     LeaseDemand,
     LeaseReturn,
     ListState,
+    MetricsReport,
     PrestartWorkers,
     Register,
     Registered,
@@ -68,6 +69,7 @@ class ProcessHandler:
             StoreFree: lambda _, m: objects.free(m),
             StoreStatus: lambda _, m: objects.status(m),
             ListState: lambda _, m: agent.state.collect(m),
+            MetricsReport: lambda p, m: agent.metrics.report(p, m),
             TakeOutput: lambda _, m: agent.output.take_everywhere(m),
             Done: self._done,
             **dict.fromkeys(FROM_WORKERS, self._forward),
@@ -170,6 +172,7 @@ class ProcessHandler:
             runtime_env,
             config.is_head,
             settings(),
+            agent.metrics.port,
         )
 
     def _closed(self, channel: Channel) -> None:
@@ -180,6 +183,7 @@ class ProcessHandler:
         agent = self._agent
         agent.leases.owner_gone(channel)
         agent.store.drop_holder(channel)
+        agent.metrics.process_ended(process.address.worker_id)
         if process.worker is not None:
             agent.pool.disconnected(process.worker)
         else:

@@ -27,6 +27,7 @@ from .environment import Environment
 from .functions import Functions
 from .history import History
 from .lineage import Lineage
+from .metrics import metrics
 from .objects import Objects
 from .owner_requests import OwnerRequests
 from .reading import Reader
@@ -383,6 +384,7 @@ class Core:
         if now - self._last_tick >= TICK_S:
             self._last_tick = now
             self.store.tick(now)
+            metrics.tick(self, now)
             busy = self.submitter.tick(now)
             return TICK_S if busy else 0.25
         return TICK_S

@@ -120,6 +120,7 @@ class NodeInfo(Message, frozen=True, array_like=True):
     node_type: str = ""
     started_s: float = 0.0
     store_path: str = ""
+    metrics_port: int = 0
 
 
 class Demand(Message, frozen=True, array_like=True):

@@ -30,6 +30,7 @@ class Registered(Message, frozen=True, array_like=True, tag=301):
     runtime_env: str = ""  # workers: JSON of the environment they were started for
     is_head: bool = False
     settings: dict[str, str] = {}  # of the node, by their names in Ray's `_system_config`
+    metrics_port: int = 0
 
 
 class Register(Message, Request[Registered], frozen=True, array_like=True, tag=300):
@@ -270,6 +271,31 @@ class ListState(Message, Request[StateRows], frozen=True, array_like=True, tag=3
 
     kind: str
     everywhere: bool = False
+
+
+# ---------------------------------------------------------------- metrics: process -> agent
+
+
+class Series(Message, frozen=True, array_like=True):
+    """The numbers of a metric under some tags: one; of a histogram the count per bucket, and the sum."""
+
+    tags: list[tuple[str, str]]
+    numbers: list[float]
+
+
+class Metric(Message, frozen=True, array_like=True):
+    kind: str  # counter | gauge | histogram
+    name: str
+    description: str
+    boundaries: list[float]
+    series: list[Series]
+
+
+class MetricsReport(Message, frozen=True, array_like=True, tag=365):
+    """One-way: all metrics of the process as they are; it replaces the last one."""
+
+    metrics: list[Metric]
+    at_s: float
 
 
 # ---------------------------------------------------------------- agent -> agent

@@ -1,0 +1,92 @@
+"""The values of the metrics of this process. They are told to the node agent now and then, and only after a change."""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from runtime._wire.messages.node import Metric, MetricsReport, Series
+
+if TYPE_CHECKING:
+    from .core_worker import Core
+
+INTERVAL_S = 0.5
+Tags = tuple[tuple[str, str], ...]
+
+
+class _Values:
+    def __init__(self, kind: str, name: str, description: str, boundaries: Sequence[float]) -> None:
+        self.kind = kind
+        self.name = name
+        self.description = description
+        self.boundaries = list(boundaries)
+        self.series: dict[Tags, list[float]] = {}
+
+
+class Metrics:
+    """All metrics of a process by name; instances of one name share their values."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_name: dict[str, _Values] = {}
+        self._dirty = False
+        self._due_s = 0.0
+
+    def record(
+        self,
+        kind: str,
+        name: str,
+        description: str,
+        boundaries: Sequence[float],
+        value: float,
+        tags: Tags,
+    ) -> None:
+        """Takes one value: a counter adds it, a gauge keeps it, a histogram counts it in its bucket."""
+        with self._lock:
+            values = self._by_name.get(name)
+            if values is None:
+                values = self._by_name[name] = _Values(kind, name, description, boundaries)
+            numbers = values.series.get(tags)
+            if numbers is None:
+                # A histogram: counts per bucket (the last one is above all boundaries), then the sum.
+                size = 1 if kind != "histogram" else len(values.boundaries) + 2
+                numbers = values.series[tags] = [0.0] * size
+            if kind == "counter":
+                numbers[0] += value
+            elif kind == "gauge":
+                numbers[0] = value
+            else:
+                numbers[bisect_left(values.boundaries, value)] += 1
+                numbers[-1] += value
+            self._dirty = True
+
+    def tick(self, core: Core, now: float) -> None:
+        """Reports, if there is news and it is time."""
+        if self._dirty and now >= self._due_s:
+            self._due_s = now + INTERVAL_S
+            core.agent.send(self.report())
+
+    def report(self) -> MetricsReport:
+        """All values as they are."""
+        with self._lock:
+            self._dirty = False
+            return MetricsReport(
+                [
+                    Metric(
+                        values.kind,
+                        values.name,
+                        values.description,
+                        values.boundaries,
+                        [Series(list(tags), list(numbers)) for tags, numbers in values.series.items()],
+                    )
+                    for values in self._by_name.values()
+                ],
+                time.time(),
+            )
+
+
+metrics = Metrics()
+"""The ones of this process."""
