@@ -86,7 +86,9 @@ class MetricsService:
         report = self._reports.get(worker_id)
         if report is None:
             return
-        self._reports[worker_id] = MetricsReport([m for m in report.metrics if m.kind != "gauge"], report.at_s)
+        self._reports[worker_id] = MetricsReport(
+            [m for m in report.metrics if m.kind != "gauge"], report.at_s
+        )
         self._dead.add(worker_id)
         for oldest in [known for known in self._reports if known in self._dead][:-KEPT_DEAD]:
             del self._reports[oldest]

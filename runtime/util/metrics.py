@@ -1,5 +1,5 @@
-"""Metrics of programs. Each node serves those of its processes over HTTP, at the `MetricsExportPort` that `nodes()` tells,
-under the name `ray_<name>`.
+"""Metrics of programs. Each node serves those of its processes over HTTP, at the `MetricsExportPort` that `nodes()`
+tells, under the name `ray_<name>`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,12 @@ metrics: Any = importlib.import_module(f"{NAME}.util.metrics")
 
 def test_counters() -> None:
     counter = metrics.Counter("counter", description="what", tag_keys=("a", "b"))
-    assert counter.info == {"name": "counter", "description": "what", "tag_keys": ("a", "b"), "default_tags": {}}
+    assert counter.info == {
+        "name": "counter",
+        "description": "what",
+        "tag_keys": ("a", "b"),
+        "default_tags": {},
+    }
     assert counter.set_default_tags({"a": "1"}) is counter
     assert counter.info["default_tags"] == {"a": "1"}
     counter.inc(1, tags={"b": "2"})
