@@ -13,6 +13,7 @@ from pathlib import Path
 from runtime._core.workers import PoolKey, Worker, WorkerEvent, WorkerState, WorkerTable
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind
+from runtime._wire.messages.node import MayEnd
 
 from .environments import Environments, Interpreter, WorkerPlace
 from .environments.place import DEFAULT_INTERPRETER
@@ -27,6 +28,7 @@ GRACE_S = 30.0
 START_S = 60.0
 """How long a forked worker may take until it registers."""
 _TRIM_INTERVAL_S = 0.5
+_MAY_END_TIMEOUT_S = 5.0
 _MAX_FAILED_STARTS = 3
 UNUSED_S = 30.0
 """So long an idle worker of an environment that is not its job's is kept, then so long the environment without workers
@@ -73,6 +75,7 @@ class WorkerPool:
         self._environments = environments
         self._listener = listener
         self._keep_idle = keep_idle
+        self._asked: dict[Worker, asyncio.Task[None]] = {}
         self.table = WorkerTable()
         self._takers: dict[PoolKey, deque[tuple[WorkerEvent, Taker]]] = {}
         self._prestarts: dict[PoolKey, int] = {}
@@ -99,7 +102,7 @@ class WorkerPool:
     def stop(self) -> None:
         """Kills every worker and the zygotes."""
         self._stopped = True
-        for handle in (self._trimmer, *self._preparing.values()):
+        for handle in (self._trimmer, *self._preparing.values(), *self._asked.values()):
             if handle is not None:
                 handle.cancel()
         for host in self._hosts.values():
@@ -340,7 +343,8 @@ class WorkerPool:
         loop = asyncio.get_running_loop()
         surplus = self.table.surplus(self._keep_idle, IDLE_S, loop.time())
         for worker in {*surplus, *self.table.stale(UNUSED_S, loop.time())}:
-            self.stop_worker(worker, "it was idle", True)
+            if worker not in self._asked:
+                self._asked[worker] = loop.create_task(self._end_unneeded(worker))
         for worker in self.table:
             late = worker.channel is None and loop.time() - worker.idle_since > START_S
             if late and worker.state is WorkerState.STARTING:
@@ -348,6 +352,20 @@ class WorkerPool:
                 worker.host.kill(worker)
         self._trim_environments(loop.time())
         self._trimmer = loop.call_later(_TRIM_INTERVAL_S, self._trim)
+
+    async def _end_unneeded(self, worker: Worker) -> None:
+        """Ends an idle worker unless others refer to what it owns, which would go with it."""
+        since = worker.idle_since
+        try:
+            if worker.channel is not None:
+                await worker.channel.call(MayEnd(), _MAY_END_TIMEOUT_S)
+            if worker.state is WorkerState.IDLE and worker.idle_since == since:
+                self.stop_worker(worker, "it was idle", True)
+        except CallError as error:
+            if error.kind == ErrorKind.BUSY and worker.state is WorkerState.IDLE:
+                worker.idle_since = self._now()
+        finally:
+            self._asked.pop(worker, None)
 
     def _trim_environments(self, now: float) -> None:
         """Lets go of what nobody has used for a while: environments, then zygotes."""

@@ -24,7 +24,8 @@ import msgspec
 from runtime import exceptions
 from runtime._core import ids
 from runtime._transport.connection import Connection
-from runtime._wire.messages.node import Blocked, Unblocked, WorkerExiting
+from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
+from runtime._wire.messages.node import Blocked, MayEnd, Unblocked, WorkerExiting
 from runtime._wire.messages.worker import (
     ActorSetup,
     BindLease,
@@ -96,6 +97,7 @@ class Executor:
                 ReleaseHold: self._on_release,
                 StreamConsumed: self.results.backpressure.on_consumed,
                 ExitActor: self._on_exit,
+                MayEnd: self._on_may_end,
             }
         )
         signal.signal(signal.SIGINT, self._interrupted)
@@ -165,6 +167,12 @@ class Executor:
 
     def _on_release(self, _connection: Connection, message: ReleaseHold, _correlation: int) -> None:
         self.results.release(message.task_id, message.attempt)
+
+    def _on_may_end(self, connection: Connection, _message: MayEnd, correlation: int) -> None:
+        if self._queue or self._core.pending or self.results.lends or self._core.objects.lends():
+            connection.reply(ErrorReply(ErrorKind.BUSY, "others refer to what this worker owns"), correlation)
+        else:
+            connection.reply(Ok(), correlation)
 
     def _on_exit(self, _connection: Connection, _message: ExitActor, _correlation: int) -> None:
         self._ends_when_idle = True

@@ -159,6 +159,10 @@ class TakeOutput(Message, Request[Output], frozen=True, array_like=True, tag=327
     job_id: bytes
 
 
+class MayEnd(Message, Request[Ok], frozen=True, array_like=True, tag=328):
+    """Agent -> worker that idles: does anybody need what you own? BUSY if so."""
+
+
 class NodeDied(Message, frozen=True, array_like=True, tag=325):
     """One-way, agent -> process: every process of that node counts as dead, even where a connection to it seems to
     live on (a machine that lost its power or its network closes none)."""

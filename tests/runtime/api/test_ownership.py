@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 import time
 from typing import Any
@@ -117,6 +118,21 @@ def test_arrays_that_were_read_stay() -> None:
     array = ray.get(ray.get(owner.put.remote())[0])
     ray.kill(owner)
     assert float(array.sum()) == BIG
+
+
+def test_an_idle_worker_lives_while_others_need_what_it_owns() -> None:
+    @ray.remote(num_cpus=0)
+    def make(number: int, owns: bool) -> Any:
+        time.sleep(0.2)
+        return [os.getpid(), ray.put(number) if owns else None]
+
+    # More workers of either kind than are kept when idle.
+    made = ray.get([make.remote(number, number % 2 == 0) for number in range(16)])
+    owners = {pid for pid, ref in made if ref is not None}
+    others = {pid for pid, ref in made if ref is None} - owners
+    assert eventually(lambda: not others or any(not os.path.exists(f"/proc/{pid}") for pid in others))
+    refs = [ref for _, ref in made if ref is not None]
+    assert ray.get(refs, timeout=20) == list(range(0, 16, 2))
 
 
 # ---------------------------------------------------------------- put(_owner=)

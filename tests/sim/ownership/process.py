@@ -179,6 +179,7 @@ class Process:
             return
         self.world.note("killed", self.name, "cleanly" if clean else "")
         self.alive = False
+        self.cluster.ended = True
         for connection in self.pump.connections:
             connection.cut(clean)
         me = self.world.fiber

@@ -15,7 +15,7 @@ from tests.sim.ownership.program import NEVER, Program
 from tests.sim.ownership.runs import Main, simulate
 from tests.sim.ownership.world import World
 
-SEEDS = os.environ.get("OWNERSHIP_SEEDS", "0-100")
+SEEDS = os.environ.get("OWNERSHIP_SEEDS", "0-50")
 FIRST, LAST = (int(part) for part in SEEDS.split("-"))
 CHUNK = 25
 STEPS = 25
