@@ -79,6 +79,10 @@ class LeasePool:
         self.asked = 0
         self.average_s: float | None = None
 
+    def copy(self, key: bytes) -> LeasePool:
+        """An empty pool of the same kind."""
+        return LeasePool(key, self.request, self.runtime_env, self.name, self.strict, self.once)
+
     def depth(self) -> int:
         """How many tasks to keep at one worker."""
         if self.strict or self.once or self.average_s is None:

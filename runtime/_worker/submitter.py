@@ -186,9 +186,26 @@ class TaskSubmitter:
             task.settle([failed], failed=True)
             return
         task.push = msgspec.structs.replace(task.push, refs=refs)
+        task.pool = self._pool_near(task)
         task.move(TaskState.QUEUED)
         task.pool.queue.append(task)
         self._dispatch(task.pool)
+
+    def _pool_near(self, task: Task) -> LeasePool:
+        """Tasks whose arguments are on another node are a class of their own: they need workers there."""
+        pool = task.pool
+        if pool.request.strategy.kind != "DEFAULT" or pool.request.placement_group_id:
+            return pool
+        held = self._locality(task)
+        nearest = max(held, key=held.__getitem__, default=b"")
+        here = self._core.address.node_id
+        if not nearest or held[nearest] <= held.get(here, 0):
+            return pool
+        key = hashlib.sha256(pool.key + nearest).digest()[:16]
+        near = self._pools.get(key)
+        if near is None:
+            near = self._pools[key] = pool.copy(key)
+        return near
 
     def _dispatch(self, pool: LeasePool) -> None:
         """Pushes what there is room for, and asks for more workers if some remains."""

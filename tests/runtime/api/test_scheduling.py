@@ -201,3 +201,97 @@ def test_actors_are_called_across_nodes() -> None:
     actor = Actor.options(scheduling_strategy=OnNode(first, soft=False)).remote()
     task = ask.options(scheduling_strategy=OnNode(last, soft=False))
     assert ray.get(task.remote(actor)) == (first, last)
+
+
+@ray.remote
+def big(value: int) -> Any:
+    return np.full(2**18, value)
+
+
+@ray.remote
+def node_with(*_arguments: Any) -> str:
+    return ray.get_runtime_context().get_node_id()
+
+
+def made_on(node_id: str) -> Any:
+    ref = big.options(scheduling_strategy=OnNode(node_id, soft=False)).remote(1)
+    assert ray.wait([ref], timeout=60, fetch_local=False)[0] == [ref]
+    return ref
+
+
+def test_tasks_go_where_their_arguments_are() -> None:
+    wanted = node_ids()
+    arrays = {node_id: made_on(node_id) for node_id in wanted}
+    for node_id in wanted * 2:
+        assert eventually(all_free)
+        assert ray.get(node_with.remote(arrays[node_id]), timeout=60) == node_id
+        assert ray.get(node_with.remote(1, arrays[node_id], "x"), timeout=60) == node_id
+
+
+def test_most_bytes_decide() -> None:
+    first, second, *_ = node_ids()
+    more = [made_on(second) for _ in range(2)]
+    assert eventually(all_free)
+    assert ray.get(node_with.remote(made_on(first), *more), timeout=60) == second
+
+
+def test_a_full_node_does_not_hold_its_arguments_back(tmp_path: pathlib.Path) -> None:
+    there = widget_node()
+    array = made_on(there)
+    assert eventually(all_free)
+    task = hold.options(num_cpus=2, scheduling_strategy=OnNode(there, soft=False))
+    holding = task.remote(str(tmp_path))
+    assert eventually(lambda: list(tmp_path.iterdir()), timeout_s=40)
+    assert ray.get(node_with.remote(array), timeout=60) != there
+    (tmp_path / "go").touch()
+    assert ray.get(holding, timeout=60) == there
+
+
+def test_a_group_is_mended_when_its_node_dies(cluster: Any) -> None:
+    added = cluster.add_node(num_cpus=1, resources={"fragile": 1})
+    cluster.wait_for_nodes()
+    group = util.placement_group([{"fragile": 1}, {"CPU": 1}], strategy="STRICT_SPREAD")
+    assert group.wait(30)
+    before = util.placement_group_table(group)["bundles_to_node_id"]
+    inside = node.options(num_cpus=0, scheduling_strategy=InGroup(group, 0))
+    assert ray.get(inside.remote(), timeout=60) == before[0]
+    cluster.remove_node(added, allow_graceful=False)
+    assert eventually(lambda: util.placement_group_table(group)["state"] == "RESCHEDULING", timeout_s=60)
+    waiting = inside.remote()
+    again = cluster.add_node(num_cpus=1, resources={"fragile": 1})
+    assert ray.get(waiting, timeout=60) != before[0]
+    assert eventually(lambda: util.placement_group_table(group)["state"] == "CREATED", timeout_s=60)
+    after = util.placement_group_table(group)["bundles_to_node_id"]
+    assert after[1] == before[1]
+    assert after[0] not in before.values()
+    util.remove_placement_group(group)
+    cluster.remove_node(again)
+    assert eventually(lambda: len(node_ids()) == 3, timeout_s=60)
+
+
+def test_a_group_waits_for_a_node(cluster: Any) -> None:
+    group = util.placement_group([{"late": 1}])
+    assert not group.wait(0.3)
+    added = cluster.add_node(num_cpus=1, resources={"late": 1})
+    assert group.wait(60)
+    util.remove_placement_group(group)
+    cluster.remove_node(added)
+    assert eventually(lambda: len(node_ids()) == 3, timeout_s=60)
+
+
+def test_hard_affinity_to_a_node_that_dies(cluster: Any) -> None:
+    added = cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    (found,) = set(node_ids()) - set(before_of(cluster, added))
+    hard, soft = OnNode(found, soft=False), OnNode(found, soft=True)
+    assert ray.get(node.options(scheduling_strategy=hard).remote(), timeout=60) == found
+    cluster.remove_node(added)
+    assert eventually(lambda: len(node_ids()) == 3, timeout_s=60)
+    with pytest.raises(exceptions.TaskUnschedulableError):
+        ray.get(node.options(scheduling_strategy=hard).remote(), timeout=60)
+    assert ray.get(node.options(scheduling_strategy=soft).remote(), timeout=60) in node_ids()
+
+
+def before_of(cluster: Any, added: Any) -> list[str]:
+    """The ids of all other nodes."""
+    return [known.node_id for known in cluster.list_all_nodes() if known is not added]
