@@ -46,7 +46,8 @@ _PUBLIC = {
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 _SUBMODULES = frozenset(
-    "actor autoscaler cloudpickle cluster_utils dag exceptions experimental runtime_context testing types util".split()
+    "actor autoscaler cloudpickle cluster_utils dag exceptions experimental runtime_context runtime_env testing types "
+    "util".split()
 )
 
 __all__ = [*_MODULE_OF, "__commit__", "__version__", "exceptions", "util"]

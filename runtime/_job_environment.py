@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from runtime import exceptions
 from runtime._core import environments
-from runtime._packages.archive import PackageError
-from runtime._packages.job_files import Upload, collect, paths_of_modules
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorReply
 from runtime._wire.messages.control import KvKeyList, KvKeys, KvPut
 from runtime._worker.core_worker import Core
 from runtime.runtime_env import RuntimeEnv
 
+if TYPE_CHECKING:
+    from runtime._packages.job_files import Upload
+
+log = logging.getLogger("runtime")
 JOB_VARIABLE = "CLUSTERCTL_JOB_RUNTIME_ENV"
 """Set for the driver of a submitted job: the environment that it was submitted with, as JSON."""
 _UPLOAD_TIMEOUT_S = 120.0
 
+JobEnvironment: TypeAlias = "tuple[dict[str, Any], list[Upload]]"
+"""An environment without local files, and the packages that it names."""
 
-def of_init(runtime_env: Any, job_config: Any) -> tuple[dict[str, Any], list[Upload]]:
+
+def of_init(runtime_env: Any, job_config: Any) -> JobEnvironment:
     """The job's environment with its local files packed, and the packages, which `upload` takes once connected.
 
     Args:
@@ -41,7 +47,8 @@ def of_init(runtime_env: Any, job_config: Any) -> tuple[dict[str, Any], list[Upl
     if hook_path:
         module, _, name = hook_path.rpartition(".")
         given = getattr(importlib.import_module(module), name)(given)
-    env, uploads = _packed(_with_uv_run(given or {}))
+    given = _with_uv_run(given or {})
+    env, uploads = _packed(given) if given else ({}, [])
     job = json.loads(os.environ.get(JOB_VARIABLE) or "{}")
     if not job:
         return env, uploads
@@ -84,7 +91,7 @@ def command_of_uv_run(parent: Sequence[str], driver: Sequence[str]) -> list[str]
     return command
 
 
-def _packed(given: Any) -> tuple[dict[str, Any], list[Upload]]:
+def _packed(given: Any) -> JobEnvironment:
     if not isinstance(given, dict):
         raise TypeError(
             f"runtime_env is a dict or a RuntimeEnv, not {given!r} of type {type(given).__name__}."
@@ -99,6 +106,9 @@ def _packed(given: Any) -> tuple[dict[str, Any], list[Upload]]:
         raise TypeError(
             f"worker_process_setup_hook must be a function, or the path of one, got {type(hook)}."
         )
+    from runtime._packages.archive import PackageError
+    from runtime._packages.job_files import collect, paths_of_modules
+
     checked = RuntimeEnv(**{**given, "py_modules": paths_of_modules(modules)})
     try:
         return collect(checked, _pickle)
@@ -125,12 +135,14 @@ def upload(core: Core, uploads: list[Upload]) -> None:
         RuntimeEnvSetupError: that failed.
     """
     for package in uploads:
-        key = package.key.encode()
+        key, about = package.key.encode(), (package.key, package.what, len(package.data))
         reply = core.call_agent(KvKeys(environments.PACKAGES, key))
         if isinstance(reply, KvKeyList) and key in reply.keys:
             continue
+        log.info("Pushing file package %s of %s (%d bytes) to the cluster", *about)
         reply = core.call_agent(KvPut(environments.PACKAGES, key, package.data), _UPLOAD_TIMEOUT_S)
         if isinstance(reply, ErrorReply):
             raise exceptions.RuntimeEnvSetupError(
                 f"Failed to upload {package.what} to the cluster: {reply.message}"
             )
+        log.info("Successfully pushed file package %s of %s (%d bytes)", *about)

@@ -16,7 +16,6 @@ from typing import Any
 
 from runtime import _job_environment, _stacks, exceptions
 from runtime._logging_config import TEXT_FORMAT, LoggingConfig
-from runtime._packages.job_files import Upload
 from runtime._session import Daemon, find_agent, settings_environment, start_local
 from runtime._wire.messages.base import ErrorReply, WorkerAddress
 from runtime._wire.messages.control import KillActor
@@ -207,7 +206,7 @@ def _find(address: str, own: dict[str, Any]) -> str:
 def _connect(
     agent_path: str,
     namespace: str | None,
-    environment: tuple[dict[str, Any], list[Upload]],
+    environment: _job_environment.JobEnvironment,
     log_to_driver: bool | None,
     logging_config: LoggingConfig | None,
 ) -> None:
