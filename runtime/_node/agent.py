@@ -329,7 +329,7 @@ class NodeAgent:
         registered = await channel.call(RegisterNode(self.own_info(), self.actors.alive()))
         self.cluster_id = registered.cluster_id
         self.cluster.update(registered.nodes, whole=True)
-        self.reporter.forget()
+        self.reporter.repeat()
         self.leases.kick()
 
     def _from_control(self, channel: Channel, message: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind, Message, Ok
 from runtime._wire.messages.control import (
+    ActorStarted,
     ClusterView,
     CommitBundle,
     Drain,
@@ -39,12 +40,17 @@ class ControlHandler:
             JobFinished: lambda m: agent.job_finished(m.job_id),
             WorkersDead: lambda m: agent.processes_died(set(m.worker_ids)),
             LogBatch: self._logs,
-            StartActor: agent.actors.start,
+            StartActor: self._start_actor,
             StopActor: agent.actors.stop,
             PrepareBundle: agent.bundles.prepare,
             CommitBundle: agent.bundles.commit,
             ReturnBundle: agent.bundles.give_back,
         }
+
+    async def _start_actor(self, message: StartActor) -> ActorStarted:
+        started = await self._agent.actors.start(message)
+        self._agent.reporter.repeat()
+        return started
 
     def handle(self, channel: Channel, message: Message) -> Result:
         """A `channel.Handler`."""

@@ -71,8 +71,9 @@ class Reporter:
         elif not self.idle_since_s:
             self.idle_since_s = time.time()
 
-    def forget(self) -> None:
-        """The control store is a new one: the next report goes out even if nothing changed."""
+    def repeat(self) -> None:
+        """The next report goes out even if nothing changed: the control store is a new one, or may have counted
+        what it asked for twice, as its own promise and as ours."""
         self._last = None
         self.changed()
 

@@ -14,11 +14,20 @@ import pytest
 
 from runtime._core.ids import actor_id
 from runtime._core.resources import UNIT
+from runtime._node import reporter
 from runtime._node.agent import NodeAgent
 from runtime._transport.channel import CallError
 from runtime._wire.messages import codec
 from runtime._wire.messages.base import ErrorKind, ResourceRequest
-from runtime._wire.messages.control import ActorSpec, ActorStarted, KvPut, StartActor, StopActor
+from runtime._wire.messages.control import (
+    ActorSpec,
+    ActorStarted,
+    GetNodes,
+    KvPut,
+    RegisterActor,
+    StartActor,
+    StopActor,
+)
 from runtime._wire.messages.worker import ActorSetup, Push, Value
 from tests.runtime._node.world import Client, MakeWorld, is_running
 
@@ -85,6 +94,29 @@ def test_an_actor_keeps_only_what_it_holds(world: MakeWorld) -> None:
             await start(agent, await spec(driver, Plain, held={"CPU": UNIT}))
             assert agent.ledger.available["CPU"] == UNIT
             assert len(agent.actors.alive()) == 2
+
+    asyncio.run(scenario())
+
+
+def test_the_control_store_counts_what_an_actor_holds_once(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporter, "HEARTBEAT_S", 1000.0)  # which would put it right by and by
+
+    async def scenario() -> None:
+        async with world() as w, asyncio.timeout(20):
+            agent = await w.node(resources={"CPU": 100})
+            driver = await w.driver(agent)
+            for count in range(1, 6):
+                made = await spec(driver, Plain, held={"CPU": UNIT})
+                await driver.channel.call(RegisterActor(made))
+                await w.until(lambda count=count: len(agent.actors.alive()) == count)
+                while await free(driver) != (100 - count) * UNIT:  # noqa: ASYNC110 (asked from outside)
+                    await asyncio.sleep(0.01)
+
+    async def free(driver: Client) -> int:
+        (node,) = (await driver.channel.call(GetNodes())).nodes
+        return node.available["CPU"]
 
     asyncio.run(scenario())
 
