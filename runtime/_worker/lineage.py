@@ -35,9 +35,6 @@ class Lineage:
 
     def keep(self, task: Submission) -> None:
         """The task is over, and some result of it lies in a store: exchanges the hold on its arguments."""
-        if not any(entry.task is task for entry in task.entries):
-            task.release_arguments()  # nobody wants what it made
-            return
         if not task.max_retries:
             task.release_arguments()
             return
@@ -79,12 +76,31 @@ class Lineage:
         if refusal is not None:
             return refusal
         self._begin_anew(entry)
+        self._run_all(task, asker)
+        return None
+
+    def items_lost(self, task: Submission) -> None:
+        """Values of a generator were lost while it still ran."""
+        assert task.stream is not None
+        lost = task.stream.lost
+        for object_id in [object_id for object_id, entry in lost.items() if self._is_freed(entry)]:
+            del lost[object_id]
+        if not lost:
+            return
+        refusal = self._refusal(next(iter(lost.values())), b"")
+        if refusal is None:
+            self._run_all(task, b"")
+            return
+        error = self._core.objects.error_value(refusal)
+        for object_id in list(lost):
+            self._core.objects.set_value(lost.pop(object_id), error)
+
+    def _run_all(self, task: Submission | None, asker: bytes) -> None:
         pending = [task]
         while pending:
             task = pending.pop()
             if task is not None and task.state is TaskState.FINISHED:
                 pending += self._run_again(task, asker)
-        return None
 
     def _refusal(self, entry: Entry, asker: bytes) -> exceptions.ObjectLostError | None:
         task, more = entry.task, None
@@ -130,6 +146,8 @@ class Lineage:
                 else:
                     objects.set_value(entry, objects.error_value(refusal))
         task.packed.held = task.packed.held + arguments
+        if task.stream is not None:
+            task.stream.begin_again()
         task.rerun()
         return before
 
@@ -139,6 +157,9 @@ class Lineage:
         entry.value = None
         entry.fetched = False
         self._core.objects.table.add(entry)
+        task = entry.task
+        if task is not None and task.stream is not None and entry not in task.entries:
+            task.stream.lost[entry.object_id] = entry
 
     def _is_freed(self, entry: Entry) -> bool:
         return self._core.objects.table.entries.get(entry.object_id) is not entry
@@ -148,8 +169,10 @@ class Lineage:
         while entries:
             entry = entries.pop()
             task, entry.task = entry.task, None
-            if task in self._kept and not any(other.task is task for other in task.entries):
-                entries += self._let_go(task)
+            if task is not None:
+                task.stored_results -= 1
+                if task in self._kept and not task.stored_results:
+                    entries += self._let_go(task)
 
     def _let_go(self, task: Submission) -> list[Entry]:
         """Returns the results that were only kept for this task."""

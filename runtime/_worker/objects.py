@@ -381,12 +381,16 @@ class Objects:
         self._core.store.create(object_id, serialized, owner)
         return Value(STORED, b"", [], nested, [self._core.address.node_id], size)
 
-    def discard_copy(self, entry: Entry, copy: Value) -> None:
-        """A copy was made that is not wanted: the object has another value. Under the lock."""
-        assert entry.value is not None
-        useless = [node_id for node_id in copy.locations if node_id not in entry.value.locations]
+    def supersede(self, entry: Entry | None, object_id: bytes, new: Value) -> None:
+        """An object was made again although it had a value (it may have been lost too, without anybody knowing yet), or
+        although nobody wants it (no entry). The new value counts, and the other copies go. Under the lock."""
+        old = new if entry is None or entry.value is None else entry.value
+        if entry is not None:
+            entry.value = new
+        kept = new.locations if entry is not None else []
+        useless = [node_id for node_id in old.locations if node_id not in kept]
         if useless:
-            self._core.agent.send(StoreFree([entry.object_id], useless, False))
+            self._core.agent.send(StoreFree([object_id], useless, False))
 
     def add_location(self, entry: Entry, node_id: bytes) -> None:
         """One more node has a copy. Under the lock."""

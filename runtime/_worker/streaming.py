@@ -13,12 +13,13 @@ from runtime._wire import serialization
 from runtime._wire.messages.worker import ReleaseHold, StreamConsumed, StreamItem, StreamPaused, Value
 from runtime.object_ref_generator import DynamicObjectRefGenerator
 
-from .objects import INLINE
+from .objects import INLINE, STORED, Entry
 
 if TYPE_CHECKING:
     from runtime.object_ref import ObjectRef
 
     from .core_worker import Core
+    from .submission import Submission
 
 STREAMING, DYNAMIC = -1, -2  # Push.num_returns
 _NONE = Value(INLINE, b"N.")
@@ -47,16 +48,20 @@ class Stream:
         self._paused: tuple[Connection, int] | None = None  # who wants to know when more than this was taken
         self._connection: Connection | None = None  # of the worker, once it holds references for us
         self._unregistered = 0
+        self._again = False  # it has ended, and its task runs once more because items were lost
+        self._made: set[bytes] = set()  # what it has given since then
+        self.lost: dict[bytes, Entry] = {}  # those: they wait for their values
         core.streams[task_id] = self
 
     # ------------------------------------------------------------ from the worker
 
-    def item(self, connection: Connection, message: StreamItem) -> None:
-        """The next value arrived. After a retry the first items come again and are skipped."""
+    def item(self, connection: Connection, message: StreamItem, task: Submission) -> None:
+        """The next value arrived. When the task runs again its first items come again."""
         nested = message.value.nested
         if nested:
             self._connection = connection
         if message.index < self._count:
+            self._item_again(message, task)
             return
         ref = self._take_next()
         self._count += 1
@@ -67,7 +72,31 @@ class Stream:
             objects.when_registered(objects.contain(entry, nested), self._registered)
         if not self._abandoned:
             self.items.append(ref)
+        if message.value.kind == STORED:
+            task.stores(entry)
         objects.set_value(entry, message.value)
+
+    def _item_again(self, message: StreamItem, task: Submission) -> None:
+        objects, value = self.core.objects, message.value
+        object_id = ids.object_id(self.task_id, message.index + 2)
+        entry = objects.table.entries.get(object_id)
+        if self._again:
+            self._made.add(object_id)
+        if entry is not None and value.nested:
+            self._unregistered += 1
+            objects.when_registered(objects.contain(entry, value.nested), self._registered)
+        if entry is not None and value.kind == STORED:
+            task.stores(entry)
+        lost = self.lost.pop(object_id, None)
+        if lost is not None and lost is entry:  # else its last reference went meanwhile
+            objects.set_value(entry, value)
+        elif value.kind == STORED:
+            objects.supersede(entry, object_id, value)
+
+    def begin_again(self) -> None:
+        """The task runs once more for the items in `lost`."""
+        self._again = True
+        self._made.clear()
 
     def _take_next(self) -> ObjectRef:
         """The reference for what comes now."""
@@ -83,14 +112,20 @@ class Stream:
 
     def _release_hold(self) -> None:
         """The worker keeps the references in all items until the stream is over and we have taken them."""
-        if self.ended and not self._unregistered and self._connection is not None:
+        if self.ended and not self._again and not self._unregistered and self._connection is not None:
             self._connection.send(ReleaseHold(self.task_id))
             self._connection = None
 
     def end(self, error: Value | None) -> Value:
         """Nothing more will come. Returns the value of `completed`."""
         objects = self.core.objects
-        if self.ended:  # with the node agent
+        if self.ended:  # with the node agent, or before its task ran again
+            self._again = False
+            for object_id, entry in list(self.lost.items()):
+                if error is not None or object_id not in self._made:  # else it was lost once more
+                    del self.lost[object_id]
+                    objects.set_value(entry, error or self._not_made_again(entry))
+            self._release_hold()
             return error or _NONE
         last = error
         if error is not None and not self._abandoned:
@@ -110,6 +145,13 @@ class Stream:
         if last is not None:
             return last
         return _NONE if self.completed is not None or self._abandoned else self._collect()
+
+    def _not_made_again(self, entry: Entry) -> Value:
+        reason = "GENERATOR_TASK_FAILED_FOR_OBJECT_RECONSTRUCTION"
+        why = "the generator that made it gave fewer values when it ran again"
+        owner = self.core.objects.owner_address(entry)
+        error = exceptions.ObjectReconstructionFailedError(entry.object_id.hex(), reason, why, owner)
+        return self.core.objects.error_value(error)
 
     def _end_error(self) -> Value:
         error = exceptions.ObjectRefStreamEndOfStreamError("the generator has no more values")
@@ -131,7 +173,7 @@ class Stream:
 
     def paused(self, connection: Connection, message: StreamPaused) -> None:
         """The worker waits for us to take more."""
-        if self._abandoned or self.completed is None:
+        if self._abandoned or self._again or self.completed is None:
             connection.send(StreamConsumed(self.task_id, -1))
         else:
             self._paused = connection, message.consumed

@@ -46,6 +46,7 @@ class Submission(ABC):
         "retries",
         "retry_exceptions",
         "state",
+        "stored_results",
         "stream",
         "worker",
     )
@@ -66,8 +67,21 @@ class Submission(ABC):
         self.parent = running.task_id if running is not None else b""
         self.stream: Stream | None = None
         self.worker: WorkerAddress | None = None  # what answered
+        self.stored_results = 0  # how many of its results lie in stores and may be wanted once more
         self.push: Push
         self.entries: list[Entry]
+
+    def stores(self, entry: Entry) -> None:
+        """This result of it lies in a store."""
+        if entry.task is not self:
+            entry.task = self
+            self.stored_results += 1
+
+    def _lost_result(self, entry: Entry) -> None:
+        """It was to be made again and became an error."""
+        if entry.task is self:
+            entry.task = None
+            self.stored_results -= 1
 
     def promise(self, push: Push) -> list[ObjectRef] | Stream:
         """Makes the objects of the results, and the references to them that the user gets."""
@@ -110,7 +124,7 @@ class Submission(ABC):
     def item(self, connection: Connection, message: StreamItem) -> None:
         """The next value of its stream came."""
         if self.stream is not None:
-            self.stream.item(connection, message)
+            self.stream.item(connection, message, self)
 
     def take_nested(self, connection: Connection, message: Done) -> None:
         """Keeps the references inside the results, and tells the worker when it need not any more."""
@@ -119,7 +133,7 @@ class Submission(ABC):
         objects = self.core.objects
         inner: list[Entry] = []
         for entry, value in zip(self.entries, message.values, strict=False):
-            if value.nested and entry.value is None:
+            if value.nested:
                 inner += objects.contain(entry, value.nested)
         if any(value.nested for value in message.values):
             release = ReleaseHold(message.task_id, self.push.attempt)
@@ -161,19 +175,24 @@ class Submission(ABC):
             values = [self.stream.end(values[0] if failed else None)]
         elif failed and len(values) == 1:
             values = values * len(self.entries)
-        stored = False
         for entry, value in zip(self.entries, values, strict=False):
+            if self.stream is not None and entry.value is not None:  # it ran again for lost items
+                objects.release(entry)
+                continue
             if value.kind == STORED:
-                stored = True
-                if entry.value is not None:  # it ran again for another result, and this one was not lost
-                    objects.discard_copy(entry, value)
+                self.stores(entry)
+                if entry.value is not None:  # it ran again for another result
+                    objects.supersede(entry, entry.object_id, value)
                     objects.release(entry)
                     continue
-                entry.task = self
+            else:
+                self._lost_result(entry)
             objects.set_value(entry, value)
             objects.release(entry)
-        if stored:
+        if self.stored_results:
             self.core.lineage.keep(self)
+            if self.stream is not None and self.stream.lost:
+                self.core.lineage.items_lost(self)
         else:
             self.release_arguments()
 

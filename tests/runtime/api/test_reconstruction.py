@@ -116,6 +116,44 @@ def test_several_results_of_one_task(nodes: Nodes) -> None:
     assert [int(array[0]) for array in ray.get(refs, timeout=60)] == [0, 1, 2]
 
 
+def test_values_of_a_generator(nodes: Nodes) -> None:
+    @ray.remote
+    def count(until: int) -> Iterator[Any]:
+        for value in range(until):
+            yield np.full(SIZE, value)
+
+    refs = list(count.remote(4))
+    finish(*refs)
+    del refs[1]
+    nodes.lose()
+    assert [int(ray.get(ref, timeout=60)[0]) for ref in refs] == [0, 2, 3]
+
+
+def test_a_generator_that_gives_fewer_values_when_it_runs_again(nodes: Nodes) -> None:
+    @ray.remote(num_cpus=0)
+    class Counter:
+        def __init__(self) -> None:
+            self.until = 4
+
+        def fewer(self) -> int:
+            self.until -= 1
+            return self.until + 1
+
+    counter = Counter.options(resources={"node:__internal_head__": 0.001}).remote()
+
+    @ray.remote
+    def count(counter: Any) -> Iterator[Any]:
+        for value in range(ray.get(counter.fewer.remote())):
+            yield np.full(SIZE, value)
+
+    refs = list(count.remote(counter))
+    finish(*refs)
+    nodes.lose()
+    assert ray.get(refs[0], timeout=60)[0] == 0
+    with pytest.raises(exceptions.RayError):
+        ray.get(refs[3], timeout=60)
+
+
 def test_references_inside_a_lost_result(nodes: Nodes) -> None:
     @ray.remote
     def nest() -> Any:

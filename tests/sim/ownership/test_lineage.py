@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -49,6 +50,11 @@ def grow_inside(number: int, nested: list[ObjectRef], *parents: dict[str, Any]) 
     return {"number": number_of(get(inner)["number"], known), "pad": PAD, "inner": inner}
 
 
+def grow_many(number: int, nested: list[ObjectRef], *parents: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for index in range(3):
+        yield grow(number + index, nested, *parents)
+
+
 class Grower:
     """An actor whose calls may run again."""
 
@@ -58,6 +64,7 @@ class Grower:
 
 GROW = RemoteFunction(grow, {"max_retries": -1})
 GROW_TWO = RemoteFunction(grow_two, {"max_retries": -1, "num_returns": 2})
+GROW_MANY = RemoteFunction(grow_many, {"max_retries": -1})
 GROW_INSIDE = RemoteFunction(grow_inside, {"max_retries": -1})
 GROWER = ActorClass(Grower, {"max_task_retries": -1, "max_restarts": -1})
 
@@ -71,7 +78,7 @@ class Graph:
         self.grower = GROWER.remote()
 
     def run(self) -> None:
-        choices = [self.task, self.task, self.two, self.inside, self.call, self.lose, self.evict]
+        choices = [self.task, self.task, self.two, self.many, self.inside, self.call, self.lose, self.evict]
         choices += [self.drop, self.drop, self.check, self.bring, self.pause]
         for _ in range(STEPS):
             self.rng.choice(choices)()
@@ -95,6 +102,12 @@ class Graph:
     def two(self) -> None:
         refs, number, parents = self.grown(GROW_TWO)
         self.known += [(ref, number_of(number + index, parents)) for index, ref in enumerate(refs)]
+
+    def many(self) -> None:
+        """The values of a generator: some of them, and while it may still run."""
+        stream, number, parents = self.grown(GROW_MANY)
+        for index in range(self.rng.randint(1, 3)):
+            self.known.append((next(stream), number_of(number + index, parents)))
 
     def inside(self) -> None:
         top, nested, number = self.some(), self.some(), self.rng.randrange(1000)
