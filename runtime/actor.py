@@ -236,14 +236,14 @@ class _BoundActorClass:
 class ActorMethod:
     """A method of an actor: `handle.method.remote(...)`."""
 
-    __slots__ = ("_actor", "_check", "_name", "_options", "_ref", "_retry", "_shape", "_task_name")
+    __slots__ = ("_actor", "_check", "_method_name", "_options", "_ref", "_retry", "_shape", "_task_name")
 
     def __init__(self, handle: ActorHandle, name: str, options: MethodOptions) -> None:
         # Not the handle itself, which keeps us: such a circle would keep the actor until the next garbage collection.
         self._actor = handle._actor
         self._shape = handle._shape
         self._ref = handle._ref
-        self._name = name
+        self._method_name = name
         self._options = options
         self._retry = options.retry()
         self._check = ArgumentCheck(options.parameters)
@@ -252,7 +252,7 @@ class ActorMethod:
     def __call__(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         raise TypeError(
             "Actor methods cannot be called directly: in place of "
-            f"object.{self._name}() write object.{self._name}.remote()."
+            f"object.{self._method_name}() write object.{self._method_name}.remote()."
         )
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:
@@ -275,7 +275,7 @@ class ActorMethod:
 
         handle = ActorHandle.__new__(ActorHandle)
         handle._actor, handle._shape, handle._ref = self._actor, self._shape, self._ref
-        return bind_method(handle, self._name, num_returns, args, kwargs, options)
+        return bind_method(handle, self._method_name, num_returns, args, kwargs, options)
 
     def _call(self, args: Any, kwargs: Any, options: MethodOptions, retry: Retry, name: str) -> Any:
         self._check(args, kwargs)
@@ -283,7 +283,7 @@ class ActorMethod:
         retries = options.max_task_retries
         result = current().actors.call(
             self._actor,
-            self._name,
+            self._method_name,
             args,
             kwargs,
             num_returns=options.num_returns,
@@ -324,10 +324,12 @@ class _BoundMethod:
         defaults = actor_method._options
         group = options.get("concurrency_group") or defaults.concurrency_group
         if group and group not in actor_method._shape.groups:
-            raise ValueError(unknown_group(repr(actor_method._name), group, actor_method._shape.groups))
+            raise ValueError(
+                unknown_group(repr(actor_method._method_name), group, actor_method._shape.groups)
+            )
         _options.validate_stream(options)
         _options.require_generator(
-            options, defaults.is_generator, f"{actor_method._shape.class_name}.{actor_method._name}"
+            options, defaults.is_generator, f"{actor_method._shape.class_name}.{actor_method._method_name}"
         )
         stream, limit = defaults.stream, options.get("_generator_backpressure_num_objects")
         if limit is not None:

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from runtime._transport.connection import Connection
@@ -37,9 +38,14 @@ class AsyncExecutor:
         self._calls: dict[bytes, asyncio.Task[Any]] = {}  # those that began, by task id
         self._flush_scheduled = False
 
+    def construct(self, cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Makes the actor, in the loop: a constructor may start tasks there, or be a coroutine itself."""
+        asyncio.set_event_loop(self._loop)
+        return self._loop.run_until_complete(_construct(cls, args, kwargs))
+
     def serve(self) -> None:
         """Turns the main thread into the loop, until the process ends."""
-        asyncio.set_event_loop(self._loop)
+        self._loop.call_soon(self._executor.exit_if_idle)  # the constructor may have had enough
         pump = self._core.pump
         pump.drive_externally()
         self._loop.add_reader(pump.epoll.fileno(), pump.poll_once)
@@ -133,3 +139,11 @@ class AsyncExecutor:
     def _flush(self) -> None:
         self._flush_scheduled = False
         self._core.pump.flush_all()
+
+
+async def _construct(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    if not inspect.iscoroutinefunction(cls.__init__):
+        return cls(*args, **kwargs)
+    actor = cls.__new__(cls, *args, **kwargs)
+    await actor.__init__(*args, **kwargs)
+    return actor

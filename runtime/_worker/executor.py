@@ -511,10 +511,13 @@ class Executor:
         self.current_name = setup.class_name
         cls = self._core.functions.load(push.key)
         self._prefix = f"{cls.__module__}.{cls.__name__}."
-        self.actor = cls(*args, **kwargs)
-        self.current_name = _shown_name(self.actor, setup.class_name)
         if is_async(cls):
             self._async = AsyncExecutor(self._core, self, setup)
+            self.actor = self._async.construct(cls, args, kwargs)
+        else:
+            self.actor = cls(*args, **kwargs)
+        self.current_name = _shown_name(self.actor, setup.class_name)
+        if self._async is not None:
             self._run_side_by_side(self._async.submit)
         elif setup.max_concurrency > 1 or setup.concurrency_groups:
             self._threads = {"": ThreadPoolExecutor(setup.max_concurrency, "actor")} | {

@@ -187,3 +187,78 @@ def test_local_state_of_one_loop_is_shared() -> None:
     for i in range(5):
         queue.put.remote(i)
     assert sorted(ray.get(taken, timeout=60)) == [0, 1, 2, 3, 4]
+
+
+class TestConstructors:
+    """They run in the loop."""
+
+    def test_one_may_start_tasks(self) -> None:
+        @ray.remote
+        class Ticker:
+            def __init__(self) -> None:
+                self.ticks = 0
+                self.task = asyncio.get_running_loop().create_task(self.tick())
+                self.second = asyncio.Event()
+
+            async def tick(self) -> None:
+                while True:
+                    self.ticks += 1
+                    if self.ticks == 2:
+                        self.second.set()
+                    await asyncio.sleep(0.01)
+
+            async def wait(self) -> int:
+                await self.second.wait()
+                return self.ticks
+
+        assert ray.get(Ticker.remote().wait.remote(), timeout=60) >= 2
+
+    def test_one_may_be_a_coroutine(self) -> None:
+        @ray.remote
+        def one() -> int:
+            return 1
+
+        @ray.remote
+        class Awaits:
+            async def __init__(self, plus: int) -> None:  # type: ignore[misc]
+                self.value = await one.remote() + plus
+
+            async def get(self) -> int:
+                return self.value
+
+        assert ray.get(Awaits.remote(2).get.remote(), timeout=60) == 3
+
+    @pytest.mark.parametrize("is_coroutine", [False, True])
+    def test_what_it_raises_is_the_death_of_the_actor(self, is_coroutine: bool) -> None:
+        class Plain:
+            def __init__(self) -> None:
+                raise ValueError("not today")
+
+            async def get(self) -> int:
+                return 1
+
+        class Coroutine:
+            async def __init__(self) -> None:  # type: ignore[misc]
+                raise ValueError("not today")
+
+            async def get(self) -> int:
+                return 1
+
+        actor = ray.remote(Coroutine if is_coroutine else Plain).remote()
+        with pytest.raises(exceptions.ActorDiedError, match="not today"):
+            ray.get(actor.get.remote(), timeout=60)
+
+    def test_one_may_wait_for_others_without_await(self) -> None:
+        @ray.remote
+        def one() -> int:
+            return 1
+
+        @ray.remote
+        class Waits:
+            def __init__(self) -> None:
+                self.value = ray.get(one.remote())
+
+            async def get(self) -> int:
+                return self.value
+
+        assert ray.get(Waits.remote().get.remote(), timeout=60) == 1
