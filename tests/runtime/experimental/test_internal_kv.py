@@ -45,3 +45,8 @@ def test_tasks_see_the_same() -> None:
 
     ray.get(put.remote())
     assert kv._internal_kv_get("from a task") == b"yes"
+
+
+def test_resources_do_not_change() -> None:
+    with pytest.raises(DeprecationWarning):
+        importlib.import_module(f"{NAME}.experimental").set_resource("a", 1)

@@ -112,6 +112,7 @@ def test_named_actors_are_listed() -> None:
 
 def test_this_nodes_address() -> None:
     assert util.get_node_ip_address().count(".") == 3
+    assert isinstance(util.get_node_instance_id(), str)
 
 
 def test_names_that_programs_import() -> None:

@@ -1,0 +1,6 @@
+"""Groups of equal actors were given up by Ray: a list of handles does the same."""
+
+raise ImportError(
+    "runtime.util.actor_group (ActorGroup) is deprecated and does not exist here: make the actors in a list, "
+    "`[Worker.remote() for _ in range(n)]`, and call them in a loop, or use runtime.util.ActorPool."
+)

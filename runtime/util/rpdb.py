@@ -1,0 +1,95 @@
+"""A debugger inside a task or actor: `set_trace()` waits for one connection and runs pdb over it.
+
+Where to connect is printed, and so shown at the driver. The socket listens on this machine only.
+"""
+
+from __future__ import annotations
+
+import os
+import pdb
+import socket
+import sys
+from types import FrameType
+from typing import Any
+
+WAIT_S = float(os.environ.get("RAY_DEBUGGER_TIMEOUT_S", "600"))
+
+
+class RemotePdb(pdb.Pdb):
+    """pdb over a socket.
+
+    Args:
+        host, port: where to listen; port 0 is any free one.
+        wait_s: how long to wait for somebody to connect.
+    """
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0, wait_s: float = WAIT_S) -> None:
+        self._listener = socket.create_server((host, port))
+        self._listener.settimeout(wait_s)
+        self.address: tuple[str, int] = self._listener.getsockname()[:2]
+        self._streams: list[Any] = []
+
+    def wait(self) -> bool:
+        """Waits for a connection; False when nobody comes."""
+        host, port = self.address
+        print(f"pdb waits at {host}:{port} (process {os.getpid()}): connect with `nc {host} {port}`", flush=True)
+        try:
+            connection, _ = self._listener.accept()
+        except TimeoutError:
+            print(f"nobody connected to pdb at {host}:{port}: the program goes on", flush=True)
+            return False
+        finally:
+            self._listener.close()
+        connection.settimeout(None)
+        with connection:  # two streams: a text stream forgets what it has read ahead when it writes
+            self._streams = [connection.makefile("r"), connection.makefile("w")]
+        super().__init__(stdin=self._streams[0], stdout=self._streams[1], nosigint=True)
+        self.use_rawinput = False
+        self.prompt = "(pdb) "
+        return True
+
+    def _leave(self) -> None:
+        streams, self._streams = self._streams, []
+        for stream in streams:
+            try:
+                stream.close()
+            except OSError:
+                pass  # whoever was there has gone
+
+    def do_continue(self, arg: str) -> bool | None:
+        """Goes on, and closes the connection."""
+        done = super().do_continue(arg)
+        self._leave()
+        return done
+
+    do_c = do_cont = do_continue
+
+    def do_quit(self, arg: str) -> bool | None:
+        """Goes on without the debugger, and closes the connection: a worker is not ended from here."""
+        self.set_continue()
+        self._leave()
+        return True
+
+    do_q = do_exit = do_EOF = do_quit
+
+
+def set_trace(breakpoint_uuid: Any = None, frame: FrameType | None = None) -> None:
+    """Stops here and waits for a debugger (RAY_DEBUGGER_TIMEOUT_S seconds); goes on if none comes."""
+    debugger = RemotePdb()
+    if debugger.wait():
+        debugger.set_trace(frame or sys._getframe().f_back)
+
+
+def post_mortem() -> None:
+    """The same for the exception that is being handled.
+
+    Raises:
+        ValueError: none is.
+    """
+    traceback = sys.exc_info()[2]
+    if traceback is None:
+        raise ValueError("post_mortem() looks at the exception that is being handled, and there is none.")
+    debugger = RemotePdb()
+    if debugger.wait():
+        debugger.reset()
+        debugger.interaction(None, traceback)
