@@ -32,7 +32,9 @@ class RemotePdb(pdb.Pdb):
     def wait(self) -> bool:
         """Waits for a connection; False when nobody comes."""
         host, port = self.address
-        print(f"pdb waits at {host}:{port} (process {os.getpid()}): connect with `nc {host} {port}`", flush=True)
+        print(
+            f"pdb waits at {host}:{port} (process {os.getpid()}): connect with `nc {host} {port}`", flush=True
+        )
         try:
             connection, _ = self._listener.accept()
         except TimeoutError:

@@ -97,7 +97,9 @@ def init_collective_group(
     if not group_name:
         raise ValueError(f"group_name '{group_name}' needs to be a string.")
     if world_size <= 0 or not 0 <= rank < world_size:
-        raise RuntimeError(f"Rank {rank} is none of a group of {world_size}: they go from 0 to {world_size - 1}.")
+        raise RuntimeError(
+            f"Rank {rank} is none of a group of {world_size}: they go from 0 to {world_size - 1}."
+        )
     with _local:
         if group_name in _groups:
             raise RuntimeError("Trying to initialize a group twice.")
