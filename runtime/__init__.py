@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "2.60.0"
 """The version of Ray whose API this is, for programs that compare it. The distribution has a version of its own."""
 __commit__ = ""
+SCRIPT_MODE, WORKER_MODE = 0, 1
 
 _PUBLIC = {
     "runtime._cluster_view": ("available_resources", "cluster_resources", "nodes"),
@@ -26,31 +27,24 @@ _PUBLIC = {
         "UniqueID",
         "WorkerID",
     ),
+    "runtime._init": ("init", "is_initialized", "shutdown"),
     "runtime._logging_config": ("LoggingConfig",),
     "runtime.actor": ("get_actor", "method"),
-    "runtime.api": (
-        "cancel",
-        "get",
-        "get_gpu_ids",
-        "init",
-        "is_initialized",
-        "kill",
-        "put",
-        "remote",
-        "shutdown",
-        "wait",
-    ),
+    "runtime.api": ("cancel", "get", "get_gpu_ids", "kill", "put", "remote", "wait"),
+    "runtime.client_builder": ("ClientBuilder", "client"),
+    "runtime.cross_language": ("Language", "cpp_function", "java_actor_class", "java_function"),
     "runtime.object_ref": ("ObjectID", "ObjectRef"),
     "runtime.object_ref_generator": ("ObjectRefGenerator",),
     "runtime.runtime_context": ("get_runtime_context",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 _SUBMODULES = frozenset(
-    "actor autoscaler cloudpickle cluster_utils dag exceptions experimental runtime_context runtime_env testing types "
-    "util".split()
+    "actor autoscaler cloudpickle cluster_utils cross_language dag exceptions experimental job_config remote_function "
+    "runtime_context runtime_env testing types util".split()
 )
+_LIBRARIES = frozenset("air data llm rllib serve train tune workflow widgets".split())
 
-__all__ = [*_MODULE_OF, "__commit__", "__version__", "exceptions", "util"]
+__all__ = [*_MODULE_OF, "SCRIPT_MODE", "WORKER_MODE", "__commit__", "__version__", "exceptions", "util"]
 
 
 def __getattr__(name: str) -> Any:
@@ -59,6 +53,10 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(module), name)
     elif name in _SUBMODULES:
         value = importlib.import_module(f"runtime.{name}")
+    elif name in ("_private", "_raylet"):
+        value = importlib.import_module(f"runtime.compat.{name}")
+    elif name in _LIBRARIES:
+        raise ImportError(f"The library {name!r} is not part of this engine: it has Ray's core API only.")
     else:
         raise AttributeError(f"module 'runtime' has no attribute {name!r}")
     globals()[name] = value
@@ -85,19 +83,25 @@ if TYPE_CHECKING:
     from runtime._core.ids import TaskID as TaskID
     from runtime._core.ids import UniqueID as UniqueID
     from runtime._core.ids import WorkerID as WorkerID
+    from runtime._init import init as init
+    from runtime._init import is_initialized as is_initialized
+    from runtime._init import shutdown as shutdown
     from runtime._logging_config import LoggingConfig as LoggingConfig
     from runtime.actor import get_actor as get_actor
     from runtime.actor import method as method
     from runtime.api import cancel as cancel
     from runtime.api import get as get
     from runtime.api import get_gpu_ids as get_gpu_ids
-    from runtime.api import init as init
-    from runtime.api import is_initialized as is_initialized
     from runtime.api import kill as kill
     from runtime.api import put as put
     from runtime.api import remote as remote
-    from runtime.api import shutdown as shutdown
     from runtime.api import wait as wait
+    from runtime.client_builder import ClientBuilder as ClientBuilder
+    from runtime.client_builder import client as client
+    from runtime.cross_language import Language as Language
+    from runtime.cross_language import cpp_function as cpp_function
+    from runtime.cross_language import java_actor_class as java_actor_class
+    from runtime.cross_language import java_function as java_function
     from runtime.object_ref import ObjectID as ObjectID
     from runtime.object_ref import ObjectRef as ObjectRef
     from runtime.object_ref_generator import ObjectRefGenerator as ObjectRefGenerator

@@ -23,7 +23,10 @@ def new_session_dir(root: str | None = None) -> str:
         OSError: it cannot be made, its parent belongs to someone else, or its path is too long for sockets.
     """
     base = Path(root) if root else registry.base_dir()
-    registry.make_private_dir(base)
+    if root:
+        base.mkdir(parents=True, exist_ok=True)
+    else:
+        registry.make_private_dir(base)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     path = base / f"session_{stamp}_{os.getpid()}_{secrets.token_hex(3)}"
     too_long = len(os.fsencode(path)) + _SOCKET_ROOM - _SOCKET_LIMIT

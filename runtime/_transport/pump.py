@@ -128,7 +128,11 @@ class Pump:
     def listen_unix(self, path: str, on_accept: Callable[[Connection], None]) -> None:
         """Accepts processes of the same user on a Unix socket at `path`."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.bind(path)
+        try:
+            sock.bind(path)
+        except OSError:
+            sock.close()
+            raise
         sock.listen(512)
 
         def accept(peer: socket.socket) -> None:

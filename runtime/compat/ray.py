@@ -22,8 +22,6 @@ from typing import Any
 
 import runtime
 
-_LIBRARIES = frozenset({"air", "dashboard", "data", "llm", "rllib", "serve", "train", "tune", "workflow"})
-
 
 class _AliasLoader(importlib.abc.Loader):
     """Loads nothing: hands out the module of another name."""
@@ -56,14 +54,9 @@ class _AliasFinder(importlib.abc.MetaPathFinder):
         for name in (f"runtime.{rest}", f"runtime.compat.{rest}"):
             if _exists(name):
                 return importlib.util.spec_from_loader(fullname, _AliasLoader(name))
-        library = rest.partition(".")[0]
-        why = (
-            f"the library ray.{library} is not part of it"
-            if library in _LIBRARIES
-            else "it has no such module"
-        )
         raise ModuleNotFoundError(
-            f"No module named {fullname!r}: `ray` is the alias of `runtime` here, and {why}.", name=fullname
+            f"No module named {fullname!r}: `ray` is the alias of `runtime` here, which has Ray's core API only.",
+            name=fullname,
         )
 
 

@@ -1,0 +1,156 @@
+"""The arguments of `init`: which exist, what they accept, and which cluster they mean."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from runtime._core import labels as label_syntax
+from runtime._session import find_agent
+from runtime.job_config import JobConfig
+
+_HIDDEN = frozenset(
+    "object_spilling_directory _enable_object_reconstruction _plasma_directory _node_ip_address "
+    "_driver_object_store_memory _memory _redis_username _redis_password _temp_dir _metrics_export_port "
+    "_system_config _tracing_startup_hook _node_name _skip_env_hook allow_multiple".split()
+)
+"""Ray's arguments without a name in its signature. Those that `_init` does not read have no effect here."""
+MIN_STORE_BYTES = 75 * 2**20
+_CLIENT = "ray://"
+
+
+def check_names(kwargs: Mapping[str, Any], address: str | None, local_mode: bool) -> None:
+    """Raises RuntimeError for arguments that do not exist, or do not any more."""
+    if "storage" in kwargs:
+        raise RuntimeError(
+            "Cluster-wide storage configuration has been removed: init() has no argument `storage` since Ray 2.48."
+        )
+    unknown = kwargs.keys() - _HIDDEN
+    if unknown:
+        raise RuntimeError(f"Unknown keyword argument(s): {', '.join(sorted(unknown))}")
+    if kwargs.get("allow_multiple") is not None and not str(address or "").startswith(_CLIENT):
+        raise RuntimeError(
+            "`allow_multiple` argument is passed to `init` when the ray client is not used: leave it out."
+        )
+    if local_mode:
+        raise RuntimeError(
+            "`local_mode` is no longer supported: use num_cpus=1, or call the function itself to debug it."
+        )
+
+
+def check_isolation(enabled: bool, cgroup: str | None, cpus: float | None, memory: int | None) -> None:
+    """Raises ValueError: isolation by control groups is not to be had."""
+    if enabled:
+        raise ValueError(
+            "enable_resource_isolation=True: this engine puts its processes into no control groups. Leave it out."
+        )
+    for name, value in (
+        ("cgroup_path", cgroup),
+        ("system_reserved_cpu", cpus),
+        ("system_reserved_memory", memory),
+    ):
+        if value is not None:
+            raise ValueError(
+                f"{name} cannot be set when resource isolation is not enabled, and it is {value!r}."
+            )
+
+
+def namespace_of(namespace: Any, job: JobConfig) -> str:
+    """The namespace by argument, job configuration or environment; "" for one of the job's own."""
+    for given in (namespace, job.ray_namespace):
+        if given is None:
+            continue
+        if not isinstance(given, str):
+            raise TypeError(f"namespace must be None or a string, not {given!r}.")
+        if not given:
+            raise ValueError('"" is not a valid namespace. Pass None for one of the program\'s own.')
+        return given
+    return os.environ.get("RAY_NAMESPACE", "")
+
+
+def own_cluster(**own: Any) -> dict[str, Any]:
+    """Checks what a new cluster shall have.
+
+    Raises:
+        TypeError, ValueError, AssertionError: a type, an amount, or a resource that has a keyword of its own.
+    """
+    amounts = {"CPU": own["num_cpus"], "GPU": own["num_gpus"]}
+    resources = own["resources"]
+    if resources is not None:
+        if not isinstance(resources, Mapping):
+            raise TypeError(f"resources must be a dict from name to amount, not {type(resources)}.")
+        for name, keyword in (
+            ("CPU", "num_cpus"),
+            ("GPU", "num_gpus"),
+            ("memory", "_memory"),
+            ("object_store_memory", "object_store_memory"),
+        ):
+            if name in resources:
+                raise AssertionError(
+                    f"`{name}` cannot be a custom resource because it is one of the default resources: "
+                    f"use `{keyword}` instead."
+                )
+        amounts.update(resources)
+    for name, amount in amounts.items():
+        if amount is None:
+            continue
+        if not isinstance(amount, int | float):
+            raise TypeError(f"The amount of resource {name} must be a number, not {amount!r}.")
+        if amount < 0:
+            raise ValueError(f"Resource quantities must be nonnegative, and {name} is {amount}.")
+        if amount != int(amount):
+            raise ValueError(f"Resource quantities must all be whole numbers, and {name} is {amount}.")
+    store = own["object_store_memory"]
+    if store is not None:
+        if not isinstance(store, int | float):
+            raise TypeError(f"object_store_memory must be a number of bytes, not {store!r}.")
+        if store < MIN_STORE_BYTES:
+            raise ValueError(
+                f"Attempting to cap object store memory usage at {store} bytes, but the minimum allowed is "
+                f"{MIN_STORE_BYTES} bytes."
+            )
+    if own["labels"] is not None:
+        label_syntax.check_labels(own["labels"])
+    return own
+
+
+def agent_of(address: Any, own: Mapping[str, Any], hidden: Mapping[str, Any]) -> str:
+    """The socket of the node agent to join; "" to start a cluster.
+
+    Raises:
+        TypeError, ValueError: the address is none, or arguments of a new cluster are given with one to join.
+        ConnectionError: no such cluster has a node on this machine.
+    """
+    given = [name for name, value in own.items() if value is not None]
+    given += ["_system_config"] if hidden.get("_system_config") is not None else []
+    if address is None:
+        address = os.environ.get("CLUSTERCTL_ADDRESS") or os.environ.get("RAY_ADDRESS")
+        if address is None and not given:
+            record = find_agent(None)
+            return record.unix_path if record is not None else ""
+    if address is None or address == "local":
+        return ""
+    if not isinstance(address, str):
+        raise TypeError(f"address must be None or a string, not {address!r}.")
+    if not address:
+        raise ValueError('Invalid address format: "". Give "auto", "local", "host:port", or leave it out.')
+    if given:
+        raise ValueError(
+            f"When connecting to an existing cluster, {' and '.join(given)} must not be provided: they are for a "
+            f"new one, and {address!r} names one that runs."
+        )
+    if address.startswith("/"):  # the agent's socket: the address of a local cluster
+        if not os.path.exists(address):
+            raise ConnectionError(f"Could not find any running Ray instance: {address!r} has ended.")
+        return address
+    wanted = address.removeprefix(_CLIENT)
+    if wanted != "auto" and ":" not in wanted:
+        raise ValueError(f'Invalid address format: {address!r}. Give "auto", "local" or "host:port".')
+    record = find_agent(wanted)
+    if record is None:
+        raise ConnectionError(
+            f"Could not find any running Ray instance: no cluster at {address!r} has a node on this machine. Start one "
+            "with `clusterctl up`, or leave the address out for a local one."
+        )
+    return record.unix_path

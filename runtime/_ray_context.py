@@ -1,0 +1,57 @@
+"""What `init` returns."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import runtime
+
+
+class RayContext(Mapping[str, Any]):
+    """Facts about the cluster, and a context manager that shuts down at its end.
+
+    Attributes:
+        address_info: addresses, folders and ids; as a mapping (deprecated) the context shows the same.
+        dashboard_url: "": there is no dashboard.
+        python_version: of this process.
+        ray_version: the version of Ray whose API this is.
+    """
+
+    def __init__(self, leave: Callable[[], None], address_info: dict[str, Any]) -> None:
+        self._leave = leave
+        self.address_info = address_info
+        self.dashboard_url = ""
+        self.python_version = ".".join(map(str, sys.version_info[:3]))
+        self.ray_version = runtime.__version__
+        self.ray_commit = runtime.__commit__
+
+    def disconnect(self) -> None:
+        """Leaves the cluster."""
+        self._leave()
+
+    def __enter__(self) -> RayContext:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.disconnect()
+
+    def __getitem__(self, key: str) -> Any:
+        warnings.warn(
+            f'ctx["{key}"] is deprecated: use ctx.address_info["{key}"].', DeprecationWarning, stacklevel=2
+        )
+        return self.address_info[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.address_info)
+
+    def __len__(self) -> int:
+        return len(self.address_info)
+
+    def __repr__(self) -> str:
+        return (
+            f"RayContext(dashboard_url={self.dashboard_url!r}, python_version={self.python_version!r}, "
+            f"ray_version={self.ray_version!r}, ray_commit={self.ray_commit!r})"
+        )

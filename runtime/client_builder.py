@@ -1,0 +1,36 @@
+"""`client(address)...connect()`: the older way to write `init(address)`. There is no proxy: it connects directly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime._init import init
+from runtime._ray_context import RayContext
+
+
+class ClientBuilder:
+    """Collects the arguments of `init`; made by `client`."""
+
+    def __init__(self, address: str | None) -> None:
+        self.address = address
+        self._namespace: str | None = None
+        self._runtime_env: dict[str, Any] | None = None
+
+    def env(self, env: dict[str, Any]) -> ClientBuilder:
+        """Sets the environment of the job's workers."""
+        self._runtime_env = env
+        return self
+
+    def namespace(self, namespace: str) -> ClientBuilder:
+        """Sets the namespace of named actors."""
+        self._namespace = namespace
+        return self
+
+    def connect(self) -> RayContext:
+        """Connects. Raises as `init`."""
+        return init(self.address, namespace=self._namespace, runtime_env=self._runtime_env)
+
+
+def client(address: str | None = None) -> ClientBuilder:
+    """A builder for a connection to the cluster at `address`: what `init` takes, with or without "ray://"."""
+    return ClientBuilder(address)

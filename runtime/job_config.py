@@ -1,0 +1,81 @@
+"""`JobConfig`: what a driver says of its job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+LIFETIMES = ("detached", "non_detached")
+
+
+class JobConfig:
+    """Settings of a job, for `init(job_config=)`.
+
+    Args:
+        jvm_options: of Java workers, which there are none.
+        code_search_path: more folders from which workers import.
+        runtime_env: as of `init`.
+        metadata: strings by name, for whoever lists jobs.
+        ray_namespace: as `namespace` of `init`.
+        default_actor_lifetime: "detached" or "non_detached", for actors that do not say.
+
+    Raises:
+        TypeError: code_search_path is no list.
+        ValueError: there is no such lifetime.
+    """
+
+    def __init__(
+        self,
+        jvm_options: list[str] | None = None,
+        code_search_path: list[str] | None = None,
+        runtime_env: dict[str, Any] | None = None,
+        _client_job: bool = False,
+        metadata: dict[str, str] | None = None,
+        ray_namespace: str | None = None,
+        default_actor_lifetime: str = "non_detached",
+        _py_driver_sys_path: list[str] | None = None,
+    ) -> None:
+        if code_search_path is not None and not isinstance(code_search_path, list | tuple):
+            raise TypeError(
+                f"The type of code search path is incorrect: {type(code_search_path)}, not a list."
+            )
+        self.jvm_options = list(jvm_options or [])
+        self.code_search_path = [*(code_search_path or []), *(_py_driver_sys_path or [])]
+        self._client_job = _client_job
+        self.metadata = dict(metadata or {})
+        self.ray_namespace = ray_namespace
+        self.runtime_env: dict[str, Any] = {}
+        self.set_runtime_env(runtime_env)
+        self.set_default_actor_lifetime(default_actor_lifetime)
+
+    def set_metadata(self, key: str, value: str) -> None:
+        """Adds one piece of metadata."""
+        self.metadata[key] = value
+
+    def set_runtime_env(self, runtime_env: dict[str, Any] | None, validate: bool = False) -> None:
+        """Sets the environment of the job's workers; `validate` checks it now, and not in `init`."""
+        if validate and runtime_env is not None:
+            from runtime.runtime_env import RuntimeEnv
+
+            runtime_env = RuntimeEnv(**runtime_env)
+        self.runtime_env = runtime_env if runtime_env is not None else {}
+
+    def set_ray_namespace(self, ray_namespace: str) -> None:
+        """Sets the namespace of the job's named actors."""
+        self.ray_namespace = ray_namespace
+
+    def set_default_actor_lifetime(self, default_actor_lifetime: str) -> None:
+        """Sets the lifetime of actors that do not say."""
+        if default_actor_lifetime not in LIFETIMES:
+            raise ValueError(
+                "Default actor lifetime must be one of `detached`, `non_detached`, "
+                f"not {default_actor_lifetime!r}."
+            )
+        self.default_actor_lifetime = default_actor_lifetime
+
+    @classmethod
+    def from_json(cls, job_config_json: dict[str, Any]) -> JobConfig:
+        """The configuration that a dict describes; what it does not know is left out."""
+        known = (
+            "jvm_options code_search_path runtime_env metadata ray_namespace _client_job _py_driver_sys_path"
+        )
+        return cls(**{name: job_config_json[name] for name in known.split() if job_config_json.get(name)})

@@ -1,0 +1,362 @@
+"""`init`: every argument, the forms of an address, and what it returns."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import textwrap
+import threading
+import warnings
+from typing import Any
+
+import pytest
+
+from tests.under_test import NAME, OWN, init, ray
+
+own = pytest.mark.skipif(not OWN, reason="Ray fails otherwise, or takes long to")
+
+pytestmark = pytest.mark.usefixtures("fresh")
+
+
+# ---------------------------------------------------------------- arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"foo": 1}, RuntimeError, r"Unknown keyword argument\(s\): foo"),
+        ({"storage": "x"}, RuntimeError, "storage configuration has been removed"),
+        ({"local_mode": True}, RuntimeError, "`local_mode` is no longer supported"),
+        ({"allow_multiple": True}, RuntimeError, "`allow_multiple` argument is passed"),
+        ({"address": ""}, ValueError, "Invalid address format"),
+        ({"address": "local", "namespace": 5}, TypeError, "namespace must be None or a string"),
+        ({"address": "local", "namespace": ""}, ValueError, '"" is not a valid namespace'),
+        ({"address": "local", "object_store_memory": 1000}, ValueError, "minimum allowed is 78643200 bytes"),
+    ],
+)
+def test_what_is_refused(arguments: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        ray.init(**arguments)
+    assert not ray.is_initialized()
+
+
+@own
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"num_cpus": 1.5}, ValueError, "Resource quantities must all be whole numbers"),
+        ({"num_gpus": 0.5}, ValueError, "Resource quantities must all be whole numbers"),
+        ({"resources": {"custom": 0.5}}, ValueError, "Resource quantities must all be whole numbers"),
+        ({"num_cpus": -1}, ValueError, "nonnegative"),
+        ({"num_cpus": "x"}, TypeError, "CPU must be a number"),
+        ({"resources": {"CPU": 1}}, AssertionError, "`CPU` cannot be a custom resource"),
+        ({"resources": ["x"]}, TypeError, "resources must be a dict"),
+        ({"labels": {"a b": "x"}}, ValueError, "abel"),
+        ({"address": 5}, TypeError, "address must be None or a string"),
+        ({"address": "here"}, ValueError, "Invalid address format"),
+        ({"cgroup_path": "/x"}, ValueError, "resource isolation is not enabled"),
+        ({"enable_resource_isolation": True}, ValueError, "control groups"),
+    ],
+)
+def test_what_is_refused_before_anything_starts(
+    arguments: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        ray.init(**arguments)
+    assert not ray.is_initialized()
+
+
+@own
+@pytest.mark.parametrize("address", ["auto", "127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_nobody_at_the_address(address: str) -> None:
+    with pytest.raises(ConnectionError, match="Could not find any running Ray instance"):
+        ray.init(address)
+
+
+def test_arguments_without_effect_are_accepted(tmp_path: pathlib.Path) -> None:
+    init(
+        num_cpus=1,
+        dashboard_host="127.0.0.1",
+        dashboard_port=None,
+        proxy_server_url=None,
+        _system_config={"max_direct_call_object_size": 1000},
+        _node_name="here",
+    )
+    assert ray.get(ray.put(1)) == 1
+
+
+@own
+def test_the_folder_can_be_chosen(tmp_path: pathlib.Path) -> None:
+    folder = pathlib.Path("/tmp") / f"cct-{os.getpid()}"
+    context = init(num_cpus=1, _temp_dir=str(folder))
+    assert context.address_info["session_dir"].startswith(f"{folder}/session_")
+    assert ray.get_runtime_context().get_temp_dir() == str(folder)
+    ray.shutdown()
+    folder.rmdir()
+
+
+def test_resources_and_labels_of_the_node() -> None:
+    init(address="local", num_cpus=3, num_gpus=2, resources={"custom": 4, "none": 0}, labels={"rack": "r1"})
+    total = ray.cluster_resources()
+    assert (total["CPU"], total["GPU"], total["custom"]) == (3, 2, 4)
+    assert "none" not in total
+    (node,) = ray.nodes()
+    assert node["Labels"]["rack"] == "r1"
+    assert node["Labels"]["ray.io/node-id"] == node["NodeID"]
+
+
+@own
+def test_more_files_may_be_open() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1000), hard))
+    init(num_cpus=1)
+    raised, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert raised == min(hard, 65536)
+
+
+# ---------------------------------------------------------------- what comes back
+
+
+def test_the_context() -> None:
+    context = init(address="local", num_cpus=1)
+    assert type(context).__name__ == "RayContext"
+    assert set(context.address_info) == {
+        *"node_ip_address redis_address object_store_address raylet_socket_name webui_url session_dir".split(),
+        *"metrics_export_port gcs_address address dashboard_agent_listen_port node_id".split(),
+    }
+    assert context.address_info["gcs_address"] == context.address_info["address"]
+    assert context.address_info["node_id"] == ray.get_runtime_context().get_node_id()
+    assert (context.dashboard_url, context.ray_version) == ("", ray.__version__)
+    assert context.python_version == ".".join(map(str, sys.version_info[:3]))
+    assert isinstance(context.ray_commit, str)
+    assert repr(context).startswith("RayContext(dashboard_url='', python_version=")
+    with pytest.warns(DeprecationWarning, match="is deprecated"):
+        assert context["address"] == context.address_info["address"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert set(context) == set(context.address_info)
+        assert len(context) == 11
+        assert context.get("nothing", 1) == 1
+        with pytest.raises(KeyError):
+            context["nothing"]
+    context.disconnect()
+    assert not ray.is_initialized()
+
+
+def test_twice() -> None:
+    first = init(address="local", num_cpus=1)
+    for again in ({}, {"address": "auto"}, {"num_cpus": 2}):
+        with pytest.raises(
+            RuntimeError, match=r"Maybe you called ray\.init twice by accident\?.*ignore_reinit_error"
+        ):
+            ray.init(**again)
+    second = ray.init(ignore_reinit_error=True)
+    assert second.address_info["session_dir"] == first.address_info["session_dir"]
+
+
+def test_the_namespace_by_job_configuration_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib
+
+    job_config = importlib.import_module(f"{NAME}.job_config").JobConfig
+    monkeypatch.setenv("RAY_NAMESPACE", "by environment")
+    init(address="local", num_cpus=1, job_config=job_config(ray_namespace="by job"))
+    assert ray.get_runtime_context().namespace == "by job"
+    ray.shutdown()
+    if OWN:
+        init(num_cpus=1)
+        assert ray.get_runtime_context().namespace == "by environment"
+
+
+def test_job_configurations() -> None:
+    import importlib
+
+    job_config = importlib.import_module(f"{NAME}.job_config").JobConfig
+    config = job_config(metadata={"a": "b"}, runtime_env={"env_vars": {"X": "1"}})
+    config.set_metadata("c", "d")
+    config.set_ray_namespace("n")
+    assert (config.metadata, config.ray_namespace) == ({"a": "b", "c": "d"}, "n")
+    assert job_config.from_json({"ray_namespace": "n", "unknown": 1}).ray_namespace == "n"
+    for wrong in (
+        lambda: job_config(default_actor_lifetime="x"),
+        lambda: config.set_default_actor_lifetime("x"),
+    ):
+        with pytest.raises(ValueError, match="Default actor lifetime must be one of"):
+            wrong()
+    with pytest.raises(TypeError, match="The type of code search path is incorrect"):
+        job_config(code_search_path="x")
+
+
+# ---------------------------------------------------------------- without init
+
+
+@pytest.mark.parametrize("call", ["nodes", "cluster_resources", "available_resources"])
+def test_the_state_of_nothing(call: str) -> None:
+    with pytest.raises(ray.exceptions.RaySystemError, match="Ray has not been started yet"):
+        getattr(ray, call)()
+    assert not ray.is_initialized()
+
+
+@own
+def test_calls_that_connect_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    @ray.remote
+    def one() -> int:
+        return 1
+
+    for call in (
+        lambda: ray.put(1),
+        lambda: ray.get([]),
+        lambda: ray.wait([]),
+        lambda: ray.get(one.remote()),
+        ray.get_runtime_context,
+        ray.get_gpu_ids,
+    ):
+        call()
+        assert ray.is_initialized()
+        ray.shutdown()
+    monkeypatch.setenv("RAY_ENABLE_AUTO_CONNECT", "0")
+    with pytest.raises(ray.exceptions.RaySystemError, match="Ray has not been started yet"):
+        ray.put(1)
+
+
+# ---------------------------------------------------------------- other processes and threads
+
+
+def joins(address: str, **environment: str) -> str:
+    program = f"import {NAME} as ray; ray.init({address}); print(ray.cluster_resources()['CPU'])"
+    root = str(pathlib.Path(__file__).parents[3])
+    environment = {**os.environ, "PYTHONPATH": root, **environment}
+    return subprocess.check_output(
+        [sys.executable, "-c", program], env=environment, text=True, timeout=60
+    ).strip()
+
+
+@own
+def test_another_program_joins() -> None:
+    context = init(num_cpus=7)
+    address = context.address_info["address"]
+    assert joins("'auto'") == "7.0"
+    assert joins(repr(address)) == "7.0"
+    assert joins("", RAY_ADDRESS=address) == "7.0"
+    assert joins("'local', num_cpus=3") == "3.0"
+    assert joins("num_cpus=3") == "3.0"
+    assert ray.cluster_resources()["CPU"] == 7
+
+
+@own
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"num_cpus": 1},
+        {"num_gpus": 1},
+        {"resources": {"a": 1}},
+        {"labels": {"a": "b"}},
+        {"object_store_memory": 10**9},
+        {"_system_config": {"a": 1}},
+    ],
+)
+def test_who_joins_brings_nothing(arguments: dict[str, Any]) -> None:
+    (name,) = arguments
+    with pytest.raises(
+        ValueError, match=f"When connecting to an existing cluster, {name} must not be provided"
+    ):
+        ray.init("auto", **arguments)
+
+
+@own
+def test_from_another_thread() -> None:
+    thread = threading.Thread(target=lambda: init(address="local", num_cpus=1))
+    thread.start()
+    thread.join()
+    assert ray.get(ray.put(2)) == 2
+
+
+def _in_child(queue: Any) -> None:
+    before = ray.is_initialized()
+    init(num_cpus=2)
+    queue.put((before, ray.get(ray.put(5)), ray.cluster_resources()["CPU"]))
+    ray.shutdown()
+
+
+@own
+def test_a_forked_child_starts_its_own() -> None:
+    init(num_cpus=1)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_in_child, args=(queue,))
+    child.start()
+    assert queue.get(timeout=30) == (False, 5, 2.0)
+    child.join(10)
+    assert ray.cluster_resources()["CPU"] == 1
+    queue.close()
+    queue.join_thread()
+
+
+@own
+def test_workers_find_the_modules_that_the_driver_finds(tmp_path: pathlib.Path) -> None:
+    for folder in ("script", "added", "by_environment", "here"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"in_{folder}.py").write_text("def value():\n    return __name__\n")
+    program = """
+        import sys, os
+        sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "added"))
+        import runtime as ray
+        import in_script, in_added, in_by_environment
+
+        @ray.remote
+        def names():
+            import in_here
+            return [m.value() for m in (in_script, in_added, in_by_environment, in_here)]
+
+        ray.init(num_cpus=1)
+        print(ray.get(names.remote()))
+        """
+    (tmp_path / "script" / "program.py").write_text(textwrap.dedent(program))
+    root = str(pathlib.Path(__file__).parents[3])
+    out = subprocess.check_output(
+        [sys.executable, "../script/program.py"],
+        cwd=tmp_path / "here",
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "by_environment"), root])},
+        text=True,
+        timeout=60,
+    )
+    assert out.strip() == "['in_script', 'in_added', 'in_by_environment', 'in_here']"
+
+
+# ---------------------------------------------------------------- names of the package
+
+
+def test_names_of_the_package() -> None:
+    assert (ray.SCRIPT_MODE, ray.WORKER_MODE) == (0, 1)
+    assert str(ray.Language.PYTHON) == "PYTHON"
+    assert ray.__version__ == "2.60.0"
+    assert isinstance(ray.__commit__, str)
+    assert ray.cloudpickle.loads(ray.cloudpickle.dumps(lambda: 3))() == 3
+    with pytest.raises(AttributeError):
+        _ = ray.nothing_of_that_name
+
+
+@own
+def test_what_is_not_here_says_so() -> None:
+    for library in ("data", "train", "tune", "serve", "rllib", "workflow", "widgets"):
+        with pytest.raises(ImportError, match=f"'{library}' is not part of this engine"):
+            getattr(ray, library)
+    for call in (lambda: ray.java_function("a", "b"), lambda: ray.cpp_function("a")):
+        with pytest.raises(NotImplementedError, match="workers of another language"):
+            call()
+
+
+@own
+def test_the_builder_of_clients() -> None:
+    context = init(num_cpus=1)
+    address = context.address_info["address"]
+    ray.shutdown()
+    builder = ray.client(address).namespace("n").env({"env_vars": {"A": "1"}})
+    assert isinstance(builder, ray.ClientBuilder)
+    with pytest.raises(ConnectionError, match="has ended"):
+        builder.connect()
+    with ray.client("local").namespace("mine").connect():
+        assert ray.get_runtime_context().namespace == "mine"
