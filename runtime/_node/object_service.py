@@ -100,7 +100,7 @@ class ObjectService:
             self._node_id,
             index.allocator.capacity,
             index.used_bytes,
-            len(index),
+            sum(entry.offset is not None for entry in index.entries()),
             index.spilled_bytes,
             index.spilled_count,
             self._store.restored_bytes,

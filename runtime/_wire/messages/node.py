@@ -232,7 +232,7 @@ class NodeStore(Message, frozen=True, array_like=True):
     node_id: bytes
     capacity_bytes: int
     used_bytes: int
-    objects: int
+    objects: int  # in memory
     spilled_bytes: int  # these and the following: since the node came up
     spilled_objects: int
     restored_bytes: int

@@ -260,6 +260,17 @@ def test_only_references_are_freed() -> None:
         free([1])
 
 
+@own
+def test_the_memory_of_all_stores_in_words() -> None:
+    summary = importlib.import_module("runtime._private.internal_api").memory_summary
+    assert eventually(lambda: "Plasma memory usage 0 MiB, 0 objects" in summary(stats_only=True))
+    ref = ray.put(np.zeros(10 * BIG, dtype=np.uint8))
+    assert "Plasma memory usage 10 MiB, 1 objects" in summary(stats_only=True)
+    lines = [line for line in summary(units="MB").splitlines() if ref.hex() in line]
+    assert len(lines) == 1
+    assert "LOCAL_REFERENCE" in lines[0]
+
+
 # ---------------------------------------------------------------- locations
 
 
