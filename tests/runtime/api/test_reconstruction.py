@@ -292,3 +292,56 @@ def test_lineage_is_bounded(nodes: Nodes) -> None:
             ray.get(refs[0], timeout=60)  # the first that was made is the first that is dropped
     finally:
         lineage.limit_bytes = limit
+
+
+@ray.remote
+def stream(count: int) -> Any:
+    for i in range(count):
+        yield np.full(SIZE, i)
+
+
+@pytest.mark.parametrize("taken", [2, 5])
+def test_lost_items_of_a_generator_are_made_again(nodes: Nodes, taken: int) -> None:
+    gen = stream.remote(5)
+    finish(gen.completed())
+    refs = [next(gen) for _ in range(taken)]
+    del refs[0]
+    nodes.lose()
+    refs += gen
+    assert [int(array[0]) for array in ray.get(refs, timeout=60)] == [1, 2, 3, 4]
+    nodes.lose()
+    assert ray.get(first.remote(refs[2]), timeout=60) == 3
+
+
+def test_items_of_a_dynamic_generator_are_made_again(nodes: Nodes) -> None:
+    refs = list(ray.get(stream.options(num_returns="dynamic").remote(3)))
+    nodes.lose()
+    assert [int(array[0]) for array in ray.get(refs, timeout=60)] == [0, 1, 2]
+
+
+def test_lost_items_without_retries(nodes: Nodes) -> None:
+    refs = list(stream.options(max_retries=0).remote(2))
+    finish(*refs)
+    nodes.lose()
+    with pytest.raises(exceptions.ObjectLostError):
+        ray.get(refs[1], timeout=60)
+
+
+def test_an_item_lost_while_the_generator_is_paused(cluster: Any, nodes: Nodes) -> None:
+    other = cluster.add_node(num_cpus=1, resources={"other": 1})
+
+    @ray.remote(_generator_backpressure_num_objects=1, resources={"other": 0.5})
+    def paused() -> Any:
+        for i in range(4):
+            yield ray.get(make.remote(i))
+
+    gen = paused.remote()
+    ref = next(gen)
+    finish(ref)
+    replacement = cluster.add_node(num_cpus=1, resources={"other": 1})
+    cluster.remove_node(other, allow_graceful=False)
+    try:
+        assert ray.get(ref, timeout=60)[0] == 0
+        assert [int(ray.get(item, timeout=60)[0]) for item in gen] == [1, 2, 3]
+    finally:
+        cluster.remove_node(replacement)
