@@ -18,6 +18,7 @@ from runtime._worker.streaming import Stream
 
 TASK = b"t" * 24
 OWNER = WorkerAddress(b"o" * 28, b"n" * 28, "owner")
+TASK_OF_IT: Any = SimpleNamespace(stores=lambda _entry: None)
 NESTED = [(b"x" * 28, OWNER)]
 
 
@@ -81,7 +82,7 @@ def item(index: int, nested: Any = ()) -> StreamItem:
 
 def test_items_come_in_order_and_then_the_end(stream: Stream, worker: Connection) -> None:
     for index in range(3):
-        stream.item(worker, item(index))  # type: ignore[arg-type]
+        stream.item(worker, item(index), TASK_OF_IT)  # type: ignore[arg-type]
     stream.end(None)
     refs = [stream.next(None) for _ in range(4)]
     assert refs[3] is None
@@ -89,7 +90,7 @@ def test_items_come_in_order_and_then_the_end(stream: Stream, worker: Connection
 
 
 def test_items_have_their_values(core: Core, stream: Stream, worker: Connection) -> None:
-    stream.item(worker, item(0))  # type: ignore[arg-type]
+    stream.item(worker, item(0), TASK_OF_IT)  # type: ignore[arg-type]
     ref = stream.next(None)
     assert ref is not None
     assert core.reader.get_one(ref, None) is None
@@ -97,12 +98,12 @@ def test_items_have_their_values(core: Core, stream: Stream, worker: Connection)
 
 def test_items_that_come_again_after_a_retry_are_skipped(stream: Stream, worker: Connection) -> None:
     for index in (0, 1, 0, 1, 2):
-        stream.item(worker, item(index))  # type: ignore[arg-type]
+        stream.item(worker, item(index), TASK_OF_IT)  # type: ignore[arg-type]
     assert len(stream.items) == 3
 
 
 def test_an_error_is_the_last_item(core: Core, stream: Stream, worker: Connection) -> None:
-    stream.item(worker, item(0))  # type: ignore[arg-type]
+    stream.item(worker, item(0), TASK_OF_IT)  # type: ignore[arg-type]
     stream.raised = True
     assert stream.end(core.objects.error_value(KeyError("over"))).kind == 0
     stream.next(None)
@@ -119,7 +120,7 @@ def test_nothing_in_time(stream: Stream) -> None:
 
 
 def test_a_stream_without_references_needs_no_release(stream: Stream, worker: Connection) -> None:
-    stream.item(worker, item(0))  # type: ignore[arg-type]
+    stream.item(worker, item(0), TASK_OF_IT)  # type: ignore[arg-type]
     stream.end(None)
     assert worker.sent == []
 
@@ -128,7 +129,7 @@ def test_a_stream_without_references_needs_no_release(stream: Stream, worker: Co
 def test_the_worker_is_released_when_all_is_registered_and_over(
     core: Core, stream: Stream, worker: Connection, registered_first: bool
 ) -> None:
-    stream.item(worker, item(0, NESTED))  # type: ignore[arg-type]
+    stream.item(worker, item(0, NESTED), TASK_OF_IT)  # type: ignore[arg-type]
     [registered] = core.owner.calls
     steps = [lambda: registered(None), lambda: stream.end(None)]
     for step in steps if registered_first else reversed(steps):
@@ -139,24 +140,27 @@ def test_the_worker_is_released_when_all_is_registered_and_over(
 
 def test_the_worker_is_released_once(core: Core, stream: Stream, worker: Connection) -> None:
     for index in range(3):
-        stream.item(worker, item(index, NESTED))  # type: ignore[arg-type]
+        stream.item(worker, item(index, NESTED), TASK_OF_IT)  # type: ignore[arg-type]
     stream.end(None)
     for registered in core.owner.calls:
         registered(None)
     assert worker.sent == [ReleaseHold(TASK)]
 
 
-def test_a_repeated_item_keeps_references_too(stream: Stream, worker: Connection) -> None:
+def test_a_repeated_item_keeps_references_too(core: Core, stream: Stream, worker: Connection) -> None:
     first = Connection()
-    stream.item(first, item(0))  # type: ignore[arg-type]
-    stream.item(worker, item(0, NESTED))  # type: ignore[arg-type]
+    stream.item(first, item(0), TASK_OF_IT)  # type: ignore[arg-type]
+    stream.item(worker, item(0, NESTED), TASK_OF_IT)  # type: ignore[arg-type]
     stream.end(None)
+    assert worker.sent == []
+    for registered in core.owner.calls:
+        registered(None)
     assert first.sent == []
     assert worker.sent == [ReleaseHold(TASK)]
 
 
 def test_an_error_from_outside_is_the_end_itself(core: Core, stream: Stream, worker: Connection) -> None:
-    stream.item(worker, item(0))  # type: ignore[arg-type]
+    stream.item(worker, item(0), TASK_OF_IT)  # type: ignore[arg-type]
     lost = core.objects.error_value(ValueError("lost"))
     assert stream.end(lost) is lost
     stream.next(None)
@@ -167,7 +171,7 @@ def test_an_error_from_outside_is_the_end_itself(core: Core, stream: Stream, wor
 def test_the_next_item_can_be_seen_before_it_comes(core: Core, stream: Stream, worker: Connection) -> None:
     expected = stream.peek()
     assert expected._entry.value is None
-    stream.item(worker, item(0))  # type: ignore[arg-type]
+    stream.item(worker, item(0), TASK_OF_IT)  # type: ignore[arg-type]
     assert expected._entry.value is not None
     assert stream.peek() is expected
     assert stream.next(None) is expected
@@ -183,7 +187,7 @@ def test_who_looks_ahead_learns_of_the_end(core: Core, stream: Stream) -> None:
 
 def test_a_worker_that_pauses_hears_of_what_was_taken(stream: Stream, worker: Connection) -> None:
     for index in range(2):
-        stream.item(worker, item(index))  # type: ignore[arg-type]
+        stream.item(worker, item(index), TASK_OF_IT)  # type: ignore[arg-type]
     stream.paused(worker, StreamPaused(TASK, 0))  # type: ignore[arg-type]
     assert worker.sent == []
     stream.next(None)
@@ -193,7 +197,7 @@ def test_a_worker_that_pauses_hears_of_what_was_taken(stream: Stream, worker: Co
 
 
 def test_a_worker_that_pauses_late_is_told_at_once(stream: Stream, worker: Connection) -> None:
-    stream.item(worker, item(0))  # type: ignore[arg-type]
+    stream.item(worker, item(0), TASK_OF_IT)  # type: ignore[arg-type]
     stream.next(None)
     stream.paused(worker, StreamPaused(TASK, 0))  # type: ignore[arg-type]
     assert worker.sent == [StreamConsumed(TASK, 1)]
@@ -203,7 +207,7 @@ def test_a_worker_that_pauses_late_is_told_at_once(stream: Stream, worker: Conne
 def test_an_abandoned_stream_lets_the_worker_go_on(
     core: Core, stream: Stream, worker: Connection, paused_first: bool
 ) -> None:
-    stream.item(worker, item(0))  # type: ignore[arg-type]
+    stream.item(worker, item(0), TASK_OF_IT)  # type: ignore[arg-type]
     steps = [lambda: stream.paused(worker, StreamPaused(TASK, 0)), stream.abandon]  # type: ignore[arg-type]
     for step in steps if paused_first else reversed(steps):
         step()
@@ -211,8 +215,8 @@ def test_an_abandoned_stream_lets_the_worker_go_on(
 
 
 def test_what_comes_for_an_abandoned_stream_is_freed(core: Core, stream: Stream, worker: Connection) -> None:
-    stream.item(worker, item(0))  # type: ignore[arg-type]
+    stream.item(worker, item(0), TASK_OF_IT)  # type: ignore[arg-type]
     stream.abandon()
-    stream.item(worker, item(1))  # type: ignore[arg-type]
+    stream.item(worker, item(1), TASK_OF_IT)  # type: ignore[arg-type]
     core.objects.drain()
     assert list(core.objects.table.entries) == [ids.object_id(TASK, 1)]
