@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("runtime")
 WATCH_S = 60.0
+RECONNECT_S = 0.5
 
 
 def handle_object_id(actor_id: bytes) -> bytes:
@@ -256,7 +257,9 @@ class ActorSubmitter:
                 return
             self._learn(actor, reply)
 
-        self._core.agent.call(WatchActor(actor.actor_id, actor.version, WATCH_S), answered)
+        # Alive and out of reach: its end will be told at once, but perhaps only the connection broke.
+        timeout_s = RECONNECT_S if actor.state in ("ALIVE", "LOST") else WATCH_S
+        self._core.agent.call(WatchActor(actor.actor_id, actor.version, timeout_s), answered)
 
     def killed(self, actor: Actor) -> None:
         """Makes calls from here fail from now on, although the process may still have a moment to live."""
@@ -277,24 +280,24 @@ class ActorSubmitter:
         if info.version > actor.version:
             actor.version = info.version
             actor.state = info.state
-            if info.state == "ALIVE":
-                assert info.address is not None
-                connection = self._core.peer(info.address)
-                if connection is not None:
-                    actor.connection = connection
-                    self._settle_interrupted(actor)
-                    self._send(actor)
-                    return
-            elif info.state == "DEAD":
+            if info.state == "DEAD":
                 self._dead(actor, _death(info))
-                return
             elif info.state == "RESTARTING":
                 for call in [call for call in actor.calls if not call.retries]:
                     actor.calls.remove(call)
                     self._fail(call, self._unavailable(actor, "the actor is restarting"))
                 self._settle_interrupted(actor)
-        if actor.state not in ("ALIVE", "DEAD") or actor.connection is None:
-            self._watch(actor)
+        if actor.connection is not None or actor.death is not None:
+            return
+        if info.state == "ALIVE" and info.version == actor.version and info.address is not None:
+            connection = self._core.peer(info.address)
+            if connection is not None:
+                actor.connection = connection
+                actor.state = "ALIVE"
+                self._settle_interrupted(actor)
+                self._send(actor)
+                return
+        self._watch(actor)
 
     def _settle_interrupted(self, actor: Actor) -> None:
         """The calls that were at work when the process died: repeat them, in order, or fail them."""

@@ -237,3 +237,33 @@ class TestMethodOptions:
         assert ray.get(actor.get.remote()) == 0
         gate.free.remote()
         assert ray.get(late) == 1
+
+
+def test_the_repr_of_an_actor_is_shown_in_errors() -> None:
+    @ray.remote
+    class Shown:
+        def __repr__(self) -> str:
+            return "Shown(7)"
+
+        def fail(self) -> None:
+            raise ValueError("x")
+
+    actor = Shown.remote()
+    with pytest.raises(ValueError, match=r"repr=Shown\(7\)"):
+        ray.get(actor.fail.remote())
+    assert f"Shown, {actor._actor_id.hex()})" in repr(actor)
+    assert repr(actor).startswith("Actor(")
+
+
+def test_names_of_calls() -> None:
+    @ray.remote
+    class Named:
+        def names(self) -> tuple[str, str]:
+            context = ray.get_runtime_context()
+            return context.get_task_name(), context.get_task_function_name()
+
+    actor = Named.remote()
+    name, function = ray.get(actor.names.remote())
+    assert name == "Named.names"
+    assert function.endswith("test_actor_classes.Named.names")
+    assert ray.get(actor.names.options(name="mine").remote())[0] == "mine"

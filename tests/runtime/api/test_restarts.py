@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.gate import Gate
 from tests.polling import eventually
-from tests.under_test import exceptions, ray
+from tests.under_test import OWN, exceptions, ray
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -172,3 +173,27 @@ def test_restarted_actors_keep_their_name() -> None:
     assert call(phoenix) == 1
     assert call(ray.get_actor("phoenix")) == 2
     ray.kill(phoenix)
+
+
+@pytest.mark.skipif(not OWN, reason="looks inside")
+def test_a_broken_connection_to_a_living_actor_is_made_again() -> None:
+    from runtime._worker.core_worker import current
+
+    @ray.remote(num_cpus=0)
+    class Plain:
+        def pid(self) -> int:
+            return os.getpid()
+
+        def hang(self, gate: Any) -> None:
+            ray.get(gate.pass_through.remote())
+
+    gate, actor = Gate.remote(), Plain.options(max_concurrency=2).remote()
+    pid = ray.get(actor.pid.remote())
+    unanswered = actor.hang.remote(gate)
+    assert eventually(lambda: ray.get(gate.waiting.remote()) == 1)
+    with current().lock:
+        actor._actor.connection.close()
+    assert ray.get(actor.pid.remote(), timeout=30) == pid
+    with pytest.raises(exceptions.ActorUnavailableError):
+        ray.get(unanswered, timeout=30)
+    ray.get(gate.open.remote())
