@@ -21,8 +21,11 @@ from runtime._session import (
     write_secret,
 )
 from runtime._session.ask import ask_control
+from runtime._session.autoscaling import AutoscalingCluster
 from runtime._transport.channel import CallError
 from runtime._wire.messages.control import GetNodes, Nodes
+
+__all__ = ["AutoscalingCluster", "Cluster", "ClusterNode", "ProcessInfo"]
 
 RAYLET = "raylet"
 GCS_SERVER = "gcs_server"

@@ -184,8 +184,9 @@ class IMapIterator:
         try:
             for item in itertools.islice(self._iterator, self._chunksize):
                 chunk.append(((item,), {}))
-        except Exception as error:
+        except Exception as error:  # `next` raises it in place of the batch
             self._error = error
+            chunk.clear()
         if len(chunk) < self._chunksize:
             self._iterator = None
         if chunk:

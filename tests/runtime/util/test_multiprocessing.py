@@ -120,6 +120,21 @@ def test_imap_does_not_wait_for_the_slowest(pool: Any, tmp_path: pathlib.Path) -
     assert results.next(timeout=30) == 0
 
 
+@pytest.mark.skipif(NAME != "runtime", reason="Ray raises while it reads ahead")
+def test_an_iterable_that_raises(pool: Any) -> None:
+    def items() -> Iterator[int]:
+        yield from range(3)
+        raise KeyError("no more")
+
+    for method in (pool.imap, pool.imap_unordered):
+        results = method(square, items(), 2)
+        assert sorted([next(results), next(results)]) == [0, 1]
+        with pytest.raises(KeyError):
+            next(results)
+        with pytest.raises(StopIteration):
+            next(results)
+
+
 def test_callbacks(pool: Any) -> None:
     heard: queue.Queue[Any] = queue.Queue()
     pool.apply_async(square, (3,), callback=heard.put).wait(30)
