@@ -1,4 +1,4 @@
-"""A cluster of this machine that grows and shrinks, through `clusterctl` as a process: this package does not know it."""
+"""A cluster of this machine that grows and shrinks, through `clusterctl` as a process: the engine does not know it."""
 
 from __future__ import annotations
 
