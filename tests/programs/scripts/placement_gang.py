@@ -1,5 +1,7 @@
 """A gang of actors in a placement group, all or nothing."""
 
+import time
+
 import ray
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -28,7 +30,12 @@ def inner():
 group = placement_group([{"CPU": 1}, {"CPU": 1, "slot": 1}], strategy="PACK", name="gang")
 print("ready:", ray.get(group.ready(), timeout=30) is not None, group.wait(10))
 print("bundles:", group.bundle_specs, group.bundle_count)
-print("left:", ray.available_resources().get("CPU"), ray.available_resources().get("slot"))
+for _ in range(200):  # what the cluster says of itself may be a moment old
+    left = ray.available_resources()
+    if left.get("CPU") == 2:
+        break
+    time.sleep(0.02)
+print("left:", left.get("CPU"), left.get("slot"))
 
 strategies = [PlacementGroupSchedulingStrategy(group, i) for i in range(2)]
 members = [Member.options(scheduling_strategy=s).remote(i) for i, s in enumerate(strategies)]
