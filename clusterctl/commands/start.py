@@ -23,7 +23,9 @@ def start(
     port: Annotated[int, typer.Option(help="Where a head's control store listens; 0: any port.")] = 0,
     api_port: Annotated[int, typer.Option(help="Where a head's API listens; 0: any port.")] = 0,
     resources: Annotated[str, typer.Option(metavar="JSON", help="What this node brings.")] = "{}",
-    labels: Annotated[str, typer.Option(metavar="JSON", help="Labels of this node.")] = "{}",
+    labels: Annotated[
+        str, typer.Option(metavar="K=V,...", help="Labels of this node; JSON does as well.")
+    ] = "",
     node_type: Annotated[str, typer.Option(help="Its node type.")] = "",
     instance_id: Annotated[str, typer.Option(help="The autoscaler's name of this machine.")] = "",
     config: Annotated[str | None, typer.Option(hidden=True)] = None,
@@ -43,6 +45,7 @@ def start(
 
     from clusterctl.errors import UsageProblem
     from clusterctl.head import daemons
+    from runtime._core.labels import parse_labels
 
     if sum((head, address is not None, stop)) != 1:
         raise UsageProblem("say one of --head, --address HOST:PORT and --stop")
@@ -52,9 +55,12 @@ def start(
         return
     try:
         amounts = msgspec.json.decode(resources, type=dict[str, float])
-        marks = msgspec.json.decode(labels, type=dict[str, str])
     except msgspec.MsgspecError as error:
-        raise UsageProblem(f"--resources and --labels take JSON, e.g. '{{\"CPU\": 4}}': {error}") from error
+        raise UsageProblem(f"--resources takes JSON, e.g. '{{\"CPU\": 4}}': {error}") from error
+    try:
+        marks = parse_labels(labels)
+    except ValueError as error:
+        raise UsageProblem(f"--labels: {error}") from error
     if head:
         record = daemons.start_head(config, secret_file, host, port, api_port, amounts, marks)
     else:

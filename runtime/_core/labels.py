@@ -10,6 +10,7 @@ Keys and values follow the syntax of Kubernetes labels
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -116,6 +117,28 @@ def check_labels(labels: Mapping[str, str]) -> None:
         check_key(key)
         if not _VALUE.fullmatch(value):
             raise ValueError(f"Invalid label key value `{value}`: it {_SHAPE}.")
+
+
+def parse_labels(text: str) -> dict[str, str]:
+    """Reads a node's labels: `key=value,key=value`, or a JSON object.
+
+    Raises:
+        ValueError: it is neither, or no node can be labelled so.
+    """
+    text = text.strip()
+    found: dict[str, str] = {}
+    if text.startswith("{"):
+        found = json.loads(text)
+        if not all(isinstance(value, str) for value in found.values()):
+            raise ValueError(f"The values of labels are strings: {text}.")
+    else:
+        for pair in filter(None, text.split(",")):
+            key, equals, value = pair.partition("=")
+            if not equals or "=" in value:
+                raise ValueError(f"Label string is not a key-value pair: {pair!r} in {text!r}.")
+            found[key.strip()] = value.strip()
+    check_labels(found)
+    return found
 
 
 def check_selector(selector: Mapping[str, str]) -> None:

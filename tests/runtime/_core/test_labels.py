@@ -16,6 +16,7 @@ from runtime._core.labels import (
     matches,
     one_of,
     parse_condition,
+    parse_labels,
 )
 
 
@@ -125,6 +126,26 @@ def test_conditions_that_users_may_not_write(text: str) -> None:
 def test_selectors_are_of_strings(selector: Any) -> None:
     with pytest.raises(TypeError):
         check_selector(selector)
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("", {}),
+        ("{}", {}),
+        ("a=b", {"a": "b"}),
+        (" a = b , ray.io/x= ", {"a": "b", "ray.io/x": ""}),
+        ('{"a": "b"}', {"a": "b"}),
+    ],
+)
+def test_labels_as_text(text: str, labels: dict[str, str]) -> None:
+    assert parse_labels(text) == labels
+
+
+@pytest.mark.parametrize("text", ["a", "a=b=c", "-a=b", "a=b c", '{"a": 1}', "{", '{"a b": "c"}'])
+def test_what_is_no_text_of_labels(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_labels(text)
 
 
 def test_fallbacks() -> None:

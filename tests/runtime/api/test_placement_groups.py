@@ -54,6 +54,8 @@ def test_ready_and_wait(group: Any) -> None:
     assert group.wait(timeout_seconds=30)
     assert group.bundle_count == 2
     assert group.bundle_specs == [{"CPU": 1}, {"CPU": 1}]
+    assert not group.is_empty
+    assert len(group.id.binary()) == 18
 
 
 def test_it_reserves(group: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pathlib
 import tempfile
@@ -12,12 +13,19 @@ from typing import Any
 import pytest
 
 from tests.polling import eventually
-from tests.under_test import init, ray
+from tests.under_test import NAME, init, ray
+
+accelerators: Any = importlib.import_module(f"{NAME}.util.accelerators")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def session(no_leaks: None) -> Iterator[None]:
-    init(num_cpus=4, resources={"widget": 2}, _memory=10**9, object_store_memory=100 * 2**20)
+    init(
+        num_cpus=4,
+        resources={"widget": 2, "accelerator_type:A100": 1},
+        _memory=10**9,
+        object_store_memory=100 * 2**20,
+    )
     yield
     ray.shutdown()
 
@@ -162,3 +170,13 @@ def test_constructors_take_turns_on_the_cpus(tmp_path: pathlib.Path) -> None:
     assert eventually(lambda: free("CPU") == [4])
     for actor in actors:
         ray.kill(actor)
+
+
+def test_accelerator_types() -> None:
+    held = ray.get(
+        Actor.options(accelerator_type=accelerators.NVIDIA_A100).remote().held.remote(), timeout=60
+    )
+    assert held == {"CPU": 1, "accelerator_type:A100": 0.001}
+    other = Actor.options(accelerator_type=accelerators.NVIDIA_H100).remote()
+    assert ray.wait([other.held.remote()], timeout=0.2)[0] == []
+    assert accelerators.GOOGLE_TPU_V6E == "TPU-V6E"

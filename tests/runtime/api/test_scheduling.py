@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import pathlib
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -15,7 +17,7 @@ import numpy as np
 import pytest
 
 from tests.polling import eventually
-from tests.under_test import NAME, exceptions, ray, scheduling_strategies, util
+from tests.under_test import NAME, OWN, exceptions, ray, scheduling_strategies, util
 
 OnNode = scheduling_strategies.NodeAffinitySchedulingStrategy
 InGroup = scheduling_strategies.PlacementGroupSchedulingStrategy
@@ -295,3 +297,32 @@ def test_hard_affinity_to_a_node_that_dies(cluster: Any) -> None:
 def before_of(cluster: Any, added: Any) -> list[str]:
     """The ids of all other nodes."""
     return [known.node_id for known in cluster.list_all_nodes() if known is not added]
+
+
+DRIVER = """
+import importlib, sys
+ray = importlib.import_module(sys.argv[1])
+util = importlib.import_module(sys.argv[1] + ".util")
+ray.init(address=sys.argv[2], namespace="drivers")
+for name, lifetime in (("stays", "detached"), ("goes", None)):
+    assert util.placement_group([{"CPU": 1}], name=name, lifetime=lifetime).wait(30)
+"""
+
+
+def test_detached_groups_outlive_their_driver(cluster: Any) -> None:
+    assert eventually(all_free)
+    command = [sys.executable, "-c", DRIVER, NAME, cluster.address]
+    subprocess.run(command, check=True, timeout=60, capture_output=True)
+
+    def states() -> dict[str, str]:
+        rows = util.placement_group_table().values()
+        return {row["name"]: row["state"] for row in rows if row["name"] in ("stays", "goes")}
+
+    assert eventually(lambda: states() == {"stays": "CREATED", "goes": "REMOVED"})
+    (stays,) = (key for key, row in util.placement_group_table().items() if row["name"] == "stays")
+    with pytest.raises(ValueError, match="Failed to look up"):  # from another namespace
+        util.get_placement_group("stays")
+    groups = importlib.import_module(f"{NAME}.util.placement_group")
+    ids = importlib.import_module("runtime._core.ids" if OWN else "ray")
+    util.remove_placement_group(groups.PlacementGroup(ids.PlacementGroupID(bytes.fromhex(stays))))
+    assert eventually(all_free)
