@@ -267,7 +267,7 @@ class LeaseQueue:
         if choice is not _LOCAL_FIT and choice.node_id != local:
             entry.in_flight += 1
             self._nodes.deduct(choice.node_id, entry.request.resources)
-            self._spread_after = choice.node_id
+            self._took_turn(entry, choice.node_id)
             return AskNode(entry, choice.node_id)
         if not entry.request.resources and not self.zero_room(now):
             self.paced = True
@@ -278,8 +278,12 @@ class LeaseQueue:
         if not entry.request.resources:
             self.take_zero(now)
         entry.in_flight += 1
-        self._spread_after = local
+        self._took_turn(entry, local)
         return GrantHere(entry, allocation)
+
+    def _took_turn(self, entry: Waiting, node_id: bytes) -> None:
+        if entry.request.kind == "SPREAD":
+            self._spread_after = node_id
 
     def _choose(self, entry: Waiting, now: float) -> Choice:
         request, local = entry.request, self._nodes.local

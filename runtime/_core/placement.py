@@ -135,7 +135,7 @@ def choose_node(
     if len(open_nodes) == 1:
         return Choice(Fit.AVAILABLE, open_nodes[0].node_id)
     if request.kind == "SPREAD":
-        return Choice(Fit.AVAILABLE, _spread(request.resources, open_nodes, spread_after))
+        return Choice(Fit.AVAILABLE, _spread(open_nodes, spread_after))
     chosen = _hybrid(request.resources, open_nodes, local, locality, rng, len(nodes))
     return Choice(Fit.AVAILABLE, chosen)
 
@@ -171,10 +171,9 @@ def _affinity(request: Request, nodes: Sequence[NodeView]) -> Choice | None:
     return None if request.soft else _IMPOSSIBLE
 
 
-def _spread(wanted: Mapping[str, int], nodes: list[NodeView], after: bytes) -> bytes:
-    loads = [utilization(node, wanted) for node in nodes]
-    least = min(loads)
-    ring = sorted(node.node_id for node, load in zip(nodes, loads, strict=True) if load <= least)
+def _spread(nodes: list[NodeView], after: bytes) -> bytes:
+    """The next in turn. Not the least loaded: what is known of other nodes lags, and turns do not."""
+    ring = sorted(node.node_id for node in nodes)
     return next((node_id for node_id in ring if node_id > after), ring[0])
 
 

@@ -243,6 +243,18 @@ def test_spread_alternates() -> None:
     assert kinds.count("AskNode") == kinds.count("GrantHere") == 2
 
 
+def test_other_work_takes_no_turn_of_spread_work() -> None:
+    world = World(cpus=20)
+    world.other(cpus=20)
+    kinds = []
+    for number in range(4):
+        world.ask("a", f"spread {number}", 1, Request({"CPU": UNIT}, "SPREAD"))
+        kinds += [type(effect) for effect in world.schedule()]
+        world.ask("a", f"packed {number}", 1, Request({"CPU": UNIT}))
+        assert [type(effect) for effect in world.schedule()] == [GrantHere]
+    assert kinds.count(AskNode) == kinds.count(GrantHere) == 2
+
+
 def test_a_label_selector_is_obeyed() -> None:
     world = World(cpus=4)
     world.other(cpus=4, labels={"zone": "z1"})

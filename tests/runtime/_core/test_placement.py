@@ -148,17 +148,18 @@ class TestSpread:
             seen.append(after.decode())
         assert seen == ["a", "b", "c", "a", "b", "c"]
 
-    def test_least_loaded_first(self) -> None:
-        nodes = [node("a", {"CPU": 8}, {"CPU": 7}), node("b", {"CPU": 8}), node("c", {"CPU": 8}, {"CPU": 1})]
-        assert chosen({"CPU": 1}, nodes, kind="SPREAD", local=b"a") == "b"
+    def test_full_nodes_miss_their_turn(self) -> None:
+        nodes = [node("a", {"CPU": 8}), node("b", {"CPU": 8}, {}), node("c", {"CPU": 8}, {"CPU": 1})]
+        assert chosen({"CPU": 1}, nodes, kind="SPREAD", spread_after=b"a") == "c"
 
     def test_evens_out(self) -> None:
         nodes = [node(name, {"CPU": 4}) for name in "abcd"]
         counts: Counter[bytes] = Counter()
+        after = b""
         for _ in range(16):
-            node_id = choose({"CPU": 1}, nodes, kind="SPREAD").node_id
-            counts[node_id] += 1
-            subtract(next(n for n in nodes if n.node_id == node_id).available, to_units({"CPU": 1}))
+            after = choose({"CPU": 1}, nodes, kind="SPREAD", spread_after=after).node_id
+            counts[after] += 1
+            subtract(next(n for n in nodes if n.node_id == after).available, to_units({"CPU": 1}))
         assert set(counts.values()) == {4}
 
 
