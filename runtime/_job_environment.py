@@ -8,7 +8,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from runtime._packages.job_files import Upload
 
 log = logging.getLogger("runtime")
-JOB_VARIABLE = "CLUSTERCTL_JOB_RUNTIME_ENV"
-"""Set for the driver of a submitted job: the environment that it was submitted with, as JSON."""
+JOB_VARIABLE = "CLUSTERCTL_JOB_CONFIG"
+"""Set for the driver of a submitted job: see `job_config_json`. Ray's RAY_JOB_CONFIG_JSON_ENV_VAR does the same."""
 _UPLOAD_TIMEOUT_S = 120.0
 
 JobEnvironment: TypeAlias = "tuple[dict[str, Any], list[Upload]]"
@@ -49,11 +49,16 @@ def of_init(runtime_env: Any, job_config: Any) -> JobEnvironment:
         given = getattr(importlib.import_module(module), name)(given)
     given = _with_uv_run(given or {})
     env, uploads = _packed(given) if given else ({}, [])
-    job = json.loads(os.environ.get(JOB_VARIABLE) or "{}")
-    if not job:
-        return env, uploads
+    submitted = os.environ.get(JOB_VARIABLE) or os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR") or "{}"
+    config = json.loads(submitted)
     override = os.environ.get("RAY_OVERRIDE_JOB_RUNTIME_ENV") == "1"
-    return environments.of_driver(job, env, override), uploads
+    job, overridable = config.get("runtime_env") or {}, config.get("overridable") or ()
+    return environments.of_driver(job, env, override, overridable), uploads
+
+
+def job_config_json(runtime_env: Mapping[str, Any], overridable: Sequence[str]) -> str:
+    """What the driver of a submitted job is told: its job's environment, and which fields its own may replace."""
+    return json.dumps({"runtime_env": runtime_env, "overridable": list(overridable)})
 
 
 def _with_uv_run(given: Any) -> Any:

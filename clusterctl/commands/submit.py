@@ -60,10 +60,11 @@ def submit(
         raise UsageProblem("--env takes NAME=VALUE")
     asked = environment.read(runtime_env, runtime_env_json)
     folder, excludes = working_dir or asked.get("working_dir"), asked.get("excludes") or ()
+    overridable = () if folder else ("working_dir",)
     package, entrypoint = client.prepare(script, arguments or [], folder, ray_compat, excludes)
     api = session.api()
     ready = environment.upload_files(api, asked, package, variables)
-    name = client.submit(api, entrypoint, ready, submission_id)
+    name = client.submit(api, entrypoint, ready, submission_id, overridable)
     if not wait:
         if json:
             output.as_json({"submission_id": name, "cluster": session.record.name})

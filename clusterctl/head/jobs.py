@@ -12,7 +12,7 @@ import secrets
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,8 @@ from clusterctl.jobs.records import JobRecord, JobRequest, JobStatus, outcome
 from runtime._clients.control import ControlClient
 from runtime._core import environments
 from runtime._core.environments import PACKAGES, parse_package_uri
-from runtime._job_environment import JOB_VARIABLE
-from runtime._node.environments import Environments, WorkerPlace
+from runtime._job_environment import JOB_VARIABLE, job_config_json
+from runtime._node.environments import Environments
 from runtime._transport.channel import CallError
 from runtime._wire.messages import control as messages
 from runtime.runtime_env import of_task
@@ -120,7 +120,7 @@ class JobSupervisor:
             runtime_env=dict(runtime_env),
         )
         await self._store(record)
-        self._spawn(self._run(record))
+        self._spawn(self._run(record, request.overridable))
         return record
 
     def get(self, name: str) -> JobRecord:
@@ -198,12 +198,17 @@ class JobSupervisor:
 
     # -- inside
 
-    async def _run(self, record: JobRecord) -> None:
+    async def _run(self, record: JobRecord, overridable: Sequence[str]) -> None:
         name = record.submission_id
         folder = self._folder / name
         key = (name.encode(), environments.canonical(record.runtime_env))
         try:
-            await self._run_in(record, folder, await self._environments.prepare(key))
+            place = await self._environments.prepare(key)
+            if name in self._stopping:
+                await self._finish(record, JobStatus.STOPPED, None, "stopped on request")
+                return
+            variables = {**place.env, JOB_VARIABLE: job_config_json(record.runtime_env, overridable)}
+            await self._run_in(record, folder, place.cwd, variables)
         except CallError as error:
             text = f"Failed to set up runtime environment.\n{error.message}"
             await self._finish(record, JobStatus.FAILED, None, text)
@@ -213,10 +218,12 @@ class JobSupervisor:
             self._environments.release(key)
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
-    async def _run_in(self, record: JobRecord, folder: Path, place: WorkerPlace) -> None:
+    async def _run_in(
+        self, record: JobRecord, folder: Path, working_dir: str, variables: Mapping[str, str]
+    ) -> None:
         name = record.submission_id
-        await asyncio.to_thread(_make_folder, folder, place.cwd)
-        process = await self._start(record, folder, place)
+        await asyncio.to_thread(_make_folder, folder, working_dir)
+        process = await self._start(record, folder, variables)
         self._processes[name] = process
         running = msgspec.structs.replace(record, status=JobStatus.RUNNING)
         await self._store(running)
@@ -229,11 +236,12 @@ class JobSupervisor:
         status, code, message = outcome(returncode, name in self._stopping)
         await self._finish(running, status, code, message)
 
-    async def _start(self, record: JobRecord, folder: Path, place: WorkerPlace) -> asyncio.subprocess.Process:
-        env = {**self._environment, **place.env}
+    async def _start(
+        self, record: JobRecord, folder: Path, variables: Mapping[str, str]
+    ) -> asyncio.subprocess.Process:
+        env = {**self._environment, **variables}
         env["CLUSTERCTL_SUBMISSION_ID"] = record.submission_id
         env["PYTHONUNBUFFERED"] = "1"
-        env[JOB_VARIABLE] = environments.canonical(record.runtime_env)
         self._logs.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(
             self.log_file(record.submission_id), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600

@@ -74,7 +74,13 @@ def upload_named(api: ApiClient, name: str, data: bytes) -> bool:
     return False
 
 
-def submit(api: ApiClient, entrypoint: str, runtime_env: Mapping[str, Any], submission_id: str | None) -> str:
+def submit(
+    api: ApiClient,
+    entrypoint: str,
+    runtime_env: Mapping[str, Any],
+    submission_id: str | None,
+    overridable: Sequence[str] = (),
+) -> str:
     """Submits; returns the job's id."""
     answer = api.post(
         "/api/jobs/",
@@ -82,6 +88,7 @@ def submit(api: ApiClient, entrypoint: str, runtime_env: Mapping[str, Any], subm
             "entrypoint": entrypoint,
             "submission_id": submission_id,
             "runtime_env": dict(runtime_env),
+            "overridable": list(overridable),
         },
     )
     return str(answer["submission_id"])

@@ -39,12 +39,14 @@ class JobRecord(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class JobRequest(msgspec.Struct, kw_only=True, frozen=True):
-    """What `POST /api/jobs/` takes. `runtime_env` is a `runtime.runtime_env.RuntimeEnv` without local files."""
+    """What `POST /api/jobs/` takes. `runtime_env` is a `runtime.runtime_env.RuntimeEnv` without local files.
+    `overridable` are those of its fields that nobody asked for: the program's own `init` may name others."""
 
     entrypoint: str
     submission_id: str | None = None
     runtime_env: dict[str, Any] = {}
     metadata: dict[str, str] = {}
+    overridable: list[str] = []
 
 
 def outcome(returncode: int, stopped: bool) -> tuple[JobStatus, int, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 INSTALLERS = ("pip", "uv", "conda")
@@ -50,18 +50,21 @@ def inherit(parent: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
-def of_driver(job: Mapping[str, Any], own: Mapping[str, Any], override: bool) -> dict[str, Any]:
+def of_driver(
+    job: Mapping[str, Any], own: Mapping[str, Any], override: bool, overridable: Collection[str] = ()
+) -> dict[str, Any]:
     """The environment of a submitted job whose driver passes one to `init` too.
 
     Args:
         override: the driver's wins where both set something.
+        overridable: fields of the job's that the driver's always win over.
 
     Raises:
         EnvironmentConflict: both set a field, or a variable, and `override` is false.
     """
     job_variables, own_variables = job.get("env_vars") or {}, own.get("env_vars") or {}
     if not override:
-        fields = sorted((job.keys() & own.keys()) - {"env_vars"})
+        fields = sorted((job.keys() & own.keys()) - {"env_vars", *overridable})
         both = [
             *fields,
             *(f"env_vars[{name!r}]" for name in sorted(job_variables.keys() & own_variables.keys())),

@@ -59,7 +59,7 @@ def test_a_program_runs_on_the_cluster_and_its_output_comes_back(cli: Cli) -> No
 
 def test_a_job_has_a_runtime_environment(cli: Cli) -> None:
     script = cli.script(
-        "import os, runtime\nruntime.init(runtime_env={'env_vars': {'MORE': 'driver'}})\n"
+        "import os, runtime\nruntime.init(runtime_env={'env_vars': {'MORE': 'driver'}, 'working_dir': '.'})\n"
         "read = runtime.remote(lambda: (os.environ.get('GIVEN'), os.environ.get('MORE')))\n"
         "print('driver', os.environ['GIVEN'], 'worker', runtime.get(read.remote()))\n",
         folder="environment",

@@ -56,6 +56,7 @@ def test_a_driver_adds_to_its_job_and_contradicts_it_only_when_told() -> None:
         with pytest.raises(EnvironmentConflict, match=r"conflict.*RAY_OVERRIDE_JOB_RUNTIME_ENV=1"):
             of_driver(job, own, False)
     assert of_driver(job, {"env_vars": {"A": "driver"}}, True)["env_vars"] == {"A": "driver"}
+    assert of_driver(job, {"working_dir": "d"}, False, ["working_dir"])["working_dir"] == "d"
 
 
 def test_references_to_variables_are_expanded_in_order() -> None:

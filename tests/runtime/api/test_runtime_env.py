@@ -485,9 +485,9 @@ def test_another_python(plain: None) -> None:
             ray.get(flags.options(runtime_env={"py_executable": bad}).remote())
 
 
-@pytest.mark.skipif(not OWN, reason="the variable is ours")
 def test_a_submitted_jobs_environment_and_its_drivers(stop: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CLUSTERCTL_JOB_RUNTIME_ENV", '{"env_vars": {"ENV_A": "job", "ENV_B": "job"}}')
+    submitted = '{"runtime_env": {"env_vars": {"ENV_A": "job", "ENV_B": "job"}}}'
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", submitted)
     with pytest.raises(ValueError, match="Failed to merge the Job's runtime env"):
         init(num_cpus=1, runtime_env={"env_vars": {"ENV_A": "driver"}})
     assert not ray.is_initialized()
