@@ -90,7 +90,7 @@ class Stream:
         lost = self.lost.pop(object_id, None)
         if lost is not None and lost is entry:  # else its last reference went meanwhile
             objects.set_value(entry, value)
-        elif value.kind == STORED:
+        else:
             objects.supersede(entry, object_id, value)
 
     def begin_again(self) -> None:

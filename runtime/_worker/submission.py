@@ -77,8 +77,8 @@ class Submission(ABC):
             entry.task = self
             self.stored_results += 1
 
-    def _lost_result(self, entry: Entry) -> None:
-        """It was to be made again and became an error."""
+    def _not_stored(self, entry: Entry) -> None:
+        """This one does not, although it may have before."""
         if entry.task is self:
             entry.task = None
             self.stored_results -= 1
@@ -176,18 +176,18 @@ class Submission(ABC):
         elif failed and len(values) == 1:
             values = values * len(self.entries)
         for entry, value in zip(self.entries, values, strict=False):
-            if self.stream is not None and entry.value is not None:  # it ran again for lost items
+            known = entry.value is not None  # it ran again, for another result or for items of its stream
+            if known and (self.stream is not None or value.kind & 1):
                 objects.release(entry)
                 continue
             if value.kind == STORED:
                 self.stores(entry)
-                if entry.value is not None:  # it ran again for another result
-                    objects.supersede(entry, entry.object_id, value)
-                    objects.release(entry)
-                    continue
             else:
-                self._lost_result(entry)
-            objects.set_value(entry, value)
+                self._not_stored(entry)
+            if known:
+                objects.supersede(entry, entry.object_id, value)
+            else:
+                objects.set_value(entry, value)
             objects.release(entry)
         if self.stored_results:
             self.core.lineage.keep(self)

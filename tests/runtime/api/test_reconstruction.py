@@ -154,6 +154,30 @@ def test_a_generator_that_gives_fewer_values_when_it_runs_again(nodes: Nodes) ->
         ray.get(refs[3], timeout=60)
 
 
+def test_a_task_that_gives_something_else_when_it_runs_again(nodes: Nodes) -> None:
+    @ray.remote(num_cpus=0)
+    class Counter:
+        def __init__(self) -> None:
+            self.count = 0
+
+        def next(self) -> int:
+            self.count += 1
+            return self.count
+
+    counter = Counter.options(resources={"node:__internal_head__": 0.001}).remote()
+
+    @ray.remote(num_returns=2)
+    def make_two(counter: Any) -> list[Any]:
+        again = ray.get(counter.next.remote()) > 1
+        return [np.full(SIZE, 1), "small" if again else np.full(SIZE, 2)]
+
+    refs = make_two.remote(counter)
+    finish(*refs)
+    nodes.lose()
+    assert ray.get(refs[0], timeout=60)[0] == 1
+    assert ray.get(refs[1], timeout=60) == "small"
+
+
 def test_references_inside_a_lost_result(nodes: Nodes) -> None:
     @ray.remote
     def nest() -> Any:
