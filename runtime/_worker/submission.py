@@ -78,8 +78,8 @@ class Submission(ABC):
             self.stored_results += 1
 
     def _not_stored(self, entry: Entry) -> None:
-        """This one does not, although it may have before."""
-        if entry.task is self:
+        """This one does not, although it may have before. Tasks that count on making it again still may."""
+        if entry.task is self and not entry.dependents:
             entry.task = None
             self.stored_results -= 1
 
