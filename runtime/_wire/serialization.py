@@ -25,6 +25,7 @@ class Collector(threading.local):
 
     pickled: list[Any] | None = None
     unpickled: list[Any] | None = None
+    writable: Callable[[Any], Any] | None = None  # turns a buffer into one that may be written to
 
 
 collector = Collector()
@@ -164,18 +165,26 @@ def not_serializable(what: str, error: TypeError) -> TypeError:
     )
 
 
-def deserialize(data: bytes | memoryview, buffers: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
+def deserialize(
+    data: bytes | memoryview, buffers: Sequence[Any] = (), writable: Callable[[Any], Any] | None = None
+) -> tuple[Any, list[Any]]:
     """Rebuilds a value. Returns it with the references made on the way.
+
+    Args:
+        writable: for values that must not be read in place: gives a buffer's bytes where they may be changed. Without
+            it they are copied.
 
     Raises:
         Exception: whatever the classes inside raise, e.g. ModuleNotFoundError.
     """
     previous, collector.unpickled = collector.unpickled, []
+    before, collector.writable = collector.writable, writable
     try:
         value = pickle.loads(data, buffers=buffers)
         return value, collector.unpickled
     finally:
         collector.unpickled = previous
+        collector.writable = before
 
 
 def dumps_function(function: Any) -> tuple[bytes, list[Any]]:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from runtime import exceptions
 from runtime._wire import serialization
 
 
-def rebuild(data: bytes | memoryview, buffers: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
-    """Rebuilds a value. Returns it with the references made on the way.
+def rebuild(
+    data: bytes | memoryview, buffers: Sequence[Any] = (), writable: Callable[[Any], Any] | None = None
+) -> tuple[Any, list[Any]]:
+    """Rebuilds a value. Returns it with the references made on the way. See `serialization.deserialize`.
 
     Raises:
         RaySystemError: the classes inside raised, or a module is missing here.
     """
     try:
-        return serialization.deserialize(data, buffers)
+        return serialization.deserialize(data, buffers, writable)
     except exceptions.RayError:
         raise
     except Exception as error:

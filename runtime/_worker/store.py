@@ -7,6 +7,7 @@ A pin lives while the process refers to the object, or while any array that was 
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 import os
 import time
@@ -40,6 +41,10 @@ UNUSED_SHARE = 16
 """Together they keep at most this part of the store, one over it."""
 
 
+PRIVATE_FROM_BYTES = 64 * 1024
+"""What must be writable is copied up to here, and mapped privately from here on."""
+
+
 class Pin:
     """An object that the node keeps for this process. `count`: reasons to keep it; see `Store.release`. `path`: the
     file that holds it, when it is not in shared memory."""
@@ -63,6 +68,7 @@ class Store:
 
     def __init__(self, core: Core, path: str, capacity_bytes: int) -> None:
         self._core = core
+        self._path = path
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             self._map = mmap.mmap(fd, capacity_bytes)
@@ -172,7 +178,19 @@ class Store:
         """Rebuilds the value in place. Returns it with the references made on the way."""
         view = self._view(pin)
         data, buffers = serialization.read_block(view)
-        return rebuild(data, buffers)
+        return rebuild(data, buffers, functools.partial(self._writable, pin, view))
+
+    def _writable(self, pin: Pin, view: memoryview, buffer: Any) -> Any:
+        """The bytes of one buffer of an object where they may be changed without changing the object."""
+        if buffer.nbytes < PRIVATE_FROM_BYTES:
+            return bytearray(buffer)
+        offset = _address(buffer) - _address(view)
+        try:
+            if pin.path:
+                return mapped_files.map_private(pin.path, offset, buffer.nbytes, buffer)
+            return mapped_files.map_private(self._path, pin.offset + offset, buffer.nbytes, buffer)
+        except OSError:  # the file was freed a moment ago, or there are too many mappings
+            return bytearray(buffer)
 
     def _keep(self, pin: Pin) -> None:
         if not pin.count and self._unused.pop(pin.object_id, None) is not None:
@@ -245,3 +263,10 @@ class Store:
             self._map.close()
         except BufferError:
             pass
+
+
+def _address(buffer: Any) -> int:
+    import numpy as np  # who wants writable buffers has it
+
+    address: int = np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
+    return address

@@ -13,7 +13,7 @@ from typing import Any
 Reducer = Callable[[Any], Any]
 """Gives what `__reduce__` would, or NotImplemented for values of other types."""
 
-_MODULES = {"pyarrow": "arrow"}
+_MODULES = {"pyarrow": "arrow", "torch": "tensors"}
 _reducers: dict[str, Reducer] = {}
 
 
