@@ -105,7 +105,7 @@ def test_a_port_in_use_is_named(daemons: list[Daemon]) -> None:
 
 
 def test_wrong_resources_are_refused_in_the_daemons_words(root: Path) -> None:
-    with pytest.raises(DaemonError, match="must not be negative"):
+    with pytest.raises(DaemonError, match="cannot be negative"):
         start_local(num_cpus=-1)
     assert list(root.iterdir()) == []
 
