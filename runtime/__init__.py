@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "2.60.0"
 """The version of Ray whose API this is, for programs that compare it. The distribution has a version of its own."""
 __commit__ = ""
-SCRIPT_MODE, WORKER_MODE = 0, 1
+SCRIPT_MODE, WORKER_MODE, SPILL_WORKER_MODE, RESTORE_WORKER_MODE = 0, 1, 2, 3
 
 _PUBLIC = {
     "runtime._cluster_view": ("available_resources", "cluster_resources", "nodes"),
@@ -39,8 +39,8 @@ _PUBLIC = {
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 _SUBMODULES = frozenset(
-    "actor autoscaler cloudpickle cluster_utils cross_language dag exceptions experimental job_config remote_function "
-    "runtime_context runtime_env testing types util".split()
+    "_private actor autoscaler cloudpickle cluster_utils cross_language dag exceptions experimental job_config "
+    "remote_function runtime_context runtime_env testing types util".split()
 )
 _LIBRARIES = frozenset("air data llm rllib serve train tune workflow widgets".split())
 
@@ -53,8 +53,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(module), name)
     elif name in _SUBMODULES:
         value = importlib.import_module(f"runtime.{name}")
-    elif name in ("_private", "_raylet"):
-        value = importlib.import_module(f"runtime.compat.{name}")
+    elif name == "_raylet":
+        value = importlib.import_module("runtime.compat._raylet")
     elif name in _LIBRARIES:
         raise ImportError(f"The library {name!r} is not part of this engine: it has Ray's core API only.")
     else:

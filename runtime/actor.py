@@ -144,7 +144,8 @@ class ActorClass:
         request, capture, held = _scheduling.actor_request(options, self._name)
         function = self._function(core)
         core.functions.publish(function)
-        detached = options.get("lifetime") == "detached"
+        lifetime = options.get("lifetime") or core.job_settings.get("default_actor_lifetime")
+        detached = lifetime == "detached"
         shape = ActorShape(
             self.__qualname__,
             self._methods,

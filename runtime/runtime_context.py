@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
@@ -70,6 +71,7 @@ class RuntimeContext:
     @property
     def was_current_actor_reconstructed(self) -> bool:
         """Whether the actor was restarted."""
+        self._in_worker()
         setup = self._setup()
         if setup is None:
             raise RuntimeError("This is only available in an actor, and the caller is none.")
@@ -88,7 +90,12 @@ class RuntimeContext:
         return context.captures_children()
 
     def get_assigned_resources(self) -> dict[str, float]:
-        """What the running task or actor holds, by resource name."""
+        """What the running task or actor holds, by resource name.
+
+        Raises:
+            AssertionError: this is a driver.
+        """
+        self._in_worker()
         running = context.execution.get()
         if running is None or running.lease is None:
             return {}
@@ -157,8 +164,51 @@ class RuntimeContext:
         """The folder of all sessions on this machine."""
         return os.path.dirname(self._core.session.session_dir)
 
+    # ------------------------------------------------------------ deprecated
+
+    @property
+    def job_id(self) -> ids.JobID:
+        """Deprecated: see `get_job_id`."""
+        _deprecated("job_id", "get_job_id()")
+        return ids.JobID(self._core.job_id)
+
+    @property
+    def node_id(self) -> ids.NodeID:
+        """Deprecated: see `get_node_id`."""
+        _deprecated("node_id", "get_node_id()")
+        return ids.NodeID(self._core.address.node_id)
+
+    @property
+    def task_id(self) -> ids.TaskID | None:
+        """Deprecated: see `get_task_id`. Raises AssertionError in a driver."""
+        _deprecated("task_id", "get_task_id()")
+        self._in_worker()
+        running = context.execution.get()
+        return ids.TaskID(running.task_id) if running is not None else None
+
+    @property
+    def actor_id(self) -> ids.ActorID | None:
+        """Deprecated: see `get_actor_id`. Raises AssertionError in a driver."""
+        _deprecated("actor_id", "get_actor_id()")
+        self._in_worker()
+        running = context.execution.get()
+        return ids.ActorID(running.actor_id) if running is not None and running.actor_id else None
+
+    @property
+    def current_placement_group_id(self) -> ids.PlacementGroupID:
+        """Deprecated: see `get_placement_group_id`. The nil id where there is none."""
+        _deprecated("current_placement_group_id", "get_placement_group_id()")
+        found = self.get_placement_group_id()
+        return ids.PlacementGroupID.from_hex(found) if found else ids.PlacementGroupID.nil()
+
+    def get_resource_ids(self) -> dict[str, list[str]]:
+        """Deprecated: see `get_accelerator_ids`."""
+        _deprecated("get_resource_ids()", "get_accelerator_ids()")
+        return self.get_accelerator_ids()
+
     def get(self) -> dict[str, Any]:
-        """The main ids in one dict."""
+        """Deprecated: the main ids in one dict."""
+        _deprecated("get()", "the get_..._id() methods")
         found: dict[str, Any] = {
             "job_id": ids.JobID(self._core.job_id),
             "node_id": ids.NodeID(self._core.address.node_id),
@@ -171,8 +221,18 @@ class RuntimeContext:
                 found["actor_id"] = ids.ActorID(running.actor_id)
         return found
 
+    def _in_worker(self) -> None:
+        if self._core.executor is None:
+            raise AssertionError(
+                "This method is only available when the process is a worker, and this is a driver (mode 0)."
+            )
+
     def _setup(self) -> ActorSetup | None:
         return self._core.executor.setup if self._core.executor is not None else None
+
+
+def _deprecated(name: str, instead: str) -> None:
+    warnings.warn(f"RuntimeContext.{name} is deprecated: use {instead}.", DeprecationWarning, stacklevel=3)
 
 
 def get_runtime_context() -> RuntimeContext:

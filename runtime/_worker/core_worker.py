@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import threading
@@ -146,6 +147,7 @@ class Core:
             worker_id, self.session.node_id, listen_path, host, port or self._listen_tcp(host)
         )
         self.job_id = self.session.job_id
+        self.job_settings: dict[str, Any] = json.loads(self.session.job_config or "{}")
         self.environment = Environment(self.session.job_config, self.session.runtime_env)
         self.actor_or_job_bytes = b"\0" * (ids.ACTOR_BYTES - ids.JOB_BYTES) + self.job_id
         self.store = Store(self, self.session.store_path, self.session.store_capacity_bytes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import json
 import os
 import sys
 from typing import Any
@@ -67,10 +66,10 @@ def run(start: dict[str, Any]) -> None:
     executor = Executor(core)
     for stream in streams:
         stream.executor = executor
-    if json.loads(core.session.job_config or "{}").get("ray_alias"):
+    if core.job_settings.get("ray_alias"):
         importlib.import_module("runtime.compat.ray").install()
     core.start()
-    logging_config = json.loads(core.session.job_config or "{}").get("logging")
+    logging_config = core.job_settings.get("logging")
     if logging_config is not None:
         LoggingConfig.from_dict(logging_config)._apply()
     if "setup_hook" in start:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.polling import eventually
 from tests.under_test import NAME, OWN, init, ray
 
 own = pytest.mark.skipif(not OWN, reason="Ray fails otherwise, or takes long to")
@@ -188,6 +189,26 @@ def test_job_configurations() -> None:
             wrong()
     with pytest.raises(TypeError, match="The type of code search path is incorrect"):
         job_config(code_search_path="x")
+
+
+@own
+def test_the_lifetime_of_actors_that_do_not_say() -> None:
+    from runtime.job_config import JobConfig
+
+    @ray.remote(num_cpus=0)
+    class Actor:
+        def ping(self) -> int:
+            return 1
+
+    init(num_cpus=1, namespace="n", job_config=JobConfig(default_actor_lifetime="detached"))
+    stays, goes = (
+        Actor.options(name="stays").remote(),
+        Actor.options(name="goes", lifetime="non_detached").remote(),
+    )
+    assert ray.get([stays.ping.remote(), goes.ping.remote()]) == [1, 1]
+    del stays, goes
+    eventually(lambda: ray.util.list_named_actors() == ["stays"])
+    assert ray.get(ray.get_actor("stays").ping.remote()) == 1
 
 
 # ---------------------------------------------------------------- without init

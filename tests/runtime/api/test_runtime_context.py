@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
 import pytest
@@ -107,6 +108,44 @@ class TestInSession:
     def test_workers_are_initialized(self) -> None:
         assert ray.is_initialized()
         assert ray.get(ray.remote(ray.is_initialized).remote())
+
+
+@ray.remote
+def deprecated() -> tuple[Any, ...]:
+    context = ray.get_runtime_context()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return (
+            context.job_id.hex() == context.get_job_id(),
+            context.node_id.hex() == context.get_node_id(),
+            context.task_id.hex() == context.get_task_id(),
+            context.actor_id,
+            context.current_placement_group_id.is_nil(),
+            context.get_resource_ids() == context.get_accelerator_ids(),
+            set(context.get()),
+        )
+
+
+@pytest.mark.usefixtures("session")
+class TestOlderNames:
+    def test_in_a_task(self) -> None:
+        told = ray.get(deprecated.remote())
+        assert told[:6] == (True, True, True, None, True, True)
+        assert {"job_id", "node_id", "namespace", "task_id"} <= told[6]
+
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+    def test_in_the_driver(self) -> None:
+        context = ray.get_runtime_context()
+        with pytest.warns(DeprecationWarning, match="get_job_id"):
+            assert context.job_id.hex() == context.get_job_id()
+        for ask in (
+            lambda: context.task_id,
+            lambda: context.actor_id,
+            context.get_assigned_resources,
+            lambda: context.was_current_actor_reconstructed,
+        ):
+            with pytest.raises(AssertionError, match="only available when the process is a"):
+                ask()
 
 
 @pytest.mark.usefixtures("fresh")

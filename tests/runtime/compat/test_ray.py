@@ -173,3 +173,25 @@ def test_names_that_programs_take_from_internals(tmp_path: pathlib.Path) -> None
         folder=tmp_path,
     )
     assert out == "True True True\n"
+
+
+def test_the_worker_object_of_this_process(tmp_path: pathlib.Path) -> None:
+    out = run_with_alias(
+        """
+        import ray
+        from ray._private.worker import global_worker
+
+        print(global_worker.connected, global_worker.mode, global_worker.current_job_id.is_nil())
+
+        @ray.remote
+        def look():
+            worker = ray._private.worker.global_worker
+            return worker.mode, worker.current_task_id.hex() == ray.get_runtime_context().get_task_id()
+
+        ray.init(num_cpus=1)
+        global_worker.check_connected()
+        print(global_worker.mode == ray.SCRIPT_MODE, global_worker.current_job_id, ray.get(look.remote()))
+        """,
+        folder=tmp_path,
+    )
+    assert out.splitlines() == ["False None True", "True JobID(01000000) (1, True)"]

@@ -1,0 +1,102 @@
+"""`ray._private.worker`: the public functions under another name, and `global_worker`."""
+
+from __future__ import annotations
+
+from runtime import RESTORE_WORKER_MODE, SCRIPT_MODE, SPILL_WORKER_MODE, WORKER_MODE, exceptions
+from runtime._core import ids
+from runtime._init import init, is_initialized, shutdown
+from runtime._ray_context import RayContext
+from runtime._worker import context
+from runtime._worker.core_worker import Core, current_or_none
+from runtime.actor import get_actor
+from runtime.api import cancel, get, get_gpu_ids, kill, put, remote, wait
+
+__all__ = [
+    "RESTORE_WORKER_MODE",
+    "SCRIPT_MODE",
+    "SPILL_WORKER_MODE",
+    "WORKER_MODE",
+    "RayContext",
+    "cancel",
+    "get",
+    "get_actor",
+    "get_gpu_ids",
+    "global_worker",
+    "init",
+    "is_initialized",
+    "kill",
+    "put",
+    "remote",
+    "shutdown",
+    "wait",
+]
+
+
+class _GlobalWorker:
+    """What programs ask Ray's own object of this process."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether the process is connected."""
+        return current_or_none() is not None
+
+    @property
+    def mode(self) -> int | None:
+        """SCRIPT_MODE in a driver, WORKER_MODE in a worker, None when not connected."""
+        core = current_or_none()
+        if core is None:
+            return None
+        return SCRIPT_MODE if core.is_driver else WORKER_MODE
+
+    @property
+    def worker_id(self) -> bytes:
+        """The id of this process."""
+        return self._core().address.worker_id
+
+    @property
+    def current_job_id(self) -> ids.JobID:
+        """The job that this process works for; nil when not connected."""
+        core = current_or_none()
+        return ids.JobID(core.job_id) if core is not None else ids.JobID.nil()
+
+    @property
+    def current_node_id(self) -> ids.NodeID:
+        """The node of this process."""
+        return ids.NodeID(self._core().address.node_id)
+
+    @property
+    def current_task_id(self) -> ids.TaskID:
+        """The running task; nil where there is none."""
+        running = context.execution.get()
+        return ids.TaskID(running.task_id) if running is not None else ids.TaskID.nil()
+
+    @property
+    def actor_id(self) -> ids.ActorID:
+        """The actor that lives in this process; nil where there is none."""
+        running = context.execution.get()
+        return (
+            ids.ActorID(running.actor_id) if running is not None and running.actor_id else ids.ActorID.nil()
+        )
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the job."""
+        return self._core().session.namespace
+
+    @property
+    def node_ip_address(self) -> str:
+        """The address of this node."""
+        return self._core().session.node_host
+
+    def check_connected(self) -> None:
+        """Raises RaySystemError when the process is not connected."""
+        self._core()
+
+    def _core(self) -> Core:
+        core = current_or_none()
+        if core is None:
+            raise exceptions.RaySystemError("Ray has not been started yet: call init() first.")
+        return core
+
+
+global_worker = _GlobalWorker()

@@ -1,1 +1,0 @@
-"""Names that programs take from `ray._private`."""
