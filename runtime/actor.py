@@ -186,7 +186,7 @@ class ActorClass:
         )
         other = core.actors.create(spec, setup, args, kwargs, ordered, bool(options.get("get_if_exists")))
         if other is not None:
-            return handle_of(core, other)
+            return handle_of(core, other, counted=False)
         return _new_handle(core, core.actors.actor(actor_id, None, ordered), shape)
 
     def _function(self, core: Core) -> Function:
