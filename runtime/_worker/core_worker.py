@@ -405,6 +405,7 @@ class Core:
         """Leaves the cluster. The agent notices by the closed socket."""
         with self.lock:
             self.actors.close()
+            self.objects.close()
         self.reader.close()
         self._unlisten()
         self.store.close()

@@ -276,9 +276,20 @@ class Objects:
 
     def fail_pending(self, error: Exception) -> None:
         """Gives every object that is still to come this error: nobody will make it any more. Under the lock."""
+        self._fail_all(error, seen=False)
+
+    def close(self) -> None:
+        """The program leaves: whoever keeps a reference and asks for it later must not wait for ever. Under the lock."""
+        error = exceptions.RaySystemError(
+            "This object was never made: the program called shutdown() before, and what it had started ended then."
+        )
+        self._fail_all(error, seen=True)
+
+    def _fail_all(self, error: Exception, seen: bool) -> None:
         value = self.error_value(error)
         for entry in list(self._entries.values()):
             if entry.value is None:
+                entry.seen = entry.seen or seen
                 self.set_value(entry, value)
 
     def when_all_ready(self, entries: Sequence[Entry], callback: Callable[[], None]) -> None:

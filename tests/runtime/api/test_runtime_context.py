@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from typing import Any
 
 import pytest
 
-from tests.under_test import init, ray
+from tests.under_test import OWN, exceptions, init, ray
 
 
 @ray.remote
@@ -168,6 +169,17 @@ class TestLifecycle:
             assert ray.cluster_resources()["CPU"] == cpus
             assert ray.get(facts.remote())["resources"] == {"CPU": 1.0}
             ray.shutdown()
+
+    @pytest.mark.skipif(not OWN, reason="Ray waits for ever")
+    def test_references_of_an_ended_session(self) -> None:
+        init(num_cpus=1)
+        never = ray.remote(lambda: time.sleep(1000)).remote()
+        small = ray.put(5)
+        ray.shutdown()
+        init(num_cpus=1)
+        assert ray.get(small) == 5
+        with pytest.raises(exceptions.RaySystemError, match=r"shutdown\(\)"):
+            ray.get(never)
 
     def test_as_a_context_manager(self) -> None:
         with init(num_cpus=1):
