@@ -279,7 +279,7 @@ class Objects:
         self._fail_all(error, seen=False)
 
     def close(self) -> None:
-        """The program leaves: whoever keeps a reference and asks for it later must not wait for ever. Under the lock."""
+        """The program leaves: whoever asks for a reference later must not wait for ever. Under the lock."""
         error = exceptions.RaySystemError(
             "This object was never made: the program called shutdown() before, and what it had started ended then."
         )

@@ -55,7 +55,7 @@ def test_filters_that_make_no_sense() -> None:
         state.list_actors(filters=[("state", ">", "ALIVE")])
     with pytest.raises(ValueError):
         state.list_actors(filters=["state=ALIVE"])
-    with pytest.raises(state.RayStateApiException):
+    with pytest.raises(importlib.import_module(f"{NAME}.util.state.exception").RayStateApiException):
         state.list_actors(filters=[("no_such_column", "=", "ALIVE")])
 
 
