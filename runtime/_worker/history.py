@@ -64,6 +64,7 @@ class History:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._driver_task = b"\xff" * (ids.TASK_BYTES - ids.JOB_BYTES) + core.job_id
         # Tuples of an EndedTask's fields: making the plain tuple costs half as much.
         self._ended: deque[tuple[Any, ...]] = deque(maxlen=KEPT_TASKS)
 
@@ -122,7 +123,7 @@ class History:
             "actor_id": actor_id.hex() if is_call else None,
             "type": "ACTOR_TASK" if is_call else "NORMAL_TASK",
             "func_or_class_name": name if is_call else short,
-            "parent_task_id": parent.hex(),
+            "parent_task_id": (parent or self._driver_task).hex(),
         }
 
     def _ended_row(self, ended: EndedTask) -> dict[str, Any]:
@@ -145,13 +146,16 @@ class History:
             size = -1
             if value is not None:
                 size = value.size_bytes or len(value.data) + sum(map(len, value.buffers))
+            kind = "LOCAL_REFERENCE" if entry.owner is None else "BORROWED"
+            if entry.object_id.startswith(ids.CREATION_PREFIX):
+                kind = "ACTOR_HANDLE"
             rows.append(
                 {
                     "object_id": entry.object_id.hex(),
                     "object_size": size,
                     "task_status": "FINISHED" if value is not None else "PENDING_NODE_ASSIGNMENT",
-                    "attempt_number": 0,
-                    "reference_type": "LOCAL_REFERENCE" if entry.owner is None else "BORROWED",
+                    "attempt_number": 1,
+                    "reference_type": kind,
                     "call_site": "disabled",
                     "type": "DRIVER" if self._core.is_driver else "WORKER",
                 }

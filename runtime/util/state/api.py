@@ -431,15 +431,16 @@ def _creation(info: ActorInfo) -> TaskState:
     spec = info.spec
     push = codec.decode(spec.creation) if spec.creation else None
     failed = info.state == "DEAD" and not info.pid
+    function = f"{spec.class_name.rpartition('.')[2]}.__init__"
     return TaskState(
         task_id=push.task_id.hex() if isinstance(push, Push) else "",
         attempt_number=info.restarts,
-        name=f"{spec.class_name}.__init__",
+        name=f"{spec.name}:{function}" if spec.name else function,
         state=_CREATION_STATES.get(info.state, "FAILED" if failed else "FINISHED"),
         job_id=spec.job_id.hex(),
         actor_id=info.actor_id.hex(),
         type="ACTOR_CREATION_TASK",
-        func_or_class_name=f"{spec.class_name}.__init__",
+        func_or_class_name=function,
         parent_task_id="",
         node_id=info.node_id.hex() or None,
         worker_id=info.address.worker_id.hex() if info.address is not None else None,
