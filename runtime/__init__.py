@@ -34,7 +34,7 @@ _PUBLIC = {
     "runtime.client_builder": ("ClientBuilder", "client"),
     "runtime.cross_language": ("Language", "cpp_function", "java_actor_class", "java_function"),
     "runtime.object_ref": ("ObjectID", "ObjectRef"),
-    "runtime.object_ref_generator": ("ObjectRefGenerator",),
+    "runtime.object_ref_generator": ("DynamicObjectRefGenerator", "ObjectRefGenerator"),
     "runtime.runtime_context": ("get_runtime_context",),
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
@@ -104,5 +104,6 @@ if TYPE_CHECKING:
     from runtime.cross_language import java_function as java_function
     from runtime.object_ref import ObjectID as ObjectID
     from runtime.object_ref import ObjectRef as ObjectRef
+    from runtime.object_ref_generator import DynamicObjectRefGenerator as DynamicObjectRefGenerator
     from runtime.object_ref_generator import ObjectRefGenerator as ObjectRefGenerator
     from runtime.runtime_context import get_runtime_context as get_runtime_context

@@ -14,13 +14,14 @@ from runtime._core.ids import (
     WorkerID,
 )
 from runtime.object_ref import ObjectID, ObjectRef
-from runtime.object_ref_generator import ObjectRefGenerator
+from runtime.object_ref_generator import DynamicObjectRefGenerator, ObjectRefGenerator
 
 __all__ = [
     "ActorClassID",
     "ActorID",
     "BaseID",
     "ClusterID",
+    "DynamicObjectRefGenerator",
     "FunctionID",
     "JobID",
     "NodeID",

@@ -355,6 +355,8 @@ def test_names_of_the_package() -> None:
     assert str(ray.Language.PYTHON) == "PYTHON"
     assert ray.__version__ == "2.60.0"
     assert isinstance(ray.__commit__, str)
+    for name in ("DynamicObjectRefGenerator", "ObjectRefGenerator", "ClusterID", "ObjectID", "LoggingConfig"):
+        assert isinstance(getattr(ray, name), type)
     assert ray.cloudpickle.loads(ray.cloudpickle.dumps(lambda: 3))() == 3
     with pytest.raises(AttributeError):
         _ = ray.nothing_of_that_name
