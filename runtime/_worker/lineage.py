@@ -99,7 +99,7 @@ class Lineage:
         pending = [task]
         while pending:
             task = pending.pop()
-            if task is not None and task.state is TaskState.FINISHED:
+            if task in self._kept:  # else it runs already
                 pending += self._run_again(task, asker)
 
     def _refusal(self, entry: Entry, asker: bytes) -> exceptions.ObjectLostError | None:
