@@ -87,10 +87,12 @@ def test_a_directory_that_is_open_to_others_is_closed(base: Path) -> None:
     assert base.stat().st_mode & 0o777 == 0o700
 
 
-def test_local_sessions_are_never_found() -> None:
+def test_local_sessions_are_found_by_auto_only() -> None:
     registry.publish(record(1, local=True))
     assert find_agent(None) is None
-    assert find_agent("auto") is None
+    found = find_agent("auto")
+    assert found is not None
+    assert found.local
 
 
 def test_the_head_is_preferred() -> None:
