@@ -133,7 +133,9 @@ def _fits_one(amounts: Amounts, specs: list[dict[str, float]]) -> bool:
 def _strategy(options: Mapping[str, Any]) -> SchedulingStrategy:
     chosen = options.get("scheduling_strategy")
     selector = dict(options.get("label_selector") or {})
-    fallbacks = [dict(fallback["label_selector"]) for fallback in options.get("fallback_strategy") or ()]
+    fallbacks = [
+        dict(fallback["label_selector"] or {}) for fallback in options.get("fallback_strategy") or ()
+    ]
     if isinstance(chosen, NodeAffinitySchedulingStrategy):
         busy = "SPILL" if chosen._spill_on_unavailable else "FAIL" if chosen._fail_on_unavailable else "WAIT"
         node_id = bytes.fromhex(chosen.node_id)

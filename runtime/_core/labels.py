@@ -171,6 +171,8 @@ def check_fallbacks(fallbacks: Iterable[object]) -> None:
                     "fallback_strategy."
                 )
         selector = fallback["label_selector"]
+        if selector is None:
+            continue
         if not isinstance(selector, Mapping):
             raise ValueError('The value of "label_selector" must be a dictionary.')
         check_selector(selector)

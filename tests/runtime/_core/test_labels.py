@@ -150,7 +150,7 @@ def test_what_is_no_text_of_labels(text: str) -> None:
 
 def test_fallbacks() -> None:
     check_fallbacks([])
-    check_fallbacks([{"label_selector": {"a": "b"}}, {"label_selector": {}}])
+    check_fallbacks([{"label_selector": {"a": "b"}}, {"label_selector": {}}, {"label_selector": None}])
 
 
 @pytest.mark.parametrize(
