@@ -1,4 +1,4 @@
-"""`ray._raylet`: ids and references."""
+"""`ray._raylet`: ids, references and generators."""
 
 from runtime._core.ids import (
     ActorClassID,
@@ -13,8 +13,14 @@ from runtime._core.ids import (
     UniqueID,
     WorkerID,
 )
+from runtime.exceptions import ObjectRefStreamEndOfStreamError
 from runtime.object_ref import ObjectID, ObjectRef
 from runtime.object_ref_generator import DynamicObjectRefGenerator, ObjectRefGenerator
+<<<<<<< HEAD
+=======
+
+StreamingObjectRefGenerator = ObjectRefGenerator
+>>>>>>> 33c38cd (DynamicObjectRefGenerator is public; the generators' names in ray._raylet)
 
 __all__ = [
     "ActorClassID",
@@ -28,7 +34,9 @@ __all__ = [
     "ObjectID",
     "ObjectRef",
     "ObjectRefGenerator",
+    "ObjectRefStreamEndOfStreamError",
     "PlacementGroupID",
+    "StreamingObjectRefGenerator",
     "TaskID",
     "UniqueID",
     "WorkerID",

@@ -425,6 +425,7 @@ def test_dynamic() -> None:
     ref = count.options(num_returns="dynamic").remote(3)
     assert isinstance(ref, ray.ObjectRef)
     gen = ray.get(ref)
+    assert isinstance(gen, ray.DynamicObjectRefGenerator)
     assert len(gen) == 3
     assert [ray.get(one) for one in gen] == [0, 1, 2]
     assert len(gen) == 0
