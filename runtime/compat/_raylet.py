@@ -16,11 +16,8 @@ from runtime._core.ids import (
 from runtime.exceptions import ObjectRefStreamEndOfStreamError
 from runtime.object_ref import ObjectID, ObjectRef
 from runtime.object_ref_generator import DynamicObjectRefGenerator, ObjectRefGenerator
-<<<<<<< HEAD
-=======
 
 StreamingObjectRefGenerator = ObjectRefGenerator
->>>>>>> 33c38cd (DynamicObjectRefGenerator is public; the generators' names in ray._raylet)
 
 __all__ = [
     "ActorClassID",
