@@ -7,6 +7,7 @@ from typing import Any
 
 from runtime import exceptions
 from runtime._core import resources as resource_units
+from runtime._core.bundles import is_group_resource
 from runtime._wire.messages.base import NodeInfo
 from runtime._wire.messages.control import GetNodes, Nodes
 from runtime._worker.core_worker import Core, current_or_none
@@ -24,6 +25,12 @@ def connected() -> Core:
             "Ray has not been started yet: call init() before asking for its state."
         )
     return core
+
+
+def _own_resources(node: NodeInfo) -> dict[str, float]:
+    """What the node has, without the names under which placement groups set some of it aside."""
+    own = {name: units for name, units in node.total.items() if not is_group_resource(name)}
+    return resource_units.to_floats(own)
 
 
 def _nodes() -> list[NodeInfo]:
@@ -52,7 +59,7 @@ def nodes() -> list[dict[str, Any]]:
             "DeathReason": 0 if node.state != "DEAD" else 1,
             "DeathReasonMessage": node.death_reason,
             "alive": node.state != "DEAD",
-            "Resources": resource_units.to_floats(node.total) if node.state != "DEAD" else {},
+            "Resources": _own_resources(node) if node.state != "DEAD" else {},
             "Labels": dict(node.labels),
         }
         for node in _nodes()

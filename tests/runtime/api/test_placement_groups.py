@@ -293,6 +293,7 @@ def test_the_bundles_are_resources_of_the_cluster(group: Any) -> None:
     assert found[f"CPU_group_0_{pg_id}"] == 1
     assert found[f"bundle_group_1_{pg_id}"] == 1000
     assert found[f"bundle_group_{pg_id}"] == 2000
+    assert not [name for name in ray.nodes()[0]["Resources"] if "_group_" in name]
 
 
 def test_the_same_name_again_is_refused() -> None:
