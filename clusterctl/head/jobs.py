@@ -22,7 +22,7 @@ import psutil
 from clusterctl.jobs.records import JobRecord, JobRequest, JobStatus, outcome
 from runtime._clients.control import ControlClient
 from runtime._core import environments
-from runtime._core.environments import PACKAGES, parse_package_uri
+from runtime._core.environments import PACKAGE_HOLDS, PACKAGES, parse_package_uri
 from runtime._job_environment import JOB_VARIABLE, job_config_json
 from runtime._node.environments import Environments
 from runtime._transport.channel import CallError
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 JOBS = "jobs"
 STOP_GRACE_S = 3.0
+UPLOAD_KEPT_S = float(os.environ.get("RAY_RUNTIME_ENV_TEMPORARY_REFERENCE_EXPIRATION_S", "600"))
+"""So long an uploaded package waits for a job that names it."""
 _POLL_S = 0.05
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -107,10 +109,12 @@ class JobSupervisor:
             runtime_env = of_task(request.runtime_env)
         except (TypeError, ValueError) as error:
             raise JobError(400, f"runtime_env: {error}") from error
-        for uri in [runtime_env.working_dir(), *runtime_env.py_modules()]:
+        uris = [runtime_env.working_dir(), *runtime_env.py_modules()]
+        for uri in uris:
             package = parse_package_uri(uri)
             if package is not None and not await self.has_package(package[0]):
                 raise JobError(404, f"there is no package {uri}; upload it first")
+        await self._control.call(messages.KvPut(PACKAGE_HOLDS, _hold_of(name), environments.hold(uris)))
         record = JobRecord(
             submission_id=name,
             entrypoint=request.entrypoint,
@@ -188,15 +192,21 @@ class JobSupervisor:
                 )
 
     async def has_package(self, name: str) -> bool:
-        """Whether that package was uploaded."""
+        """Whether that package was uploaded; if so, it stays for a while."""
         key = name.encode()
+        await self._hold_upload(name)
         return key in (await self._control.call(messages.KvKeys(PACKAGES, key))).keys
 
     async def put_package(self, name: str, data: bytes) -> None:
-        """Keeps a package, for the nodes to fetch."""
+        """Keeps a package for the nodes to fetch: for a while, and as long as jobs name it."""
+        await self._hold_upload(name)
         await self._control.call(messages.KvPut(PACKAGES, name.encode(), data), 120.0)
 
     # -- inside
+
+    async def _hold_upload(self, package: str) -> None:
+        hold = environments.hold([package], time.time() + UPLOAD_KEPT_S)
+        await self._control.call(messages.KvPut(PACKAGE_HOLDS, f"upload {package}".encode(), hold))
 
     async def _run(self, record: JobRecord, overridable: Sequence[str]) -> None:
         name = record.submission_id
@@ -272,9 +282,15 @@ class JobSupervisor:
     async def _store(self, record: JobRecord) -> None:
         key = record.submission_id.encode()
         await self._control.call(messages.KvPut(JOBS, key, msgspec.json.encode(record)))
+        if record.status.is_final:
+            await self._control.call(messages.KvDelete(PACKAGE_HOLDS, _hold_of(record.submission_id)))
         self._jobs[record.submission_id] = record
         async with self._changed:
             self._changed.notify_all()
+
+
+def _hold_of(submission_id: str) -> bytes:
+    return f"job {submission_id}".encode()
 
 
 def _make_folder(folder: Path, working_dir: str) -> None:

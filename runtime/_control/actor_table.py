@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -149,9 +149,10 @@ class Actor:
 
 
 class ActorTable:
-    """All actors, dead ones up to a bound, with the ways to find them."""
+    """All actors, dead ones up to a bound, with the ways to find them. `on_dead` hears of each that died."""
 
     def __init__(self, journal: Journal) -> None:
+        self.on_dead: list[Callable[[Actor], None]] = []
         self._journal = journal
         self._actors: dict[bytes, Actor] = {}
         self._names: dict[tuple[str, str], bytes] = {}
@@ -234,6 +235,8 @@ class ActorTable:
         if actor.is_dead:
             self._unindex(actor)
             self._dead.append(actor.actor_id)
+            for listener in self.on_dead:
+                listener(actor)
         self._save(actor)
         actor.waiters.wake()
         while len(self._dead) > MAX_DEAD:

@@ -127,6 +127,14 @@ class JobService:
             if info.driver.node_id == node.node_id:
                 self._end(info.job_id, JobEvent.NODE_LOST)
 
+    def running(self) -> list[JobInfo]:
+        """The jobs whose drivers are there."""
+        return [self._jobs[job_id] for job_id in self._by_driver.values()]
+
+    def find(self, job_id: bytes) -> JobInfo | None:
+        """A job, ended or not."""
+        return self._jobs.get(job_id)
+
     def is_running(self, job_id: bytes) -> bool:
         info = self._jobs.get(job_id)
         return info is not None and info.state == JobState.RUNNING.value

@@ -21,6 +21,7 @@ from runtime._control.jobs import JobService
 from runtime._control.journal import Journal
 from runtime._control.kv import KvService
 from runtime._control.nodes import NodeService
+from runtime._control.packages import PackageSweeper
 from runtime._control.placement_groups import GroupService
 from runtime._control.storage import Storage, StorageError
 from runtime._control.waiting_notes import WaitingNotes
@@ -72,6 +73,7 @@ class ControlStore:
         self.actors = ActorService(context, cluster, actor_table, actors, self.groups.is_removed)
         self.kv = KvService(context)
         self.autoscaling = AutoscalingService(context, cluster, self.actors.demands, self.groups.pending)
+        self.packages = PackageSweeper(context, self.kv, self.jobs, actor_table)
         notes = WaitingNotes(context, actors.waiting, groups.waiting, self.jobs.tell_driver)
         self.autoscaling.on_report += [self.nodes.learn, notes.learn]
 
@@ -110,6 +112,7 @@ class ControlStore:
         self.actors.load()
         self.jobs.load()  # last: those whose driver's node died end now, with their actors and groups
         self.autoscaling.load()
+        self.packages.look()
         self._context.tasks.spawn(self.nodes.watch(), "node liveness")
         await self._context.journal.durable()
 

@@ -18,6 +18,8 @@ REMOTE_SCHEMES = ("http", "https", "s3", "gs", "azure", "abfss", "file")
 ARCHIVE_SUFFIXES = (".zip", ".tar.gz", ".tgz", ".tar.xz")
 PACKAGES = "packages"
 """The namespace of the key-value store that holds packages, by name."""
+PACKAGE_HOLDS = "package_holds"
+"""The namespace in which somebody who is no job keeps packages: a name of the holder's choice, and a `hold`."""
 _PACKAGE_SCHEME = "gcs://"
 _PACKAGE = re.compile(
     r"_ray_pkg_([0-9a-f]{64})(\.zip|\.tar\.gz|\.tgz|\.tar\.xz|\.hook|-[A-Za-z0-9._+-]+\.whl)"
@@ -110,6 +112,21 @@ def parse_package_uri(uri: str) -> tuple[str, str] | None:
     """Key and digest of a package in the control store; None when the URI is another."""
     match = _PACKAGE.fullmatch(uri.removeprefix(_PACKAGE_SCHEME)) if uri.startswith(_PACKAGE_SCHEME) else None
     return (match[0], match[1]) if match else None
+
+
+def packages_in(text: str) -> set[str]:
+    """The keys of all packages that a text names: a canonical environment, a job's configuration, a `hold`."""
+    return {match[0] for match in _PACKAGE.finditer(text)}
+
+
+def hold(packages: Collection[str], until_s: float | None = None) -> bytes:
+    """A value in the namespace `PACKAGE_HOLDS`.
+
+    Args:
+        packages: keys, or URIs.
+        until_s: unix time at which it ends; None: when it is deleted.
+    """
+    return json.dumps({"packages": sorted(packages), "until_s": until_s}).encode()
 
 
 def scheme_of(uri: str) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Iterator
 
 import pytest
 
 import runtime as ray
+from runtime._core.environments import PACKAGES
+from runtime._wire.messages.control import KvKeys
+from runtime._worker.core_worker import current
 from runtime.cluster_utils import Cluster
 from tests.integration.drivers import Driver, is_alive, session_files
 from tests.polling import eventually
@@ -105,3 +109,49 @@ def test_a_driver_that_raises_ends_with_its_own_status() -> None:
     driver.line("ready")
     assert driver.process.wait(30) == 7
     driver.close()
+
+
+PACKAGES_PROGRAM = """
+import time
+import runtime as ray
+ray.init({address!r}, namespace="n", runtime_env={{"py_modules": {modules!r}}})
+
+@ray.remote(num_cpus=0, max_restarts=-1)
+class Actor:
+    def value(self):
+        import packed_module
+        return packed_module.VALUE
+
+actor = Actor.options(name={name!r} or None, lifetime="detached" if {name!r} else None).remote()
+print("value", ray.get(actor.value.remote()), flush=True)
+time.sleep(1000)
+"""
+
+
+def packages() -> int:
+    return len(current().call_agent(KvKeys(PACKAGES)).keys)
+
+
+def test_packages_go_when_no_driver_and_no_detached_actor_needs_them(
+    cluster: Cluster, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "packed_module.py").write_text("VALUE = 7")
+    (tmp_path / "other_module.py").write_text("VALUE = 8")
+    both = [str(tmp_path / "packed_module.py"), str(tmp_path / "other_module.py")]
+    ray.init(address=cluster.address, namespace="n")
+    leaving = Driver(PACKAGES_PROGRAM.format(address=cluster.address, modules=both, name=""))
+    staying = Driver(PACKAGES_PROGRAM.format(address=cluster.address, modules=both[:1], name="stays"))
+    assert leaving.line("value ") == staying.line("value ") == "7"
+    assert packages() == 2
+    leaving.kill()
+    assert eventually(lambda: packages() == 1)
+    staying.kill()
+    actor = ray.get_actor("stays")
+    assert ray.get(actor.value.remote()) == 7
+    ray.kill(actor, no_restart=False)  # its next process needs the package again
+    assert eventually(lambda: ray.get(actor.value.options(max_task_retries=-1).remote()) == 7)
+    assert packages() == 1
+    ray.kill(actor)
+    assert eventually(lambda: packages() == 0)
+    leaving.close()
+    staying.close()

@@ -16,6 +16,7 @@ import uvicorn
 
 from clusterctl.api_client import Answer, ApiClient
 from clusterctl.errors import CliError, Denied, NotFound, Unreachable, UsageProblem
+from clusterctl.head import jobs
 from clusterctl.head.api import Api
 from clusterctl.head.jobs import JobSupervisor
 from clusterctl.head.server import _Server
@@ -26,8 +27,9 @@ from clusterctl.spec.definition import ClusterSpec
 from runtime._clients.control import ControlClient
 from runtime._control.server import ControlStore
 from runtime._control.storage import Storage, open_storage
-from runtime._core.environments import package_key, package_uri
+from runtime._core.environments import PACKAGES, package_key, package_uri
 from runtime._transport.channel import Channel, Handler, LoopbackChannel
+from runtime._wire.messages.control import KvKeys
 from tests.polling import eventually
 
 SECRET = "s" * 64
@@ -222,6 +224,45 @@ def test_ids_are_unique_and_packages_must_exist(tmp_path: pathlib.Path) -> None:
         with pytest.raises(NotFound, match="package"):
             await service.use(lambda api: api.post("/api/jobs/", missing))
         await service.supervisor.wait_final("j", 30.0)
+
+    run(tmp_path, test)
+
+
+def test_a_package_stays_until_its_job_has_ended(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "UPLOAD_KEPT_S", 0.3)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "a.txt").write_text("7")
+    package = pack(str(tmp_path / "files"), manifest(str(tmp_path / "files")))
+    key = package_key(package.digest)
+
+    async def gone(service: Service) -> bool:
+        key_list = await service.supervisor._control.call(KvKeys(PACKAGES))
+        return key.encode() not in key_list.keys
+
+    async def until_gone(service: Service) -> None:
+        for _ in range(500):
+            if await gone(service):
+                return
+            await asyncio.sleep(0.02)
+        raise AssertionError("the package stays")
+
+    async def test(service: Service) -> None:
+        await service.use(lambda api: jobs_client.upload(api, package))
+        assert not await gone(service)
+        await until_gone(service)  # no job came
+        await service.use(lambda api: jobs_client.upload(api, package))
+        job = {
+            "entrypoint": "cat a.txt; sleep 300",
+            "submission_id": "j",
+            "runtime_env": {"working_dir": package_uri(package.digest)},
+        }
+        await service.use(lambda api: api.post("/api/jobs/", job))
+        await asyncio.sleep(0.5)  # longer than an upload waits
+        assert not await gone(service)
+        await service.use(lambda api: api.request("POST", "/api/jobs/j/stop", body=b"", timeout_s=20.0))
+        await until_gone(service)
 
     run(tmp_path, test)
 
