@@ -39,7 +39,13 @@ for item in range(40):
     assert len(in_flight) <= MAX_IN_FLIGHT
 results += ray.get(in_flight)
 most, total = ray.get(tracker.report.remote())
-print("all:", sorted(results) == [i**2 for i in range(40)], total, "never more than four:", most <= 4)
+print(
+    "all:",
+    sorted(results) == [i**2 for i in range(40)],
+    total,
+    "never more than allowed:",
+    most <= MAX_IN_FLIGHT,
+)
 
 
 @ray.remote(max_pending_calls=3, num_cpus=0)

@@ -50,10 +50,13 @@ second = placement_group([{"CPU": 3}])
 print("second waits:", not second.wait(0.2))
 remove_placement_group(group)
 print("second is ready:", second.wait(30))
-try:
-    ray.get(members[0].where.remote())
-except ray.exceptions.RayActorError as error:
-    print("the members are gone:", type(error).__name__)
+for _ in range(500):  # they are killed, which takes a moment
+    try:
+        ray.get(members[0].where.remote())
+    except ray.exceptions.RayActorError as error:
+        print("the members are gone:", type(error).__name__)
+        break
+    time.sleep(0.01)
 print(placement_group_table(group)["state"])
 
 captured = PlacementGroupSchedulingStrategy(second, placement_group_capture_child_tasks=True)
