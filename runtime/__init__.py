@@ -29,6 +29,7 @@ _PUBLIC = {
     ),
     "runtime._init": ("init", "is_initialized", "shutdown"),
     "runtime._logging_config": ("LoggingConfig",),
+    "runtime._timeline": ("timeline",),
     "runtime.actor": ("get_actor", "method"),
     "runtime.api": ("cancel", "get", "get_gpu_ids", "kill", "put", "remote", "wait"),
     "runtime.client_builder": ("ClientBuilder", "client"),
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from runtime._init import is_initialized as is_initialized
     from runtime._init import shutdown as shutdown
     from runtime._logging_config import LoggingConfig as LoggingConfig
+    from runtime._timeline import timeline as timeline
     from runtime.actor import get_actor as get_actor
     from runtime.actor import method as method
     from runtime.api import cancel as cancel

@@ -511,16 +511,16 @@ class ActorSubmitter:
         actor = call.actor
         actor.inflight.pop(message.task_id, None)
         if message.failed and call.takes_retry(message.values[-1]):
-            call.begin_attempt()
+            call.begin_attempt(message.seconds)
             call.move(TaskState.QUEUED)
             actor.calls.appendleft(call)
             self._send(actor)
             return
         call.take_nested(connection, message)
-        self._finish(call, message.values, message.failed)
+        self._finish(call, message.values, message.failed, message.seconds)
 
-    def _finish(self, call: Call, values: list[Value], failed: bool) -> None:
-        call.settle(values, failed)
+    def _finish(self, call: Call, values: list[Value], failed: bool, seconds: float = 0.0) -> None:
+        call.settle(values, failed, seconds)
         handle, call.handle = call.handle, None
         if handle is not None:
             self._core.objects.release(handle)

@@ -56,7 +56,9 @@ class EndedTask(NamedTuple):
     worker: WorkerAddress | None
     failed: bool
     error: bytes  # the serialized exception
+    created_s: float
     ended_s: float
+    seconds: float  # in user code
 
 
 class History:
@@ -68,8 +70,8 @@ class History:
         # Tuples of an EndedTask's fields: making the plain tuple costs half as much.
         self._ended: deque[tuple[Any, ...]] = deque(maxlen=KEPT_TASKS)
 
-    def ended(self, task: Submission, failed: bool, error: bytes = b"") -> None:
-        """An attempt is over."""
+    def ended(self, task: Submission, failed: bool, error: bytes = b"", seconds: float = 0.0) -> None:
+        """An attempt is over; it was in user code for so long."""
         push = task.push
         self._ended.append(
             (
@@ -81,7 +83,9 @@ class History:
                 task.worker,
                 failed,
                 error if len(error) <= _MAX_ERROR_BYTES else b"",
+                task.created_s,
                 time.time(),
+                seconds,
             )
         )
 
@@ -95,6 +99,7 @@ class History:
         for task in list(self._core.pending.values()):
             push = task.push
             row = self._row(push.task_id, push.name, task.function_name, push.attempt, task.parent)
+            row["creation_time_ms"] = int(task.created_s * 1000)
             rows.append({**row, "state": _STATES[task.state]})
         executor = self._core.executor
         if executor is not None:
@@ -129,7 +134,11 @@ class History:
     def _ended_row(self, ended: EndedTask) -> dict[str, Any]:
         row = self._row(ended.task_id, ended.name, ended.function_name, ended.attempt, ended.parent)
         row["state"] = "FAILED" if ended.failed else "FINISHED"
+        row["creation_time_ms"] = int(ended.created_s * 1000)
         row["end_time_ms"] = int(ended.ended_s * 1000)
+        if ended.worker is not None:  # else it never ran
+            row["start_time_ms"] = int((ended.ended_s - ended.seconds) * 1000)
+            row["ran"] = (ended.function_name, ended.ended_s, ended.seconds)
         if ended.worker is not None:
             row["worker_id"] = ended.worker.worker_id.hex()
             row["node_id"] = ended.worker.node_id.hex()

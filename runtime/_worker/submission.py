@@ -4,6 +4,7 @@ give, and how they end. Everything here runs under the pump's lock.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ class Submission(ABC):
 
     __slots__ = (
         "core",
+        "created_s",
         "entries",
         "max_retries",
         "packed",
@@ -60,6 +62,7 @@ class Submission(ABC):
     ) -> None:
         self.core = core
         self.packed = packed
+        self.created_s = time.time()
         self.max_retries = self.retries = retries
         self.retry_exceptions = retry_exceptions
         self.state = TaskState.WAITING_FOR_ARGUMENTS
@@ -159,17 +162,17 @@ class Submission(ABC):
         """Why it cannot run again for a process that waits for it, if it cannot."""
         return ""
 
-    def begin_attempt(self) -> None:
-        """The next push is another try."""
+    def begin_attempt(self, seconds: float = 0.0) -> None:
+        """The next push is another try; the last one was in user code for so long."""
         if self.state is not TaskState.FINISHED:
-            self.core.history.ended(self, failed=True)
+            self.core.history.ended(self, failed=True, seconds=seconds)
         self.push = msgspec.structs.replace(self.push, attempt=self.push.attempt + 1)
 
-    def settle(self, values: list[Value], failed: bool) -> None:
+    def settle(self, values: list[Value], failed: bool, seconds: float = 0.0) -> None:
         """It is over: gives the results their values, or all of them the one error, and lets go of the arguments unless
         it may have to run again."""
         self.move(TaskState.FINISHED)
-        self.core.history.ended(self, failed, values[0].data if failed else b"")
+        self.core.history.ended(self, failed, values[0].data if failed else b"", seconds)
         objects = self.core.objects
         if self.stream is not None:
             values = [self.stream.end(values[0] if failed else None)]

@@ -355,8 +355,8 @@ class TaskSubmitter:
         else:
             self._fail(task, _worker_crashed(lost.reason if lost else "", task))
 
-    def _again(self, task: Task, front: bool) -> None:
-        task.begin_attempt()
+    def _again(self, task: Task, front: bool, seconds: float = 0.0) -> None:
+        task.begin_attempt(seconds)
         task.move(TaskState.QUEUED)
         self._core.pending[task.push.task_id] = task
         if front:
@@ -380,10 +380,10 @@ class TaskSubmitter:
                 pool.learned(message.seconds)
             task.lease = None
         if message.failed and task.takes_retry(message.values[-1]):
-            self._again(task, front=False)
+            self._again(task, front=False, seconds=message.seconds)
         else:
             task.take_nested(connection, message)
-            task.settle(message.values, message.failed)
+            task.settle(message.values, message.failed, message.seconds)
         if pool.once and lease is not None:
             pool.leases.remove(lease)
             del self._leases[lease.lease_id]

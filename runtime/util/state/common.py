@@ -163,6 +163,8 @@ class TaskState(StateSchema):
     language: str | None = field(default="PYTHON", metadata=_DETAIL_TO_FILTER)
     required_resources: dict[str, float] | None = field(default=None, metadata=_DETAIL)
     placement_group_id: str | None = field(default=None, metadata=_DETAIL_TO_FILTER)
+    creation_time_ms: int | None = field(default=None, metadata=_DETAIL)
+    start_time_ms: int | None = field(default=None, metadata=_DETAIL)
     end_time_ms: int | None = field(default=None, metadata=_DETAIL)
     error_message: str | None = field(default=None, metadata=_DETAIL)
 

@@ -121,7 +121,9 @@ def test_tasks(tmp_path: pathlib.Path) -> None:
     (tmp_path / "go").touch()
     ray.get([running, waiting])
     assert eventually(lambda: states("state_runs") == ["FINISHED"])
-    assert state.get_task(row.task_id).state == "FINISHED"
+    ended = state.get_task(row.task_id)
+    assert ended.state == "FINISHED"
+    assert ended.creation_time_ms <= ended.start_time_ms <= ended.end_time_ms
 
 
 def test_calls_of_actors() -> None:

@@ -1,0 +1,59 @@
+"""`timeline`: when tasks and calls ran."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import time
+from typing import Any
+
+import pytest
+
+from tests.polling import eventually
+from tests.under_test import ray
+
+pytestmark = pytest.mark.usefixtures("session")
+A_MOMENT_S = 0.05
+
+
+@ray.remote
+def takes_a_moment() -> None:
+    time.sleep(A_MOMENT_S)
+
+
+@ray.remote
+class Sleeper:
+    def sleep(self) -> None:
+        time.sleep(A_MOMENT_S)
+
+
+def events_of(name: str) -> list[dict[str, Any]]:
+    return [event for event in ray.timeline() if event["cat"] == f"task::{name}"]
+
+
+def test_tasks_and_calls() -> None:
+    before = time.time() * 1e6
+    sleeper = Sleeper.remote()
+    ray.get([takes_a_moment.remote(), takes_a_moment.options(name="my name").remote(), sleeper.sleep.remote()])
+    names = ("takes_a_moment", "my name", "Sleeper.sleep")
+    assert eventually(lambda: all(events_of(name) for name in names))
+    for name in names:
+        (event,) = events_of(name)
+        assert event["ph"] == "X"
+        assert before <= event["ts"] <= time.time() * 1e6 - A_MOMENT_S * 1e6
+        assert A_MOMENT_S * 0.9e6 <= event["dur"]
+        assert event["tid"].startswith("worker:")
+        assert event["pid"]
+        assert event["args"]["task_id"]
+    assert "task:execute" in {event["cat"] for event in ray.timeline()}
+
+
+def test_it_can_be_written_to_a_file(tmp_path: pathlib.Path) -> None:
+    ray.get(takes_a_moment.remote())
+    file = tmp_path / "timeline.json"
+
+    def written() -> set[str]:
+        assert ray.timeline(filename=str(file)) is None
+        return {event["cat"] for event in json.loads(file.read_text())}
+
+    assert eventually(lambda: "task::takes_a_moment" in written())
