@@ -34,14 +34,16 @@ def events_of(name: str) -> list[dict[str, Any]]:
 def test_tasks_and_calls() -> None:
     before = time.time() * 1e6
     sleeper = Sleeper.remote()
-    ray.get([takes_a_moment.remote(), takes_a_moment.options(name="my name").remote(), sleeper.sleep.remote()])
+    ray.get(
+        [takes_a_moment.remote(), takes_a_moment.options(name="my name").remote(), sleeper.sleep.remote()]
+    )
     names = ("takes_a_moment", "my name", "Sleeper.sleep")
     assert eventually(lambda: all(events_of(name) for name in names))
     for name in names:
         (event,) = events_of(name)
         assert event["ph"] == "X"
         assert before <= event["ts"] <= time.time() * 1e6 - A_MOMENT_S * 1e6
-        assert A_MOMENT_S * 0.9e6 <= event["dur"]
+        assert event["dur"] >= A_MOMENT_S * 0.9e6
         assert event["tid"].startswith("worker:")
         assert event["pid"]
         assert event["args"]["task_id"]
