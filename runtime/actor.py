@@ -186,7 +186,7 @@ class ActorClass:
         )
         other = core.actors.create(spec, setup, args, kwargs, ordered, bool(options.get("get_if_exists")))
         if other is not None:
-            return handle_of(core, other, counted=False)
+            return handle_of(core, other)
         return _new_handle(core, core.actors.actor(actor_id, None, ordered), shape)
 
     def _function(self, core: Core) -> Function:
@@ -434,14 +434,10 @@ def _rebuild(actor_id: bytes, shape: bytes, ref: ObjectRef | None) -> ActorHandl
     return _new_handle(core, actor, decoded, counted=ref is not None)
 
 
-def handle_of(core: Core, info: ActorInfo, counted: bool = True) -> ActorHandle:
-    """A handle of an actor that the control store told of. Unless it is `counted` it does not keep the actor alive."""
+def handle_of(core: Core, info: ActorInfo) -> ActorHandle:
+    """A handle of an actor that the control store told of. It does not keep the actor alive."""
     shape = msgspec.msgpack.decode(info.spec.methods, type=ActorShape)
-    entry = None
-    if counted and not info.spec.detached:
-        with core.lock:
-            entry = core.objects.borrowed_entry(handle_object_id(info.actor_id), info.spec.owner)
-    return _new_handle(core, core.actors.actor(info.actor_id, entry, shape.ordered), shape, counted)
+    return _new_handle(core, core.actors.actor(info.actor_id, None, shape.ordered), shape, counted=False)
 
 
 def check_namespace(namespace: Any) -> None:
@@ -473,4 +469,4 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
                 "It may have died, or live in another namespace."
             )
         raise exceptions.RaySystemError(reply.message)
-    return handle_of(core, reply, counted=False)
+    return handle_of(core, reply)

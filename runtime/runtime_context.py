@@ -126,7 +126,7 @@ class RuntimeContext:
 
     @property
     def current_actor(self) -> ActorHandle:
-        """A handle of the actor that asks."""
+        """A handle of the actor that asks. It does not keep the actor alive, nor do its copies elsewhere."""
         running = context.execution.get()
         if running is None or not running.actor_id:
             raise RuntimeError("This is only available in an actor, and the caller is none.")

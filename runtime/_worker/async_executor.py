@@ -1,4 +1,4 @@
-"""Runs the calls of an async actor: the main thread becomes an event loop, which pumps the sockets as well."""
+"""Runs the calls of an async actor on event loops. A single one is the main thread, and pumps the sockets as well."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from runtime._transport.connection import Connection
@@ -24,58 +24,107 @@ if TYPE_CHECKING:
     from .executor import Executor
 
 
+class _Group:
+    """A concurrency group: an event loop, with a limit of calls at once."""
+
+    def __init__(self, name: str, limit: int, core: Core) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.limit = asyncio.Semaphore(limit)
+        self.thread: threading.Thread | None = None  # the main thread, if none
+        self._name = name
+        self._core = core
+        self._flush_scheduled = False
+
+    def start(self) -> None:
+        """Gives the loop a thread of its own."""
+        self.thread = threading.Thread(target=self._serve, name=f"actor-{self._name}", daemon=True)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def flush_soon(self) -> None:
+        """Sees to it that what was sent leaves when the loop has nothing else to do. On the loop."""
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        self._core.pump.flush_all()
+
+
 class AsyncExecutor:
-    """The event loop of one actor, with a limit of calls at once for each concurrency group."""
+    """The event loops of one actor. Without concurrency groups there is one, and it is the main thread; with them each
+    group has a thread of its own, and so have the other calls: a coroutine that blocks holds up only its group.
+    """
 
     def __init__(self, core: Core, executor: Executor, setup: ActorSetup) -> None:
         self._core = core
         self._executor = executor
         self._main = threading.current_thread()
-        self._loop = asyncio.new_event_loop()
-        self._limits = {"": asyncio.Semaphore(setup.max_concurrency)} | {
-            group: asyncio.Semaphore(limit) for group, limit in setup.concurrency_groups.items()
+        self._default = _Group("default", setup.max_concurrency, core)
+        self._groups = {"": self._default} | {
+            name: _Group(name, limit, core) for name, limit in setup.concurrency_groups.items()
         }
+        self._threaded = len(self._groups) > 1
         self._calls: dict[bytes, asyncio.Task[Any]] = {}  # those that began, by task id
-        self._flush_scheduled = False
 
     def construct(self, cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Makes the actor, in the loop: a constructor may start tasks there, or be a coroutine itself."""
-        asyncio.set_event_loop(self._loop)
-        return self._loop.run_until_complete(_construct(cls, args, kwargs))
+        asyncio.set_event_loop(self._default.loop)
+        return self._default.loop.run_until_complete(_construct(cls, args, kwargs))
 
     def serve(self) -> None:
-        """Turns the main thread into the loop, until the process ends."""
-        self._loop.call_soon(self._executor.exit_if_idle)  # the constructor may have had enough
-        pump = self._core.pump
+        """Starts the loops. Without groups this turns the main thread into the loop, until the process is to end."""
+        if self._threaded:
+            asyncio.set_event_loop(None)
+            for group in self._groups.values():
+                group.start()
+            return
+        loop, pump = self._default.loop, self._core.pump
         pump.drive_externally()
-        self._loop.add_reader(pump.epoll.fileno(), pump.poll_once)
-        self._loop.call_soon(pump.poll_once)
-        self._loop.run_forever()
+        loop.add_reader(pump.epoll.fileno(), pump.poll_once)
+        loop.call_soon(pump.poll_once)
+        while not self._executor.may_exit():  # the constructor may have had enough
+            loop.run_forever()
+
+    def finish(self, last: Coroutine[Any, Any, Any]) -> None:
+        """Runs the last coroutine of the actor to its end. On the main thread, when no call is left."""
+        if not self._threaded:
+            self._default.loop.run_until_complete(last)
+            return
+        future = asyncio.run_coroutine_threadsafe(last, self._default.loop)
+        future.add_done_callback(lambda _: self._core.pump.wake())
+        self._core.pump.wait(future.done)
+        future.result()
 
     def submit(self, connection: Connection, push: Push, running: Execution) -> None:
         """Starts a call. From any thread."""
-        if threading.current_thread() is self._main:
-            self._start(connection, push, running)
+        group = self._groups.get(push.concurrency_group) or self._default
+        if group.thread is None and threading.current_thread() is self._main:
+            self._start(group, connection, push, running)
         else:
-            self._loop.call_soon_threadsafe(self._start, connection, push, running)
+            group.loop.call_soon_threadsafe(self._start, group, connection, push, running)
 
     def cancel(self, task_id: bytes) -> None:
         """Cancels a call that is marked as cancelled. From any thread."""
-        self._loop.call_soon_threadsafe(self._cancel, task_id)
-
-    def exit_if_idle(self) -> None:
-        """Ends the process once no call is left. From any thread."""
-        self._loop.call_soon_threadsafe(self._executor.exit_if_idle)
-
-    def _start(self, connection: Connection, push: Push, running: Execution) -> None:
-        self._loop.create_task(self._run(connection, push, running))
-
-    def _cancel(self, task_id: bytes) -> None:
         call = self._calls.get(task_id)  # none: it has ended, or will see the mark when it begins
         if call is not None:
-            call.cancel()
+            call.get_loop().call_soon_threadsafe(call.cancel)
 
-    async def _run(self, connection: Connection, push: Push, running: Execution) -> None:
+    def exit_if_idle(self) -> None:
+        """Ends the process if it was told to and no call is left. From any thread."""
+        if self._threaded:
+            self._core.pump.wake()
+        else:
+            self._default.loop.call_soon_threadsafe(self._default.loop.stop)  # `serve` looks, and may go on
+
+    def _start(self, group: _Group, connection: Connection, push: Push, running: Execution) -> None:
+        group.loop.create_task(self._run(group, connection, push, running))
+
+    async def _run(self, group: _Group, connection: Connection, push: Push, running: Execution) -> None:
         execution.set(running)
         task = asyncio.current_task()
         assert task is not None
@@ -88,12 +137,12 @@ class AsyncExecutor:
             try:
                 if running.cancelled:
                     raise asyncio.CancelledError
-                async with self._limits.get(push.concurrency_group) or self._limits[""]:
+                async with group.limit:
                     if self._executor.leaving:
                         running.leaves = True
                         raise asyncio.CancelledError
                     if push.refs:
-                        args, kwargs, made = await self._loop.run_in_executor(
+                        args, kwargs, made = await group.loop.run_in_executor(
                             None, arguments.unpack, self._core, push.args, push.refs
                         )
                     else:
@@ -104,7 +153,7 @@ class AsyncExecutor:
                     if running.cancelled:
                         raise asyncio.CancelledError  # whatever the method made of it
                     if push.num_returns < 0:
-                        await self._stream(connection, push, result, running)
+                        await self._stream(group, connection, push, result, running)
                     del args, kwargs
                     values = results.pack(connection, push, result)
                 done = Done(push.task_id, values, time.perf_counter() - started)
@@ -121,24 +170,18 @@ class AsyncExecutor:
             self._executor.answer(connection, done, made)
         else:
             self._executor.drop(push)
-        self._flush_soon()
-        self._executor.exit_if_idle()
+        group.flush_soon()
+        if self._executor.may_exit():
+            self.exit_if_idle()
 
-    async def _stream(self, connection: Connection, push: Push, result: Any, running: Execution) -> None:
+    async def _stream(
+        self, group: _Group, connection: Connection, push: Push, result: Any, running: Execution
+    ) -> None:
         results = self._executor.results
         if hasattr(result, "__next__") or (hasattr(result, "__anext__") and push.num_returns == STREAMING):
-            await results.stream_async(connection, push, result, self._flush_soon)
+            await results.stream_async(connection, push, result, group.flush_soon)
         else:
             results.stream(connection, push, result, running)  # says what is wrong
-
-    def _flush_soon(self) -> None:
-        if not self._flush_scheduled:
-            self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flush_scheduled = False
-        self._core.pump.flush_all()
 
 
 async def _construct(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

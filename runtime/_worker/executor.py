@@ -265,16 +265,21 @@ class Executor:
             self._run(connection, push, running)
             if self._async is not None:
                 self._async.serve()
+                continue
             if is_last:
                 self._retire(connection, push.key)
 
     def _has_work(self) -> bool:
-        return bool(self._queue) or (self._ends_when_idle and not self._active)
+        return bool(self._queue) or self.may_exit()
 
     def exit_if_idle(self) -> None:
         """Ends the process if it was told to and nothing runs."""
-        if self._ends_when_idle and not self._active:
+        if self.may_exit():
             self.exit()
+
+    def may_exit(self) -> bool:
+        """Whether the process was told to end, and nothing runs any more."""
+        return self._ends_when_idle and not self._active
 
     def exit(self, status: int = 0, reason: str = "") -> NoReturn:
         """Ends the process, with everything sent, when the last handlers of user code are through."""
@@ -297,7 +302,9 @@ class Executor:
         hook = getattr(self.actor, "__ray_shutdown__", None)
         if hook is not None:
             try:
-                hook()
+                last = hook()
+                if asyncio.iscoroutine(last) and self._async is not None:
+                    self._async.finish(last)
             except BaseException:
                 log.exception("__ray_shutdown__ of %s failed", self.current_name)
         del hook

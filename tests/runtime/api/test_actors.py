@@ -281,6 +281,19 @@ def test_an_actor_can_hand_out_itself() -> None:
     assert ray.get(same.add.remote()) == 4
 
 
+def test_an_actor_that_keeps_a_handle_of_itself_is_not_kept_by_it() -> None:
+    @ray.remote(num_cpus=0)
+    class Keeper:
+        def keep(self) -> int:
+            self.me = ray.get_runtime_context().current_actor
+            return os.getpid()
+
+    keeper = Keeper.remote()
+    pid = ray.get(keeper.keep.remote())
+    del keeper
+    assert eventually(lambda: not alive(pid))
+
+
 def test_an_error_does_not_end_the_actor() -> None:
     counter = Counter.remote()
     with pytest.raises(KeyError):

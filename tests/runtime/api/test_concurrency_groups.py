@@ -203,3 +203,112 @@ def test_one_loop_for_all_calls() -> None:
 
     actor = Async.remote()
     assert len(set(ray.get([actor.loop.remote(), actor.running.remote(), actor.loop.remote()]))) == 1
+
+
+class TestLoopsOfGroups:
+    """An async actor's groups have a loop and a thread each."""
+
+    def test_a_coroutine_that_blocks_holds_up_only_its_group(self) -> None:
+        @ray.remote(num_cpus=0, concurrency_groups={"io": 2, "compute": 1})
+        class Mixed:
+            @ray.method(concurrency_group="compute")
+            async def block(self, gate: Any) -> int:
+                ray.get(gate.pass_through.remote())  # noqa: ASYNC
+                return threading.get_ident()
+
+            @ray.method(concurrency_group="io")
+            async def read(self) -> tuple[int, int]:
+                return threading.get_ident(), id(asyncio.get_running_loop())
+
+            async def plain(self) -> tuple[int, int]:
+                return threading.get_ident(), id(asyncio.get_running_loop())
+
+        gate, actor = Gate.remote(), Mixed.remote()
+        blocked = actor.block.remote(gate)
+        assert waiting(gate, 1)
+        reads = ray.get([actor.read.remote() for _ in range(3)], timeout=30)
+        plains = ray.get([actor.plain.remote() for _ in range(3)], timeout=30)
+        assert len(set(reads)) == len(set(plains)) == 1
+        ray.get(gate.open.remote())
+        assert len({ray.get(blocked, timeout=30), reads[0][0], plains[0][0]}) == 3
+        assert reads[0][1] != plains[0][1]
+
+    def test_the_default_group_may_block_too(self) -> None:
+        @ray.remote(num_cpus=0, concurrency_groups={"io": 1})
+        class Mixed:
+            async def block(self, gate: Any) -> str:
+                ray.get(gate.pass_through.remote())
+                return "passed"
+
+            @ray.method(concurrency_group="io")
+            async def read(self) -> str:
+                return "read"
+
+        gate, actor = Gate.remote(), Mixed.remote()
+        blocked = actor.block.remote(gate)
+        assert waiting(gate, 1)
+        assert ray.get(actor.read.remote(), timeout=30) == "read"
+        ray.get(gate.open.remote())
+        assert ray.get(blocked, timeout=30) == "passed"
+
+    def test_calls_of_a_group_can_be_cancelled(self) -> None:
+        actor, gate = Coroutines.remote(), Gate.remote()
+        ref = actor.wait.remote(gate)
+        assert waiting(gate, 1)
+        ray.cancel(ref)
+        with pytest.raises(exceptions.TaskCancelledError):
+            ray.get(ref, timeout=30)
+        assert ray.get(actor.plain.remote(), timeout=30) == "plain"
+
+    @pytest.mark.parametrize("groups", [{}, {"io": 2}], ids=["one", "several"])
+    @pytest.mark.parametrize("end", ["terminate", "exit", "handle"])
+    def test_ends(self, groups: dict[str, int], end: str, tmp_path: Path) -> None:
+        @ray.remote(num_cpus=0, concurrency_groups=groups)
+        class Ends:
+            def __init__(self, path: Path) -> None:
+                self.path = path
+                self.closed = asyncio.Event()
+
+            async def leave(self) -> None:
+                ray.actor.exit_actor()
+
+            async def ready(self) -> bool:
+                return True
+
+            def __ray_shutdown__(self) -> None:
+                self.path.touch()
+
+        path = tmp_path / "ended"
+        actor = Ends.remote(path)
+        assert ray.get(actor.ready.remote(), timeout=30)
+        if end == "terminate":
+            actor.__ray_terminate__.remote()
+        elif end == "exit":
+            actor.leave.remote()
+        else:
+            del actor
+        assert eventually(path.exists)
+
+
+@pytest.mark.skipif(not OWN, reason="the other engine does not await it")
+@pytest.mark.parametrize("groups", [{}, {"io": 2}], ids=["one", "several"])
+def test_the_last_coroutine_of_an_actor(groups: dict[str, int], tmp_path: Path) -> None:
+    @ray.remote(num_cpus=0, concurrency_groups=groups)
+    class Ends:
+        def __init__(self, path: Path) -> None:
+            self.path = path
+            self.closing = asyncio.Event()
+
+        async def ready(self) -> bool:
+            return True
+
+        async def __ray_shutdown__(self) -> None:
+            asyncio.get_running_loop().call_soon(self.closing.set)
+            await self.closing.wait()
+            self.path.touch()
+
+    path = tmp_path / "ended"
+    actor = Ends.remote(path)
+    assert ray.get(actor.ready.remote(), timeout=30)
+    del actor
+    assert eventually(path.exists)
