@@ -192,6 +192,8 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
         raise exceptions.RaySystemError(f"cannot kill {actor!r}: {reply.message}")
     if no_restart:
         core.actors.killed(actor._actor)
+    else:
+        core.actors.interrupted(actor._actor)
 
 
 def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:

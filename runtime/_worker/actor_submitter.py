@@ -268,6 +268,14 @@ class ActorSubmitter:
             with self._core.lock:
                 self._learn(actor, reply)
 
+    def interrupted(self, actor: Actor) -> None:
+        """Makes calls from here wait for the actor's next process, although this one may still have a moment."""
+        with self._core.lock:
+            if actor.state == "ALIVE":
+                actor.connection = None
+                actor.state = "LOST"
+                self._watch(actor)
+
     def _unknown(self, actor: Actor, reply: ErrorReply) -> None:
         """The control store knows no such actor any more, or not yet: a handle may travel before the actor can be
         registered. The object that counts the handles gets a value (of no use) once it is."""

@@ -136,6 +136,15 @@ def test_kill_may_leave_room_for_a_restart() -> None:
     assert eventually(other_pid)
 
 
+def test_a_call_made_after_kill_is_not_for_the_process_that_was_killed() -> None:
+    phoenix = Phoenix.options(max_restarts=-1, max_task_retries=-1).remote()
+    pids = []
+    for _ in range(6):
+        pids.append(ray.get(phoenix.pid.remote()))
+        ray.kill(phoenix, no_restart=False)
+    assert len(set(pids)) == len(pids)
+
+
 def test_exit_actor_is_no_reason_to_restart() -> None:
     @ray.remote(num_cpus=0, max_restarts=-1)
     class Leaver:
