@@ -41,7 +41,7 @@ _PUBLIC = {
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 _SUBMODULES = frozenset(
     "_private actor autoscaler cloudpickle cluster_utils cross_language dag exceptions experimental job_config "
-    "remote_function runtime_context runtime_env testing types util".split()
+    "job_submission remote_function runtime_context runtime_env testing types util".split()
 )
 _LIBRARIES = frozenset("air data llm rllib serve train tune workflow widgets".split())
 

@@ -134,7 +134,13 @@ class Api:
         return JSONResponse(views.jobs(self._jobs.list(), drivers))
 
     async def job(self, request: Request) -> Response:
-        return _record(self._jobs.get(request.path_params["id"]))
+        name = request.path_params["id"]
+        drivers = (await self._control.call(messages.ListJobs(), 10.0)).jobs
+        of_driver = [info.submission_id for info in drivers if info.job_id.hex() == name]
+        record = self._jobs.get(of_driver[0] if of_driver and of_driver[0] else name)
+        return JSONResponse(
+            views.jobs([record], [d for d in drivers if d.submission_id == record.submission_id])[0]
+        )
 
     async def delete_job(self, request: Request) -> Response:
         await self._jobs.delete(request.path_params["id"])
@@ -268,10 +274,6 @@ def describe(endpoints: list[Endpoint]) -> dict[str, Any]:
             "securitySchemes": {"secret": {"type": "http", "scheme": "bearer"}},
         },
     }
-
-
-def _record(record: JobRecord) -> Response:
-    return Response(msgspec.json.encode(record), media_type="application/json")
 
 
 async def _body(request: Request, limit_bytes: int = _BODY_LIMIT_BYTES) -> bytes:

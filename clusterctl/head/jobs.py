@@ -12,7 +12,7 @@ import secrets
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from runtime._job_environment import JOB_VARIABLE, job_config_json
 from runtime._node.environments import Environments
 from runtime._transport.channel import CallError
 from runtime._wire.messages import control as messages
+from runtime.compat.ray import python_path
 from runtime.runtime_env import of_task
 
 log = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ class JobSupervisor:
         if not _NAME.fullmatch(name):
             raise JobError(400, f"'{name}' is no valid job id: letters, digits, '.', '_' and '-' only")
         if name in self._jobs:
-            raise JobError(409, f"there is a job '{name}' already")
+            raise JobError(409, f"a job with submission_id '{name}' already exists: choose another")
         try:
             runtime_env = of_task(request.runtime_env)
         except (TypeError, ValueError) as error:
@@ -124,7 +125,7 @@ class JobSupervisor:
             runtime_env=dict(runtime_env),
         )
         await self._store(record)
-        self._spawn(self._run(record, request.overridable))
+        self._spawn(self._run(record, request))
         return record
 
     def get(self, name: str) -> JobRecord:
@@ -135,7 +136,7 @@ class JobSupervisor:
         """
         record = self._jobs.get(name)
         if record is None:
-            raise JobError(404, f"there is no job '{name}'; `clusterctl job list` shows all")
+            raise JobError(404, f"job '{name}' does not exist; `clusterctl job list` shows all")
         return record
 
     def list(self) -> list[JobRecord]:
@@ -158,7 +159,9 @@ class JobSupervisor:
         """Forgets a job that has ended, its output and its folder."""
         record = self.get(name)
         if not record.status.is_final:
-            raise JobError(400, f"job '{name}' still runs; stop it first")
+            raise JobError(
+                400, f"job '{name}' is in a non-terminal state, {record.status.value}; stop it first"
+            )
         del self._jobs[name]
         await self._control.call(messages.KvDelete(JOBS, name.encode()))
         self.log_file(name).unlink(missing_ok=True)
@@ -208,7 +211,7 @@ class JobSupervisor:
         hold = environments.hold([package], time.time() + UPLOAD_KEPT_S)
         await self._control.call(messages.KvPut(PACKAGE_HOLDS, f"upload {package}".encode(), hold))
 
-    async def _run(self, record: JobRecord, overridable: Sequence[str]) -> None:
+    async def _run(self, record: JobRecord, request: JobRequest) -> None:
         name = record.submission_id
         folder = self._folder / name
         key = (name.encode(), environments.canonical(record.runtime_env))
@@ -217,7 +220,10 @@ class JobSupervisor:
             if name in self._stopping:
                 await self._finish(record, JobStatus.STOPPED, None, "stopped on request")
                 return
-            variables = {**place.env, JOB_VARIABLE: job_config_json(record.runtime_env, overridable)}
+            variables = {**place.env, JOB_VARIABLE: job_config_json(record.runtime_env, request.overridable)}
+            if request.ray_compat:
+                given = variables.get("PYTHONPATH") or self._environment.get("PYTHONPATH", "")
+                variables["PYTHONPATH"] = python_path(given)
             await self._run_in(record, folder, place.cwd, variables)
         except CallError as error:
             text = f"Failed to set up runtime environment.\n{error.message}"

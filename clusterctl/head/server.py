@@ -26,6 +26,8 @@ from runtime._clients.control import ControlClient
 from runtime._control.storage import StorageError
 from runtime._session.daemons import Daemon, DaemonError, start_node
 from runtime._transport.channel import CallError
+from runtime._wire.messages.control import KvPut
+from runtime.job_submission import endpoint
 
 from .api import Api
 from .config import HeadConfig
@@ -135,10 +137,12 @@ class Head:
                     f"supervision of the {name}",
                 )
             host, api_port = listener.getsockname()[:2]
+            api_url = f"http://{host}:{api_port}"
+            await control.call(KvPut(endpoint.NAMESPACE, endpoint.KEY, api_url.encode()))
             tell(
                 {
                     "control_address": address,
-                    "api_url": f"http://{host}:{api_port}",
+                    "api_url": api_url,
                     "node_id": daemons[1].ready["node_id"],
                 }
             )

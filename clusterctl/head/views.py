@@ -85,7 +85,7 @@ def jobs(submitted: Iterable[JobRecord], drivers: Iterable[JobInfo]) -> list[dic
     for record in submitted:
         info = by_submission.get(record.submission_id)
         if info is not None:
-            record = msgspec.structs.replace(record, job_id=info.job_id.hex())
+            record = msgspec.structs.replace(record, **_about_driver(info))
         out.append(msgspec.to_builtins(record))
     known = {record["submission_id"] for record in out}
     for info in drivers:
@@ -94,10 +94,19 @@ def jobs(submitted: Iterable[JobRecord], drivers: Iterable[JobInfo]) -> list[dic
     return out
 
 
+def _about_driver(info: JobInfo) -> dict[str, Any]:
+    job_id = info.job_id.hex()
+    return {
+        "job_id": job_id,
+        "driver_info": {"id": job_id, "node_ip_address": info.host, "pid": str(info.pid)},
+        "driver_node_id": info.driver.node_id.hex(),
+    }
+
+
 def _driver(info: JobInfo) -> JobRecord:
     return JobRecord(
         submission_id="",
-        job_id=info.job_id.hex(),
+        **_about_driver(info),
         type="DRIVER",
         entrypoint=info.entrypoint,
         status=JobStatus.RUNNING if info.state == "RUNNING" else JobStatus.SUCCEEDED,

@@ -36,17 +36,23 @@ class JobRecord(msgspec.Struct, kw_only=True, frozen=True):
     metadata: dict[str, str] = {}
     runtime_env: dict[str, Any] = {}
     driver_exit_code: int | None = None
+    driver_info: dict[str, str] | None = (
+        None  # id, node_ip_address and pid of its last driver, while it is known
+    )
+    driver_node_id: str | None = None
 
 
 class JobRequest(msgspec.Struct, kw_only=True, frozen=True):
     """What `POST /api/jobs/` takes. `runtime_env` is a `runtime.runtime_env.RuntimeEnv` without local files.
-    `overridable` are those of its fields that nobody asked for: the program's own `init` may name others."""
+    `overridable` are those of its fields that nobody asked for: the program's own `init` may name others.
+    `ray_compat`: its Pythons find this engine as `ray`."""
 
     entrypoint: str
     submission_id: str | None = None
     runtime_env: dict[str, Any] = {}
     metadata: dict[str, str] = {}
     overridable: list[str] = []
+    ray_compat: bool = False
 
 
 def outcome(returncode: int, stopped: bool) -> tuple[JobStatus, int, str]:

@@ -94,7 +94,7 @@ def install() -> None:
     sys.meta_path.insert(0, _AliasFinder())
     sys.modules["ray"] = runtime
     _name_loaded("runtime")
-    _show_to_children()
+    os.environ["PYTHONPATH"] = python_path(os.environ.get("PYTHONPATH", ""))  # for the Pythons that it starts
 
 
 def is_installed() -> bool:
@@ -106,13 +106,13 @@ def _shim_file() -> str:
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim", "ray.py")
 
 
-def _show_to_children() -> None:
-    """A Python that this process starts finds `shim/ray.py`, which installs the alias there."""
+def python_path(given: str) -> str:
+    """A PYTHONPATH, with what lets a Python find `shim/ray.py` first, which installs the alias there."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(runtime.__file__)))
-    paths = [os.path.dirname(_shim_file()), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [os.path.dirname(_shim_file()), *filter(None, given.split(os.pathsep))]
     if os.path.basename(root) not in ("site-packages", "dist-packages"):
         paths.append(root)
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    return os.pathsep.join(dict.fromkeys(paths))
 
 
 def main(argv: list[str]) -> None:

@@ -1,0 +1,9 @@
+"""Submits programs to a cluster and follows them, through the job API of its head.
+
+A cluster has a head when `clusterctl up` or `clusterctl start --head` made it; `runtime.init()` alone starts none.
+"""
+
+from .client import JobSubmissionClient
+from .records import DriverInfo, JobDetails, JobInfo, JobStatus, JobType
+
+__all__ = ["DriverInfo", "JobDetails", "JobInfo", "JobStatus", "JobSubmissionClient", "JobType"]

@@ -1,0 +1,88 @@
+"""Finds a head's job API and the secret that it asks for."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime._node import registry
+from runtime._wire.messages.control import KvGet, KvValue
+from runtime._worker.core_worker import current_or_none
+
+NAMESPACE, KEY = "head", b"api_url"
+"""Where the head writes the address of its API in the cluster's key-value store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A head's API. Without `secret` the head refuses all but a health check."""
+
+    url: str
+    secret: str
+    control_address: str = ""
+
+
+def find(address: str | None) -> Endpoint:
+    """The API that an address means.
+
+    Args:
+        address: `http://host:port` of the API, `host:port` of the cluster's control store, "auto", or None: the
+            cluster that this program is connected to, else the one of a node on this machine, else the operator's
+            current one. RAY_API_SERVER_ADDRESS and RAY_ADDRESS win, as in Ray.
+
+    Raises:
+        ConnectionError: no such cluster is known here.
+    """
+    wanted = os.environ.get("RAY_API_SERVER_ADDRESS") or os.environ.get("RAY_ADDRESS") or address
+    wanted = (wanted or "auto").removeprefix("ray://").rstrip("/")
+    if wanted == "auto":
+        wanted = os.environ.get("CLUSTERCTL_ADDRESS", "auto")
+    for known in _known():
+        if wanted in ("auto", known.url, known.control_address):
+            return known
+    if wanted.startswith(("http://", "https://")):
+        return Endpoint(wanted, _token())
+    raise ConnectionError(
+        f"Failed to connect to Ray at address: {address or 'auto'}. No cluster with a head is known here: bring one up "
+        "with `clusterctl up` or `clusterctl start --head`, or give the http:// address of its API and its secret "
+        "(RAY_AUTH_TOKEN). `init()` alone starts no head."
+    )
+
+
+def _token() -> str:
+    path = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    return os.environ.get("RAY_AUTH_TOKEN") or (Path(path).read_text().strip() if path else "")
+
+
+def _known() -> Iterator[Endpoint]:
+    """The clusters that can be asked from here, the likeliest first."""
+    core = current_or_none()
+    if core is not None:
+        reply = core.call_agent(KvGet(NAMESPACE, KEY))
+        if isinstance(reply, KvValue) and reply.value is not None:
+            yield Endpoint(reply.value.decode(), core.session.secret.decode())
+    heads = [node for node in registry.records() if node.is_head and not node.local]
+    for node in heads:
+        yield from _read(Path(node.session_dir, "daemon.json"), None)
+    home = Path(os.environ.get("CLUSTERCTL_HOME") or Path.home() / ".clusterctl")
+    try:
+        current = (home / "current").read_text().strip()
+    except OSError:
+        current = ""
+    records = sorted(home.glob("clusters/*/cluster.json"), key=lambda path: path.parent.name != current)
+    for record in records:
+        yield from _read(record, record.parent / "secret")
+
+
+def _read(record: Path, secret_file: Path | None) -> Iterator[Endpoint]:
+    """What a head's own record, or the operator's, says; nothing when it says too little."""
+    try:
+        told = json.loads(record.read_text())
+        secret = Path(secret_file or told["secret_file"]).read_text().strip()
+        if told["api_url"]:
+            yield Endpoint(told["api_url"], secret, told["control_address"])
+    except (OSError, ValueError, KeyError):
+        return

@@ -1,0 +1,121 @@
+"""What a job is, as the head tells it. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+
+class JobStatus(str, Enum):
+    """PENDING -> RUNNING -> SUCCEEDED | FAILED | STOPPED."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    STOPPED = "STOPPED"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+
+    def __str__(self) -> str:
+        return self.value
+
+    def is_terminal(self) -> bool:
+        """Whether it will never change again."""
+        return self in (JobStatus.STOPPED, JobStatus.SUCCEEDED, JobStatus.FAILED)
+
+
+class JobType(str, Enum):
+    """Submitted, or a program that connected by itself."""
+
+    SUBMISSION = "SUBMISSION"
+    DRIVER = "DRIVER"
+
+
+@dataclasses.dataclass
+class DriverInfo:
+    """The process of a job that connected to the cluster."""
+
+    id: str  # the job's id
+    node_ip_address: str
+    pid: str
+
+
+@dataclasses.dataclass
+class JobInfo:
+    """A submitted job. Times are unix milliseconds; `message` says in words how it stands."""
+
+    status: JobStatus
+    entrypoint: str
+    message: str | None = None
+    error_type: str | None = None
+    start_time: int | None = None
+    end_time: int | None = None
+    metadata: dict[str, str] | None = None
+    runtime_env: dict[str, Any] | None = None
+    driver_node_id: str | None = None
+    driver_exit_code: int | None = None
+
+    def __post_init__(self) -> None:
+        self.status = JobStatus(self.status)
+        if not self.message:
+            self.message = _WORDS[self.status]
+
+
+@dataclasses.dataclass
+class JobDetails:
+    """A job of either type. `submission_id` is that of `submit_job`, `job_id` that of its last driver."""
+
+    type: JobType
+    status: JobStatus
+    entrypoint: str
+    job_id: str | None = None
+    submission_id: str | None = None
+    driver_info: DriverInfo | None = None
+    message: str | None = None
+    error_type: str | None = None
+    start_time: int | None = None
+    end_time: int | None = None
+    metadata: dict[str, str] | None = None
+    runtime_env: dict[str, Any] | None = None
+    driver_node_id: str | None = None
+    driver_exit_code: int | None = None
+
+    def dict(self) -> dict[str, Any]:
+        """All fields."""
+        return dataclasses.asdict(self)
+
+
+_WORDS = {
+    JobStatus.PENDING: "Job has not started yet.",
+    JobStatus.RUNNING: "Job is currently running.",
+    JobStatus.STOPPED: "Job was intentionally stopped.",
+    JobStatus.SUCCEEDED: "Job finished successfully.",
+    JobStatus.FAILED: "Job failed.",
+}
+
+
+def details(told: Mapping[str, Any]) -> JobDetails:
+    """A job's details from the head's JSON."""
+    status, code = JobStatus(told["status"]), told.get("driver_exit_code")
+    message = told.get("message") or _WORDS[status]
+    if status is JobStatus.FAILED and code is not None:
+        message = f"Job entrypoint command failed with exit code {code}: {message}"
+    elif status is JobStatus.STOPPED:
+        message = _WORDS[status]
+    driver = told.get("driver_info")
+    return JobDetails(
+        type=JobType(told["type"]),
+        status=status,
+        entrypoint=told["entrypoint"],
+        job_id=told.get("job_id"),
+        submission_id=told.get("submission_id") or None,
+        driver_info=DriverInfo(**driver) if driver else None,
+        message=message,
+        start_time=told.get("start_time"),
+        end_time=told.get("end_time"),
+        metadata=told.get("metadata") or {},
+        runtime_env=told.get("runtime_env") or {},
+        driver_node_id=told.get("driver_node_id"),
+        driver_exit_code=code,
+    )
