@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 
-class JobStatus(str, Enum):
+class JobStatus(StrEnum):
     """PENDING -> RUNNING -> SUCCEEDED | FAILED | STOPPED."""
 
     PENDING = "PENDING"
@@ -17,15 +17,12 @@ class JobStatus(str, Enum):
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
 
-    def __str__(self) -> str:
-        return self.value
-
     def is_terminal(self) -> bool:
         """Whether it will never change again."""
         return self in (JobStatus.STOPPED, JobStatus.SUCCEEDED, JobStatus.FAILED)
 
 
-class JobType(str, Enum):
+class JobType(StrEnum):
     """Submitted, or a program that connected by itself."""
 
     SUBMISSION = "SUBMISSION"

@@ -56,7 +56,7 @@ def test_a_job_from_submission_to_deletion(client: JobSubmissionClient, tmp_path
     assert client.get_job_info(info.job_id).submission_id == job
     assert job in [one.submission_id for one in client.list_jobs()]
     assert client.delete_job(job) is True
-    with pytest.raises(RuntimeError, match="404.*does not exist"):
+    with pytest.raises(RuntimeError, match=r"404.*does not exist"):
         client.get_job_info(job)
 
 
@@ -125,7 +125,7 @@ def test_addresses(client: JobSubmissionClient, monkeypatch: pytest.MonkeyPatch)
     secret = pathlib.Path(os.environ["CLUSTERCTL_HOME"], "clusters", "submits", "secret").read_text()
     monkeypatch.setenv("CLUSTERCTL_HOME", "/nonexistent")
     monkeypatch.setenv("CLUSTERCTL_TMPDIR", "/nonexistent")
-    with pytest.raises(RuntimeError, match="401.*RAY_AUTH_TOKEN"):
+    with pytest.raises(RuntimeError, match=r"401.*RAY_AUTH_TOKEN"):
         JobSubmissionClient()
     monkeypatch.setenv("RAY_AUTH_TOKEN", secret)
     assert JobSubmissionClient().get_address() == url
@@ -145,5 +145,5 @@ def test_nobody_there(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -
 def test_what_a_head_cannot_give_is_refused(client: JobSubmissionClient) -> None:
     with pytest.raises(NotImplementedError, match="entrypoint runs on the head"):
         client.submit_job(entrypoint="true", entrypoint_num_gpus=1)
-    with pytest.raises(ValueError, match="Invalid type .* for `worker_process_setup_hook`"):
+    with pytest.raises(ValueError, match=r"Invalid type .* for `worker_process_setup_hook`"):
         client.submit_job(entrypoint="true", runtime_env={"worker_process_setup_hook": print})
