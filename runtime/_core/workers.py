@@ -70,6 +70,7 @@ class Worker:
         "token",
         "unix_path",
         "use",
+        "used",
         "worker_id",
     )
 
@@ -85,6 +86,7 @@ class Worker:
         self.idle_since = 0.0
         self.actor_id = b""
         self.retiring = False  # it ends by itself after what it does now
+        self.used = False  # it has run tasks, and may own what they made
         self.stop_reason = ""
         self.stop_intended = False
         self.channel: Any = None
@@ -148,19 +150,21 @@ class WorkerTable:
         self._make_idle(worker, now)
 
     def take(self, key: PoolKey, event: WorkerEvent, now: float) -> Worker | None:
-        """Takes the idle worker of `key` that was used last, for a lease or an actor (`event`)."""
-        idle = self._idle.get(key)
-        if not idle:
-            return None
-        worker = idle.pop()
-        if not idle:
-            del self._idle[key]
-        worker.machine.step(event, now)
-        return worker
+        """Takes the idle worker of `key` that was used last, for a lease; an actor (`event`) gets one that was never
+        used: what tasks had made there would go with the actor.
+        """
+        idle = self._idle.get(key, ())
+        for worker in reversed(idle):
+            if not worker.used or event is not WorkerEvent.BECOME_ACTOR:
+                self._leave_idle(worker)
+                worker.machine.step(event, now)
+                return worker
+        return None
 
     def give_back(self, worker: Worker, now: float) -> None:
         """A leased worker is free again; one that is about to end stays as it is until it has."""
         worker.use = None
+        worker.used = True
         if worker.retiring:
             return
         worker.machine.step(WorkerEvent.RETURN, now)

@@ -109,8 +109,7 @@ class WorkerPool:
             host.stop()
 
     def acquire(self, key: PoolKey, event: WorkerEvent, taker: Taker) -> None:
-        """Finds a worker of `key` for a lease or an actor: an idle one at once, else a new one when it is
-        up."""
+        """Finds a worker of `key` for a lease or an actor: an idle one at once, else a new one when it is up."""
         worker = self.table.take(key, event, self._now())
         if worker is not None:
             taker(worker)
@@ -255,15 +254,17 @@ class WorkerPool:
             self._start_missing(key)
 
     def _serve(self, key: PoolKey) -> None:
-        takers = self._takers.get(key)
-        while takers:
-            event, taker = takers[0]
+        takers = self._takers.get(key, deque())
+        for item in tuple(takers):
+            event, taker = item
             worker = self.table.take(key, event, self._now())
-            if worker is None:
-                return
-            takers.popleft()
-            taker(worker)
-        self._takers.pop(key, None)
+            if worker is not None:
+                takers.remove(item)
+                taker(worker)
+            elif event is WorkerEvent.LEASE:
+                break  # nobody is idle
+        if not self._takers.get(key, True):
+            del self._takers[key]
 
     def _start_missing(self, key: PoolKey) -> None:
         """Forks as many workers as are asked for and not on their way."""

@@ -56,6 +56,17 @@ def test_the_warmest_worker_is_taken_first() -> None:
     assert table.take(KEY, WorkerEvent.LEASE, 0) is warm
 
 
+def test_an_actor_gets_a_worker_that_was_never_used() -> None:
+    table = WorkerTable()
+    fresh = idle_worker(table, b"1")
+    used = idle_worker(table, b"2")
+    assert table.take(KEY, WorkerEvent.LEASE, 0) is used
+    table.give_back(used, 0)
+    assert table.take(KEY, WorkerEvent.BECOME_ACTOR, 0) is fresh
+    assert table.take(KEY, WorkerEvent.BECOME_ACTOR, 0) is None
+    assert table.take(KEY, WorkerEvent.LEASE, 0) is used
+
+
 def test_a_returned_worker_is_idle_again() -> None:
     table = WorkerTable()
     worker = idle_worker(table, b"w")

@@ -334,3 +334,22 @@ def test_what_a_function_refers_to_goes_with_the_function() -> None:
     held = len(current_entries())
     del function
     assert eventually(lambda: len(current_entries()) < held or "usage 0 MiB" in summary(stats_only=True))
+
+
+def test_what_a_task_has_put_does_not_go_with_an_actor() -> None:
+    @ray.remote
+    def boxed() -> list[Any]:
+        return [ray.put("kept")]
+
+    @ray.remote
+    class Actor:
+        def ready(self) -> bool:
+            return True
+
+    boxes = ray.get([boxed.remote() for _ in range(4)], timeout=30)
+    actors = [Actor.remote() for _ in range(4)]
+    assert all(ray.get([actor.ready.remote() for actor in actors], timeout=30))
+    for actor in actors:
+        ray.kill(actor)
+    for box in boxes:
+        assert ray.get(box, timeout=10) == ["kept"]
