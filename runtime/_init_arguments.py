@@ -88,8 +88,7 @@ def own_cluster(**own: Any) -> dict[str, Any]:
         ):
             if name in resources:
                 raise AssertionError(
-                    f"`{name}` cannot be a custom resource because it is one of the default resources: "
-                    f"use `{keyword}` instead."
+                    f"`{name}` cannot be a custom resource, for every node has it: say how much with `{keyword}`."
                 )
         amounts.update(resources)
     for name, amount in amounts.items():
@@ -107,7 +106,7 @@ def own_cluster(**own: Any) -> dict[str, Any]:
             raise TypeError(f"object_store_memory must be a number of bytes, not {store!r}.")
         if store < MIN_STORE_BYTES:
             raise ValueError(
-                f"Attempting to cap object store memory usage at {store} bytes, but the minimum allowed is "
+                f"object_store_memory={store} is too little for an object store: the minimum allowed is "
                 f"{MIN_STORE_BYTES} bytes."
             )
     if own["labels"] is not None:

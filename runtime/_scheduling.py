@@ -99,7 +99,7 @@ def _group(options: Mapping[str, Any]) -> tuple[PlacementGroup | None, int, bool
     if group is None or group.is_empty:
         if index != -1:
             raise ValueError(
-                f"If placement group is not set, the value of bundle index must be -1, and it is {index}."
+                f"Without a placement group the bundle index must be -1, or left out, and it is {index}."
             )
         return None, -1, False
     count = group.bundle_count
@@ -120,9 +120,8 @@ def _check_fits(group: PlacementGroup, held: Amounts, placement: Amounts, name: 
         )
     if not _fits_one(placement, specs):
         raise ValueError(
-            f"Cannot schedule {name} with the placement group because the actor requires {placement['CPU']} CPU for "
-            f"creation, but it cannot fit into any bundles for the placement group, {specs}. Give a bundle a CPU, or "
-            "the actor num_cpus=0."
+            f"Cannot schedule {name} with the placement group: the actor requires {placement['CPU']} CPU for "
+            f"creation, which cannot fit into any bundles of {specs}. Give a bundle a CPU, or the actor num_cpus=0."
         )
 
 

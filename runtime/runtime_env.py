@@ -310,8 +310,8 @@ def _check_exclusions(fields: Mapping[str, Any]) -> None:
     if len(given) > 1:
         named = "\n".join(f"specified {name} field: {fields.get(name)}" for name in environments.INSTALLERS)
         raise ValueError(
-            "The 'pip' field, 'uv' field, and 'conda' field of runtime_env cannot be specified at the same time."
-            f"\n{named}"
+            "Each of 'pip', 'uv' and 'conda' makes an environment of its own, so that they cannot be specified at the "
+            f"same time.\n{named}"
         )
 
 
@@ -320,8 +320,8 @@ def _check_alone(env: RuntimeEnv) -> None:
     others = env.keys() - {name, "config", "env_vars"}
     if others:
         raise ValueError(
-            f"The '{name}' field currently cannot be used together with other fields of runtime_env. "
-            f"Specified fields: {others}"
+            f"A container decides all but the environment variables: '{name}' cannot be used together with other "
+            f"fields of runtime_env, and there are {', '.join(sorted(others))}."
         )
 
 

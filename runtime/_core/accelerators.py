@@ -37,8 +37,7 @@ class Accelerator:
         """Raises ValueError when this much cannot be asked for."""
         if self.amounts and amount not in self.amounts:
             raise ValueError(
-                f"The number of requested '{self.resource}' was set to {amount}, which is not a supported chip "
-                f"configuration. Supported configs: {self.amounts}."
+                f"'{self.resource}': {amount} is not a supported chip configuration. Supported configs: {self.amounts}."
             )
         is_whole = float(amount).is_integer()
         if self.whole and not is_whole:

@@ -73,9 +73,9 @@ def of_driver(
         ]
         if both:
             raise EnvironmentConflict(
-                f"Failed to merge the Job's runtime env {dict(job)} with a ray.init's runtime env {dict(own)} "
-                f"because of a conflict: both set {', '.join(both)}. Set it in one place only, or let init() win "
-                "with the environment variable RAY_OVERRIDE_JOB_RUNTIME_ENV=1."
+                f"Failed to merge the Job's runtime env {dict(job)} with that of init(), {dict(own)}, because of a "
+                f"conflict: both set {', '.join(both)}. Set it in one place only, or let init() win with the "
+                "environment variable RAY_OVERRIDE_JOB_RUNTIME_ENV=1."
             )
     return inherit(job, own)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .pump import Pump
 
 log = logging.getLogger(__name__)
-RECEIVE_BYTES = 1 << 18
+RECEIVE_BYTES = 1 << 16  # malloc maps anew what is larger than 128 KiB: three system calls more for each read
 FLUSH_BYTES = 1 << 14  # a busy sender lets the receiver start after this much
 
 ReplyCallback = Callable[[Any], None]

@@ -80,12 +80,6 @@ class Submission(ABC):
             entry.task = self
             self.stored_results += 1
 
-    def _not_stored(self, entry: Entry) -> None:
-        """This one does not, although it may have before. Tasks that count on making it again still may."""
-        if entry.task is self and not entry.dependents:
-            entry.task = None
-            self.stored_results -= 1
-
     def promise(self, push: Push) -> list[ObjectRef] | Stream:
         """Makes the objects of the results, and the references to them that the user gets."""
         self.push = push
@@ -185,8 +179,9 @@ class Submission(ABC):
                 continue
             if value.kind == STORED:
                 self.stores(entry)
-            else:
-                self._not_stored(entry)
+            elif entry.task is self and not entry.dependents:  # else tasks count on making it again
+                entry.task = None
+                self.stored_results -= 1
             if known:
                 objects.supersede(entry, entry.object_id, value)
             else:

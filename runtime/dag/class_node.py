@@ -32,8 +32,8 @@ class ClassNode(DAGNode):
         self._last_call: ClassMethodNode | None = None
         if any(node._is_input for node in self._all_nodes()):
             raise ValueError(
-                "InputNode handles user dynamic input the the DAG, and cannot be used in a ClassNode constructor: "
-                "it has no value at class construction or binding time."
+                "InputNode handles user dynamic input: it cannot be used in ClassNode constructor arguments, which are "
+                "needed before there is any."
             )
 
     def _run(self, execution: Execution) -> Any:
@@ -70,7 +70,7 @@ class UnboundMethod:
     def __getattr__(self, name: str) -> Any:
         if name == "remote":
             raise AttributeError(
-                ".remote() cannot be used on ClassMethodNodes. Use .bind() instead to express an arbitrary class DAG."
+                ".remote() cannot be used on ClassMethodNodes: .bind() adds the call to the graph, .execute() makes it."
             )
         raise AttributeError(f"'UnboundMethod' object has no attribute '{name}'")
 

@@ -74,7 +74,7 @@ class CompiledDAG:
                 isinstance(node, ClassMethodNode) and isinstance(node._owner, DAGNode)
             ):
                 raise ValueError(
-                    "Compiled DAGs can only bind methods to an actor that is already created with Actor.remote()"
+                    "Compiled DAGs can only bind methods to an actor that lives: make it with Actor.remote()."
                 )
             if not isinstance(node, ClassMethodNode | InputNode | InputAttributeNode | MultiOutputNode):
                 raise NotImplementedError("Compiled DAGs currently only support actor method nodes")
@@ -123,8 +123,8 @@ class CompiledDAG:
         if len(self._inflight) >= self._max_inflight:
             raise exceptions.RayCgraphCapacityExceeded(
                 f"The compiled graph can't have more than {self._max_inflight} in-flight executions, and you "
-                f"currently have {len(self._inflight)} in-flight executions. Retrieve an output using ray.get before "
-                "submitting more requests, or compile with a larger `_max_inflight_executions`."
+                f"currently have {len(self._inflight)} in-flight executions. Fetch results first, or compile "
+                "with a larger `_max_inflight_executions`."
             )
         execution = Execution(args, kwargs)
         if not self._takes_whole_input:
@@ -221,8 +221,8 @@ class CompiledDAGRef:
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         if not api.wait([ref], timeout=left)[0]:
             raise exceptions.RayChannelTimeoutError(
-                "The compiled graph gave no result in time. If the execution is expected to take a long time, "
-                "increase RAY_CGRAPH_get_timeout or pass a timeout; otherwise it may be hanging."
+                "The compiled graph gave no result in time. Where it may take longer, pass a timeout or set "
+                "RAY_CGRAPH_get_timeout; else look where its actors hang."
             )
         self._dag.fetched(self._index)
         return api.get(ref)
@@ -256,7 +256,7 @@ class CompiledDAGFuture:
         ref, self._ref = self._ref, None
         if ref is None:
             raise ValueError(
-                "CompiledDAGFuture can only be awaited upon once, and it has already been awaited upon."
+                "CompiledDAGFuture can only be awaited upon once: its value was given away then."
             )
         try:
             return (yield from ref.__await__())

@@ -19,7 +19,11 @@ class DAGInputData:
             return self._args[key]
         if isinstance(key, str):
             return self._kwargs[key]
-        raise ValueError("Please only use int index or str as first-level key to access fields of dag input.")
+        raise ValueError(_wrong_key(key))
+
+
+def _wrong_key(key: object) -> str:
+    return f"Please only use int index or str as first-level key, not {key!r}: a position or a keyword of `execute`."
 
 
 class InputNode(DAGNode):
@@ -61,9 +65,7 @@ class InputNode(DAGNode):
 
     def __getitem__(self, key: int | str) -> InputAttributeNode:
         if not isinstance(key, int | str):
-            raise ValueError(
-                "Please only use int index or str as first-level key to access fields of dag input."
-            )
+            raise AssertionError(_wrong_key(key))
         return InputAttributeNode(self, key, is_attribute=False)
 
 

@@ -154,7 +154,7 @@ class DAGNode(ABC):
             raise AttributeError(f".bind() cannot be used again on {type(self)} ")
         if name == "remote":
             raise AttributeError(
-                f".remote() cannot be used on {type(self)}. To execute the task graph for this node, use .execute()."
+                f".remote() cannot be used on {type(self)}: .execute() runs it, and all that it needs."
             )
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 

@@ -157,14 +157,13 @@ class Histogram(Metric):
         super().__init__(name, description, tag_keys)
         if not boundaries:
             raise ValueError(
-                "boundaries argument should be provided when using the Histogram class. e.g., "
-                'Histogram("name", boundaries=[1.0, 2.0])'
+                "boundaries argument should be provided: a Histogram counts what lies between them, as in "
+                'Histogram("latency_s", boundaries=[0.01, 0.1, 1.0])'
             )
         for index, boundary in enumerate(boundaries):
             if boundary <= 0:
                 raise ValueError(
-                    f"Invalid `boundaries` argument at index {index}, {boundaries}. Use positive values for the "
-                    "arguments."
+                    f"Invalid `boundaries` argument at index {index}, {boundaries}. Use positive values."
                 )
         self.boundaries = self._boundaries = list(boundaries)
 

@@ -364,8 +364,8 @@ def _check_selectors(selectors: Any, bundles: list[dict[str, float]]) -> None:
         raise ValueError(f"Placement group bundle_label_selector must be a list, got {type(selectors)}.")
     if len(selectors) != len(bundles):
         raise ValueError(
-            f"Invalid bundle label selector {selectors}. The length of `bundle_label_selector` should equal the length "
-            "of `bundles`."
+            f"Invalid bundle label selector {selectors}: {len(selectors)} selectors for {len(bundles)} bundles, "
+            "where the one length should equal the length of `bundles`."
         )
     for selector in selectors:
         if not isinstance(selector, Mapping) or not all(

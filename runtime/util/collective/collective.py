@@ -124,11 +124,11 @@ def create_collective_group(
         raise RuntimeError(f"World size must be greater than zero. Got '{world_size}'.")
     if len(ranks) != len(actors):
         raise RuntimeError(
-            f"Each actor should correspond to one rank. Got '{len(ranks)}' ranks but '{len(actors)}' actors"
+            f"Each actor should have one rank, and there are {len(ranks)} ranks for {len(actors)} actors."
         )
     if set(ranks) != set(range(len(ranks))):
         raise RuntimeError(
-            f"Ranks must be a permutation from 0 to '{len(ranks)}'. Got '{', '.join(map(str, ranks))}'."
+            f"Ranks must be a permutation of 0 to {len(ranks) - 1}, and they are {', '.join(map(str, ranks))}."
         )
     members = {actor._actor_id.hex(): rank for actor, rank in zip(actors, ranks, strict=True)}
     declared = json.dumps({"members": members, "world_size": world_size, "timeout_s": gloo_timeout / 1000})

@@ -79,8 +79,7 @@ class Pool:
             raise ValueError("Processes in the pool must be >0.")
         if cpus < count:
             raise ValueError(
-                f"Tried to start a pool with {count} processes on an existing cluster, but there are only "
-                f"{cpus} CPUs in the ray cluster."
+                f"A pool with {count} processes wants a CPU for each, but there are only {cpus} CPUs in the cluster."
             )
         actor_class: Any = api.remote(num_cpus=0)(_PoolProcess)
         self._actor_class = actor_class.options(**ray_remote_args) if ray_remote_args else actor_class

@@ -213,7 +213,7 @@ class TestLoopsOfGroups:
         class Mixed:
             @ray.method(concurrency_group="compute")
             async def block(self, gate: Any) -> int:
-                ray.get(gate.pass_through.remote())  # noqa: ASYNC
+                ray.get(gate.pass_through.remote())
                 return threading.get_ident()
 
             @ray.method(concurrency_group="io")

@@ -110,7 +110,7 @@ def test_actors_of_the_graph() -> None:
     assert ray.get(node.execute()) == 31  # a new actor
     handle = actor.execute()
     assert ray.get(handle.get.remote()) == 10
-    with dag.InputNode() as value, pytest.raises(ValueError, match="class construction"):
+    with dag.InputNode() as value, pytest.raises(ValueError, match="cannot be used in ClassNode constructor"):
         Counter.bind(value)
     with dag.InputNode() as value:
         later = Counter.options(num_cpus=0.1).bind(add.bind(1)).add.bind(value)
