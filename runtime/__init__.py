@@ -5,7 +5,9 @@ Names are imported when first used: the daemons import this package too, and nee
 
 from __future__ import annotations
 
+import atexit
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "2.60.0"
@@ -51,7 +53,10 @@ __all__ = [*_MODULE_OF, "SCRIPT_MODE", "WORKER_MODE", "__commit__", "__version__
 def __getattr__(name: str) -> Any:
     module = _MODULE_OF.get(name)
     if module is not None:
-        value = getattr(importlib.import_module(module), name)
+        loaded = importlib.import_module(module)
+        # All of its names: some are used when the interpreter ends, and nothing can be imported any more.
+        globals().update((each, getattr(loaded, each)) for each in _PUBLIC[module])
+        return globals()[name]
     elif name in _SUBMODULES:
         value = importlib.import_module(f"runtime.{name}")
     elif name == "_raylet":
@@ -62,6 +67,15 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'runtime' has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def _leave() -> None:
+    """Shuts down at the end of the program: after the handlers that it registered since it imported us."""
+    if "runtime._init" in sys.modules:
+        sys.modules["runtime._init"].shutdown()
+
+
+atexit.register(_leave)
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import logging
 import os
@@ -198,7 +197,6 @@ def _connect(
     if runtime_env and (runtime_env.get("config") or {}).get("eager_install", True):
         core.agent.send(PrestartWorkers())
     _stacks.register("driver")
-    atexit.register(shutdown)
     if threading.current_thread() is threading.main_thread() and (
         signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     ):
@@ -262,9 +260,13 @@ def _context() -> RayContext:
 
 
 def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = False) -> None:
-    """Leaves the cluster; ends it if `init` started it. Doing it twice is fine."""
+    """Leaves the cluster; ends it if `init` started it. Doing it twice is fine. In a task or actor it does nothing:
+    they are part of the cluster.
+    """
     with _lock:
         core = core_worker.current_or_none()
+        if core is not None and not core.is_driver:
+            return
         if core is not None:
             core_worker.set_current(None)
             global _printer
@@ -274,7 +276,6 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
                 printer.flush()
             core.close()
             _stacks.unregister()
-            atexit.unregister(shutdown)
         _stop_daemon()
 
 
@@ -283,7 +284,6 @@ def _forget_parent() -> None:
     global _daemon, _lock
     _daemon = None
     _lock = threading.RLock()
-    atexit.unregister(shutdown)
 
 
 os.register_at_fork(after_in_child=_forget_parent)

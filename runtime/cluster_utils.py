@@ -472,6 +472,9 @@ class Cluster:
 
 
 def _shutdown_at_exit(cluster: weakref.ref[Cluster]) -> None:
+    from runtime import api
+
     alive = cluster()
     if alive is not None:
+        api.shutdown()  # whoever is connected leaves before what it is connected to
         alive.shutdown()

@@ -40,7 +40,7 @@ from runtime._wire.messages.worker import (
     TakeBack,
 )
 
-from . import arguments
+from . import arguments, thread_limit
 from .async_executor import AsyncExecutor
 from .context import Execution, execution
 from .devices import Devices
@@ -118,6 +118,7 @@ class Executor:
     def _bind(self, lease: BindLease) -> None:
         self._lease = lease
         self.devices.bind(lease.gpu_ids, lease.other_ids)
+        thread_limit.follow_lease(lease.resources)
 
     def _on_take_back(self, connection: Connection, message: TakeBack, _correlation: int) -> None:
         returned = []

@@ -36,6 +36,7 @@ from typing import Any, NoReturn
 
 from runtime import _stacks
 
+from . import thread_limit
 from .process_end import exit_status, flush_output
 
 Start = dict[str, Any]
@@ -195,7 +196,6 @@ def _log_path(request: dict[str, Any], name: str, pid: int) -> str:
 
 def _redirect(request: dict[str, Any]) -> None:
     """Points the standard streams to /dev/null and the worker's two log files, line by line."""
-    os.umask(0o077)
     pid = os.getpid()
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -255,9 +255,7 @@ def main() -> None:
         die_with_parent(options.parent, signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _stacks.register("zygote")
-    # Libraries that start threads at import would make the fork unsafe.
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
+    thread_limit.begin()
     connection = socket.socket(fileno=options.fd)
     connection.set_inheritable(False)
     from runtime._worker.main import run

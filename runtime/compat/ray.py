@@ -142,7 +142,7 @@ def main(argv: list[str]) -> None:
     else:
         try:
             with open(argv[0], "rb") as file:
-                code = compile(file.read(), argv[0], "exec")
+                code = compile(file.read(), os.path.abspath(argv[0]), "exec")
         except OSError as error:
             sys.exit(f"cannot open {argv[0]}: {error.strerror}")
         program = {"__file__": os.path.abspath(argv[0])}
