@@ -59,19 +59,20 @@ def _make_remote(target: Any, options: Mapping[str, Any]) -> RemoteFunction | Ac
     )
 
 
-def get(refs: Any, *, timeout: float | None = None, _use_object_store: bool = False) -> Any:
+def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bool = False) -> Any:
     """The value of a reference, or the values of a list of them; waits for them.
 
     Args:
-        refs: an `ObjectRef` or a list of them.
+        object_refs: an `ObjectRef` or a list of them.
         timeout: seconds; 0 returns only what is there. None, or less than 0, waits for ever.
+        _use_object_store: without effect: every value that a reference stands for comes through the object store.
 
     Raises:
         GetTimeoutError: not all were there in time.
         RayTaskError: a task raised; also an instance of the class it raised.
         RayError: the value cannot be had; its subclass says why.
     """
-    core = current()
+    core, refs = current(), object_refs
     if timeout is not None and timeout < 0:
         timeout = None
     if refs.__class__ is ObjectRef:
@@ -196,14 +197,15 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
         core.actors.interrupted(actor._actor)
 
 
-def cancel(ref: Any, *, force: bool = False, recursive: bool = True) -> None:
-    """Cancels the task that makes `ref`: it never starts, or is interrupted (`force`: its process is killed).
+def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) -> None:
+    """Cancels the task that makes a reference or a stream: it never starts, or is interrupted (`force`: its process is
+    killed).
 
     Raises:
         TypeError: not a reference of a task.
         ValueError: `force` on an actor's call.
     """
-    core = current()
+    core, ref = current(), ray_waitable
     if isinstance(ref, ObjectRefGenerator):
         ref = ref._generator_ref
     if not isinstance(ref, ObjectRef):

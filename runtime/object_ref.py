@@ -95,6 +95,11 @@ class ObjectRef:
         return cls(binary)
 
     @classmethod
+    def from_hex(cls, hex_id: str) -> ObjectRef:
+        """The same, of an id in hex."""
+        return cls(bytes.fromhex(hex_id))
+
+    @classmethod
     def from_random(cls) -> ObjectRef:
         """A reference to an object that nobody has."""
         return cls(os.urandom(ids.TASK_BYTES) + bytes(ids.OBJECT_BYTES - ids.TASK_BYTES))

@@ -3,8 +3,10 @@
 import importlib
 from types import ModuleType
 
+_MODULES = frozenset("internal_api ray_constants services state test_utils utils worker".split())
+
 
 def __getattr__(name: str) -> ModuleType:
-    if name not in ("internal_api", "services", "test_utils", "worker"):
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")

@@ -4,6 +4,14 @@ A cluster has a head when `clusterctl up` or `clusterctl start --head` made it; 
 """
 
 from .client import JobSubmissionClient
-from .records import DriverInfo, JobDetails, JobInfo, JobStatus, JobType
+from .records import DriverInfo, JobDetails, JobErrorType, JobInfo, JobStatus, JobType
 
-__all__ = ["DriverInfo", "JobDetails", "JobInfo", "JobStatus", "JobSubmissionClient", "JobType"]
+__all__ = [
+    "DriverInfo",
+    "JobDetails",
+    "JobErrorType",
+    "JobInfo",
+    "JobStatus",
+    "JobSubmissionClient",
+    "JobType",
+]

@@ -29,6 +29,14 @@ class JobType(StrEnum):
     DRIVER = "DRIVER"
 
 
+class JobErrorType(StrEnum):
+    """Why a job failed, for programs that ask: the entrypoint itself, or its environment."""
+
+    RUNTIME_ENV_SETUP_FAILURE = "RUNTIME_ENV_SETUP_FAILURE"
+    JOB_ENTRYPOINT_COMMAND_START_ERROR = "JOB_ENTRYPOINT_COMMAND_START_ERROR"
+    JOB_ENTRYPOINT_COMMAND_ERROR = "JOB_ENTRYPOINT_COMMAND_ERROR"
+
+
 @dataclasses.dataclass
 class DriverInfo:
     """The process of a job that connected to the cluster."""
@@ -96,8 +104,14 @@ def details(told: Mapping[str, Any]) -> JobDetails:
     """A job's details from the head's JSON."""
     status, code = JobStatus(told["status"]), told.get("driver_exit_code")
     message = told.get("message") or _WORDS[status]
+    error = None
     if status is JobStatus.FAILED and code is not None:
         message = f"Job entrypoint command failed with exit code {code}: {message}"
+        error = JobErrorType.JOB_ENTRYPOINT_COMMAND_ERROR
+    elif status is JobStatus.FAILED and "runtime environment" in message:
+        error = JobErrorType.RUNTIME_ENV_SETUP_FAILURE
+    elif status is JobStatus.FAILED:
+        error = JobErrorType.JOB_ENTRYPOINT_COMMAND_START_ERROR
     elif status is JobStatus.STOPPED:
         message = _WORDS[status]
     driver = told.get("driver_info")
@@ -109,6 +123,7 @@ def details(told: Mapping[str, Any]) -> JobDetails:
         submission_id=told.get("submission_id") or None,
         driver_info=DriverInfo(**driver) if driver else None,
         message=message,
+        error_type=error,
         start_time=told.get("start_time"),
         end_time=told.get("end_time"),
         metadata=told.get("metadata") or {},

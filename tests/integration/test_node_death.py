@@ -64,6 +64,20 @@ def test_a_running_task_runs_again_elsewhere(cluster: Cluster, tmp_path: pathlib
     assert ray.get(ref, timeout=60) == other.node_id
 
 
+def test_a_task_without_retries_fails_with_its_node(cluster: Cluster, tmp_path: pathlib.Path) -> None:
+    @ray.remote(max_retries=0)
+    def work(began: str) -> None:
+        pathlib.Path(began).touch()
+        time.sleep(600)
+
+    victim, _ = cluster.worker_nodes
+    ref = work.options(scheduling_strategy=soft(victim)).remote(str(tmp_path / "began"))
+    assert eventually((tmp_path / "began").exists)
+    cluster.remove_node(victim, allow_graceful=False)
+    with pytest.raises(exceptions.NodeDiedError, match="work failed"):
+        ray.get(ref, timeout=60)
+
+
 def test_a_dead_node_is_seen_as_dead_and_its_workers_are_gone(cluster: Cluster) -> None:
     @ray.remote(num_cpus=0)
     class Actor:

@@ -67,6 +67,7 @@ def test_failures_have_a_status_and_a_message(client: JobSubmissionClient) -> No
     info = client.get_job_info(job)
     assert "failed with exit code 3" in info.message
     assert info.driver_exit_code == 3
+    assert info.error_type == "JOB_ENTRYPOINT_COMMAND_ERROR"
     with pytest.raises(RuntimeError, match="already exists"):
         client.submit_job(entrypoint="true", submission_id="fails")
 

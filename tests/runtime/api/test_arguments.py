@@ -200,6 +200,20 @@ def test_get_actor_takes_names() -> None:
         ray.get_actor("x", namespace=1)
 
 
+def test_names_of_the_arguments(ref: Any, actor: Any) -> None:
+    assert ray.get(object_refs=ref) == ray.get(object_refs=[ref])[0] == 1
+    assert ray.wait(ray_waitables=[ref], num_returns=1, timeout=None, fetch_local=True) == ([ref], [])
+    assert ray.get(ray.put(value=5)) == 5
+    ray.cancel(ray_waitable=ref, force=False, recursive=True)
+    other = Actor.options(name="named by keyword").remote()
+    assert ray.get_actor(name="named by keyword", namespace=None) == other
+    ray.kill(actor=other, no_restart=True)
+
+
+def test_get_through_the_object_store(ref: Any) -> None:
+    assert ray.get(ref, _use_object_store=True) == 1
+
+
 # ---------------------------------------------------------------- calls
 
 

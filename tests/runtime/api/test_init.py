@@ -287,6 +287,34 @@ def test_who_joins_brings_nothing(arguments: dict[str, Any]) -> None:
         ray.init("auto", **arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ("logging_level='WARNING'", {"warned": True, "told": False}),
+        ("logging_level=10", {"warned": True, "told": True}),
+        ("logging_format='FORMAT %(message)s'", {"warned": True, "told": True, "FORMAT": True}),
+    ],
+)
+def test_the_drivers_own_log(arguments: str, shown: dict[str, bool]) -> None:
+    program = (
+        f"import logging, {NAME} as ray; ray.init(address='local', num_cpus=1, {arguments})\n"
+        f"log = logging.getLogger('{NAME}')\nlog.info('told')\nlog.warning('warned')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert {word: word in done.stderr for word in shown} == shown
+
+
+def test_logging_may_be_left_alone() -> None:
+    program = (
+        f"import logging, {NAME} as ray; log = logging.getLogger('{NAME}'); log.setLevel(logging.ERROR)\n"
+        "ray.init(address='local', num_cpus=1, configure_logging=False, logging_level='DEBUG')\n"
+        "print(log.level == logging.ERROR)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True\n", done.stderr
+
+
 @own
 def test_from_another_thread() -> None:
     thread = threading.Thread(target=lambda: init(address="local", num_cpus=1))

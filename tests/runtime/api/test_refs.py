@@ -204,6 +204,7 @@ def test_references_from_ids() -> None:
     for same in (ray.ObjectRef(ref.binary()), ray.ObjectRef.from_binary(ref.binary())):
         assert same == ref
         assert ray.get(same) == 5
+    assert ray.ObjectRef.from_hex(ref.hex()) == ref
     assert len(ray.ObjectRef.from_random().binary()) == ray.ObjectRef.size() == 28
     assert ray.ObjectRef.nil().is_nil()
     with pytest.raises(ValueError, match="owner is unknown"):

@@ -30,6 +30,12 @@ def facts() -> dict[str, Any]:
     }
 
 
+@ray.remote
+def where() -> list[str]:
+    context = ray.get_runtime_context()
+    return [context.gcs_address, context.get_session_name(), context.get_temp_dir()]
+
+
 @ray.remote(num_cpus=0)
 class Actor:
     def facts(self) -> dict[str, Any]:
@@ -53,6 +59,18 @@ class TestInSession:
         assert len(context.get_worker_id()) == 56
         assert context.get_actor_id() is None
         assert context.get_task_id() is None
+
+    def test_where_the_session_is(self) -> None:
+        context = ray.get_runtime_context()
+        folder = os.path.join(context.get_temp_dir(), context.get_session_name())
+        assert os.path.isdir(folder)
+        assert context.get_session_name().startswith("session_")
+        assert context.gcs_address
+        assert ray.get(where.remote()) == [
+            context.gcs_address,
+            context.get_session_name(),
+            context.get_temp_dir(),
+        ]
 
     def test_a_task(self) -> None:
         context = ray.get_runtime_context()

@@ -195,3 +195,61 @@ def test_the_worker_object_of_this_process(tmp_path: pathlib.Path) -> None:
         folder=tmp_path,
     )
     assert out.splitlines() == ["False None True", "True JobID(01000000) (1, True)"]
+
+
+def test_what_programs_take_from_private_modules(tmp_path: pathlib.Path) -> None:
+    out = run_with_alias(
+        """
+        import ray
+        from ray._private import ray_constants
+        from ray._private.state import actors, available_resources_per_node, jobs, total_resources_per_node
+        from ray._private.test_utils import client_test_enabled, put_object
+        from ray._private.utils import get_num_cpus, hex_to_binary
+        from ray._common.constants import HEAD_NODE_RESOURCE_NAME
+        from ray._common.network_utils import build_address, find_free_port, parse_address
+        from ray._common.utils import get_or_create_event_loop, import_attr
+        from ray.util.helpers import as_completed
+
+        ray.init(num_cpus=2, resources={"x": 1})
+
+        @ray.remote
+        class Actor:
+            def ping(self):
+                return 1
+
+        actor = Actor.options(name="named").remote()
+        ray.get(actor.ping.remote())
+        (row,) = actors().values()
+        print(row["Name"], row["State"], actors(actor._actor_id.hex()) == row, actors("00"), len(jobs()))
+        (total,) = ray._private.state.total_resources_per_node().values()
+        (available,) = available_resources_per_node().values()
+        print(total["CPU"], available["x"], total[HEAD_NODE_RESOURCE_NAME])
+        print(ray.get([put_object(1, True), put_object(2, False)]), client_test_enabled(), get_num_cpus() > 0)
+        print(parse_address(build_address("::1", 5)), parse_address("no port"), 0 < find_free_port() < 65536)
+        print(hex_to_binary("ff"), import_attr("os.path.join")("a", "b"), get_or_create_event_loop().is_running())
+        print(list(as_completed([ray.put(3)])), ray_constants.OBJECT_STORE_MINIMUM_MEMORY_BYTES)
+        """,
+        folder=tmp_path,
+    )
+    assert out.splitlines() == [
+        "named ALIVE True {} 1",
+        "2.0 1.0 1.0",
+        "[1, 2] False True",
+        "('::1', '5') None True",
+        "b'\\xff' a/b False",
+        "[3] 78643200",
+    ]
+
+
+def test_libraries_that_are_not_here_say_so(tmp_path: pathlib.Path) -> None:
+    out = run_with_alias(
+        """
+        for name in ("data", "train", "workflow", "util.sgd", "util.horovod", "util.tracing", "util.client"):
+            try:
+                __import__(f"ray.{name}")
+            except ImportError as error:
+                print("core API only" in str(error))
+        """,
+        folder=tmp_path,
+    )
+    assert out.splitlines() == ["True"] * 7

@@ -1,0 +1,1 @@
+"""Names that programs take from `ray.util`, from modules that are called otherwise here."""
