@@ -395,6 +395,10 @@ class Cluster:
         """The head first."""
         return [*([self.head_node] if self.head_node else []), *self.worker_nodes]
 
+    def remaining_processes_alive(self) -> bool:
+        """Whether no process of any node has ended."""
+        return all(node.remaining_processes_alive() for node in self.list_all_nodes())
+
     def wait_for_nodes(self, timeout: float = 30) -> None:
         """Waits until the control store sees as many live nodes as were added and not removed.
 

@@ -63,12 +63,14 @@ def test_the_processes_of_a_node(cluster: Any) -> None:
     assert [kind for kind, _ in worker.live_processes() if kind == "raylet"] == ["raylet"]
     assert worker.dead_processes() == []
     assert worker.remaining_processes_alive()
+    assert cluster.remaining_processes_alive()
     assert "gcs_server" in cluster.head_node.all_processes
     assert "gcs_server" not in worker.all_processes
     process = worker.all_processes["raylet"][0].process
     process.kill()
     process.wait()
     assert not worker.remaining_processes_alive()
+    assert not cluster.remaining_processes_alive()
     assert [kind for kind, _ in worker.dead_processes()] == ["raylet"]
 
     def fewer_than_expected() -> bool:
