@@ -90,7 +90,7 @@ def init(
         if core_worker.current_or_none() is not None:
             if ignore_reinit_error:
                 log.info("Calling init() again after it has already been called: nothing to do.")
-                return _context()
+                return context_of_session()
             raise RuntimeError(
                 "Maybe you called ray.init twice by accident? This program is connected already: call shutdown() "
                 "before init(), or pass 'ignore_reinit_error=True' to keep the connection it has."
@@ -120,7 +120,7 @@ def init(
         except BaseException:
             _stop_daemon()
             raise
-        return _context()
+        return context_of_session()
 
 
 def _configure_logging(level: int | str, format: str | None) -> None:
@@ -238,7 +238,8 @@ def _is_below(path: str, folders: set[str]) -> bool:
     return any(real == folder or real.startswith(folder + os.sep) for folder in folders)
 
 
-def _context() -> RayContext:
+def context_of_session() -> RayContext:
+    """What `init` returns: facts about the session of this process."""
     session = current().session
     address = session.control_address or current().agent.remote_path
     return RayContext(

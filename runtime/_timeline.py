@@ -15,7 +15,8 @@ _MICROSECONDS = 1e6
 
 
 def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
-    """The tasks and calls that have ended, each with its worker and the time it was in user code.
+    """The tasks and calls that have ended, each with its worker and the time it was in user code; and what programs
+    have measured of themselves (`_private.profiling.profile`).
 
     A task is known to the process that submitted it: those of processes that have ended are not there, nor are those
     before the last 10 000 of each process, nor constructors of actors.
@@ -34,10 +35,27 @@ def timeline(filename: str | None = None) -> list[dict[str, Any]] | None:
     addresses = {node.node_id.hex(): node.host for node in core.ask(GetNodes(), _ASK_TIMEOUT_S).nodes}
     rows = core.ask(ListState("tasks", everywhere=True), _ASK_TIMEOUT_S).rows
     events = [event for row in rows if "ran" in row for event in _events(row, addresses)]
+    spans = core.ask(ListState("spans", everywhere=True), _ASK_TIMEOUT_S).rows
+    events += [_span(row, addresses) for row in spans]
     if filename is None:
         return events
     pathlib.Path(filename).write_text(json.dumps(events))
     return None
+
+
+def _span(row: dict[str, Any], addresses: dict[str, str]) -> dict[str, Any]:
+    kind = "driver" if row["is_driver"] else "worker"
+    return {
+        "cat": row["name"],
+        "name": row["extra"].get("name", row["name"]),
+        "pid": addresses.get(row["node_id"], row["node_id"]),
+        "tid": f"{kind}:{row['worker_id']}",
+        "ts": row["began_s"] * _MICROSECONDS,
+        "dur": (row["ended_s"] - row["began_s"]) * _MICROSECONDS,
+        "ph": "X",
+        "cname": row["extra"].get("cname", "generic_work"),
+        "args": row["extra"],
+    }
 
 
 def _events(row: dict[str, Any], addresses: dict[str, str]) -> list[dict[str, Any]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from runtime import RESTORE_WORKER_MODE, SCRIPT_MODE, SPILL_WORKER_MODE, WORKER_MODE, exceptions
 from runtime._core import ids
-from runtime._init import init, is_initialized, shutdown
+from runtime._init import context_of_session, init, is_initialized, shutdown
 from runtime._ray_context import RayContext
 from runtime._worker import context
 from runtime._worker.core_worker import Core, current_or_none
@@ -30,6 +32,52 @@ __all__ = [
     "shutdown",
     "wait",
 ]
+
+
+class _Node:
+    """The node of this process, as far as programs ask for it."""
+
+    def __init__(self, core: Core) -> None:
+        self._session = core.session
+        self.address_info = context_of_session().address_info
+
+    @property
+    def unique_id(self) -> str:
+        """The node's id in hex."""
+        return self._session.node_id.hex()
+
+    node_id = unique_id
+
+    @property
+    def node_ip_address(self) -> str:
+        """Its address."""
+        return self._session.node_host
+
+    @property
+    def gcs_address(self) -> str:
+        """The address of the control store."""
+        return str(self.address_info["gcs_address"])
+
+    @property
+    def session_name(self) -> str:
+        """The name of its session's folder."""
+        return os.path.basename(self._session.session_dir)
+
+    def get_session_dir_path(self) -> str:
+        """Its session's folder."""
+        return self._session.session_dir
+
+    def get_logs_dir_path(self) -> str:
+        """Where its logs are."""
+        return os.path.join(self._session.session_dir, "logs")
+
+    def get_temp_dir_path(self) -> str:
+        """The folder of all sessions."""
+        return os.path.dirname(self._session.session_dir)
+
+    def is_head(self) -> bool:
+        """Whether it is the cluster's head."""
+        return self._session.is_head
 
 
 class _GlobalWorker:
@@ -82,6 +130,11 @@ class _GlobalWorker:
     def namespace(self) -> str:
         """The namespace of the job."""
         return self._core().session.namespace
+
+    @property
+    def node(self) -> _Node:
+        """The node of this process."""
+        return _Node(self._core())
 
     @property
     def node_ip_address(self) -> str:

@@ -61,6 +61,15 @@ class EndedTask(NamedTuple):
     seconds: float  # in user code
 
 
+class Span(NamedTuple):
+    """What user code has measured of itself, for `timeline`."""
+
+    name: str
+    began_s: float
+    ended_s: float
+    extra: dict[str, Any]
+
+
 class History:
     """The last tasks of this process. `ended` is on the path of every task: it keeps a tuple and nothing else."""
 
@@ -69,6 +78,7 @@ class History:
         self._driver_task = b"\xff" * (ids.TASK_BYTES - ids.JOB_BYTES) + core.job_id
         # Tuples of an EndedTask's fields: making the plain tuple costs half as much.
         self._ended: deque[tuple[Any, ...]] = deque(maxlen=KEPT_TASKS)
+        self.spans: deque[Span] = deque(maxlen=KEPT_TASKS)
 
     def ended(self, task: Submission, failed: bool, error: bytes = b"", seconds: float = 0.0) -> None:
         """An attempt is over; it was in user code for so long."""
@@ -91,7 +101,9 @@ class History:
 
     def on_list(self, connection: Connection, message: ListState, correlation: int) -> None:
         """The node agent asks."""
-        rows = {"tasks": self._task_rows, "objects": self._object_rows}.get(message.kind)
+        rows = {"tasks": self._task_rows, "objects": self._object_rows, "spans": self._span_rows}.get(
+            message.kind
+        )
         connection.reply(StateRows(rows() if rows is not None else []), correlation)
 
     def _task_rows(self) -> list[dict[str, Any]]:
@@ -145,6 +157,11 @@ class History:
         if ended.failed:
             row["error_type"], row["error_message"] = _described(ended.error)
         return row
+
+    def _span_rows(self) -> list[dict[str, Any]]:
+        address = self._core.address
+        where = {"worker_id": address.worker_id.hex(), "node_id": address.node_id.hex()}
+        return [{**span._asdict(), **where, "is_driver": self._core.is_driver} for span in list(self.spans)]
 
     def _object_rows(self) -> list[dict[str, Any]]:
         with self._core.lock:

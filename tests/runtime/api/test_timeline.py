@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import pathlib
 import time
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.polling import eventually
-from tests.under_test import ray
+from tests.under_test import NAME, ray
 
 pytestmark = pytest.mark.usefixtures("session")
 A_MOMENT_S = 0.05
@@ -48,6 +49,26 @@ def test_tasks_and_calls() -> None:
         assert event["pid"]
         assert event["args"]["task_id"]
     assert "task:execute" in {event["cat"] for event in ray.timeline()}
+
+
+def test_programs_measure_parts_of_themselves() -> None:
+    profile = importlib.import_module(f"{NAME}._private.profiling").profile
+
+    @ray.remote
+    def measured() -> None:
+        with profile("custom event", extra_data={"name": "custom name"}):
+            time.sleep(A_MOMENT_S)
+
+    def found() -> list[dict[str, Any]]:
+        return [event for event in ray.timeline() if event["cat"] == "custom event"]
+
+    ray.get(measured.remote())
+    assert eventually(lambda: len(found()) == 1)
+    (event,) = found()
+    assert event["dur"] >= A_MOMENT_S * 0.9e6
+    assert event["args"]["name"] == "custom name"
+    with pytest.raises(ValueError), profile("wrong", extra_data={"a": 1}):
+        pass
 
 
 def test_it_can_be_written_to_a_file(tmp_path: pathlib.Path) -> None:

@@ -186,10 +186,14 @@ def test_the_worker_object_of_this_process(tmp_path: pathlib.Path) -> None:
         @ray.remote
         def look():
             worker = ray._private.worker.global_worker
+            assert worker.node.unique_id == ray.get_runtime_context().get_node_id()
             return worker.mode, worker.current_task_id.hex() == ray.get_runtime_context().get_task_id()
 
         ray.init(num_cpus=1)
         global_worker.check_connected()
+        node = global_worker.node
+        assert node.address_info["session_dir"] == node.get_session_dir_path()
+        assert node.unique_id == ray.nodes()[0]["NodeID"]
         print(global_worker.mode == ray.SCRIPT_MODE, global_worker.current_job_id, ray.get(look.remote()))
         """,
         folder=tmp_path,

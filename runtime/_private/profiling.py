@@ -1,0 +1,34 @@
+"""`ray._private.profiling`: programs measure a part of themselves for the timeline."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from runtime._worker.core_worker import current_or_none
+from runtime._worker.history import Span
+
+
+@contextlib.contextmanager
+def profile(event_type: str, extra_data: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Shows how long the block takes in `timeline`; does nothing in a process that is not connected.
+
+    Args:
+        event_type: the event's category, and its name unless `extra_data` has a `name`.
+        extra_data: shown with the event.
+
+    Raises:
+        ValueError: `extra_data` is no mapping of strings to strings.
+    """
+    extra = dict(extra_data or {})
+    if not all(isinstance(text, str) for pair in extra.items() for text in pair):
+        raise ValueError(f"extra_data must be a dict of strings to strings, not {extra_data!r}.")
+    began_s = time.time()
+    try:
+        yield
+    finally:
+        core = current_or_none()
+        if core is not None:
+            core.history.spans.append(Span(event_type, began_s, time.time(), extra))
