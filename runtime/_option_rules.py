@@ -191,9 +191,15 @@ def validate(options: Mapping[str, Any], valid: frozenset[str], in_options: bool
         check_one(name, value)
     if valid is TASK and options.get("object_store_memory") is not None:
         raise ValueError("Setting 'object_store_memory' is not implemented for tasks: leave it out.")
+    if not in_options:
+        check_name(options)
+    _scheduling.check_together(options)
+
+
+def check_name(options: Mapping[str, Any]) -> None:
+    """Raises ValueError when an actor is to be found by its name and has none. `options` are all of them."""
     if options.get("get_if_exists") and not options.get("name"):
         raise ValueError("The actor name must be specified to use `get_if_exists`.")
-    _scheduling.check_together(options)
 
 
 def validate_stream(options: Mapping[str, Any]) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runtime._option_rules import ACTOR, TASK, validate, validate_stream
+from runtime._option_rules import ACTOR, TASK, check_name, validate, validate_stream
 from runtime._wire.messages.worker import StreamOptions
 from runtime._worker.streaming import DYNAMIC, STREAMING
 
 __all__ = [
     "ACTOR",
     "TASK",
+    "check_name",
     "num_returns",
     "require_generator",
     "stream_options",

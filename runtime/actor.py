@@ -102,7 +102,9 @@ class ActorClass:
     def options(self, **options: Any) -> _BoundActorClass:
         """The same class with other options."""
         _options.validate(options, _options.ACTOR, in_options=True)
-        return _BoundActorClass(self, {**self._defaults, **options})
+        merged = {**self._defaults, **options}
+        _options.check_name(merged)
+        return _BoundActorClass(self, merged)
 
     def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
         """Starts an actor; returns at once."""
@@ -127,8 +129,6 @@ class ActorClass:
                 "Actor name cannot be an empty string: leave it out for an actor without a name."
             )
         if options.get("get_if_exists"):
-            if not name:
-                raise ValueError("The actor name must be specified to use `get_if_exists`.")
             try:
                 return get_actor(name, namespace)
             except ValueError:

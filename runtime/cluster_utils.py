@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
+from runtime import api
 from runtime._session import (
     Daemon,
     new_session_dir,
@@ -24,6 +25,7 @@ from runtime._session.ask import ask_control
 from runtime._session.autoscaling import AutoscalingCluster
 from runtime._transport.channel import CallError
 from runtime._wire.messages.control import GetNodes, Nodes
+from runtime._worker.core_worker import current_or_none
 
 __all__ = ["AutoscalingCluster", "Cluster", "ClusterNode", "ProcessInfo"]
 
@@ -306,8 +308,6 @@ class Cluster:
 
     def connect(self, namespace: str | None = None) -> None:
         """Connects this program to the cluster."""
-        from runtime import api
-
         assert self.address is not None, "the cluster has no head yet: add_node() makes one"
         assert not self.connected, "this program is connected to the cluster already"
         api.init(address=self.address, namespace=namespace, ignore_reinit_error=True)
@@ -371,9 +371,6 @@ class Cluster:
         Raises:
             ValueError: this program is connected to the cluster through that node; it is disconnected.
         """
-        from runtime import api
-        from runtime._worker.core_worker import current_or_none
-
         core = current_or_none()
         if core is not None and core.session.node_id.hex() == node.node_id:
             api.shutdown()
@@ -423,8 +420,6 @@ class Cluster:
 
     def shutdown(self) -> None:
         """Ends every process of the cluster and removes its folders."""
-        from runtime import api
-
         if self.connected:
             api.shutdown()
             self.connected = False

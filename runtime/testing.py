@@ -18,7 +18,7 @@ from runtime._wire.messages.control import ActorInfo, Actors, ListActors, WatchA
 from runtime._worker.core_worker import current
 from runtime.actor import ActorHandle
 from runtime.cluster_utils import Cluster, ClusterNode
-from runtime.util.placement_group import PlacementGroup, placement_group_table
+from runtime.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
 
 DEFAULT_DRIVER_TIMEOUT_S = 300.0
 
@@ -254,8 +254,6 @@ def is_placement_group_removed(group: PlacementGroup) -> bool:
 
 def placement_group_assert_no_leak(groups: Iterable[PlacementGroup]) -> None:
     """Asserts that the groups, once removed, left nothing of theirs among the cluster's resources."""
-    from runtime.util.placement_group import remove_placement_group
-
     for group in groups:
         remove_placement_group(group)
 

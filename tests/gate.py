@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from tests.under_test import ray
 
@@ -15,9 +16,11 @@ class Gate:
         self.opened = asyncio.Event()
         self.arrived = 0
 
-    async def pass_through(self) -> None:
+    async def pass_through(self, value: Any = None) -> Any:
+        """Returns `value` once it is open."""
         self.arrived += 1
         await self.opened.wait()
+        return value
 
     async def open(self) -> None:
         self.opened.set()

@@ -92,7 +92,7 @@ class ActorService:
                     raise CallError(
                         ErrorKind.EXISTS,
                         f"The name {spec.name} (namespace={spec.namespace}) is already taken by another actor. "
-                        "Please use a different name, or get the existing actor with get_actor() or get_if_exists.",
+                        "Choose another name, or take that actor with get_actor() or get_if_exists.",
                     )
                 actor = holder
             else:

@@ -124,7 +124,7 @@ class TaskID(BaseID):
     __slots__ = ()
 
     def actor_id(self) -> ActorID:
-        return ActorID(self._binary[8:])
+        return ActorID(actor_id_of(self._binary))
 
     def job_id(self) -> JobID:
         return JobID(self._binary[-JOB_BYTES:])
@@ -148,6 +148,16 @@ def placement_group_id(job_id: bytes) -> bytes:
 def object_id(task_id: bytes, index: int) -> bytes:
     """The id of return value `index` (from 1) of a task; put objects use a task id of their own."""
     return task_id + index.to_bytes(4, "little")
+
+
+def actor_id_of(task_id: bytes) -> bytes:
+    """The actor that a task calls or makes; for a plain task what stands in its place, see `is_actor`."""
+    return task_id[TASK_BYTES - ACTOR_BYTES :]
+
+
+def is_actor(actor_id: bytes) -> bool:
+    """Whether it is an actor's id: in a plain task's, zeros stand before the job's."""
+    return any(actor_id[: ACTOR_BYTES - JOB_BYTES])
 
 
 def task_id_of(object_id: bytes) -> bytes:

@@ -18,7 +18,7 @@ def free(object_refs: ObjectRef | Sequence[ObjectRef], local_only: bool = False)
 
     Args:
         object_refs: one, or a list.
-        local_only: leave the copies of other nodes. They go with the last reference; reading stays an error.
+        local_only: for Ray's sake; the copies of all nodes go.
 
     Raises:
         TypeError: something else than references.
@@ -82,7 +82,7 @@ def _references(sort_by: str, units: str, num_entries: int | None) -> str:
     rows: list[tuple[int, str, str]] = []
     for entry in entries:
         value: Any = entry.value
-        size = -1 if value is None else value.size_bytes or len(value.data) + sum(map(len, value.buffers))
+        size = -1 if value is None else value.size_bytes or value.inline_bytes
         kind = "LOCAL_REFERENCE" if entry.holds else "PINNED_IN_MEMORY"
         rows.append((size, entry.object_id.hex(), kind))
     rows.sort(key=(lambda row: -row[0]) if sort_by == "OBJECT_SIZE" else (lambda row: row[1]))

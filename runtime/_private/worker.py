@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from runtime import RESTORE_WORKER_MODE, SCRIPT_MODE, SPILL_WORKER_MODE, WORKER_MODE, exceptions
+from runtime import RESTORE_WORKER_MODE, SCRIPT_MODE, SPILL_WORKER_MODE, WORKER_MODE
+from runtime._cluster_view import connected
 from runtime._core import ids
 from runtime._init import context_of_session, init, is_initialized, shutdown
 from runtime._ray_context import RayContext
@@ -99,7 +100,7 @@ class _GlobalWorker:
     @property
     def worker_id(self) -> bytes:
         """The id of this process."""
-        return self._core().address.worker_id
+        return connected().address.worker_id
 
     @property
     def current_job_id(self) -> ids.JobID:
@@ -110,7 +111,7 @@ class _GlobalWorker:
     @property
     def current_node_id(self) -> ids.NodeID:
         """The node of this process."""
-        return ids.NodeID(self._core().address.node_id)
+        return ids.NodeID(connected().address.node_id)
 
     @property
     def current_task_id(self) -> ids.TaskID:
@@ -129,27 +130,21 @@ class _GlobalWorker:
     @property
     def namespace(self) -> str:
         """The namespace of the job."""
-        return self._core().session.namespace
+        return connected().session.namespace
 
     @property
     def node(self) -> _Node:
         """The node of this process."""
-        return _Node(self._core())
+        return _Node(connected())
 
     @property
     def node_ip_address(self) -> str:
         """The address of this node."""
-        return self._core().session.node_host
+        return connected().session.node_host
 
     def check_connected(self) -> None:
         """Raises RaySystemError when the process is not connected."""
-        self._core()
-
-    def _core(self) -> Core:
-        core = current_or_none()
-        if core is None:
-            raise exceptions.RaySystemError("Ray has not been started yet: call init() first.")
-        return core
+        connected()
 
 
 global_worker = _GlobalWorker()

@@ -551,7 +551,7 @@ class ActorSubmitter:
 
     def find(self, task_id: bytes) -> Call | None:
         """The unanswered call of a task id."""
-        actor = self._actors.get(task_id[8:])
+        actor = self._actors.get(ids.actor_id_of(task_id))
         if actor is None:
             return None
         found = actor.inflight.get(task_id)

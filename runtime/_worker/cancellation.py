@@ -14,7 +14,9 @@ from .submitter import Task
 if TYPE_CHECKING:
     from .core_worker import Core
 
-NO_ACTOR = b"\0" * (ids.ACTOR_BYTES - ids.JOB_BYTES)
+NOT_BY_FORCE = (
+    "force=True is not supported for actor tasks: it would kill the whole actor. Use kill() if that is meant."
+)
 
 
 class Cancellation:
@@ -30,14 +32,14 @@ class Cancellation:
             ValueError: `force` on an actor's call.
         """
         core = self._core
-        task_id = entry.object_id[: ids.TASK_BYTES]
+        task_id = ids.task_id_of(entry.object_id)
         with core.lock:
             if entry.owner is None:
                 if force and core.actors.find(task_id) is not None:
                     raise ValueError(NOT_BY_FORCE)
                 self._cancel(task_id, force, recursive)
             elif entry.value is None:
-                if force and task_id[8 : 8 + len(NO_ACTOR)] != NO_ACTOR:
+                if force and ids.is_actor(ids.actor_id_of(task_id)):
                     raise ValueError(NOT_BY_FORCE)
                 owner = core.peer(entry.owner)
                 if owner is not None:
@@ -46,7 +48,7 @@ class Cancellation:
 
     def on_cancel(self, _connection: Connection, message: CancelObject, _correlation: int) -> None:
         """A borrower of one of our objects wants its task cancelled."""
-        self._cancel(message.object_id[: ids.TASK_BYTES], message.force, message.recursive)
+        self._cancel(ids.task_id_of(message.object_id), message.force, message.recursive)
 
     def _cancel(self, task_id: bytes, force: bool, recursive: bool) -> None:
         core = self._core
@@ -57,8 +59,3 @@ class Cancellation:
         task = core.pending.get(task_id)
         if isinstance(task, Task):
             core.submitter.cancel(task, force, recursive)
-
-
-NOT_BY_FORCE = (
-    "force=True is not supported for actor tasks: it would kill the whole actor. Use kill() if that is meant."
-)

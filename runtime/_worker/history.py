@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .submission import Submission
 
 KEPT_TASKS = 10_000
-_MAX_ERROR_BYTES = 64 * 1024
+_MAX_ERROR_BYTES = 16 * 1024
 _STATES = {
     TaskState.WAITING_FOR_ARGUMENTS: "PENDING_ARGS_AVAIL",
     TaskState.QUEUED: "PENDING_NODE_ASSIGNMENT",
@@ -129,9 +129,9 @@ class History:
     def _row(
         self, task_id: bytes, name: str, function_name: str, attempt: int, parent: bytes
     ) -> dict[str, Any]:
-        actor_id = task_id[ids.TASK_BYTES - ids.ACTOR_BYTES :]
+        actor_id = ids.actor_id_of(task_id)
         short = function_name.rpartition(".")[2]
-        is_call = any(actor_id[: ids.ACTOR_BYTES - ids.JOB_BYTES])
+        is_call = ids.is_actor(actor_id)
         return {
             "task_id": task_id.hex(),
             "attempt_number": attempt,
@@ -171,7 +171,7 @@ class History:
             value = entry.value
             size = -1
             if value is not None:
-                size = value.size_bytes or len(value.data) + sum(map(len, value.buffers))
+                size = value.size_bytes or value.inline_bytes
             kind = "LOCAL_REFERENCE" if entry.owner is None else "BORROWED"
             if entry.object_id.startswith(ids.CREATION_PREFIX):
                 kind = "ACTOR_HANDLE"

@@ -50,7 +50,7 @@ class Lineage:
                 self._core.objects.release(entry)
         size = DESCRIPTION_BYTES
         if packed.value is not None:
-            size += len(packed.value.data) + sum(map(len, packed.value.buffers))
+            size += packed.value.inline_bytes
         self._kept[task] = size
         self._bytes += size
         while self._bytes > self.limit_bytes and self._kept:

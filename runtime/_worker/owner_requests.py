@@ -159,6 +159,5 @@ class OwnerRequests:
             return Location([], -1)
         if value.kind >= STORED:
             return Location(list(value.locations), value.size_bytes)
-        size = len(value.data) + sum(map(len, value.buffers))
         here = entry.owner is None and self._core.objects.is_put(entry.object_id)
-        return Location([self._core.address.node_id] if here else [], size)
+        return Location([self._core.address.node_id] if here else [], value.inline_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +32,6 @@ def Deprecated(*args: Any, message: str = "", warning: bool = False) -> Any:
         _annotate("Deprecated", target)
         if not warning or isinstance(target, type):
             return target
-        import functools
 
         @functools.wraps(target)
         def warned(*call_args: Any, **call_kwargs: Any) -> Any:

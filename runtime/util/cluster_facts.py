@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 from runtime._wire.messages.control import Actors, GetNodes, ListActors, Nodes
 from runtime._worker.core_worker import current, current_or_none
 
@@ -11,8 +13,6 @@ def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
     core = current_or_none()
     if core is not None:
         return core.session.node_host
-    import socket
-
     host, _, port = address.partition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:

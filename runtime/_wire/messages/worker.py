@@ -52,6 +52,11 @@ class Value(Message, frozen=True, array_like=True):
     locations: list[bytes] = []
     size_bytes: int = 0
 
+    @property
+    def inline_bytes(self) -> int:
+        """How large the part is that travels in messages."""
+        return len(self.data) + sum(map(len, self.buffers))
+
 
 class Argument(Message, frozen=True, array_like=True):
     """An object passed as a top-level argument. `position` >= 0 or `keyword`. Without `value` the executor asks the

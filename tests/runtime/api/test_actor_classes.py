@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import abc
-import asyncio
 import dataclasses
 import typing
 
 import pytest
 
+from tests.gate import Gate
 from tests.under_test import OWN, ray
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -219,23 +219,11 @@ class TestMethodOptions:
             Wrong.remote()
 
     def test_out_of_order_execution_lets_calls_pass_one_that_waits(self) -> None:
-        @ray.remote
-        class Gate:
-            def __init__(self) -> None:
-                self.open = asyncio.Event()
-
-            async def wait(self) -> int:
-                await self.open.wait()
-                return 1
-
-            async def free(self) -> None:
-                self.open.set()
-
         gate = Gate.remote()
         actor = Remote.options(allow_out_of_order_execution=True).remote()
-        late = actor.add.remote(gate.wait.remote())
+        late = actor.add.remote(gate.pass_through.remote(1))
         assert ray.get(actor.get.remote()) == 0
-        gate.free.remote()
+        gate.open.remote()
         assert ray.get(late) == 1
 
 

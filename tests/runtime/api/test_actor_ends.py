@@ -13,12 +13,22 @@ from typing import Any
 
 import pytest
 
+from tests.gate import Gate
 from tests.polling import eventually
 from tests.under_test import exceptions, ray
 
 pytestmark = pytest.mark.usefixtures("session")
 
 EXITED = "INTENDED_USER_EXIT"
+
+
+def says_of_its_death(actor: Any, words: str) -> bool:
+    """Whether a call tells that the actor is dead, in these words."""
+    try:
+        ray.get(actor.get.remote())
+    except exceptions.ActorDiedError as error:
+        return words in str(error)
+    return False
 
 
 @ray.remote
@@ -295,30 +305,11 @@ class TestDeathIsExplained:
         assert ray.get(actor.get.remote()) == 1
         owner.crash.remote()
 
-        def fails() -> bool:
-            try:
-                ray.get(actor.get.remote())
-            except exceptions.ActorDiedError as error:
-                return "its owner has died" in str(error)
-            return False
-
-        assert eventually(fails)
+        assert eventually(lambda: says_of_its_death(actor, "its owner has died"))
 
 
 class TestArgumentsOfConstructors:
     def test_a_named_actor_is_made_without_waiting_for_them(self) -> None:
-        @ray.remote
-        class Gate:
-            def __init__(self) -> None:
-                self.event = asyncio.Event()
-
-            async def wait(self) -> int:
-                await self.event.wait()
-                return 7
-
-            async def open(self) -> None:
-                self.event.set()
-
         @ray.remote
         class Holder:
             def __init__(self, value: int) -> None:
@@ -328,7 +319,7 @@ class TestArgumentsOfConstructors:
                 return self.value
 
         gate = Gate.remote()
-        holder = Holder.options(name="waits").remote(gate.wait.remote())
+        holder = Holder.options(name="waits").remote(gate.pass_through.remote(7))
         found = ray.get_actor("waits").get.remote()
         with pytest.raises(exceptions.GetTimeoutError):
             ray.get(found, timeout=0.1)
@@ -367,11 +358,4 @@ def test_a_handle_found_by_name_does_not_keep_the_actor() -> None:
     del actor
     gc.collect()
 
-    def is_dead() -> bool:
-        try:
-            ray.get(found.get.remote())
-        except exceptions.ActorDiedError as error:
-            return "references to the actor were removed" in str(error)
-        return False
-
-    assert eventually(is_dead)
+    assert eventually(lambda: says_of_its_death(found, "references to the actor were removed"))

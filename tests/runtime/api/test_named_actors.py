@@ -83,6 +83,16 @@ def test_get_if_exists() -> None:
     ray.kill(first)
 
 
+def test_get_if_exists_with_the_name_that_the_decorator_gave() -> None:
+    @ray.remote(name="decorated")
+    class Named:
+        def get(self) -> int:
+            return 1
+
+    first = Named.remote()
+    assert Named.options(get_if_exists=True).remote() == first
+
+
 def test_a_name_is_free_again_after_kill() -> None:
     box = Box.options(name="reused").remote(1)
     ray.get(box.get.remote())
