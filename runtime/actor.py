@@ -92,7 +92,7 @@ class ActorClass:
 
     def __mro_entries__(self, _bases: Any) -> NoReturn:
         raise ActorClassInheritanceException(
-            f"{self._name} is an actor class, and inheriting from actor classes is not currently supported: "
+            f"{self._name} is an actor class. Inheriting from actor classes is not currently supported: "
             "inherit from the plain class, and make the subclass remote."
         )
 

@@ -22,7 +22,7 @@ from .cluster import Cluster
 from .jobs import JobTable
 from .lease_service import LeaseService
 from .processes import Process
-from .worker_pool import GRACE_S, WorkerPool
+from .worker_pool import WorkerPool
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class ActorService:
             actor.constructed.set_result(message)
 
     def stop(self, message: StopActor) -> None:
-        """Ends an actor: at once, or when the calls it has are done (and 30 s at most)."""
+        """Ends an actor: at once, or when the calls it has are done (and `WorkerPool.grace_s` at most)."""
         actor = self._actors.get(message.actor_id)
         if actor is None:
             return
@@ -141,14 +141,14 @@ class ActorService:
         worker = actor.worker
         if worker is None:
             return
-        reason = "the actor was killed" if not message.graceful else "nobody refers to the actor any more"
+        reason = "it was killed by `ray.kill`" if not message.graceful else "nobody refers to the actor any more"
         if not message.graceful or actor.started is None:
             self._pool.stop_worker(worker, reason, message.intended)
             return
         worker.channel.send(ExitActor())
         worker.stop_intended, worker.stop_reason = True, reason
         asyncio.get_running_loop().call_later(
-            GRACE_S, self._pool.stop_worker, worker, reason, message.intended
+            self._pool.grace_s, self._pool.stop_worker, worker, reason, message.intended
         )
 
     def worker_ended(self, actor: Actor, reason: str, intended: bool) -> None:

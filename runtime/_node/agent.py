@@ -31,7 +31,7 @@ from . import registry
 from .actor_service import Actor, ActorService
 from .bundle_service import BundleService
 from .cluster import Cluster
-from .config import AgentConfig, spill_settings
+from .config import AgentConfig, exit_grace_s, spill_settings
 from .control_handler import ControlHandler
 from .environments import Environments
 from .jobs import JobTable
@@ -98,7 +98,9 @@ class NodeAgent:
         }
         self.output = OutputRouter(self)
         listener = PoolListener(self._worker_ended, self.output.monitor.follow, self.finish)
-        self.pool = WorkerPool(config.session_dir, start, self.environments, listener, config.cpu_count)
+        self.pool = WorkerPool(
+            config.session_dir, start, self.environments, listener, config.cpu_count, exit_grace_s()
+        )
         self._peer_handler = PeerHandler(self)
         self.peers = PeerTable(
             config.node_id,

@@ -104,6 +104,11 @@ def spill_settings(config: AgentConfig) -> SpillSettings:
     )
 
 
+def exit_grace_s() -> float:
+    """How long a process that ends by itself may take, user code included."""
+    return int(settings().get("actor_graceful_shutdown_timeout_ms", "30000")) / 1000
+
+
 def memory_bytes() -> int:
     """Memory that this machine, or the control group we run in, has."""
     total = int(psutil.virtual_memory().total)

@@ -59,6 +59,7 @@ class WorkerPool:
         environments: makes ready where workers run.
         listener: see `PoolListener`.
         keep_idle: so many idle workers are kept for as long as their job lives.
+        grace_s: so long may a worker take that ends by itself.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class WorkerPool:
         environments: Environments,
         listener: PoolListener,
         keep_idle: int,
+        grace_s: float = GRACE_S,
     ) -> None:
         self._session_dir = session_dir
         self._logs = os.path.join(session_dir, "logs")
@@ -75,6 +77,7 @@ class WorkerPool:
         self._environments = environments
         self._listener = listener
         self._keep_idle = keep_idle
+        self.grace_s = grace_s
         self._asked: dict[Worker, asyncio.Task[None]] = {}
         self.table = WorkerTable()
         self._takers: dict[PoolKey, deque[tuple[WorkerEvent, Taker]]] = {}
@@ -163,11 +166,11 @@ class WorkerPool:
             worker.host.kill(worker)
 
     def exiting(self, worker: Worker, reason: str, intended: bool) -> None:
-        """A worker ends by itself; its last handlers of user code have a while for it."""
+        """A worker ends by itself; what runs in it, and its last handlers of user code, have a while for it."""
         worker.retiring = True
         if reason and worker.state is not WorkerState.STOPPING:
             worker.stop_reason, worker.stop_intended = reason, intended
-            asyncio.get_running_loop().call_later(GRACE_S, self.stop_worker, worker, reason, intended)
+            asyncio.get_running_loop().call_later(self.grace_s, self.stop_worker, worker, reason, intended)
 
     def disconnected(self, worker: Worker) -> None:
         """Its socket closed: it is as good as dead. Its exit tells why, unless it must be killed."""
@@ -200,7 +203,7 @@ class WorkerPool:
         self._ended(worker, error)
 
     def worker_exited(self, worker: Worker, status: int) -> None:
-        self._ended(worker, describe_exit(status))
+        self._ended(worker, f"Worker unexpectedly exits: {describe_exit(status)}")
 
     def workers_lost(self, host: ZygoteHost, workers: list[Worker], reason: str) -> None:
         if self._stopped:

@@ -126,9 +126,11 @@ class Zygote(asyncio.Protocol):
 
 
 def describe_exit(status: int) -> str:
-    """`exit code 3`, or `killed by signal 9 (SIGKILL)`."""
+    """`exit code 3`, or `killed by signal 15 (SIGTERM)`."""
     if status >= 0:
         return f"exit code {status}"
+    if status == -signal.SIGKILL:
+        return "killed by signal 9 (SIGKILL), which may have been the system's OOM killer, for want of memory"
     try:
         return f"killed by signal {-status} ({signal.Signals(-status).name})"
     except ValueError:

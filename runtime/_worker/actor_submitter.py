@@ -501,7 +501,7 @@ class ActorSubmitter:
             if call.packed.refs:
                 refs, error = arguments.wire_refs(self._core, call.packed)
                 if error is not None:
-                    failed = arguments.not_computed(self._core, call.push.method, error)
+                    failed = arguments.not_computed(self._core, call.push.name or call.push.method, error)
                     self._finish(call, [failed], failed=True)
                     continue
                 call.push = msgspec.structs.replace(call.push, refs=refs)

@@ -189,6 +189,9 @@ class Executor:
             if running is not None:
                 running.cancelled = running.leaves = True
             self._leaving = self._leaving or (reason, status)
+            # From now on our agent gives us some time, for what runs beside may never end.
+            self._core.agent.call(self._exit_notice(), lambda _: None)
+            self._core.pump.kick()
             self._core.add_handlers({Push: self._ignore})
             self._queue.clear()
             self._ends_when_idle = True
@@ -289,7 +292,8 @@ class Executor:
         pump = self._core.pump
         pump.flush_all()
         if reason:
-            self._notify(WorkerExiting(f"Worker exits with an exit code {status}. {reason}", status == 0))
+            self._leaving = reason, status
+            self._notify(self._exit_notice())
         self._run_last_handlers()
         flush_output()
         pump.flush_all()
@@ -298,6 +302,11 @@ class Executor:
         except FileNotFoundError:
             pass
         os._exit(status)
+
+    def _exit_notice(self) -> WorkerExiting:
+        assert self._leaving is not None
+        reason, status = self._leaving
+        return WorkerExiting(f"Worker exits with an exit code {status}. {reason}", status == 0)
 
     def _run_last_handlers(self) -> None:
         hook = getattr(self.actor, "__ray_shutdown__", None)

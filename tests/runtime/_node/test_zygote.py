@@ -151,7 +151,8 @@ def test_a_pid_that_is_no_child_is_never_killed(tmp_path: Path) -> None:
     [
         (0, "exit code 0"),
         (3, "exit code 3"),
-        (-9, "killed by signal 9 (SIGKILL)"),
+        (-9, "killed by signal 9 (SIGKILL), which may have been the system's OOM killer, for want of memory"),
+        (-15, "killed by signal 15 (SIGTERM)"),
         (-99, "killed by signal 99"),
     ],
 )
