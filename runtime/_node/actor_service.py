@@ -141,7 +141,9 @@ class ActorService:
         worker = actor.worker
         if worker is None:
             return
-        reason = "it was killed by `ray.kill`" if not message.graceful else "nobody refers to the actor any more"
+        reason = (
+            "it was killed by `ray.kill`" if not message.graceful else "nobody refers to the actor any more"
+        )
         if not message.graceful or actor.started is None:
             self._pool.stop_worker(worker, reason, message.intended)
             return

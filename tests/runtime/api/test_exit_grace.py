@@ -23,8 +23,7 @@ def impatient(no_leaks: None) -> Iterator[None]:
 @ray.remote(num_cpus=0)
 class Coroutines:
     async def spin(self) -> None:
-        while True:
-            await asyncio.sleep(0.1)
+        await asyncio.Event().wait()
 
     async def leave(self) -> None:
         ray.actor.exit_actor()
