@@ -48,6 +48,7 @@ class Waiting:
     noted_at: float = float("-inf")
     waiting_since: float = 0.0
     withdrawn: bool = False
+    retriable: bool = True
 
     @property
     def wanted(self) -> int:
@@ -160,6 +161,7 @@ class LeaseQueue:
         locality: Mapping[bytes, int] | None = None,
         name: str = "",
         now: float = 0.0,
+        retriable: bool = True,
     ) -> None:
         """The owner wants `count` more workers of this class; replaces what it wanted before."""
         key = (owner, class_key)
@@ -178,6 +180,7 @@ class LeaseQueue:
                     name,
                     count,
                     waiting_since=now,
+                    retriable=retriable,
                 )
             return
         entry.count = max(count, 0)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from runtime._core.ledger import Allocation, Ledger
+from runtime._core.memory_policy import Holder
 from runtime._core.workers import Worker, WorkerEvent
 from runtime._transport.channel import CallError
 from runtime._wire.messages import codec
@@ -38,6 +39,7 @@ class Actor:
     spec: ActorSpec
     restarts: int
     allocation: Allocation
+    since_s: float
     worker: Worker | None = None
     constructed: asyncio.Future[Done] | None = None
     task_id: bytes = b""
@@ -75,6 +77,14 @@ class ActorService:
         """Actors that hold anything here."""
         return len(self._actors)
 
+    def holders(self) -> list[Holder]:
+        """The workers that actors live in."""
+        return [
+            Holder(actor.worker, actor.spec.owner.worker_id, actor.spec.max_restarts != 0, actor.since_s)
+            for actor in self._actors.values()
+            if actor.worker is not None
+        ]
+
     def alive(self) -> list[tuple[bytes, WorkerAddress]]:
         """The constructed actors, for a control store that starts anew."""
         return [(a.spec.actor_id, a.started.address) for a in self._actors.values() if a.started is not None]
@@ -103,7 +113,9 @@ class ActorService:
         allocation = self._ledger.allocate(message.spec.placement.resources)
         if allocation is None:
             raise CallError(ErrorKind.BUSY, "the resources are taken")
-        actor = self._actors[actor_id] = Actor(message.spec, message.restarts, allocation)
+        actor = self._actors[actor_id] = Actor(
+            message.spec, message.restarts, allocation, asyncio.get_running_loop().time()
+        )
         self._on_change()
         result: asyncio.Future[ActorStarted] = asyncio.get_running_loop().create_future()
         self._starting[actor_id] = result

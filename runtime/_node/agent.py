@@ -36,6 +36,7 @@ from .control_handler import ControlHandler
 from .environments import Environments
 from .jobs import JobTable
 from .lease_service import LeaseService, LocalLease
+from .memory_monitor import NOTICE_S, RELIEF_S, MemoryMonitor
 from .metrics_service import MetricsService, machine_metrics
 from .object_puller import ObjectPuller
 from .object_service import ObjectService
@@ -114,6 +115,9 @@ class NodeAgent:
         self.actors = ActorService(
             self.ledger, self.cluster, self.pool, self.leases, self.jobs, self._changed
         )
+        self.memory = MemoryMonitor(
+            lambda: [*self.leases.holders(), *self.actors.holders()], self._end_for_memory
+        )
         self.bundles = BundleService(self.ledger, self.cluster, self.leases, self.actors, self.control)
         puller = ObjectPuller(config.node_id, self.store, self.peers)
         self._puller = puller
@@ -164,6 +168,7 @@ class NodeAgent:
         await self.metrics.start()
         await self.control.start()
         self.reporter.start()
+        self.memory.start()
         await self.pool.wait_ready()
         record = registry.record_of_this_process(
             config.node_id,
@@ -200,6 +205,7 @@ class NodeAgent:
             registry.withdraw(self._record)
             registry.records()  # removes those of agents that were killed
         self.reporter.close()
+        self.memory.close()
         self.leases.close()
         self.bundles.close()
         self.jobs.close()
@@ -369,6 +375,13 @@ class NodeAgent:
             self.objects.owners_dead({worker.worker_id})
             self.control.send(WorkerFailed(worker.worker_id, actor_id, reason, intended))
         _unlink(worker.unix_path)
+
+    def _end_for_memory(self, worker: Worker, reason: str, retry: bool) -> None:
+        if isinstance(worker.use, LocalLease):
+            self.leases.worker_ended(worker.use, reason, out_of_memory=True, retry=retry)
+        self.leases.pause(RELIEF_S)
+        loop = asyncio.get_running_loop()
+        loop.call_later(NOTICE_S, self.pool.stop_worker, worker, reason, False)
 
     async def _finish_job(self, job_id: bytes) -> None:
         try:

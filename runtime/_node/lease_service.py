@@ -15,6 +15,7 @@ import msgspec
 
 from runtime._core.lease_queue import ZERO_PACE_S, AskNode, GrantHere, LeaseQueue, Refuse, Waiting
 from runtime._core.ledger import Allocation, Ledger
+from runtime._core.memory_policy import Holder
 from runtime._core.resources import describe
 from runtime._core.workers import Worker, WorkerEvent
 from runtime._transport.channel import CallError, Channel
@@ -52,6 +53,8 @@ class LocalLease:
     owner: Channel
     owner_worker: bytes
     is_zero: bool
+    retriable: bool
+    since_s: float
     blocked: bool = False
 
 
@@ -95,6 +98,7 @@ class LeaseService:
         self._prefix = os.urandom(8)
         self._numbers = itertools.count(1)
         self._kicked = False
+        self._resuming: asyncio.TimerHandle | None = None  # while nothing is handed out
         self._asking: set[asyncio.Task[None]] = set()
         self._pacing: asyncio.TimerHandle | None = None
         self._closed = False
@@ -106,8 +110,9 @@ class LeaseService:
 
     def close(self) -> None:
         self._closed = True
-        if self._pacing is not None:
-            self._pacing.cancel()
+        for timer in (self._pacing, self._resuming):
+            if timer is not None:
+                timer.cancel()
         for task in self._asking:
             task.cancel()
 
@@ -137,6 +142,7 @@ class LeaseService:
             locality=message.locality,
             name=message.name,
             now=asyncio.get_running_loop().time(),
+            retriable=message.retriable,
         )
         self.kick()
 
@@ -195,17 +201,35 @@ class LeaseService:
 
     # -- from workers' deaths
 
-    def worker_ended(self, lease: LocalLease, reason: str) -> None:
-        """The worker behind a lease is dead: the owner learns why."""
+    def worker_ended(
+        self, lease: LocalLease, reason: str, out_of_memory: bool = False, retry: bool = True
+    ) -> None:
+        """The worker behind a lease is dead, or about to be: the owner learns why."""
         if lease.lease_id not in self._local:
             return
         self._end(lease)
-        worker_id = lease.worker.worker_id
-        if isinstance(lease.owner.context, Peer):
-            lease.owner.send(RemoteLeaseLost(lease.lease_id, worker_id, reason))
-        else:
-            lease.owner.send(LeaseLost(lease.lease_id, worker_id, reason))
+        kind = RemoteLeaseLost if isinstance(lease.owner.context, Peer) else LeaseLost
+        lease.owner.send(
+            kind(lease.lease_id, lease.worker.worker_id, reason, out_of_memory=out_of_memory, retry=retry)
+        )
         self.kick()
+
+    def pause(self, seconds: float) -> None:
+        """Hands nothing out for a while."""
+        if self._resuming is not None:
+            self._resuming.cancel()
+        self._resuming = asyncio.get_running_loop().call_later(seconds, self._resume)
+
+    def _resume(self) -> None:
+        self._resuming = None
+        self.kick()
+
+    def holders(self) -> list[Holder]:
+        """The workers that are leased."""
+        return [
+            Holder(lease.worker, lease.owner_worker, lease.retriable, lease.since_s)
+            for lease in self._local.values()
+        ]
 
     def bundle_returned(self, allocations: list[Allocation]) -> None:
         """Their placement group is gone: the workers inside die."""
@@ -227,6 +251,8 @@ class LeaseService:
         if not self._cluster.table.local.schedulable:
             raise CallError(ErrorKind.BUSY, "the node is draining")
         now = asyncio.get_running_loop().time()
+        if self._resuming is not None:
+            raise CallError(ErrorKind.BUSY, "the node is low on memory")
         if is_zero and not self._queue.zero_room(now):
             raise CallError(ErrorKind.BUSY, "the node runs as many tasks without resources as it may")
         allocation = self._ledger.allocate(resources)
@@ -247,7 +273,7 @@ class LeaseService:
                 raise worker
             self._pool.give_back(worker)
             raise CallError(ErrorKind.UNAVAILABLE, "the asking agent is gone")
-        lease = self._begin(worker, allocation, channel, message.owner.worker_id, is_zero)
+        lease = self._begin(worker, allocation, channel, message.owner.worker_id, is_zero, message.retriable)
         address = self._address(worker)
         return RemoteLeaseGranted(
             lease.lease_id, address, allocation.resources, allocation.gpu_ids, allocation.other_ids
@@ -258,7 +284,15 @@ class LeaseService:
         remote = self._remote.get(message.lease_id)
         if remote is not None:
             self._forget_remote(remote)
-            remote.owner.send(LeaseLost(message.lease_id, message.worker_id, message.reason))
+            remote.owner.send(
+                LeaseLost(
+                    message.lease_id,
+                    message.worker_id,
+                    message.reason,
+                    out_of_memory=message.out_of_memory,
+                    retry=message.retry,
+                )
+            )
 
     def node_lost(self, node_id: bytes, reason: str) -> None:
         """A node died, or our connection to its agent broke, which ends our leases there."""
@@ -310,6 +344,8 @@ class LeaseService:
         if self._closed:
             return
         now = asyncio.get_running_loop().time()
+        if self._resuming is not None:
+            return
         for effect in self._queue.schedule(now):
             if isinstance(effect, GrantHere):
                 self._grant(effect.waiting, effect.allocation)
@@ -343,7 +379,9 @@ class LeaseService:
                 self._pool.give_back(worker)
             else:
                 process = channel.context
-                lease = self._begin(worker, allocation, channel, process.address.worker_id, is_zero)
+                lease = self._begin(
+                    worker, allocation, channel, process.address.worker_id, is_zero, entry.retriable
+                )
                 channel.send(
                     LeaseGranted(
                         entry.class_key,
@@ -366,7 +404,8 @@ class LeaseService:
         try:
             peer = await self._peers.channel(node_id)
             granted = await peer.call(
-                RemoteLease(process.address, entry.job_id, request, entry.runtime_env), timeout_s=60.0
+                RemoteLease(process.address, entry.job_id, request, entry.runtime_env, entry.retriable),
+                timeout_s=60.0,
             )
         except CallError as error:
             self._queue.settle(entry, False)
@@ -402,9 +441,24 @@ class LeaseService:
         )
 
     def _begin(
-        self, worker: Worker, allocation: Allocation, owner: Channel, owner_worker: bytes, is_zero: bool
+        self,
+        worker: Worker,
+        allocation: Allocation,
+        owner: Channel,
+        owner_worker: bytes,
+        is_zero: bool,
+        retriable: bool,
     ) -> LocalLease:
-        lease = LocalLease(self.new_lease_id(), worker, allocation, owner, owner_worker, is_zero)
+        lease = LocalLease(
+            self.new_lease_id(),
+            worker,
+            allocation,
+            owner,
+            owner_worker,
+            is_zero,
+            retriable,
+            asyncio.get_running_loop().time(),
+        )
         self._local[lease.lease_id] = lease
         self._owned.setdefault(owner, set()).add(lease.lease_id)
         worker.use = lease

@@ -220,7 +220,15 @@ class TaskSubmitter:
         if wanted is not None:
             locality = self._locality(queue[0]) if queue else {}
             self._core.agent.send(
-                LeaseDemand(pool.key, wanted, pool.request, pool.runtime_env, locality, pool.name)
+                LeaseDemand(
+                    pool.key,
+                    wanted,
+                    pool.request,
+                    pool.runtime_env,
+                    locality,
+                    pool.name,
+                    not pool.strict,
+                )
             )
 
     def _locality(self, task: Task) -> dict[bytes, int]:
@@ -331,11 +339,18 @@ class TaskSubmitter:
         task.lease = None
         if task.state is TaskState.CANCELLING:
             self._fail(task, exceptions.TaskCancelledError(ids.TaskID(task.push.task_id)))
+            return
+        lost = self._reasons.get(lease.lease_id)
+        if lost is not None and lost.out_of_memory:
+            if task.retries and lost.retry:
+                self._again(task, front=True)
+            else:
+                self._fail(task, exceptions.OutOfMemoryError(lost.reason))
         elif task.retries:
             task.retries -= task.retries > 0
             self._again(task, front=True)
-        elif lease.lease_id in self._reasons:
-            self._crashed(task, self._reasons[lease.lease_id])
+        elif lost is not None:
+            self._crashed(task, lost)
         else:
             task.move(TaskState.CRASHED)
             self._unexplained.append((time.monotonic() + REASON_WAIT_S, lease.lease_id, task))

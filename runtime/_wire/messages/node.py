@@ -71,6 +71,7 @@ class LeaseDemand(Message, frozen=True, array_like=True, tag=310):
     runtime_env: str = ""  # JSON, "" for none
     locality: dict[bytes, int] = {}
     name: str = ""  # of the function, for reports
+    retriable: bool = True  # may its tasks run again when their worker is ended for its memory
 
 
 class LeaseReturn(Message, frozen=True, array_like=True, tag=311):
@@ -135,6 +136,8 @@ class LeaseLost(Message, frozen=True, array_like=True, tag=323):
     worker_id: bytes
     reason: str
     node_died: bool = False
+    out_of_memory: bool = False  # told before the worker ends
+    retry: bool = True  # out of memory: its task may run again, at no cost
 
 
 class DriverLogs(Message, frozen=True, array_like=True, tag=324):
@@ -323,6 +326,7 @@ class RemoteLease(Message, Request[RemoteLeaseGranted], frozen=True, array_like=
     job_id: bytes
     request: ResourceRequest
     runtime_env: str = ""
+    retriable: bool = True
 
 
 class RemoteLeaseReturn(Message, frozen=True, array_like=True, tag=342):
@@ -334,6 +338,8 @@ class RemoteLeaseLost(Message, frozen=True, array_like=True, tag=343):
     lease_id: bytes
     worker_id: bytes
     reason: str
+    out_of_memory: bool = False
+    retry: bool = True
 
 
 class ObjectChunk(Message, frozen=True, array_like=True, tag=351):

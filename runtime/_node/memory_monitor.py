@@ -1,0 +1,95 @@
+"""Ends workers before the kernel does when the node runs low on memory."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from runtime._core.memory_policy import Holder, choose
+from runtime._core.workers import Worker, WorkerState
+
+from .config import memory_bytes, settings
+
+log = logging.getLogger(__name__)
+THRESHOLD = 0.95
+REFRESH_MS = 250
+NOTICE_S = 0.05
+"""The owner is told first, so that it knows why when the connection breaks."""
+RELIEF_S = 1.0
+"""So long the node takes no new tasks after it had to end one."""
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def used_bytes() -> int:
+    """Memory in use on this machine or in the control group we run in, without what the kernel can drop."""
+    memory = psutil.virtual_memory()
+    used = int(memory.total - memory.available)
+    try:
+        charged = int((_CGROUP / "memory.current").read_text())
+        statistics = dict(line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):
+        return used
+    if memory_bytes() == memory.total:  # the group has no limit of its own
+        return used
+    return charged - int(statistics.get("inactive_file", 0))
+
+
+class MemoryMonitor:
+    """Looks every 250 ms (RAY_memory_monitor_refresh_ms; 0: never) while something runs, and ends one worker whenever
+    more than 95 % of the memory (RAY_memory_usage_threshold) is in use.
+
+    Args:
+        holders: the busy workers.
+        end: takes the worker to end, why, and whether its work is repeated.
+        used: bytes in use.
+    """
+
+    def __init__(
+        self,
+        holders: Callable[[], list[Holder]],
+        end: Callable[[Worker, str, bool], None],
+        used: Callable[[], int] = used_bytes,
+    ) -> None:
+        given = settings()
+        self._threshold = float(given.get("memory_usage_threshold", THRESHOLD))
+        self._refresh_s = int(given.get("memory_monitor_refresh_ms", REFRESH_MS)) / 1000
+        self._total = memory_bytes()
+        self._holders = holders
+        self._end = end
+        self._used = used
+        self._ending: Worker | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begins to look."""
+        if self._refresh_s > 0:
+            self._timer = asyncio.get_running_loop().call_later(self._refresh_s, self._look)
+
+    def close(self) -> None:
+        """Stops looking."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self.start()
+        if self._ending is not None and self._ending.state is not WorkerState.DEAD:
+            return  # what it has is not free yet
+        holders = self._holders()
+        used = self._used() if holders else 0
+        victim = choose(holders) if used > self._threshold * self._total else None
+        if victim is None:
+            return
+        gib = 1 << 30
+        reason = (
+            f"Task was killed due to the node running low on memory: {used / gib:.2f} of {self._total / gib:.2f} GiB "
+            f"are in use, over the threshold of {self._threshold:.0%} (RAY_memory_usage_threshold). This worker "
+            f"(pid {victim.worker.pid}) was the one that started last. Ask for `memory=` or more CPUs per task so that "
+            "fewer run at once; RAY_memory_monitor_refresh_ms=0 turns this off."
+        )
+        log.warning("%s", reason)
+        self._ending = victim.worker
+        self._end(victim.worker, reason, victim.retry)
