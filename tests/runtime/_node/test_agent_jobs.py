@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from runtime._core import environments
 from runtime._core.environments import package_key, package_uri
 from runtime._node import registry
 from runtime._transport.channel import CallError
@@ -28,6 +29,12 @@ from runtime._wire.messages.control import (
 )
 from runtime._wire.messages.node import DriverLogs, LeaseGranted, Register, StoreUnpin
 from tests.runtime._node.world import Client, MakeWorld, exists
+
+
+async def upload(driver: Client, key: str, data: bytes) -> None:
+    """Puts a package there before any job names it."""
+    await driver.channel.call(KvPut(environments.PACKAGE_HOLDS, b"test", environments.hold([key])))
+    await driver.channel.call(KvPut(environments.PACKAGES, key.encode(), data))
 
 
 def package(files: dict[str, str]) -> tuple[str, bytes]:
@@ -108,7 +115,7 @@ def test_workers_run_in_the_jobs_working_directory(world: MakeWorld) -> None:
         async with world() as w:
             agent = await w.node()
             digest, data = package({"module.py": "VALUE = 1\n", "data/file.txt": "x"})
-            await (await w.driver(agent)).channel.call(KvPut("packages", package_key(digest).encode(), data))
+            await upload(await w.driver(agent), package_key(digest), data)
             runtime_env = {"working_dir": package_uri(digest), "env_vars": {"JOB_SAYS": "hello"}}
             driver = await w.driver(agent, runtime_env=runtime_env)
             granted = await driver.lease(CPU=1)
@@ -128,7 +135,7 @@ def test_a_package_that_reaches_outside_is_refused(world: MakeWorld, name: str) 
         async with world() as w:
             agent = await w.node()
             digest, data = package({name: "x"})
-            await (await w.driver(agent)).channel.call(KvPut("packages", package_key(digest).encode(), data))
+            await upload(await w.driver(agent), package_key(digest), data)
             driver = await w.driver(agent, runtime_env={"working_dir": package_uri(digest)})
             with pytest.raises(CallError, match="leads out") as caught:
                 await agent.environments.prepare((driver.registered.job_id, ""))
@@ -142,7 +149,7 @@ def test_a_package_with_other_content_is_refused(world: MakeWorld) -> None:
         async with world() as w:
             agent = await w.node()
             key = package_key("0" * 64)
-            await (await w.driver(agent)).channel.call(KvPut("packages", key.encode(), b"PK"))
+            await upload(await w.driver(agent), key, b"PK")
             driver = await w.driver(agent, runtime_env={"working_dir": f"gcs://{key}"})
             with pytest.raises(CallError, match="does not match"):
                 await agent.environments.prepare((driver.registered.job_id, ""))

@@ -13,7 +13,7 @@ from runtime._node.config import memory_bytes
 from tests.polling import eventually
 from tests.under_test import exceptions, init, ray
 
-HUNGER_BYTES = 1 << 30
+HUNGER_BYTES = 3 << 30
 
 pytestmark = pytest.mark.usefixtures("low_memory")
 
