@@ -273,8 +273,8 @@ class StateRows(Message, frozen=True, array_like=True, tag=361):
 
 
 class ListState(Message, Request[StateRows], frozen=True, array_like=True, tag=360):
-    """What do you know of `kind` ("tasks", "objects", "spans", "workers")? An agent asks every process of its node, and with
-    `everywhere` the agents of the other nodes."""
+    """What do you know of `kind` ("tasks", "objects", "spans", "workers")? An agent asks every process of its node,
+    and with `everywhere` the agents of the other nodes."""
 
     kind: str
     everywhere: bool = False
