@@ -365,6 +365,8 @@ class NodeAgent:
         use = worker.use
         actor_id = b""
         self.output.monitor.finish(worker)
+        if use is not None and not intended:
+            self.output.worker_crashed(worker, reason)
         if isinstance(use, LocalLease):
             self.leases.worker_ended(use, reason)
         elif isinstance(use, Actor):

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from runtime._core.workers import Worker
 from runtime._transport.channel import CallError
 from runtime._wire.messages.control import LogBatch
 from runtime._wire.messages.node import DriverLogs, Output, TakeOutput
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 TAKE_TIMEOUT_S = 1.0
+SOURCE = "cluster"
+"""The name in front of lines that no worker wrote."""
 
 
 class OutputRouter:
@@ -40,6 +43,17 @@ class OutputRouter:
         elsewhere = await asyncio.gather(*(self._ask(node, message) for node in self._agent.cluster.others()))
         here = self.take(message)
         return Output([*here.batches, *(batch for batches in elsewhere for batch in batches)])
+
+    def worker_crashed(self, worker: Worker, reason: str) -> None:
+        """Tells the driver of a worker that died in the middle of its work."""
+        line = (
+            "A worker died or was killed while executing a task by an unexpected system error: "
+            f"process {worker.pid} of node {self._agent.config.host}: {reason}"
+        )
+        batch = LogBatch(
+            worker.job_id, self._agent.config.node_id, self._agent.config.host, 0, SOURCE, True, [line]
+        )
+        self._deliver(batch)
 
     async def _ask(self, node_id: bytes, message: TakeOutput) -> list[DriverLogs]:
         try:

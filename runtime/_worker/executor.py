@@ -12,6 +12,7 @@ import inspect
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -150,6 +151,8 @@ class Executor:
             self._async.cancel(task_id)
         elif self.actor is None:
             if message.force:
+                self._core.agent.send(WorkerExiting("its task was cancelled"))
+                self._core.pump.flush_all()
                 os._exit(1)
             self._cancel_target = task_id
             self._interrupt()
@@ -497,6 +500,8 @@ class Executor:
             actor_repr=_shown_name(self.actor, setup.class_name) if setup is not None else None,
             actor_id=setup.actor_id.hex() if setup is not None else None,
         )
+        if push.method == "__init__":
+            print(f"Exception raised in creation task of {wrapped.actor_repr}: {wrapped}", file=sys.stderr)
         if cancelled:
             wrapped = wrapped.because_of(exceptions.TaskCancelledError(ids.TaskID(push.task_id)))
         return Done(push.task_id, [self._core.objects.error_value(wrapped)], seconds, True)

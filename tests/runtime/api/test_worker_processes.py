@@ -32,8 +32,12 @@ class Holder:
         return os.environ.get(name)
 
 
-def run_driver(program: str) -> list[str]:
-    """The lines that another driver prints: `ray` is imported there, and `address` names the cluster."""
+def run_driver(program: str, errors: bool = False) -> list[str]:
+    """The lines that another driver prints: `ray` is imported there, and `address` names the cluster.
+
+    Args:
+        errors: those on standard error instead.
+    """
     start = f"import {NAME} as ray\naddress = {ray.get_runtime_context().gcs_address!r}\n"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
@@ -44,7 +48,7 @@ def run_driver(program: str) -> list[str]:
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return (done.stderr if errors else done.stdout).splitlines()
 
 
 @pytest.mark.parametrize(("cpus", "threads"), [(None, "1"), (0, "1"), (0.5, "1"), (2, "2"), (3, "3")])
@@ -106,3 +110,43 @@ def test_objects_that_die_with_the_interpreter_may_ask_whether_there_is_a_cluste
         late = Late()
         late.ref = ray.put(1)
         """) == ["late False None"]
+
+
+def test_the_driver_is_told_of_crashes_and_of_actors_that_were_not_made() -> None:
+    lines = run_driver(
+        """
+        import os, time
+        ray.init(address)
+
+        @ray.remote(max_retries=0)
+        def crash():
+            os._exit(3)
+
+        @ray.remote
+        class Broken:
+            def __init__(self):
+                raise ValueError("no luck")
+
+            def method(self):
+                pass
+
+        @ray.remote
+        def sleep():
+            time.sleep(100)
+
+        for make in (crash.remote, lambda: Broken.remote().method.remote()):
+            try:
+                ray.get(make())
+            except ray.exceptions.RayError:
+                pass
+        cancelled = sleep.remote()
+        ray.wait([cancelled], timeout=0.5)
+        ray.cancel(cancelled, force=True)
+        ray.wait([cancelled])
+        """,
+        errors=True,
+    )
+    crashes = [line for line in lines if "A worker died or was killed while executing a task" in line]
+    assert len(crashes) == 1
+    assert any("(Broken pid=" in line and "Exception raised in creation task" in line for line in lines)
+    assert any("ValueError: no luck" in line for line in lines)
