@@ -151,8 +151,8 @@ def demand_of(state: ClusterState) -> Demand:
         shape = Shape.of(waiting.request.resources, strategy.labels, strategy.fallbacks)
         shapes[shape] = shapes.get(shape, 0) + waiting.count
     explicit: dict[Shape, int] = {}
-    for bundle in state.requested:
-        shape = Shape.of(bundle)
+    for index in range(len(state.requested)):
+        shape = _bundle(state.requested, state.requested_selectors, index)
         if shape.resources:
             explicit[shape] = explicit.get(shape, 0) + 1
     gangs = tuple(

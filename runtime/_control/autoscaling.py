@@ -26,6 +26,12 @@ _encode = msgspec.msgpack.encode
 class _Requested(msgspec.Struct, frozen=True, array_like=True):
     bundles: list[dict[str, int]]
     expires_s: float  # unix time; 0: never
+    selectors: list[dict[str, str]] = []  # one for each bundle
+
+
+def _selectors(entry: _Requested) -> list[dict[str, str]]:
+    """One for each bundle; an entry of an earlier version has none."""
+    return entry.selectors or [{} for _ in entry.bundles]
 
 
 class AutoscalingService:
@@ -82,10 +88,13 @@ class AutoscalingService:
     async def request(self, _: Channel, message: RequestResources) -> Ok:
         if any(amount < 0 for bundle in message.bundles for amount in bundle.values()):
             raise CallError(ErrorKind.INVALID, "requested resources must not be negative")
+        selectors = message.selectors or [{} for _ in message.bundles]
+        if len(selectors) != len(message.bundles):
+            raise CallError(ErrorKind.INVALID, "one selector is needed for each requested bundle")
         key = message.owner.encode()
         if message.bundles:
             expires_s = self._context.wall_time() + message.ttl_s if message.ttl_s else 0.0
-            requested = _Requested(message.bundles, expires_s)
+            requested = _Requested(message.bundles, expires_s, selectors)
             self._requested[message.owner] = requested
             self._context.journal.put(TABLE, key, _encode(requested))
             if message.ttl_s:
@@ -121,6 +130,9 @@ class AutoscalingService:
             groups=self._pending_groups(),
             requested=[bundle for entry in self._requested.values() for bundle in entry.bundles],
             last_report=self._report,
+            requested_selectors=[
+                selector for entry in self._requested.values() for selector in _selectors(entry)
+            ],
         )
 
     def _demands(self) -> list[Demand]:

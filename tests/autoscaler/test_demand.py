@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from autoscaler.demand import Gang, Shape, demand_of, scarcity
@@ -83,6 +84,13 @@ def test_groups_and_their_selectors() -> None:
 def test_explicit_requests_are_counted() -> None:
     found = demand_of(state(requested=[{"CPU": U}, {"CPU": U}, {"GPU": U}, {}]))
     assert dict(found.explicit) == {shape(CPU=1): 2, shape(GPU=1): 1}
+
+
+def test_explicit_requests_may_choose_their_nodes() -> None:
+    picture = msgspec.structs.replace(
+        state(requested=[{"CPU": U}, {"CPU": U}]), requested_selectors=[{}, {"zone": "a"}]
+    )
+    assert dict(demand_of(picture).explicit) == {shape(CPU=1): 1, shape({"zone": "a"}, CPU=1): 1}
 
 
 def test_names_and_label_keys_of_everything() -> None:

@@ -437,6 +437,7 @@ class ClusterState(Message, frozen=True, array_like=True, tag=201):
     groups: list[PendingGroup]
     requested: list[dict[str, int]]  # explicit requests (autoscaler.sdk)
     last_report: bytes = b""  # the latest AutoscalerReport.report
+    requested_selectors: list[dict[str, str]] = []  # of the nodes for `requested`, one each; {}: any node
 
 
 class WatchClusterState(Message, Request[ClusterState], frozen=True, array_like=True, tag=200):
@@ -448,11 +449,13 @@ class WatchClusterState(Message, Request[ClusterState], frozen=True, array_like=
 
 
 class RequestResources(Message, Request[Ok], frozen=True, array_like=True, tag=202):
-    """Replaces the explicit demand of `owner` until `ttl_s` passes (0: for ever)."""
+    """Replaces the explicit demand of `owner` until `ttl_s` passes (0: for ever). `selectors`: one for each bundle, or
+    none at all."""
 
     owner: str
     bundles: list[dict[str, int]]
     ttl_s: float = 0.0
+    selectors: list[dict[str, str]] = []
 
 
 class AutoscalerReport(Message, Request[Ok], frozen=True, array_like=True, tag=203):

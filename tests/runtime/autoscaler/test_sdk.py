@@ -39,6 +39,17 @@ def test_each_call_replaces_the_last_one() -> None:
 
 
 @pytest.mark.usefixtures("session")
+def test_bundles_may_choose_their_nodes() -> None:
+    request_resources(1, [{"CPU": 2}, {"CPU": 3}], [{"zone": "a"}, {"zone": "!b"}])
+    state: Any = current().ask(WatchClusterState(-1, 0.0))
+    assert state.requested == [{"CPU": 10_000}, {"CPU": 20_000}, {"CPU": 30_000}]
+    assert state.requested_selectors == [{}, {"zone": "a"}, {"zone": "!b"}]
+    request_resources(num_cpus=0)
+    with pytest.raises(AssertionError, match="have the same length"):
+        request_resources(bundle_label_selectors=[{"zone": "a"}])
+
+
+@pytest.mark.usefixtures("session")
 def test_it_ends_with_the_program() -> None:
     address = ray.get_runtime_context().gcs_address
     program = f"""
@@ -64,6 +75,8 @@ print(len(state.requested))
         ({"num_cpus": -1}, ValueError),
         ({"bundles": [3]}, TypeError),
         ({"bundles": [{"CPU": -1}]}, ValueError),
+        ({"bundles": [{"CPU": 1}], "bundle_label_selectors": ["x"]}, TypeError),
+        ({"bundles": [{"CPU": 1}], "bundle_label_selectors": [{"zone": "in("}]}, ValueError),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: dict[str, Any], error: type[Exception]) -> None:
