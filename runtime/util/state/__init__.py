@@ -20,12 +20,14 @@ from .api import (
     summarize_tasks,
 )
 from .exception import RayStateApiException, ServerUnavailable
+from .logs import get_log, list_logs
 
 __all__ = [
     "RayStateApiException",
     "ServerUnavailable",
     "get_actor",
     "get_job",
+    "get_log",
     "get_node",
     "get_objects",
     "get_placement_group",
@@ -33,6 +35,7 @@ __all__ = [
     "get_worker",
     "list_actors",
     "list_jobs",
+    "list_logs",
     "list_nodes",
     "list_objects",
     "list_placement_groups",

@@ -50,6 +50,19 @@ _CREATION_STATES = {
 }
 
 
+def connect(address: str | None) -> None:
+    """Joins the cluster at `address` unless this program is connected.
+
+    Raises:
+        ServerUnavailable: there is none.
+    """
+    if current_or_none() is None:
+        try:
+            api.init(address or "auto", log_to_driver=False)
+        except ConnectionError as error:
+            raise ServerUnavailable(f"There is no cluster to ask: {error}") from error
+
+
 def _list(
     schema: type[S],
     rows: Callable[[float], Iterable[S]],
@@ -60,11 +73,7 @@ def _list(
     detail: bool,
 ) -> list[S]:
     checked = check_options(schema, filters, limit)
-    if current_or_none() is None:
-        try:
-            api.init(address or "auto", log_to_driver=False)
-        except ConnectionError as error:
-            raise ServerUnavailable(f"There is no cluster to ask: {error}") from error
+    connect(address)
     return choose(rows(timeout), checked, limit, detail)
 
 

@@ -153,3 +153,41 @@ def test_objects() -> None:
     assert rows[0].pid == os.getpid()
     assert rows[0].type.lower() == "driver"
     assert state.summarize_objects()["cluster"]["total_objects"] >= 1
+
+
+@ray.remote(num_cpus=0)
+class Speaker:
+    def say(self, *words: str) -> int:
+        print("\n".join(words), flush=True)
+        return os.getpid()
+
+
+def written(**which: Any) -> str:
+    return "".join(state.get_log(**which))
+
+
+def test_logs() -> None:
+    speaker = Speaker.remote()
+    pid = ray.get(speaker.say.remote("one", "two", "three"))
+    actor_id, node_id = speaker._actor_id.hex(), ray.get_runtime_context().get_node_id()
+    assert eventually(lambda: "three" in written(actor_id=actor_id))
+    assert written(actor_id=actor_id).split()[-3:] == ["one", "two", "three"]
+    assert written(actor_id=actor_id, tail=2).split() == ["two", "three"]
+    assert written(node_id=node_id, pid=pid, suffix="err") == ""
+    names = state.list_logs(node_id=node_id)
+    (name,) = [name for name in names["worker_out"] if name.endswith(f"-{pid}.out")]
+    assert b"two" in b"".join(state.get_log(node_id=node_id, filename=name, encoding=None))
+    assert list(state.list_logs(node_id=node_id, glob_filter="*.err")) == ["worker_err"]
+    follower = state.get_log(actor_id=actor_id, follow=True, tail=1, _interval=0.05)
+    assert next(follower).split() == ["three"]
+    ray.get(speaker.say.remote("four"))
+    assert next(follower).split()[-1] == "four"
+
+
+def test_logs_that_are_not_there() -> None:
+    node_id = ray.get_runtime_context().get_node_id()
+    with pytest.raises(ValueError):
+        state.list_logs()
+    for which in ({"actor_id": "f" * 32}, {"node_id": node_id, "filename": "no such file"}):
+        with pytest.raises(Exception, match=r"not find|ould not|No such"):
+            written(**which)
