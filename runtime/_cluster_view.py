@@ -12,6 +12,8 @@ from runtime._wire.messages.base import NodeInfo
 from runtime._wire.messages.control import GetNodes, Nodes
 from runtime._worker.core_worker import Core, current_or_none
 
+_STORE = "object_store_memory"
+
 
 def connected() -> Core:
     """The core of this process; unlike `core_worker.current` it starts none.
@@ -54,7 +56,7 @@ def nodes() -> list[dict[str, Any]]:
             "MetricsExportPort": node.metrics_port,
             "MetricsAgentPort": 0,
             "DashboardAgentListenPort": 0,
-            "NodeName": node.host,
+            "NodeName": node.name or node.host,
             "RuntimeEnvAgentPort": 0,
             "DeathReason": 0 if node.state != "DEAD" else 1,
             "DeathReasonMessage": node.death_reason,
@@ -82,4 +84,11 @@ def cluster_resources() -> dict[str, float]:
 def available_resources() -> dict[str, float]:
     """The resources that nothing holds at the moment."""
     # Tasks that woke up while others had their CPUs make it negative for a while.
-    return _sum(lambda node: {name: amount for name, amount in node.available.items() if amount > 0})
+    return _sum(_free)
+
+
+def _free(node: NodeInfo) -> dict[str, int]:
+    free = {name: amount for name, amount in node.available.items() if amount > 0}
+    # Nothing asks for it: what objects take is measured.
+    store = free.get(_STORE, 0) - node.store_used_bytes * resource_units.UNIT
+    return {**free, _STORE: max(0, store)}

@@ -146,7 +146,14 @@ def _start_local(own: dict[str, Any], hidden: dict[str, Any]) -> str:
     root = hidden.get("_temp_dir")
     try:
         session = new_session_dir(root) if root else None
-        _daemon = start_local(memory=hidden.get("_memory"), session_dir=session, env_vars=settings, **own)
+        _daemon = start_local(
+            memory=hidden.get("_memory"),
+            host=hidden.get("_node_ip_address") or "127.0.0.1",
+            node_name=hidden.get("_node_name") or "",
+            session_dir=session,
+            env_vars=settings,
+            **own,
+        )
     except OSError as error:
         raise RuntimeError(f"The local cluster did not start: {error}") from error
     return str(_daemon.ready["unix_path"])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runtime._core import labels as label_syntax
+from runtime._core.resources import to_units
 from runtime._session import find_agent
 from runtime.job_config import JobConfig
 
@@ -100,6 +101,7 @@ def own_cluster(**own: Any) -> dict[str, Any]:
             raise ValueError(f"Resource quantities must be nonnegative, and {name} is {amount}.")
         if amount != int(amount):
             raise ValueError(f"Resource quantities must all be whole numbers, and {name} is {amount}.")
+    to_units({name: amount for name, amount in amounts.items() if amount is not None})
     store = own["object_store_memory"]
     if store is not None:
         if not isinstance(store, int | float):

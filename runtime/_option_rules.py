@@ -54,6 +54,11 @@ def _resources(name: str, value: Mapping[str, Any]) -> None:
         raise ValueError(
             f"Use the 'num_cpus' and 'num_gpus' keyword instead of 'CPU' and 'GPU' in {name}={value}."
         )
+    if "memory" in value or "object_store_memory" in value:
+        raise ValueError(
+            f"{name} must not contain the key 'memory' or 'object_store_memory', and it is {value}: use the keyword "
+            "'memory'."
+        )
     for resource, amount in value.items():
         if not isinstance(amount, int | float):
             raise TypeError(f"The amount of resource {resource} must be a number, not {amount!r}.")

@@ -5,6 +5,7 @@ What is wrong with an option shows where it is given: wrong type -> TypeError, w
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,6 +22,11 @@ from runtime.util.scheduling_strategies import (
 Amounts = dict[str, float]
 _INVISIBLE = ("memory", "object_store_memory")
 """An actor that asks for these alone gives the CPU of its constructor back."""
+_DEPRECATED = {
+    "placement_group": "default",
+    "placement_group_bundle_index": -1,
+    "placement_group_capture_child_tasks": False,
+}
 
 
 def task_request(options: Mapping[str, Any], name: str) -> tuple[ResourceRequest, bool]:
@@ -71,6 +77,7 @@ def _request(
     options: Mapping[str, Any], held: Amounts, placement: Amounts, name: str
 ) -> tuple[ResourceRequest, bool]:
     strategy = _strategy(options)
+    _warn_of_deprecated(options)
     units = resources.to_units(placement)
     group, index, capture = _group(options)
     if group is None:
@@ -79,6 +86,17 @@ def _request(
     group_id = group.id.binary()
     units = bundles.rewrite_for_group(units, group_id.hex(), index)
     return ResourceRequest(units, strategy, group_id), capture
+
+
+def _warn_of_deprecated(options: Mapping[str, Any]) -> None:
+    for name, default in _DEPRECATED.items():
+        if options.get(name, default) not in (default, None):
+            warnings.warn(
+                f"{name} parameter is deprecated. Use scheduling_strategy=PlacementGroupSchedulingStrategy(...) "
+                "instead.",
+                DeprecationWarning,
+                stacklevel=6,
+            )
 
 
 def _group(options: Mapping[str, Any]) -> tuple[PlacementGroup | None, int, bool]:

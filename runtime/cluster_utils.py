@@ -319,8 +319,9 @@ class Cluster:
         Args:
             wait: for Ray's sake; a node has always joined when this returns.
             node_args: num_cpus (default 1), num_gpus, resources, labels, object_store_memory (bytes, default
-                150 MiB), memory (bytes), node_ip_address (a loopback address), env_vars (of the node's processes),
-                _system_config (a dict, of the head, for all nodes; settings that mean nothing here are ignored),
+                150 MiB), memory (bytes), node_ip_address (a loopback address), node_name (what `nodes` shows),
+                env_vars (of the node's processes), _system_config (a dict, of the head, for all nodes; settings that
+                mean nothing here are ignored),
                 object_spilling_directory. What else Ray's
                 nodes take is accepted and ignored.
 
@@ -334,7 +335,6 @@ class Cluster:
         args = {name: node_args[name] for name in _USED & node_args.keys() if node_args[name] is not None}
         host = args.pop("node_ip_address", "127.0.0.1")
         env_vars = {name: str(value) for name, value in args.pop("env_vars", {}).items()}
-        args.pop("node_name", None)
         port = int(args.pop("gcs_server_port", 0))
         settings = args.pop("_system_config", {})
         is_head = self.head_node is None and self._control is None

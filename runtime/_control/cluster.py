@@ -118,7 +118,9 @@ class Node:
         )
         self.view.total = dict(report.total)
         self.view.available = available
-        self.info = msgspec.structs.replace(self.info, idle_since_s=report.idle_since_s)
+        self.info = msgspec.structs.replace(
+            self.info, idle_since_s=report.idle_since_s, store_used_bytes=report.store_used_bytes
+        )
         return changed
 
     def charge(self, resources: Mapping[str, int], now: float) -> Charge:

@@ -10,7 +10,7 @@ from runtime._control.context import Context
 from runtime._control.group_table import Group
 from runtime._core.lease_queue import INFEASIBLE_PATIENCE_S, PATIENCE_S
 from runtime._core.placement import is_group_resource
-from runtime._core.resources import describe
+from runtime._core.resources import describe, why_infeasible
 from runtime._wire.messages.control import AutoscalerReport, LogBatch
 
 SOURCE = "cluster"
@@ -92,7 +92,7 @@ class WaitingNotes:
             wanted = describe(placement.resources, placement.strategy.labels)
             why = "every node that could hold it is busy"
             if actor.infeasible:
-                why = "no node of the cluster has that much"
+                why = why_infeasible(placement.strategy.labels)
             why += _in_brackets(self._shapes.get(wanted))
             yield (
                 actor.spec.job_id,

@@ -112,8 +112,11 @@ def check_key(key: str) -> None:
 
 
 def check_labels(labels: Mapping[str, str]) -> None:
-    """Raises ValueError naming the key or value that no node can be labelled with."""
+    """Raises ValueError, or TypeError for what is no string, naming the key or value that no node can be labelled
+    with."""
     for key, value in labels.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"Labels must be strings: {key!r}: {value!r}.")
         check_key(key)
         if not _VALUE.fullmatch(value):
             raise ValueError(f"Invalid label key value `{value}`: it {_SHAPE}.")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 UNIT = 10_000
 """Wire units per one of a resource."""
+_MOST_UNITS = 2**63 - 1  # what the wire carries
 
 Resources = dict[str, int]
 
@@ -19,10 +20,13 @@ def to_units(amounts: Mapping[str, float]) -> Resources:
     """User-facing floats -> wire units; zeros vanish.
 
     Raises:
-        ValueError: an amount is negative, infinite, or finer than 0.0001.
+        TypeError: a name is no string.
+        ValueError: an amount is negative, infinite, finer than 0.0001, or more than can be counted.
     """
     out: Resources = {}
     for name, amount in amounts.items():
+        if not isinstance(name, str):
+            raise TypeError(f"The name of a resource must be a string, not {name!r}.")
         if amount < 0:
             raise ValueError(f"The quantity of resource {name} cannot be negative, and it is {amount}.")
         if not math.isfinite(amount):
@@ -32,6 +36,10 @@ def to_units(amounts: Mapping[str, float]) -> Resources:
             raise ValueError(
                 f"The precision of the fractional quantity of resource {name} cannot go beyond 0.0001, and it is "
                 f"{amount}."
+            )
+        if units > _MOST_UNITS:
+            raise ValueError(
+                f"The quantity of resource {name} cannot be more than {_MOST_UNITS // UNIT}, and it is {amount}."
             )
         if units:
             out[name] = units
@@ -75,3 +83,10 @@ def describe(units: Mapping[str, int], labels: Mapping[str, str] | None = None) 
     if labels:
         text += " with labels {" + ", ".join(f"{key}: {value}" for key, value in sorted(labels.items())) + "}"
     return text
+
+
+def why_infeasible(labels: Mapping[str, str]) -> str:
+    """Why no node of now can ever hold what `describe` tells of."""
+    if labels:
+        return "no node of the cluster has these labels and that much"
+    return "no node of the cluster has that much"

@@ -102,6 +102,7 @@ def _config(options: argparse.Namespace) -> AgentConfig:
         exit_with_driver=options.exit_with_driver,
         remove_session_dir=options.remove_session_dir,
         control_reconnect_s=options.control_reconnect_s,
+        name=options.name,
     )
 
 
@@ -119,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--instance-id", default="", help="the autoscaler's name of this machine")
     parser.add_argument("--node-type", default="", help="the node type of the cluster's specification")
     parser.add_argument("--node-id", default="", help="hex; default: random")
+    parser.add_argument("--name", default="", help="what users call this node; default: its host")
     parser.add_argument("--exit-with-driver", action="store_true", help="end when the driver has left")
     parser.add_argument("--remove-session-dir", action="store_true", help="leave no logs either")
     parser.add_argument(

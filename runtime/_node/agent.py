@@ -141,6 +141,7 @@ class NodeAgent:
             self.ledger,
             self.is_busy,
             self.leases.demands,
+            lambda: self.store.index.used_bytes,
             self._on_heartbeat,
         )
         self._process_handler = ProcessHandler(self)
@@ -315,6 +316,7 @@ class NodeAgent:
             started_s=self.started_s,
             store_path=self.store.arena.path,
             metrics_port=self.metrics.port,
+            name=config.name,
         )
 
     def _own_metrics(self) -> list[tuple[str, str, float, list[tuple[str, str]]]]:

@@ -48,6 +48,7 @@ class AgentConfig:
         connect_control: opens a connection to the control store.
         listen_tcp: serve other agents.
         exit_with_driver: stop when the first driver has left, or none came in time.
+        name: what the user calls it; "": its host.
         zygote: one that was started before everything else.
         remove_session_dir: leave nothing of the session at the end, logs included.
     """
@@ -70,6 +71,7 @@ class AgentConfig:
     control_reconnect_s: float = 7.0
     local: bool = False
     zygote: SpawnedZygote | None = None
+    name: str = ""
 
     @property
     def cpu_count(self) -> int:

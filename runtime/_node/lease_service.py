@@ -16,7 +16,7 @@ import msgspec
 from runtime._core.lease_queue import ZERO_PACE_S, AskNode, GrantHere, LeaseQueue, Refuse, Waiting
 from runtime._core.ledger import Allocation, Ledger
 from runtime._core.memory_policy import Holder
-from runtime._core.resources import describe
+from runtime._core.resources import describe, why_infeasible
 from runtime._core.workers import Worker, WorkerEvent
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import Demand, ErrorKind, ResourceRequest, WorkerAddress
@@ -506,6 +506,6 @@ class LeaseService:
         what = f"{entry.name or 'a task'} waits for {wanted}"
         why = "every node that could hold it is busy"
         if entry.infeasible:
-            why = "no node of the cluster has that much"
+            why = why_infeasible(entry.request.labels)
         reason = self._cluster.notes.get(wanted)
         return f"{what}: {why}" + (f" ({reason})" if reason else "")

@@ -22,6 +22,7 @@ class Reporter:
     Args:
         is_busy: whether anything holds the node.
         demands: what waits here.
+        store_used_bytes: how much memory objects take.
         on_heartbeat: called with each heartbeat.
     """
 
@@ -32,6 +33,7 @@ class Reporter:
         ledger: Ledger,
         is_busy: Callable[[], bool],
         demands: Callable[[], list[Demand]],
+        store_used_bytes: Callable[[], int],
         on_heartbeat: Callable[[], None],
     ) -> None:
         self._node_id = node_id
@@ -39,6 +41,7 @@ class Reporter:
         self._ledger = ledger
         self._is_busy = is_busy
         self._demands = demands
+        self._store_used_bytes = store_used_bytes
         self._on_heartbeat = on_heartbeat
         self._last: NodeReport | None = None
         self._last_sent = float("-inf")
@@ -86,6 +89,7 @@ class Reporter:
             dict(self._ledger.available),
             self._demands(),
             self.idle_since_s,
+            self._store_used_bytes(),
         )
         if force or report != self._last:
             self._last = report

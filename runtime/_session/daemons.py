@@ -80,6 +80,8 @@ def start_local(
     labels: Mapping[str, str] | None = None,
     object_store_memory: int | None = None,
     memory: float | None = None,
+    host: str = "127.0.0.1",
+    node_name: str = "",
     session_dir: str | None = None,
     keep_logs: bool = False,
     env_vars: Mapping[str, str] | None = None,
@@ -99,6 +101,7 @@ def start_local(
     arguments = ["--session-dir", session, "--resources", json.dumps(amounts)]
     arguments += ["--labels", json.dumps(dict(labels or {}))]
     arguments += ["--store-bytes", str(int(object_store_memory or 0))]
+    arguments += ["--host", host, "--name", node_name]
     if keep_logs:
         arguments.append("--keep-logs")
     try:
@@ -154,6 +157,7 @@ def start_node(
     labels: Mapping[str, str] | None = None,
     object_store_memory: int | None = None,
     memory: float | None = None,
+    node_name: str = "",
     head: bool = False,
     instance_id: str = "",
     node_type: str = "",
@@ -176,7 +180,12 @@ def start_node(
     arguments = ["--control", control_address, "--session-dir", session_dir, "--host", host]
     arguments += ["--resources", json.dumps(amounts), "--labels", json.dumps(dict(labels or {}))]
     arguments += ["--store-bytes", str(int(object_store_memory or 0)), "--secret-file", secret_file]
-    for flag, value in (("--instance-id", instance_id), ("--node-type", node_type), ("--node-id", node_id)):
+    for flag, value in (
+        ("--instance-id", instance_id),
+        ("--node-type", node_type),
+        ("--node-id", node_id),
+        ("--name", node_name),
+    ):
         if value:
             arguments += [flag, value]
     if control_reconnect_s is not None:

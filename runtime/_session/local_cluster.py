@@ -19,7 +19,6 @@ from runtime._node.zygote_spawn import SpawnedZygote
 from runtime._transport.channel import CallError, Channel, Handler, LoopbackChannel
 
 log = logging.getLogger("runtime._session.local_cluster")
-_HOST = "127.0.0.1"
 
 
 def run(options: argparse.Namespace, zygote: SpawnedZygote) -> int:
@@ -55,14 +54,14 @@ async def _serve(options: argparse.Namespace, zygote: SpawnedZygote) -> int:
         json.loads(options.resources),
         json.loads(options.labels),
         node_id=node_id,
-        host=_HOST,
+        host=options.host,
         is_head=True,
         store_bytes=store_bytes,
     )
     config = AgentConfig(
         node_id=node_id,
         session_dir=options.session_dir,
-        host=_HOST,
+        host=options.host,
         total=total,
         labels=labels,
         store_bytes=store_bytes,
@@ -75,6 +74,7 @@ async def _serve(options: argparse.Namespace, zygote: SpawnedZygote) -> int:
         remove_session_dir=not options.keep_logs,
         local=True,
         zygote=zygote,
+        name=options.name,
     )
     await control.start()
     try:

@@ -21,6 +21,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--resources", default="{}", help="JSON of amounts; CPU and memory have defaults")
     parser.add_argument("--labels", default="{}", help="JSON of node labels")
     parser.add_argument("--store-bytes", type=int, default=0, help="shared memory for objects; 0: a default")
+    parser.add_argument("--host", default="127.0.0.1", help="address of this machine")
+    parser.add_argument("--name", default="", help="what users call this node; default: its host")
     parser.add_argument("--ready-fd", type=int, default=-1, help="where to write one JSON line when up")
     parser.add_argument("--keep-logs", action="store_true", help="leave the session directory behind")
     options = parser.parse_args(argv)

@@ -121,6 +121,8 @@ class NodeInfo(Message, frozen=True, array_like=True):
     started_s: float = 0.0
     store_path: str = ""
     metrics_port: int = 0
+    name: str = ""  # what its user calls it; "": its host
+    store_used_bytes: int = 0
 
 
 class Demand(Message, frozen=True, array_like=True):

@@ -48,6 +48,7 @@ class NodeReport(Message, frozen=True, array_like=True, tag=102):
     available: dict[str, int]
     demands: list[Demand]
     idle_since_s: float
+    store_used_bytes: int = 0
 
 
 class ClusterView(Message, frozen=True, array_like=True, tag=103):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from runtime._wire.messages.base import SchedulingStrategy
 from runtime._wire.messages.control import AutoscalerReport, LogBatch, RegisterActor, RemovePlacementGroup
 from tests.sim.control import specs
 from tests.sim.control.cluster import Rig, rig
@@ -31,6 +32,20 @@ def test_an_actor_that_no_node_can_hold() -> None:
             assert len(told(r)) == 2
             await asyncio.sleep(20)
             assert len(told(r)) == 3
+
+    run_virtual(main())
+
+
+def test_an_actor_whose_labels_no_node_has() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            await r.job()
+            await r.ask(RegisterActor(specs.actor(1, strategy=SchedulingStrategy(labels={"zone": "a"}))))
+            await asyncio.sleep(4)
+            (line,) = told(r)
+            assert line.endswith(
+                "with labels {zone: a}: no node of the cluster has these labels and that much"
+            )
 
     run_virtual(main())
 

@@ -454,9 +454,11 @@ def test_a_captured_child_must_fit(group: Any) -> None:
 
 
 def test_the_deprecated_options(group: Any) -> None:
-    assert ray.get(where.options(placement_group=group).remote())[0] == group.id.hex()
+    with pytest.warns(DeprecationWarning, match="placement_group parameter is deprecated"):
+        assert ray.get(where.options(placement_group=group).remote())[0] == group.id.hex()
     task = where.options(placement_group=group, placement_group_bundle_index=1)
-    assert ray.get(task.remote())[0] == group.id.hex()
+    with pytest.warns(DeprecationWarning, match="placement_group_bundle_index parameter is deprecated"):
+        assert ray.get(task.remote())[0] == group.id.hex()
     with pytest.raises(ValueError, match="should be specified via the scheduling_strategy option"):
         where.options(placement_group=group, scheduling_strategy="SPREAD").remote()
 

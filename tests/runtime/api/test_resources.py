@@ -180,3 +180,29 @@ def test_accelerator_types() -> None:
     other = Actor.options(accelerator_type=accelerators.NVIDIA_H100).remote()
     assert ray.wait([other.held.remote()], timeout=0.2)[0] == []
     assert accelerators.GOOGLE_TPU_V6E == "TPU-V6E"
+
+
+def test_objects_take_memory_of_the_store() -> None:
+    def free_store() -> float:
+        return float(ray.available_resources()["object_store_memory"])
+
+    size = 20 * 2**20
+    before = free_store()
+    ref = ray.put(bytes(size))
+    assert eventually(lambda: before - free_store() >= size)
+    del ref
+    assert eventually(lambda: free_store() == before)
+
+
+@pytest.mark.parametrize(
+    ("resources", "error"),
+    [
+        ({1: 1}, (TypeError, AttributeError)),
+        ({"memory": 1}, ValueError),
+        ({"object_store_memory": 1}, ValueError),
+    ],
+)
+def test_names_that_no_resource_has(resources: Any, error: Any) -> None:
+    with pytest.raises(error):
+        hold.options(resources=resources).remote("")
+    assert ray.get(ray.put(1)) == 1  # the connection has survived
