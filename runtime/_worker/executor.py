@@ -45,6 +45,7 @@ from . import arguments, thread_limit
 from .async_executor import AsyncExecutor
 from .context import Execution, execution
 from .devices import Devices
+from .functions import full_name
 from .objects import Entry
 from .process_end import end_fork, exit_status, flush_output
 from .results import PartialResult, Results
@@ -532,7 +533,8 @@ class Executor:
         self._core.actor_or_job_bytes = setup.actor_id
         self.current_name = setup.class_name
         cls = self._core.functions.load(push.key)
-        self._prefix = f"{cls.__module__}.{cls.__name__}."
+        self._prefix = f"{full_name(cls)}."
+        running.function_name = f"{self._prefix}__init__"
         if is_async(cls):
             self._async = AsyncExecutor(self._core, self, setup)
             self.actor = self._async.construct(cls, args, kwargs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
@@ -20,11 +21,22 @@ NAMESPACE = "functions"
 TOO_LARGE_BYTES = 95 * 2**20
 
 
-class Function:
-    """A pickled function or class. `key`: digest of what a worker must know; `held` keeps the objects in its closure
-    alive."""
+def full_name(defined: Any) -> str:
+    """How a function or class is called where it runs: its module and name. What a program itself defines has the name
+    of its file, as its `__main__` is not the worker's.
+    """
+    module = defined.__module__
+    if module == "__main__":
+        codes = [part.__code__ for part in (defined, *vars(defined).values()) if hasattr(part, "__code__")]
+        module = (inspect.getmodulename(codes[0].co_filename) if codes else None) or module
+    return f"{module}.{defined.__name__}"
 
-    __slots__ = ("held", "key", "max_calls", "name", "pickled", "published")
+
+class Function:
+    """A pickled function or class. `key`: digest of what a worker must know; `full_name`: what it is called there;
+    `held` keeps the objects in its closure alive."""
+
+    __slots__ = ("full_name", "held", "key", "max_calls", "name", "pickled", "published")
 
     def __init__(self, function: Any, name: str, max_calls: int = 0) -> None:
         try:
@@ -47,6 +59,7 @@ class Function:
         self.key = hashlib.sha256(self.pickled + limit).digest()[:16]
         self.max_calls = max_calls
         self.name = name
+        self.full_name = full_name(function)
         self.published = False
         for entry in self.held:
             entry.holds += 1

@@ -244,7 +244,9 @@ class TaskSubmitter:
         function = task.function
         if function.key not in connection.sent_functions:
             connection.sent_functions.add(function.key)
-            connection.send(DefineFunction(function.key, function.pickled, function.name, function.max_calls))
+            connection.send(
+                DefineFunction(function.key, function.pickled, function.full_name, function.max_calls)
+            )
         if not lease.inflight:
             lease.last_done = time.monotonic()
         lease.inflight[task.push.task_id] = task

@@ -60,6 +60,25 @@ class TestInSession:
         assert context.get_actor_id() is None
         assert context.get_task_id() is None
 
+    def test_the_functions_of_an_actor_and_of_one_defined_inside(self) -> None:
+        @ray.remote
+        class Named:
+            def __init__(self) -> None:
+                self.made_by = ray.get_runtime_context().get_task_function_name()
+
+            def names(self) -> list[str]:
+                return [self.made_by, ray.get_runtime_context().get_task_function_name()]
+
+        @ray.remote
+        def inner() -> str:
+            return str(ray.get_runtime_context().get_task_function_name())
+
+        assert ray.get(Named.remote().names.remote()) == [
+            f"{__name__}.Named.__init__",
+            f"{__name__}.Named.names",
+        ]
+        assert ray.get(inner.remote()) == f"{__name__}.inner"
+
     def test_where_the_session_is(self) -> None:
         context = ray.get_runtime_context()
         folder = os.path.join(context.get_temp_dir(), context.get_session_name())
@@ -81,7 +100,7 @@ class TestInSession:
         assert told["worker"] != context.get_worker_id()
         assert told["task"] == ref.task_id().hex()
         assert told["task_name"] == "facts"
-        assert told["function"].endswith("facts")
+        assert told["function"] == f"{__name__}.facts"
         assert told["actor"] is None
         assert told["group"] is None
         assert told["namespace"] == context.namespace
