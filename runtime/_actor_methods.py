@@ -1,10 +1,11 @@
-"""What a handle knows of its actor's methods: their defaults, from `@method` and their kind."""
+"""What is known of actors without asking them: of their methods, from `@method` and their kind, and of their class."""
 
 from __future__ import annotations
 
 import inspect
 import pickle
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import cloudpickle
@@ -41,6 +42,20 @@ class MethodOptions(msgspec.Struct, frozen=True, array_like=True):
             chosen: Retry = pickle.loads(self.retry_on)
             return chosen
         return self.retry_exceptions
+
+
+@dataclass(frozen=True, slots=True)
+class ActorClassMetadata:
+    """What libraries ask of an actor class: the class that was made remote, and the options it was given."""
+
+    class_name: str
+    modified_class: type
+    num_cpus: float | None
+    num_gpus: float | None
+    resources: Mapping[str, float]
+    max_restarts: int
+    max_task_retries: int
+    runtime_env: Mapping[str, Any] | None
 
 
 class ActorShape(msgspec.Struct, frozen=True, array_like=True):

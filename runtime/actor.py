@@ -10,6 +10,7 @@ import msgspec
 
 from runtime import _options, _scheduling, exceptions
 from runtime._actor_methods import (
+    ActorClassMetadata,
     ActorShape,
     MethodOptions,
     Retry,
@@ -89,6 +90,26 @@ class ActorClass:
                 f"'ActorClass({self.__dict__.get('_name')})' object has no attribute '{name}'"
             )
         return getattr(self._class, name)
+
+    @property
+    def __ray_actor_class__(self) -> type:
+        """The class that was made remote."""
+        return self._class
+
+    @property
+    def __ray_metadata__(self) -> ActorClassMetadata:
+        """See `ActorClassMetadata`."""
+        given = self._defaults.get
+        return ActorClassMetadata(
+            self._name,
+            self._class,
+            given("num_cpus"),
+            given("num_gpus"),
+            given("resources") or {},
+            given("max_restarts") or 0,
+            given("max_task_retries") or 0,
+            given("runtime_env"),
+        )
 
     def __mro_entries__(self, _bases: Any) -> NoReturn:
         raise ActorClassInheritanceException(

@@ -82,6 +82,15 @@ class TestArguments:
         with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
             _ = Remote.nothing
 
+    def test_what_libraries_ask_of_the_remote_class(self) -> None:
+        remote = ray.remote(num_cpus=2, max_restarts=1)(Plain)
+        about = remote.__ray_metadata__
+        assert (about.class_name, about.modified_class.__name__) == ("Plain", "Plain")
+        assert about.modified_class(5).get() == 5
+        assert remote.__ray_actor_class__ is Plain
+        if OWN:
+            assert (about.num_cpus, about.max_restarts, about.resources) == (2, 1, {})
+
     def test_handles_have_methods_only(self) -> None:
         actor = Remote.remote()
         for name in ("LIMIT", "value", "nothing"):
