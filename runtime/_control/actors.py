@@ -226,10 +226,11 @@ class ActorService:
             elif not actor.starting:
                 self._scheduler.enqueue(actor)
 
-    def job_finished(self, job_id: bytes) -> None:
-        """A job's actors end with it, except detached ones."""
-        ended = [actor for actor in self._table.living() if actor.spec.job_id == job_id]
-        self._abandon([actor for actor in ended if not actor.spec.detached], "its job finished")
+    def job_finished(self, _job_id: bytes, driver_id: bytes) -> None:
+        """The actors that a driver owns end with its job, except detached ones, which keep what they own. Those that
+        tasks and other actors own end when their owners do, as always.
+        """
+        self._abandon(self._table.owned_by(driver_id), "its job finished")
 
     def group_removed(self, pg_id: bytes) -> None:
         """The actors of a placement group end with it."""

@@ -105,7 +105,7 @@ class AutoscalingService:
         await self._context.journal.durable()
         return Ok()
 
-    def job_finished(self, job_id: bytes) -> None:
+    def job_finished(self, job_id: bytes, _driver_id: bytes) -> None:
         """What a program asked for ends with it."""
         owner = job_id.hex()
         if self._requested.pop(owner, None) is not None:

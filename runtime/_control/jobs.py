@@ -36,10 +36,10 @@ _COUNTER = b"next_job"
 
 
 class JobService:
-    """Owns the jobs. `on_finished` hears of each that ends."""
+    """Owns the jobs. `on_finished` hears of each that ends: its id, and the worker id of its driver."""
 
     def __init__(self, context: Context, cluster: Cluster, tell_all: Callable[[JobFinished], None]) -> None:
-        self.on_finished: list[Callable[[bytes], None]] = []
+        self.on_finished: list[Callable[[bytes, bytes], None]] = []
         self._context = context
         self._cluster = cluster
         self._tell_all = tell_all
@@ -151,7 +151,7 @@ class JobService:
         self._save(info)
         log.info("job %s finished: %s", job_id.hex(), event.value)
         for listener in self.on_finished:
-            listener(job_id)
+            listener(job_id, info.driver.worker_id)
         self._tell_all(JobFinished(job_id))
         self._forget_old()
 

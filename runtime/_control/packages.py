@@ -30,7 +30,7 @@ class PackageSweeper:
         self._signal = Signal()
         self._signal.connect(self._sweep)
         kv.on_change |= {PACKAGES: self.look, PACKAGE_HOLDS: self.look}
-        jobs.on_finished.append(lambda _: self.look())
+        jobs.on_finished.append(lambda *_: self.look())
         actors.on_dead.append(lambda actor: self.look() if actor.spec.detached else None)
 
     def look(self) -> None:

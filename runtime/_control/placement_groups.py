@@ -147,7 +147,7 @@ class GroupService:
             if missing and not group.is_removed:
                 self._scheduler.lost(group, missing, f"node {node.node_id.hex()} died")
 
-    def job_finished(self, job_id: bytes) -> None:
+    def job_finished(self, job_id: bytes, _driver_id: bytes) -> None:
         """A job's groups end with it, except detached ones."""
         for group in list(self._table.all()):
             if group.request.job_id == job_id and not group.request.detached and not group.is_removed:

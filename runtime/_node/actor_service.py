@@ -89,10 +89,12 @@ class ActorService:
         """The constructed actors, for a control store that starts anew."""
         return [(a.spec.actor_id, a.started.address) for a in self._actors.values() if a.started is not None]
 
-    def is_detached(self, worker: Worker) -> bool:
-        """Whether the worker runs an actor that outlives its job."""
+    def may_outlive(self, worker: Worker, driver_id: bytes) -> bool:
+        """Whether the worker runs an actor that does not end with the job of this driver: a detached one, or one that
+        some other process owns, which ends with that one.
+        """
         actor = worker.use
-        return isinstance(actor, Actor) and actor.spec.detached
+        return isinstance(actor, Actor) and (actor.spec.detached or actor.spec.owner.worker_id != driver_id)
 
     async def start(self, message: StartActor) -> ActorStarted:
         """Brings the actor up and returns when its constructor is done. Repeating the request is safe.

@@ -282,11 +282,11 @@ class NodeAgent:
             self.spawn(self._finish_job(process.job_id), "finish job")
 
     def job_finished(self, job_id: bytes) -> None:
-        """The job's workers here die, but for detached actors, and what it left in the store goes."""
+        """The job's workers here die, but for actors that may outlive it, and what it left in the store goes."""
         job = self.jobs.finish(job_id)
-        if not self.pool.finish_job(job_id, self.actors.is_detached):
-            self.jobs.forget(job_id)
         driver_id = job.info.driver.worker_id if job is not None else b""
+        if not self.pool.finish_job(job_id, lambda worker: self.actors.may_outlive(worker, driver_id)):
+            self.jobs.forget(job_id)
         self.objects.job_finished(job_id, driver_id)
 
     def processes_died(self, worker_ids: set[bytes]) -> None:
