@@ -141,7 +141,7 @@ class FinishJob(Message, Request[Ok], frozen=True, array_like=True, tag=125):
 
 
 class JobFinished(Message, frozen=True, array_like=True, tag=126):
-    """Control -> every agent, one-way: kill the job's workers that run no actor which may outlive it, free its objects."""
+    """Control -> every agent, one-way: kill the job's workers except actors that may outlive it, free its objects."""
 
     job_id: bytes
 
