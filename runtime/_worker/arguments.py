@@ -43,6 +43,8 @@ def pack(core: Core, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     Raises:
         TypeError: an argument cannot be pickled.
     """
+    if not args and not kwargs:
+        return _NONE
     try:
         return _pack(core, args, kwargs)
     except TypeError as error:
@@ -60,8 +62,6 @@ def _check(value: Any, name: str) -> None:
 
 
 def _pack(core: Core, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedArguments:
-    if not args and not kwargs:
-        return _NONE
     refs: list[tuple[int, str, Entry]] = []
     keep: list[ObjectRef] = []
     args, kwargs = _split(args, kwargs, refs, keep)

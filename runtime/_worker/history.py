@@ -76,7 +76,8 @@ class History:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._driver_task = b"\xff" * (ids.TASK_BYTES - ids.JOB_BYTES) + core.job_id
-        # Tuples of an EndedTask's fields: making the plain tuple costs half as much.
+        # Tuples of an EndedTask's fields: making the plain tuple costs half as much, and as nothing in it can refer to
+        # a container, the garbage collector does not visit it again and again.
         self._ended: deque[tuple[Any, ...]] = deque(maxlen=KEPT_TASKS)
         self.spans: deque[Span] = deque(maxlen=KEPT_TASKS)
 

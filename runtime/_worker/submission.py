@@ -129,10 +129,12 @@ class Submission(ABC):
             self.stream.raised = message.failed and self.state is not TaskState.CANCELLING
         objects = self.core.objects
         inner: list[Entry] = []
+        nested = False
         for entry, value in zip(self.entries, message.values, strict=False):
             if value.nested:
+                nested = True
                 inner += objects.contain(entry, value.nested)
-        if any(value.nested for value in message.values):
+        if nested:
             release = ReleaseHold(message.task_id, self.push.attempt)
             objects.when_registered(inner, lambda: connection.send(release))
 
@@ -191,7 +193,7 @@ class Submission(ABC):
             self.core.lineage.keep(self)
             if self.stream is not None and self.stream.lost:
                 self.core.lineage.items_lost(self)
-        else:
+        elif self.packed.held:
             self.release_arguments()
 
     def release_arguments(self) -> None:

@@ -53,9 +53,10 @@ class ErrorKind:
     INTERNAL = "internal"
 
 
-class WorkerAddress(Message, frozen=True, array_like=True):
+class WorkerAddress(Message, frozen=True, array_like=True, gc=False):
     """Where a driver or worker process listens. On its own node use `unix_path`, elsewhere `host:port`."""
 
+    # gc=False, as it refers to no containers: records that hold one need not be visited either (see `History`).
     worker_id: bytes  # 28 bytes
     node_id: bytes  # 28 bytes
     unix_path: str

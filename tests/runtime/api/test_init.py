@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from runtime.cluster_utils import Cluster
 from tests.polling import eventually
 from tests.under_test import NAME, OWN, init, ray
 
@@ -227,17 +228,25 @@ def test_calls_that_connect_by_themselves(monkeypatch: pytest.MonkeyPatch) -> No
     def one() -> int:
         return 1
 
-    for call in (
-        lambda: ray.put(1),
-        lambda: ray.get([]),
-        lambda: ray.wait([]),
-        lambda: ray.get(one.remote()),
-        ray.get_runtime_context,
-        ray.get_gpu_ids,
-    ):
-        call()
-        assert ray.is_initialized()
-        ray.shutdown()
+    ray.put(1)
+    assert ray.is_initialized()
+    ray.shutdown()
+    cluster = Cluster(initialize_head=True)
+    try:
+        monkeypatch.setenv("RAY_ADDRESS", str(cluster.address))
+        for call in (
+            lambda: ray.put(1),
+            lambda: ray.get([]),
+            lambda: ray.wait([]),
+            lambda: ray.get(one.remote()),
+            ray.get_runtime_context,
+            ray.get_gpu_ids,
+        ):
+            call()
+            assert ray.is_initialized()
+            ray.shutdown()
+    finally:
+        cluster.shutdown()
     monkeypatch.setenv("RAY_ENABLE_AUTO_CONNECT", "0")
     with pytest.raises(ray.exceptions.RaySystemError, match="Ray has not been started yet"):
         ray.put(1)
@@ -246,24 +255,24 @@ def test_calls_that_connect_by_themselves(monkeypatch: pytest.MonkeyPatch) -> No
 # ---------------------------------------------------------------- other processes and threads
 
 
-def joins(address: str, **environment: str) -> str:
-    program = f"import {NAME} as ray; ray.init({address}); print(ray.cluster_resources()['CPU'])"
+def joins(*arguments: str, **environment: str) -> list[str]:
+    """How many CPUs the clusters have to which these arguments of `init` lead another program, one after the other."""
+    look = "print(ray.cluster_resources()['CPU']); ray.shutdown()"
+    program = "; ".join([f"import {NAME} as ray", *(f"ray.init({given}); {look}" for given in arguments)])
     root = str(pathlib.Path(__file__).parents[3])
     environment = {**os.environ, "PYTHONPATH": root, **environment}
     return subprocess.check_output(
         [sys.executable, "-c", program], env=environment, text=True, timeout=60
-    ).strip()
+    ).split()
 
 
 @own
 def test_another_program_joins() -> None:
     context = init(num_cpus=7)
     address = context.address_info["address"]
-    assert joins("'auto'") == "7.0"
-    assert joins(repr(address)) == "7.0"
-    assert joins("", RAY_ADDRESS=address) == "7.0"
-    assert joins("'local', num_cpus=3") == "3.0"
-    assert joins("num_cpus=3") == "3.0"
+    ways = ("'auto'", repr(address), "'local', num_cpus=3", "num_cpus=3")
+    assert joins(*ways) == ["7.0", "7.0", "3.0", "3.0"]
+    assert joins("", RAY_ADDRESS=address) == ["7.0"]
     assert ray.cluster_resources()["CPU"] == 7
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import textwrap
 from tests.under_test import NAME
 
 
-def run(program: str, *patterns: str, options: str = "num_cpus=2") -> str:
+def run(program: str, *patterns: str, options: str = "num_cpus=2", **variables: str) -> str:
     """Runs a driver until its output has every pattern, for lines travel behind results; then lets it end."""
     start = f"import {NAME} as ray, sys, os\nray.init({options})\n"
     stay = "\nprint('done', flush=True)\nsys.stdin.read()\n"
@@ -21,6 +22,7 @@ def run(program: str, *patterns: str, options: str = "num_cpus=2") -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        env={**os.environ, **variables},
     ) as driver:
         assert driver.stdout is not None
         output = ""
@@ -77,6 +79,7 @@ def test_equal_lines_of_many_workers_are_folded() -> None:
         ray.get([speaker.speak.remote() for speaker in speakers])
         """,
         "the same line.*repeated",
+        RAY_DEDUP_LOGS_AGG_WINDOW_S="2",
     )
     assert len([line for line in output.splitlines() if "the same line" in line]) <= 3
 
