@@ -205,7 +205,9 @@ class ActorClass:
             capture_child_tasks=capture,
             stream_limit=options.get("_actor_generator_backpressure_num_objects") or -1,
         )
-        other = core.actors.create(spec, setup, args, kwargs, ordered, bool(options.get("get_if_exists")))
+        other = core.actors.create(
+            spec, setup, args, kwargs, ordered, bool(options.get("get_if_exists")), function.held
+        )
         if other is not None:
             return handle_of(core, other)
         return _new_handle(core, core.actors.actor(actor_id, None, ordered), shape)

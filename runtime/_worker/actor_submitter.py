@@ -142,9 +142,11 @@ class ActorSubmitter:
         kwargs: Mapping[str, Any],
         ordered: bool,
         get_if_exists: bool,
+        closure: Sequence[Entry],
     ) -> ActorInfo | None:
         """Registers an actor whose spec lacks the constructor call, at once; the call follows when the values of its
         arguments are there. Returns the holder of the name when `get_if_exists` found one that is not this actor.
+        What the class refers to (`closure`) is kept as the arguments are: for as long as it may be made again.
 
         Raises:
             ActorAlreadyExistsError: the name is taken.
@@ -193,9 +195,12 @@ class ActorSubmitter:
             actor.registered = False
             actor.state = "DEPENDENCIES_UNREADY"
             self._actors[spec.actor_id] = actor
+            for entry in closure:
+                entry.holds += 1
             if not spec.detached:
+                kept = [*packed.held, *closure]
                 handle = actor.handle = core.objects.own(handle_object_id(spec.actor_id))
-                handle.on_free = lambda: self._out_of_scope(actor, packed)
+                handle.on_free = lambda: self._out_of_scope(actor, kept)
             missing = [entry for _, _, entry in packed.refs if entry.value is None]
             refs, error = ([], None) if missing else arguments.wire_refs(core, packed)
             if not missing and error is None:
@@ -214,8 +219,8 @@ class ActorSubmitter:
             raise exceptions.RaySystemError(reply.message)
         return reply if reply.actor_id != spec.actor_id else None
 
-    def _out_of_scope(self, actor: Actor, packed: arguments.PackedArguments) -> None:
-        for entry in packed.held:
+    def _out_of_scope(self, actor: Actor, kept: list[Entry]) -> None:
+        for entry in kept:
             self._core.objects.release(entry)
         actor.handle = None
         actor.released = True

@@ -62,13 +62,13 @@ class Function:
         self.full_name = full_name(function)
         self.published = False
         for entry in self.held:
-            entry.holds += 1
+            entry.holds += (
+                1  # an actor has holds of its own: it may be made again when its class is gone here
+            )
 
     def __del__(self) -> None:
-        # A published one may be loaded by processes that we know nothing of, long after us.
-        if not getattr(self, "published", True):
-            for entry in self.held:
-                entry.released.append(entry)
+        for entry in getattr(self, "held", ()):
+            entry.released.append(entry)
 
 
 class Functions:

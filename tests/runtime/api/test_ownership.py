@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import threading
@@ -334,6 +335,31 @@ def test_what_a_function_refers_to_goes_with_the_function() -> None:
     held = len(current_entries())
     del function
     assert eventually(lambda: len(current_entries()) < held or "usage 0 MiB" in summary(stats_only=True))
+
+
+@own
+def test_what_a_class_refers_to_goes_with_the_class_and_its_actors() -> None:
+    def make(ref: Any) -> Any:
+        @ray.remote(num_cpus=0, max_restarts=1, max_task_retries=1)
+        class Reader:
+            def read(self) -> int:
+                return len(ray.get(ref))
+
+        return Reader
+
+    ref = ray.put(np.ones(4 * BIG))
+    entry = ref._entry
+    reader = make(ref)
+    actor = reader.remote()
+    del ref
+    assert ray.get(actor.read.remote(), timeout=30) == 4 * BIG
+    del reader
+    gc.collect()
+    ray.kill(actor, no_restart=False)
+    assert ray.get(actor.read.remote(), timeout=30) == 4 * BIG
+    assert entry.holds
+    del actor
+    assert eventually(lambda: not entry.holds)
 
 
 def test_what_a_task_has_put_does_not_go_with_an_actor() -> None:
