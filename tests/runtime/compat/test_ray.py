@@ -212,6 +212,8 @@ def test_what_programs_take_from_private_modules(tmp_path: pathlib.Path) -> None
         from ray._common.constants import HEAD_NODE_RESOURCE_NAME
         from ray._common.network_utils import build_address, find_free_port, parse_address
         from ray._common.utils import get_or_create_event_loop, import_attr
+        from ray.experimental.queue import Queue
+        from ray.experimental.state.api import list_actors
         from ray.util.helpers import as_completed
 
         ray.init(num_cpus=2, resources={"x": 1})
@@ -224,6 +226,7 @@ def test_what_programs_take_from_private_modules(tmp_path: pathlib.Path) -> None
         actor = Actor.options(name="named").remote()
         ray.get(actor.ping.remote())
         (row,) = actors().values()
+        print(list_actors is ray.util.state.list_actors, Queue is ray.util.queue.Queue)
         print(row["Name"], row["State"], actors(actor._actor_id.hex()) == row, actors("00"), len(jobs()))
         (total,) = ray._private.state.total_resources_per_node().values()
         (available,) = available_resources_per_node().values()
@@ -236,6 +239,7 @@ def test_what_programs_take_from_private_modules(tmp_path: pathlib.Path) -> None
         folder=tmp_path,
     )
     assert out.splitlines() == [
+        "True True",
         "named ALIVE True {} 1",
         "2.0 1.0 1.0",
         "[1, 2] False True",

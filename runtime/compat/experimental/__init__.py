@@ -1,0 +1,1 @@
+"""Names that programs take from `ray.experimental`, which have moved since."""

@@ -1,0 +1,1 @@
+"""`ray.experimental.state`: `util.state` as it was called before."""
