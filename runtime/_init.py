@@ -15,7 +15,7 @@ from typing import Any
 
 from runtime import _init_arguments, _job_environment, _stacks
 from runtime._logging_config import TEXT_FORMAT, LoggingConfig
-from runtime._ray_context import RayContext
+from runtime._ray_context import RayContext, address_info
 from runtime._session import Daemon, new_session_dir, settings_environment, start_local
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.node import PrestartWorkers, Register
@@ -251,19 +251,15 @@ def context_of_session() -> RayContext:
     address = session.control_address or current().agent.remote_path
     return RayContext(
         shutdown,
-        {
-            "node_ip_address": session.node_host,
-            "redis_address": None,
-            "object_store_address": session.store_path,
-            "raylet_socket_name": current().agent.remote_path,
-            "webui_url": "",
-            "session_dir": session.session_dir,
-            "metrics_export_port": session.metrics_port,
-            "gcs_address": address,
-            "address": address,
-            "dashboard_agent_listen_port": 0,
-            "node_id": session.node_id.hex(),
-        },
+        address_info(
+            session.node_id.hex(),
+            session.node_host,
+            session.store_path,
+            current().agent.remote_path,
+            session.session_dir,
+            address,
+            session.metrics_port,
+        ),
     )
 
 

@@ -10,6 +10,37 @@ from typing import Any
 import runtime
 
 
+def address_info(
+    node_id: str,
+    host: str,
+    store: str,
+    socket: str,
+    session_dir: str,
+    address: str | None,
+    metrics_port: int = 0,
+) -> dict[str, Any]:
+    """What `init` tells of a node, under Ray's names.
+
+    Args:
+        store: what tells its object store from others.
+        socket: the node agent's Unix socket.
+        address: of the control store.
+    """
+    return {
+        "node_ip_address": host,
+        "redis_address": None,
+        "object_store_address": store,
+        "raylet_socket_name": socket,
+        "webui_url": "",
+        "session_dir": session_dir,
+        "metrics_export_port": metrics_port,
+        "gcs_address": address,
+        "address": address,
+        "dashboard_agent_listen_port": 0,
+        "node_id": node_id,
+    }
+
+
 class RayContext(Mapping[str, Any]):
     """Facts about the cluster, and a context manager that shuts down at its end.
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runtime import api
+from runtime._ray_context import address_info
 from runtime._session import (
     Daemon,
     new_session_dir,
@@ -119,19 +120,14 @@ class ClusterNode:
     @property
     def address_info(self) -> dict[str, Any]:
         """What `init` tells of a node."""
-        return {
-            "node_ip_address": self.node_ip_address,
-            "redis_address": None,
-            "object_store_address": self.unix_path,
-            "raylet_socket_name": self.unix_path,
-            "webui_url": "",
-            "session_dir": self.session_dir,
-            "metrics_export_port": 0,
-            "gcs_address": self.gcs_address,
-            "address": self.address,
-            "dashboard_agent_listen_port": 0,
-            "node_id": self.node_id,
-        }
+        return address_info(
+            self.node_id,
+            self.node_ip_address,
+            self.plasma_store_socket_name,
+            self.raylet_socket_name,
+            self.session_dir,
+            self.address,
+        )
 
     @property
     def session_name(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from runtime._wire.messages.control import ActorInfo, Actors, ListActors, WatchA
 from runtime._worker.core_worker import current
 from runtime.actor import ActorHandle
 from runtime.cluster_utils import Cluster, ClusterNode
+from runtime.compat._common.network_utils import find_free_port
 from runtime.util.placement_group import PlacementGroup, placement_group_table, remove_placement_group
 
 DEFAULT_DRIVER_TIMEOUT_S = 300.0
@@ -348,7 +348,4 @@ def run_string_as_driver_nonblocking(
 
 def get_current_unused_port() -> int:
     """A TCP port that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return find_free_port()
