@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 
+from runtime._control.actor_table import Actor, ActorTable
 from runtime._control.cluster import Cluster, Node
 from runtime._control.context import Context, Handlers
 from runtime._control.group_scheduler import GroupScheduler
@@ -34,13 +35,22 @@ class GroupService:
     """Owns the groups; `GroupScheduler` reserves their bundles. `on_removed` hears of each that goes."""
 
     def __init__(
-        self, context: Context, cluster: Cluster, table: GroupTable, scheduler: GroupScheduler
+        self,
+        context: Context,
+        cluster: Cluster,
+        table: GroupTable,
+        scheduler: GroupScheduler,
+        actors: ActorTable,
+        is_running_job: Callable[[bytes], bool],
     ) -> None:
         self.on_removed: list[Callable[[bytes], None]] = []
         self._context = context
         self._cluster = cluster
         self._table = table
         self._scheduler = scheduler
+        self._actors = actors
+        self._is_running_job = is_running_job
+        actors.on_dead.append(self.actor_dead)
 
     def handlers(self) -> Handlers:
         return {
@@ -148,10 +158,26 @@ class GroupService:
                 self._scheduler.lost(group, missing, f"node {node.node_id.hex()} died")
 
     def job_finished(self, job_id: bytes, _driver_id: bytes) -> None:
-        """A job's groups end with it, except detached ones."""
+        """A job's groups end with it, except detached ones, and those that an actor made that lives on."""
         for group in list(self._table.all()):
-            if group.request.job_id == job_id and not group.request.detached and not group.is_removed:
+            request = group.request
+            if request.job_id != job_id or request.detached or group.is_removed:
+                continue
+            if not self._is_living_actor(request.creator_actor):
                 self._remove(group, "its job finished")
+
+    def actor_dead(self, actor: Actor) -> None:
+        """The groups that it made end with it when its job has ended already."""
+        for group in list(self._table.all()):
+            request = group.request
+            if request.creator_actor != actor.actor_id or request.detached or group.is_removed:
+                continue
+            if not self._is_running_job(request.job_id):
+                self._remove(group, "the actor that made it has died, and its job had finished")
+
+    def _is_living_actor(self, actor_id: bytes) -> bool:
+        actor = self._actors.get(actor_id)
+        return actor is not None and not actor.is_dead
 
     def is_removed(self, pg_id: bytes) -> bool:
         """Whether there was such a group, and is no more."""

@@ -69,7 +69,7 @@ class ControlStore:
         actor_table, group_table = ActorTable(context.journal), GroupTable(context.journal, wall_time)
         groups = GroupScheduler(context, cluster, group_table, self._view_changed, demand)
         actors = ActorScheduler(context, cluster, actor_table, self._view_changed, demand)
-        self.groups = GroupService(context, cluster, group_table, groups)
+        self.groups = GroupService(context, cluster, group_table, groups, actor_table, self.jobs.is_running)
         self.actors = ActorService(context, cluster, actor_table, actors, self.groups.is_removed)
         self.kv = KvService(context)
         self.autoscaling = AutoscalingService(context, cluster, self.actors.demands, self.groups.pending)

@@ -282,10 +282,16 @@ class NodeAgent:
             self.spawn(self._finish_job(process.job_id), "finish job")
 
     def job_finished(self, job_id: bytes) -> None:
-        """The job's workers here die, but for actors that may outlive it, and what it left in the store goes."""
+        """The job's workers here die, but for those whose owner may outlive it, and what it left in the store goes."""
         job = self.jobs.finish(job_id)
         driver_id = job.info.driver.worker_id if job is not None else b""
-        if not self.pool.finish_job(job_id, lambda worker: self.actors.may_outlive(worker, driver_id)):
+
+        def may_outlive(worker: Worker) -> bool:
+            if isinstance(worker.use, LocalLease):  # what tasks started ends with these
+                return worker.use.owner_worker != driver_id
+            return self.actors.may_outlive(worker, driver_id)
+
+        if not self.pool.finish_job(job_id, may_outlive):
             self.jobs.forget(job_id)
         self.objects.job_finished(job_id, driver_id)
 

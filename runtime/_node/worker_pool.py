@@ -186,7 +186,7 @@ class WorkerPool:
                 kept = True
             else:
                 self.stop_worker(worker, "its job has ended", True)
-        for key in [key for key in self._takers if key[0] == job_id]:
+        for key in [key for key in self._takers if key[0] == job_id and not kept]:
             self._fail_takers(key, CallError(ErrorKind.NOT_FOUND, "the job has ended"))
         for key in [key for key in self._prestarts if key[0] == job_id]:
             del self._prestarts[key]

@@ -197,6 +197,7 @@ def placement_group(
         [dict(selector) for selector in bundle_label_selector or ()],
         target,
         domain,
+        _creator_actor(core),
     )
     if not name:
         core.agent.call(request, lambda _reply: None)  # what became of it, `ready` and `wait` ask
@@ -205,6 +206,12 @@ def placement_group(
     if isinstance(reply, ErrorReply):
         raise exceptions.RaySystemError(reply.message)
     return group
+
+
+def _creator_actor(core: Core) -> bytes:
+    """The id of the actor that this process is; empty in drivers and tasks."""
+    setup = core.executor.setup if core.executor is not None else None
+    return setup.actor_id if setup is not None else b""
 
 
 def remove_placement_group(placement_group: PlacementGroup) -> None:

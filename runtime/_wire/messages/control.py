@@ -322,6 +322,7 @@ class CreatePlacementGroup(Message, Request[PlacementGroupInfo], frozen=True, ar
     label_selectors: list[dict[str, str]] = []
     target: bytes = b""  # STRICT_PACK: the node that goes first
     domain: str = ""  # a label's key: all bundles go to nodes with the same value of it
+    creator_actor: bytes = b""  # its id, if an actor made it
 
 
 class WatchPlacementGroup(Message, Request[PlacementGroupInfo], frozen=True, array_like=True, tag=162):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from runtime._core.nodes import RECONNECT_GRACE_S
@@ -11,6 +12,7 @@ from runtime._wire.messages.control import (
     FinishJob,
     GetJob,
     JobFinished,
+    KillActor,
     ListJobs,
     LogBatch,
     RegisterActor,
@@ -157,5 +159,27 @@ def test_groups_of_other_jobs_stay() -> None:
             await r.group(1, "CREATED")
             await r.ask(FinishJob(other.job_id))
             await r.group(1, "CREATED")
+
+    run_virtual(main())
+
+
+def test_groups_of_an_actor_that_lives_on_go_with_it() -> None:
+    async def main() -> None:
+        async with rig(8) as r:
+            job = await r.job()
+            await r.ask(RegisterActor(specs.actor(1, detached=True, name="stays")))
+            await r.ask(RegisterActor(specs.actor(2)))
+            for number in (1, 2):
+                await r.actor(number, "ALIVE")
+                made = specs.group(number, [{"CPU": 1}])
+                await r.ask(msgspec.structs.replace(made, creator_actor=specs.actor_id(number)))
+                await r.group(number, "CREATED")
+            await r.ask(FinishJob(job.job_id))
+            await r.actor(2, "DEAD")
+            await r.group(2, "REMOVED")
+            await asyncio.sleep(0.1)
+            await r.group(1, "CREATED")
+            await r.ask(KillActor(specs.actor_id(1), no_restart=True))
+            await r.group(1, "REMOVED")
 
     run_virtual(main())

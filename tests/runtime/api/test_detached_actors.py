@@ -17,6 +17,9 @@ from tests.under_test import NAME, exceptions, ray
 pytestmark = pytest.mark.usefixtures("session")
 
 DRIVER = """
+    import os
+    import time
+
     import {name} as ray
 
     ray.init("{address}", namespace="{namespace}")
@@ -33,6 +36,12 @@ DRIVER = """
     @ray.remote
     def double(value):
         return 2 * value
+
+    @ray.remote(max_retries=0)
+    def until_there(path):
+        while not os.path.exists(path):
+            time.sleep(0.02)
+        return "done"
 
     @ray.remote(num_cpus=0)
     class Supervisor:
@@ -53,16 +62,24 @@ DRIVER = """
         def kept(self):
             return ray.get(self.ref)
 
+        def begin(self, path):
+            self.waiting = until_there.remote(path)
+            self.group = ray.util.placement_group([{{"CPU": 1}}])
+            return self.group.wait(10)
+
+        def end(self):
+            return ray.get(self.waiting), ray.util.placement_group_table(self.group)["state"]
+
     Counter.options(name="mortal").remote()
     supervisor = Supervisor.options(name="supervisor", lifetime="detached").remote()
-    print(ray.get(supervisor.children.remote()))
+    print(ray.get(supervisor.children.remote()), ray.get(supervisor.begin.remote("{file}")))
 """
 
 
-def run_driver() -> str:
+def run_driver(file: pathlib.Path) -> str:
     context = ray.get_runtime_context()
     program = textwrap.dedent(DRIVER).format(
-        name=NAME, address=context.gcs_address, namespace=context.namespace
+        name=NAME, address=context.gcs_address, namespace=context.namespace, file=file
     )
     environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[3])}
     return subprocess.check_output([sys.executable, "-c", program], env=environment, text=True, timeout=60)
@@ -76,13 +93,15 @@ def exists(name: str) -> bool:
     return True
 
 
-def test_what_a_detached_actor_owns_lives_as_long_as_it_does() -> None:
-    assert "[1, 1]" in run_driver()
+def test_what_a_detached_actor_owns_lives_as_long_as_it_does(tmp_path: pathlib.Path) -> None:
+    assert "[1, 1] True" in run_driver(tmp_path / "there")
     assert eventually(lambda: not exists("mortal"))
     supervisor: Any = ray.get_actor("supervisor")
     assert ray.get(supervisor.children.remote(), timeout=30) == [2, 2]
     assert ray.get(supervisor.double.remote(), timeout=30) == [0, 2, 4]
     assert ray.get(supervisor.kept.remote(), timeout=30) == "kept"
+    (tmp_path / "there").touch()
+    assert ray.get(supervisor.end.remote(), timeout=30) == ("done", "CREATED")
     named: Any = ray.get_actor("named child")
     assert ray.get(named.add.remote(), timeout=30) == 3
     child = ray.get(supervisor.child_handle.remote(), timeout=30)[0]
@@ -90,3 +109,4 @@ def test_what_a_detached_actor_owns_lives_as_long_as_it_does() -> None:
     assert eventually(lambda: not exists("named child"))
     with pytest.raises(exceptions.ActorDiedError, match="owner"):
         ray.get(child.add.remote(), timeout=30)
+    assert eventually(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"])
