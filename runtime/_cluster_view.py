@@ -58,7 +58,7 @@ def nodes() -> list[dict[str, Any]]:
             "DashboardAgentListenPort": 0,
             "NodeName": node.name or node.host,
             "RuntimeEnvAgentPort": 0,
-            "DeathReason": 0 if node.state != "DEAD" else 1,
+            "DeathReason": _death_reason(node),
             "DeathReasonMessage": node.death_reason,
             "alive": node.state != "DEAD",
             "Resources": _own_resources(node) if node.state != "DEAD" else {},
@@ -66,6 +66,11 @@ def nodes() -> list[dict[str, Any]]:
         }
         for node in _nodes()
     ]
+
+
+def _death_reason(node: NodeInfo) -> int:
+    """Ray's number: 0 unspecified, 1 expected, 2 unexpected."""
+    return 0 if node.state != "DEAD" else 1 if node.left else 2
 
 
 def _sum(pick: Callable[[NodeInfo], Mapping[str, int]]) -> dict[str, float]:

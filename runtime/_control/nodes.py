@@ -196,7 +196,9 @@ class NodeService:
         """Declares a node dead and tells everyone."""
         log.warning("node %s is dead: %s", node.node_id.hex(), reason)
         node.step(event, self._context.now())
-        node.info = msgspec.structs.replace(node.info, death_reason=reason, idle_since_s=0.0)
+        node.info = msgspec.structs.replace(
+            node.info, death_reason=reason, idle_since_s=0.0, left=event is NodeEvent.LEFT
+        )
         channel, node.channel = node.channel, None
         if channel is not None:
             channel.context = None

@@ -58,6 +58,21 @@ def test_nodes_are_added_and_removed(cluster: Any) -> None:
     assert cluster.list_all_nodes() == [cluster.head_node]
 
 
+@pytest.mark.parametrize(("graceful", "reason"), [(True, 1), (False, 2)])
+def test_a_node_that_leaves_is_told_from_one_that_dies(cluster: Any, graceful: bool, reason: int) -> None:
+    added = cluster.add_node(num_cpus=1, node_name="second")
+    ray.init(address=cluster.address)
+    cluster.wait_for_nodes()
+
+    def row() -> Any:
+        return next(row for row in ray.nodes() if row["NodeID"] == added.node_id)
+
+    assert (row()["NodeName"], row()["DeathReason"]) == ("second", 0)
+    cluster.remove_node(added, allow_graceful=graceful)
+    assert eventually(lambda: not row()["Alive"], 40)
+    assert row()["DeathReason"] == reason
+
+
 def test_the_processes_of_a_node(cluster: Any) -> None:
     worker = cluster.add_node(num_cpus=1)
     assert [kind for kind, _ in worker.live_processes() if kind == "raylet"] == ["raylet"]

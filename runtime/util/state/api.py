@@ -255,9 +255,10 @@ def summarize_tasks(
     for row in rows:
         entry = summary.setdefault(
             row.name,
-            {"func_or_class_name": row.func_or_class_name, "type": row.type, "state_counts": Counter()},
+            {"func_or_class_name": row.func_or_class_name, "type": row.type, "state_counts": {}},
         )
-        entry["state_counts"][row.state] += 1
+        counts = entry["state_counts"]
+        counts[row.state] = counts.get(row.state, 0) + 1
     kinds = Counter(row.type for row in rows)
     totals = {
         "total_tasks": kinds["NORMAL_TASK"],
@@ -278,8 +279,9 @@ def summarize_actors(
     rows = list_actors(address, None, 10_000, timeout)
     summary: dict[str, dict[str, Any]] = {}
     for row in rows:
-        entry = summary.setdefault(row.class_name, {"class_name": row.class_name, "state_counts": Counter()})
-        entry["state_counts"][row.state] += 1
+        entry = summary.setdefault(row.class_name, {"class_name": row.class_name, "state_counts": {}})
+        counts = entry["state_counts"]
+        counts[row.state] = counts.get(row.state, 0) + 1
     return {"cluster": {"summary": summary, "total_actors": len(rows), "summary_by": "class"}}
 
 
@@ -298,8 +300,8 @@ def summarize_objects(
             "total_size_mb": size_mb,
             "total_num_workers": len({row.pid for row in rows}),
             "total_num_nodes": len({row.ip for row in rows}),
-            "task_state_counts": Counter(row.task_status for row in rows),
-            "ref_type_counts": Counter(row.reference_type for row in rows),
+            "task_state_counts": dict(Counter(row.task_status for row in rows)),
+            "ref_type_counts": dict(Counter(row.reference_type for row in rows)),
         }
     }
     return {

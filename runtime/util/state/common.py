@@ -191,11 +191,11 @@ def check_options(schema: type[StateSchema], filters: Sequence[Any] | None, limi
     """The filters, if they can be used.
 
     Raises:
-        ValueError: a filter or the limit makes no sense.
-        RayStateApiException: a filter names no column.
+        ValueError: a filter makes no sense.
+        RayStateApiException: a filter names no column, or the limit is too high.
     """
     if limit > MAX_LIMIT:
-        raise ValueError(
+        raise RayStateApiException(
             f"Given limit {limit} exceeds the supported limit {MAX_LIMIT}. Use a lower limit, or filters."
         )
     checked = []

@@ -59,6 +59,12 @@ def test_filters_that_make_no_sense() -> None:
         state.list_actors(filters=[("no_such_column", "=", "ALIVE")])
 
 
+def test_a_limit_that_is_too_high() -> None:
+    error = importlib.import_module(f"{NAME}.util.state.exception").RayStateApiException
+    with pytest.raises(error, match="exceeds the supported limit"):
+        state.list_actors(limit=10**8)
+
+
 def test_nodes_jobs_and_workers() -> None:
     (node,) = state.list_nodes()
     assert node.node_id == ray.get_runtime_context().get_node_id()
