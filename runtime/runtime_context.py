@@ -74,7 +74,7 @@ class RuntimeContext:
         self._in_worker()
         setup = self._setup()
         if setup is None:
-            raise RuntimeError("This is only available in an actor, and the caller is none.")
+            raise RuntimeError("This method is only available in an actor, and the caller is none.")
         return bool(setup.restarts)
 
     def get_placement_group_id(self) -> str | None:
@@ -129,7 +129,7 @@ class RuntimeContext:
         """A handle of the actor that asks. It does not keep the actor alive, nor do its copies elsewhere."""
         running = context.execution.get()
         if running is None or not running.actor_id:
-            raise RuntimeError("This is only available in an actor, and the caller is none.")
+            raise RuntimeError("This method is only available in an actor, and the caller is none.")
         reply = self._core.call_agent(WatchActor(running.actor_id, -1, 0.0))
         if not isinstance(reply, ActorInfo):
             raise exceptions.RaySystemError(f"cannot look up the current actor: {reply.message}")
