@@ -299,7 +299,9 @@ class ActorSubmitter:
                 for call in [call for call in actor.calls if not call.retries]:
                     actor.calls.remove(call)
                     self._fail(call, self._unavailable(actor, "the actor is restarting"))
-                self._settle_interrupted(actor)
+                self._settle_interrupted(
+                    actor, "the actor was restarted: its process died while it ran this call"
+                )
         if actor.connection is not None or actor.death is not None:
             return
         if info.state == "ALIVE" and info.version == actor.version and info.address is not None:
@@ -307,13 +309,13 @@ class ActorSubmitter:
             if connection is not None:
                 actor.connection = connection
                 actor.state = "ALIVE"
-                self._settle_interrupted(actor)
+                self._settle_interrupted(actor, "the connection to its process broke while it ran this call")
                 self._send(actor)
                 return
         self._watch(actor)
 
-    def _settle_interrupted(self, actor: Actor) -> None:
-        """The calls that were at work when the process died: repeat them, in order, or fail them."""
+    def _settle_interrupted(self, actor: Actor, why: str) -> None:
+        """The calls that were at work when the process went out of reach: repeat them, in order, or fail them."""
         again = []
         for call in actor.inflight.values():
             self._core.pending.pop(call.push.task_id, None)
@@ -323,7 +325,6 @@ class ActorSubmitter:
                 call.move(TaskState.QUEUED)
                 again.append(call)
             else:
-                why = "the actor was restarted: its process died while it ran this call"
                 self._fail(call, self._unavailable(actor, why))
         actor.inflight.clear()
         actor.calls.extendleft(reversed(again))
