@@ -68,7 +68,7 @@ class Results:
             values.append(self._core.objects.pack(object_id, serialized, owner))
             held += serialized.references
         if held:
-            self._hold(connection, push, held)
+            self.hold(connection, push, held)
         return values
 
     def stream(self, connection: Connection, push: Push, result: Any, running: Execution) -> None:
@@ -85,12 +85,13 @@ class Results:
                 f'num_returns="{kind}": {name} must return a generator, and it returned {type(result).__name__}.'
             )
         gate = self.backpressure.gate(connection, push)
-        sender = ItemSender(self, connection, push)
+        sender = ItemSender(self._core, self, connection, push)
+        send = sender.send_one if sender.per_yield == 1 else sender.send_all
         try:
             if gate is not None:
                 self.backpressure.wait(gate, running)
             for item in result:
-                sender.send(item)
+                send(item)
                 if gate is not None:
                     gate.yielded()
                     self.backpressure.wait(gate, running)
@@ -109,12 +110,13 @@ class Results:
     ) -> None:
         """The same on an event loop; `sent` sees to it that what was sent leaves."""
         gate = self.backpressure.gate(connection, push)
-        sender = ItemSender(self, connection, push)
+        sender = ItemSender(self._core, self, connection, push)
+        send = sender.send_one if sender.per_yield == 1 else sender.send_all
         try:
             if gate is not None:
                 await self.backpressure.wait_async(gate)
             async for item in result if hasattr(result, "__anext__") else _async(result):
-                sender.send(item)
+                send(item)
                 if sender.count <= EAGER_ITEMS:
                     self._core.pump.flush_all()
                 else:
@@ -126,16 +128,8 @@ class Results:
             if gate is not None:
                 self.backpressure.end(gate)
 
-    def send_item(self, connection: Connection, push: Push, index: int, item: Any) -> None:
-        """Sends one value of a generator."""
-        serialized = serialization.serialize(item)
-        object_id = ids.object_id(push.task_id, index + 2)
-        value = self._core.objects.pack(object_id, serialized, push.caller or connection.peer)
-        if serialized.references:
-            self._hold(connection, push, serialized.references)
-        connection.send(StreamItem(push.task_id, index, value))
-
-    def _hold(self, connection: Connection, push: Push, entries: list[Entry]) -> None:
+    def hold(self, connection: Connection, push: Push, entries: list[Entry]) -> None:
+        """Keeps the references in a value until the caller has taken them."""
         with self._core.lock:
             if connection.closed:
                 return  # the caller died meanwhile: nobody will take them
@@ -174,42 +168,47 @@ class Results:
 
 
 class ItemSender:
-    """Sends the values of one generator."""
+    """Sends the values of one generator. `per_yield`: how many each yield gives; `count`: how many were sent."""
 
-    __slots__ = ("_connection", "_per_yield", "_push", "_results", "count")
+    __slots__ = ("_connection", "_hold", "_owner", "_pack", "_push", "count", "per_yield")
 
-    def __init__(self, results: Results, connection: Connection, push: Push) -> None:
-        self._results = results
+    def __init__(self, core: Core, results: Results, connection: Connection, push: Push) -> None:
+        self._pack = core.objects.pack
+        self._hold = results.hold
         self._connection = connection
         self._push = push
+        self._owner = push.caller or connection.peer
         self.count = 0
-        self._per_yield = (push.stream or DEFAULT).objects_per_yield
+        self.per_yield = (push.stream or DEFAULT).objects_per_yield
 
-    def send(self, item: Any) -> None:
+    def send_one(self, item: Any) -> None:
+        """Sends one value."""
+        connection, push, index = self._connection, self._push, self.count
+        if connection.closed:
+            return  # the caller died; the generator runs to its end, as its effects may matter
+        serialized = serialization.serialize(item)
+        value = self._pack(ids.object_id(push.task_id, index + 2), serialized, self._owner)
+        if serialized.references:
+            self._hold(connection, push, serialized.references)
+        connection.send(StreamItem(push.task_id, index, value))
+        self.count = index + 1
+
+    def send_all(self, items: Any) -> None:
         """Sends what one yield gave.
 
         Raises:
             ValueError: that is not as many objects as each yield must give.
         """
-        if self._per_yield == 1:
-            self._send_one(item)
-            return
-        expected = f"_num_objects_per_yield={self._per_yield}"
-        if not isinstance(item, tuple | list):
+        expected = f"_num_objects_per_yield={self.per_yield}"
+        if not isinstance(items, tuple | list):
             raise ValueError(
-                f"With {expected} each yield must yield a tuple or list of length {self._per_yield}, "
-                f"not {type(item).__name__}."
+                f"With {expected} each yield must yield a tuple or list of length {self.per_yield}, "
+                f"not {type(items).__name__}."
             )
-        if len(item) != self._per_yield:
-            raise ValueError(f"A generator yielded {len(item)} objects, but {expected}.")
-        for one in item:
-            self._send_one(one)
-
-    def _send_one(self, item: Any) -> None:
-        if self._connection.closed:
-            return  # the caller died; the generator runs to its end, as its effects may matter
-        self._results.send_item(self._connection, self._push, self.count, item)
-        self.count += 1
+        if len(items) != self.per_yield:
+            raise ValueError(f"A generator yielded {len(items)} objects, but {expected}.")
+        for item in items:
+            self.send_one(item)
 
 
 class PartialResult(Exception):

@@ -40,8 +40,8 @@ class CompiledDAG:
     ) -> None:
         if root.__dict__.get("_compiled"):
             raise ValueError(
-                "It is not allowed to call `experimental_compile` on the same DAG object multiple times no matter "
-                "whether `teardown` is called or not. Please reuse the existing compiled DAG or create a new one."
+                "It is not allowed to call `experimental_compile` on the same DAG object multiple times, be it torn "
+                "down: execute what the first call returned as often as you like, or bind another graph."
             )
         if _buffer_size_bytes is not None and (
             not isinstance(_buffer_size_bytes, int) or _buffer_size_bytes <= 0
@@ -81,7 +81,7 @@ class CompiledDAG:
             if isinstance(node, ClassMethodNode) and not node._needed():
                 raise ValueError(
                     "Compiled DAGs require each task to take a ray.dag.InputNode or at least one other DAGNode as an "
-                    f"input. Invalid task node:\n{node}"
+                    f"input, and {node} takes none."
                 )
             if node._bound_kwargs and any(isinstance(one, DAGNode) for one in node._bound_kwargs.values()):
                 raise ValueError(

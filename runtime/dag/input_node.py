@@ -51,8 +51,8 @@ class InputNode(DAGNode):
     def _run(self, execution: Execution) -> Any:
         if not self._was_entered:
             raise AssertionError(
-                "InputNode is a singleton instance that should be only used in context manager for dag building "
-                "and execution: `with InputNode() as value: ...`."
+                "InputNode is a singleton instance that should be only used in context manager: write "
+                "`with InputNode() as value: ...`."
             )
         if len(execution.args) == 1 and not execution.kwargs:
             return execution.args[0]
