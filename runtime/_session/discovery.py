@@ -13,9 +13,9 @@ def find_agent(address: str | None) -> NodeRecord | None:
     """The live agent of this host that belongs to a cluster, or None.
 
     Args:
-        address: host:port of the cluster's control store; None for the cluster that was started last; "auto" likewise,
-            and if there is none, for a session that `runtime.init()` started for one driver: the one of a driver that
-            started this process, directly or not, else the youngest.
+        address: host:port of the cluster's control store; None for the cluster that was started last; "auto" for the
+            one that this process belongs to, as something that a worker of it started, or that the driver of a local
+            session started; else the cluster that was started last; else the youngest local session.
     """
     found = records()
     shared = [record for record in found if not record.local]
@@ -23,11 +23,13 @@ def find_agent(address: str | None) -> NodeRecord | None:
         shared = [record for record in shared if record.control_address == address]
     # The head first: on one machine the other nodes are only there for their resources.
     chosen = max(shared, key=lambda record: (record.is_head, record.started_s), default=None)
-    if chosen is not None or address != "auto":
+    if address != "auto":
         return chosen
     ancestors = {parent.pid for parent in psutil.Process().parents()}
-    local = [record for record in found if record.local]
-    return max(local, key=lambda record: (_parent(record.pid) in ancestors, record.started_s), default=None)
+    for record in found:
+        if record.pid in ancestors or (record.local and _parent(record.pid) in ancestors):
+            return record
+    return chosen or max(found, key=lambda record: record.started_s, default=None)
 
 
 def _parent(pid: int) -> int:

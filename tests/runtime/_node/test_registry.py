@@ -95,6 +95,16 @@ def test_local_sessions_are_found_by_auto_only() -> None:
     assert found.local
 
 
+def test_what_a_worker_started_finds_its_own_cluster() -> None:
+    parent = os.getppid()
+    started_s = registry._process_started_s(parent)
+    registry.publish(record(1, pid=parent, process_started_s=started_s, local=True))
+    registry.publish(record(2))
+    found = find_agent("auto")
+    assert found is not None
+    assert found.unix_path == "/socket1"
+
+
 def test_the_head_is_preferred() -> None:
     registry.publish(record(1, is_head=True))
     registry.publish(record(2))
