@@ -158,7 +158,11 @@ class Workload:
                 yield f"group {group.bundle_specs} is {row['state']} although it fits"
         for key, (actor, needs, group) in self.actors.items():
             if states[key] == "ALIVE":
-                assert ray.get(actor.ping.remote(), timeout=30) == 1
+                ref = actor.ping.remote()
+                if ray.wait([ref], timeout=2)[0]:
+                    assert ray.get(ref) == 1
+                else:  # nobody knew of the end of its node yet
+                    yield f"actor {key} does not answer"
                 if group is None:
                     held.update(needs)
             elif states[key] == "DEAD":
