@@ -159,7 +159,7 @@ class Lineage:
         self._core.objects.table.add(entry)
         task = entry.task
         if task is not None and task.stream is not None and entry not in task.entries:
-            task.stream.lost[entry.object_id] = entry
+            task.stream.lose(entry)
 
     def _is_freed(self, entry: Entry) -> bool:
         return self._core.objects.table.entries.get(entry.object_id) is not entry

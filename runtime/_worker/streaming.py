@@ -93,6 +93,13 @@ class Stream:
         else:
             objects.supersede(entry, object_id, value)
 
+    def lose(self, entry: Entry) -> None:
+        """An item is lost. It comes again when its task has ended and runs again: the end must not wait for somebody to
+        take this item.
+        """
+        self.lost[entry.object_id] = entry
+        self._resume()
+
     def begin_again(self) -> None:
         """The task runs once more for the items in `lost`."""
         self._again = True
@@ -173,7 +180,7 @@ class Stream:
 
     def paused(self, connection: Connection, message: StreamPaused) -> None:
         """The worker waits for us to take more."""
-        if self._abandoned or self._again or self.completed is None:
+        if self._abandoned or self._again or self.lost or self.completed is None:
             connection.send(StreamConsumed(self.task_id, -1))
         else:
             self._paused = connection, message.consumed
@@ -181,9 +188,10 @@ class Stream:
 
     def _resume(self) -> None:
         """Lets the worker go on if it waits for what we have taken by now."""
-        if self._paused is not None and (self._consumed > self._paused[1] or self._abandoned):
+        unlimited = self._abandoned or bool(self.lost)
+        if self._paused is not None and (unlimited or self._consumed > self._paused[1]):
             connection, self._paused = self._paused[0], None
-            connection.send(StreamConsumed(self.task_id, -1 if self._abandoned else self._consumed))
+            connection.send(StreamConsumed(self.task_id, -1 if unlimited else self._consumed))
 
     def abandon(self) -> None:
         """Nobody will take anything any more. The task runs to its end all the same, and what it yields is freed."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import threading
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.polling import eventually
-from tests.under_test import OWN, exceptions, ray
+from tests.under_test import NAME, OWN, exceptions, ray
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -305,3 +307,22 @@ def test_limits_that_make_no_sense(option: str, value: int, error: str) -> None:
         ray.remote(**{option: value})(Producer if "actor" in option else lambda: None)
     with pytest.raises(TypeError):
         ray.remote(**{option: "many"})(Producer if "actor" in option else lambda: None)
+
+
+@pytest.mark.skipif(not OWN, reason="loses a value by hand")
+def test_an_item_that_is_lost_before_it_is_taken_comes_again() -> None:
+    @ray.remote
+    def large() -> Any:
+        for i in range(4):
+            yield np.full(40_000, i)
+
+    core = importlib.import_module(f"{NAME}._worker.core_worker").current()
+    items = large.options(_generator_backpressure_num_objects=2).remote()
+    ready, _ = ray.wait([items], timeout=30)
+    assert ready
+    entry = items._stream.peek()._entry
+    with core.lock:
+        core.lineage.rebuild(entry)
+    ready, _ = ray.wait([items], timeout=30)
+    assert ready
+    assert [int(ray.get(ref, timeout=30)[0]) for ref in items] == [0, 1, 2, 3]
