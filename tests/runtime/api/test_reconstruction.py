@@ -299,7 +299,7 @@ def test_a_long_chain_keeps_only_its_end(nodes: Nodes) -> None:
     assert len(current().lineage._kept) == 21
     del ref
     assert eventually(lambda: not current().lineage._kept)
-    assert ray.available_resources().get("object_store_memory") == free
+    assert eventually(lambda: ray.available_resources().get("object_store_memory") == free)
 
 
 @pytest.mark.skipif(not OWN, reason="looks into the object store")
