@@ -107,6 +107,7 @@ class NodeAgent:
             config.node_id,
             config.secret,
             self.cluster.address_of,
+            self.cluster.is_dead,
             self._peer_handler.on_our_connection,
             lambda node_id: self.leases.node_lost(node_id, "the connection to its node's agent broke"),
         )

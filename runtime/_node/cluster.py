@@ -27,6 +27,7 @@ class Cluster:
         self.table = NodeTable(NodeView(node_id, ledger.total, ledger.available, labels))
         self.notes: dict[str, str] = {}
         self._infos: dict[bytes, NodeInfo] = {}
+        self._dead: set[bytes] = set()
         self._on_dead = on_dead
 
     def update(self, nodes: Iterable[NodeInfo], whole: bool = False) -> None:
@@ -42,6 +43,7 @@ class Cluster:
                     self._on_dead(info)
                 continue
             if info.state == "DEAD":
+                self._dead.add(info.node_id)
                 known = self._infos.pop(info.node_id, None)
                 self._forget(info.node_id)
                 if known is not None:
@@ -64,6 +66,10 @@ class Cluster:
         """host:port of a node's agent, None when it is not alive."""
         info = self._infos.get(node_id)
         return info.address if info is not None else None
+
+    def is_dead(self, node_id: bytes) -> bool:
+        """Whether a node has died; one that we know nothing of may be new."""
+        return node_id in self._dead
 
     def _forget(self, node_id: bytes) -> None:
         self._infos.pop(node_id, None)

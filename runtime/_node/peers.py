@@ -12,6 +12,8 @@ from runtime._wire.messages.base import ErrorKind
 from runtime._wire.messages.node import AgentHello
 
 log = logging.getLogger(__name__)
+NEW_NODE_S = 2.0
+"""How long a node that we know nothing of may take to become known here."""
 
 
 class PeerTable:
@@ -21,6 +23,7 @@ class PeerTable:
         node_id: of this node.
         secret: the cluster's secret.
         address_of: host:port of a live node, or None.
+        is_dead: whether a node is known to have died.
         handler: gets what a peer says on our connection.
         on_lost: called with the node id when a connection ends.
     """
@@ -30,12 +33,14 @@ class PeerTable:
         node_id: bytes,
         secret: bytes,
         address_of: Callable[[bytes], str | None],
+        is_dead: Callable[[bytes], bool],
         handler: Handler,
         on_lost: Callable[[bytes], None],
     ) -> None:
         self._node_id = node_id
         self._secret = secret
         self._address_of = address_of
+        self._is_dead = is_dead
         self._handler = handler
         self._on_lost = on_lost
         self._channels: dict[bytes, Channel] = {}
@@ -74,7 +79,7 @@ class PeerTable:
             channel.close()
 
     async def _open(self, node_id: bytes) -> Channel:
-        address = self._address_of(node_id)
+        address = await self._await_address(node_id)
         if not address:
             raise CallError(ErrorKind.UNAVAILABLE, f"node {node_id.hex()[:12]} is not alive")
         host, _, port = address.rpartition(":")
@@ -89,6 +94,15 @@ class PeerTable:
         self._channels[node_id] = channel
         channel.on_close = self._closed
         return channel
+
+    async def _await_address(self, node_id: bytes) -> str | None:
+        """The address of a node, which others may have heard of a moment before us."""
+        deadline = asyncio.get_running_loop().time() + NEW_NODE_S
+        while not (address := self._address_of(node_id)) and not self._is_dead(node_id):
+            if asyncio.get_running_loop().time() > deadline:
+                return None
+            await asyncio.sleep(NEW_NODE_S / 40)
+        return address
 
     def _opened(self, node_id: bytes, task: asyncio.Task[Channel]) -> None:
         self._opening.pop(node_id, None)

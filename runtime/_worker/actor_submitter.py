@@ -197,8 +197,8 @@ class ActorSubmitter:
             self._actors[spec.actor_id] = actor
             for entry in closure:
                 entry.holds += 1
+            kept = [*packed.held, *closure]
             if not spec.detached:
-                kept = [*packed.held, *closure]
                 handle = actor.handle = core.objects.own(handle_object_id(spec.actor_id))
                 handle.on_free = lambda: self._out_of_scope(actor, kept)
             missing = [entry for _, _, entry in packed.refs if entry.value is None]
@@ -212,12 +212,26 @@ class ActorSubmitter:
             return None
         core.wait(lambda: box, None)  # ends with the reply, or with the agent
         reply = box[0]
+        if isinstance(reply, ErrorReply) or reply.actor_id != spec.actor_id:
+            self._discard(actor, kept)
         if isinstance(reply, ErrorReply):
             if reply.kind == ErrorKind.EXISTS:
                 raise exceptions.ActorAlreadyExistsError(reply.message)
             core.check()
             raise exceptions.RaySystemError(reply.message)
         return reply if reply.actor_id != spec.actor_id else None
+
+    def _discard(self, actor: Actor, kept: list[Entry]) -> None:
+        """There will be no such actor, and no handle of it."""
+        objects = self._core.objects
+        with self._core.lock:
+            if actor.death is None:
+                actor.death = exceptions.ActorDiedError("It was not created: another one has its name.")
+            if actor.handle is not None:
+                objects.bury(objects.table.bury(actor.handle))
+            else:
+                for entry in kept:
+                    objects.release(entry)
 
     def _out_of_scope(self, actor: Actor, kept: list[Entry]) -> None:
         for entry in kept:

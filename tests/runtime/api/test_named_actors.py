@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from runtime._worker import core_worker
 from tests.polling import eventually
 from tests.under_test import NAME, exceptions, ray
 
@@ -176,3 +177,26 @@ def test_a_detached_actor_outlives_its_driver() -> None:
 
     assert eventually(lost_is_gone)
     ray.kill(box)
+
+
+@pytest.mark.skipif(NAME != "runtime", reason="looks into our tables")
+def test_what_was_meant_for_an_actor_that_exists_already_is_let_go() -> None:
+    @ray.remote(num_cpus=0)
+    class Keeper:
+        def __init__(self, value: object) -> None:
+            pass
+
+    def entries() -> int:
+        return len(core_worker.current().objects.table.entries)
+
+    keeper = Keeper.options(name="keeper", get_if_exists=True).remote(None)
+    ray.get(keeper.__ray_ready__.remote())
+    before = entries()
+    for _ in range(5):
+        again = Keeper.options(name="keeper", get_if_exists=True).remote(ray.put("value"))
+        with pytest.raises(ValueError, match="keeper"):
+            Keeper.options(name="keeper").remote(ray.put("value"))
+        detached = Keeper.options(name="keeper", get_if_exists=True, lifetime="detached")
+        detached.remote(ray.put("value"))
+    assert again == keeper
+    assert eventually(lambda: entries() <= before)
