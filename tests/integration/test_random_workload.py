@@ -202,8 +202,10 @@ def test_accounts_of_a_changing_cluster(cluster: Cluster, seed: int) -> None:
         ray.kill(actor)
     for ref in load.tasks:
         ray.cancel(ref)
-    for ref in load.tasks:
-        with pytest.raises(exceptions.TaskCancelledError):
-            ray.get(ref, timeout=10)
+    for ref, (number, _) in load.tasks.items():
+        try:
+            assert ray.get(ref, timeout=10) == number  # it fitted when the actors were gone
+        except exceptions.TaskCancelledError:
+            pass
     load.actors, load.groups, load.tasks = {}, [], {}
     assert eventually(lambda: not load.violations(), 20), load.violations()
