@@ -68,7 +68,10 @@ class CompiledDAG:
 
     def _check_nodes(self) -> None:
         if sum(isinstance(node, InputNode) for node in self._nodes) != 1:
-            raise NotImplementedError("Compiled DAGs currently require exactly one InputNode")
+            raise NotImplementedError(
+                "A graph is compiled for its input: it needs exactly one InputNode, and this one has "
+                f"{sum(isinstance(node, InputNode) for node in self._nodes)}."
+            )
         for node in self._nodes:
             if isinstance(node, ClassNode) or (
                 isinstance(node, ClassMethodNode) and isinstance(node._owner, DAGNode)
@@ -77,7 +80,9 @@ class CompiledDAG:
                     "Compiled DAGs can only bind methods to an actor that lives: make it with Actor.remote()."
                 )
             if not isinstance(node, ClassMethodNode | InputNode | InputAttributeNode | MultiOutputNode):
-                raise NotImplementedError("Compiled DAGs currently only support actor method nodes")
+                raise NotImplementedError(
+                    f"Only actor method nodes can be compiled, and {node} is none: run such a graph with execute()."
+                )
             if isinstance(node, ClassMethodNode) and not node._needed():
                 raise ValueError(
                     "Compiled DAGs require each task to take a ray.dag.InputNode or at least one other DAGNode as an "
