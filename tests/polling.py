@@ -14,3 +14,12 @@ def eventually(condition: Callable[[], object], timeout_s: float = 20.0) -> bool
             return False
         time.sleep(0.02)
     return True
+
+
+def stays(condition: Callable[[], object], looks: int = 10) -> bool:
+    """Whether `condition()` is true on every look, so that no report that says otherwise is still on its way."""
+    for _ in range(looks):
+        if not condition():
+            return False
+        time.sleep(0.02)
+    return True

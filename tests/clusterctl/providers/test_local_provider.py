@@ -58,21 +58,27 @@ def test_a_machine_is_a_process_with_private_folders(provider: LocalMachines) ->
 
 def test_what_runs_on_a_machine_ends_with_it(provider: LocalMachines) -> None:
     one, two = provider.create(request("t", 2)).machines
-    started = "setsid sleep 300 & env -i setsid /bin/sleep 300 & trap '' TERM; nohup setsid sleep 301 &"
+    without_environment = "(env -i setsid /bin/sleep 300; true)"
+    started = f"setsid sleep 300 & {without_environment} & trap '' TERM; nohup setsid sleep 301 &"
     provider.shell(one).run(started)
-    assert eventually(lambda: len(processes.of_machines([one.id])[one.id]) >= 3)
-    pids = processes.of_machines([one.id])[one.id]
+    assert eventually(lambda: len(sleeping(one.id)) == 3)
+    pids = sleeping(one.id)
     provider.terminate([one.id])
-    assert eventually(lambda: not any(processes.start_ticks(pid) for pid in pids if _is_sleep(pid)))
+    assert eventually(lambda: not any(_is_sleep(pid) for pid in pids))
     assert [machine.id for machine in provider.list()] == [two.id]
     assert not (root(provider) / one.id).exists()
 
 
+def sleeping(machine_id: str) -> list[int]:
+    return [pid for pid in processes.of_machines([machine_id])[machine_id] if _is_sleep(pid)]
+
+
 def _is_sleep(pid: int) -> bool:
     try:
-        return b"sleep" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        program = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]  # a zombie has none
     except FileNotFoundError:
         return False
+    return program.endswith(b"sleep")
 
 
 def test_capacity_gives_partial_success(provider: LocalMachines) -> None:

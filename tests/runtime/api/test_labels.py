@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.polling import eventually
+from tests.polling import eventually, stays
 from tests.under_test import NAME, OWN, exceptions, init, ray, scheduling_strategies, util
 
 ByLabel = scheduling_strategies.NodeLabelSchedulingStrategy
@@ -47,12 +46,8 @@ class Actor:
 
 
 def all_free() -> bool:
-    """Whether nothing is held, and no report that says otherwise is still on its way."""
-    for _ in range(10):
-        if ray.available_resources().get("CPU") != 4:
-            return False
-        time.sleep(0.02)
-    return True
+    """Whether nothing is held."""
+    return stays(lambda: ray.available_resources().get("CPU") == 4)
 
 
 def where(**options: Any) -> set[str]:

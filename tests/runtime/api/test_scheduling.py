@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.polling import eventually
+from tests.polling import eventually, stays
 from tests.under_test import NAME, OWN, exceptions, ray, scheduling_strategies, util
 
 OnNode = scheduling_strategies.NodeAffinitySchedulingStrategy
@@ -73,7 +73,8 @@ def widget_node() -> str:
 
 
 def all_free() -> bool:
-    return ray.available_resources().get("CPU") == 6
+    """Whether nothing is held."""
+    return stays(lambda: ray.available_resources().get("CPU") == 6)
 
 
 def test_the_cluster_is_seen() -> None:
