@@ -1,0 +1,47 @@
+"""Each benchmark still runs, scaled down, and prints the line that the report is made of. What it measures is not
+judged here."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "bench"
+
+SMALL = {
+    "scale tasks": ["scale.py", "--only", "tasks", "--tasks", "100"],
+    "scale objects": ["scale.py", "--only", "objects", "--objects", "20"],
+    "scale returns": ["scale.py", "--only", "returns", "--returns", "10"],
+    "scale actors": ["scale.py", "--only", "actors", "--actors", "2"],
+    "scale array": ["scale.py", "--only", "array", "--gib", "0.01"],
+    "contention drivers": ["contention.py", "--only", "drivers", "--seconds", "0.1"],
+    "contention mix": ["contention.py", "--only", "mix", "--rounds", "1"],
+    "contention stalls": ["contention.py", "--only", "stalls", "--calls", "3"],
+    "rest local": ["rest.py", "--only", "local", "--seconds", "0.2", "--settle", "0.1"],
+    "rest launched": [
+        "rest.py", "--only", "launched", "--seconds", "0.2", "--settle", "0.1", "--workers", "1",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", SMALL.values(), ids=SMALL.keys())
+def test_a_benchmark_prints_its_line(command: list[str]) -> None:
+    script, *arguments = command
+    done = subprocess.run(
+        [sys.executable, str(BENCH / script), *arguments], capture_output=True, text=True, timeout=80
+    )
+    assert done.returncode == 0, done.stderr
+    [line] = done.stdout.splitlines()
+    found = json.loads(line)
+    assert found["benchmark"] == script.removesuffix(".py")
+    assert found["error"] == ""
+    assert found["machine"]["cores"] > 0
+    assert found["figures"]
+    for figure in found["figures"]:
+        assert figure["name"]
+        assert figure["unit"]
+        assert isinstance(figure["value"], int | float)
