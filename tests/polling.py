@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def eventually(condition: Callable[[], object], timeout_s: float = 20.0) -> bool:
+def eventually(condition: Callable[[], object], timeout_s: float = 60.0) -> bool:
     """Whether `condition()` becomes true in time. Ask for what must happen, never for how fast."""
     deadline = time.monotonic() + timeout_s
     while not condition():

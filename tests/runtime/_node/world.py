@@ -45,7 +45,7 @@ class Client:
 
     async def wait(self, kind: type[M], count: int = 1) -> list[M]:
         """The messages of a kind, once there are `count`; they are taken."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 found = [message for message in self.heard if isinstance(message, kind)]
                 if len(found) >= count:
@@ -109,7 +109,7 @@ class World:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Waits for a condition that no message announces."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 if condition():
                     return

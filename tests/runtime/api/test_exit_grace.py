@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.integration.drivers import is_alive
 from tests.polling import eventually
 from tests.under_test import OWN, exceptions, init, ray
 
@@ -54,14 +56,16 @@ def test_calls_beside_the_one_that_exits_have_a_while_to_end(kind: type) -> None
 def test_the_last_handler_has_a_while_to_end(tmp_path: Path) -> None:
     @ray.remote(num_cpus=0)
     class Slow:
+        def pid(self) -> int:
+            return os.getpid()
+
         def __ray_shutdown__(self) -> None:
             (tmp_path / "began").touch()
-            time.sleep(2)
-            (tmp_path / "ended").touch()
+            while True:
+                time.sleep(0.1)
 
     actor = Slow.remote()
-    ray.get(actor.__ray_ready__.remote())
+    pid = ray.get(actor.pid.remote())
     del actor
     assert eventually((tmp_path / "began").exists)
-    time.sleep(2.5)
-    assert not (tmp_path / "ended").exists()
+    assert eventually(lambda: not is_alive(pid))

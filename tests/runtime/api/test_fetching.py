@@ -64,7 +64,7 @@ def test_wait_brings_the_object_here() -> None:
 def test_polling_brings_it_too() -> None:
     ref = make.remote(1)
     assert eventually(lambda: ray.wait([ref], timeout=0)[0] == [ref])
-    assert ray.get(ref, timeout=1)[0] == 1
+    assert ray.get(ref, timeout=60)[0] == 1
 
 
 def test_some_of_many() -> None:
@@ -80,7 +80,7 @@ def test_a_borrowed_object() -> None:
     keeper = Keeper.remote()
     (ref,) = ray.get(keeper.put.remote(1))
     assert ray.wait([ref], timeout=60) == ([ref], [])
-    assert ray.get(ref, timeout=1)[0] == 0
+    assert ray.get(ref, timeout=60)[0] == 0
 
 
 def test_spilled_objects_of_another_node() -> None:

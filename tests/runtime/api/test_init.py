@@ -208,7 +208,7 @@ def test_the_lifetime_of_actors_that_do_not_say() -> None:
     )
     assert ray.get([stays.ping.remote(), goes.ping.remote()]) == [1, 1]
     del stays, goes
-    eventually(lambda: ray.util.list_named_actors() == ["stays"])
+    assert eventually(lambda: ray.util.list_named_actors() == ["stays"])
     assert ray.get(ray.get_actor("stays").ping.remote()) == 1
 
 
@@ -346,8 +346,8 @@ def test_a_forked_child_starts_its_own() -> None:
     queue = context.Queue()
     child = context.Process(target=_in_child, args=(queue,))
     child.start()
-    assert queue.get(timeout=30) == (False, 5, 2.0)
-    child.join(10)
+    assert queue.get(timeout=60) == (False, 5, 2.0)
+    child.join(60)
     assert ray.cluster_resources()["CPU"] == 1
     queue.close()
     queue.join_thread()

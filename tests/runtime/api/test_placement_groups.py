@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import pathlib
 import time
 from typing import Any
 
 import pytest
 
-from tests.polling import eventually
+from tests.polling import eventually, stays
 from tests.under_test import NAME, OWN, exceptions, ray, scheduling_strategies, util
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -93,7 +94,8 @@ def test_too_large_a_bundle_waits() -> None:
 def test_all_or_nothing() -> None:
     made = util.placement_group([{"CPU": 3}, {"CPU": 3}])
     assert not made.wait(0.3)
-    assert free_cpus() == 4
+    assert eventually(lambda: free_cpus() == 4)
+    assert stays(lambda: free_cpus() == 4)
     util.remove_placement_group(made)
 
 
@@ -354,17 +356,19 @@ def test_an_unknown_group() -> None:
 
 
 @ray.remote(num_cpus=1, max_retries=0)
-def hold() -> None:
-    time.sleep(60)
+def hold(began: str = "") -> None:
+    if began:
+        pathlib.Path(began).touch()
+    time.sleep(600)
 
 
-def test_what_is_in_a_removed_group_ends() -> None:
+def test_what_is_in_a_removed_group_ends(tmp_path: pathlib.Path) -> None:
     made = util.placement_group([{"CPU": 2}])
     in_it = InGroup(made)
     running = Actor.options(scheduling_strategy=in_it).remote()
     ray.get(running.pid.remote(), timeout=60)
-    task = hold.options(scheduling_strategy=in_it).remote()
-    assert eventually(lambda: not ray.available_resources().get(f"CPU_group_{made.id.hex()}"))
+    task = hold.options(scheduling_strategy=in_it).remote(str(tmp_path / "began"))
+    assert eventually((tmp_path / "began").exists)
     queued_task = hold.options(scheduling_strategy=in_it).remote()
     waiting = Actor.options(scheduling_strategy=in_it).remote().pid.remote()
     assert ray.wait([queued_task, waiting], timeout=0.3)[0] == []

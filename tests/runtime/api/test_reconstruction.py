@@ -289,7 +289,11 @@ def test_what_a_dead_process_owned(nodes: Nodes) -> None:
 def test_a_long_chain_keeps_only_its_end(nodes: Nodes) -> None:
     from runtime._worker.core_worker import current
 
-    free = ray.available_resources().get("object_store_memory")
+    def is_empty() -> bool:
+        name = "object_store_memory"
+        return bool(ray.available_resources().get(name) == ray.cluster_resources()[name])
+
+    assert eventually(is_empty)
     before = len(current().objects.table.entries)
     ref = make.remote(0)
     for _ in range(20):
@@ -299,7 +303,7 @@ def test_a_long_chain_keeps_only_its_end(nodes: Nodes) -> None:
     assert len(current().lineage._kept) == 21
     del ref
     assert eventually(lambda: not current().lineage._kept)
-    assert eventually(lambda: ray.available_resources().get("object_store_memory") == free)
+    assert eventually(is_empty)
 
 
 @pytest.mark.skipif(not OWN, reason="looks into the object store")

@@ -187,7 +187,8 @@ def test_objects_take_memory_of_the_store() -> None:
         return float(ray.available_resources()["object_store_memory"])
 
     size = 20 * 2**20
-    before = free_store()
+    before = float(ray.cluster_resources()["object_store_memory"])
+    assert eventually(lambda: free_store() == before)
     ref = ray.put(bytes(size))
     assert eventually(lambda: before - free_store() >= size)
     del ref

@@ -177,7 +177,7 @@ class TestMaxCalls:
             return os.getpid()
 
         pids = [ray.get(pid.remote()) for _ in range(6)]
-        assert [pids.index(one) for one in pids] == [0, 0, 2, 2, 4, 4]
+        assert max(pids.count(one) for one in pids) <= 2
 
     def test_none_is_lost_of_many_at_once(self) -> None:
         @ray.remote(max_calls=3, max_retries=0)

@@ -159,11 +159,11 @@ def test_equal_environments_share_workers(plain: None) -> None:
     def pid() -> int:
         return os.getpid()
 
+    without = ray.get(pid.remote())
     first = ray.get(pid.options(**env_vars(ENV_A="1")).remote())
     second = ray.get(pid.options(**env_vars(ENV_A="2")).remote())
-    assert first != second
-    assert ray.get(pid.remote()) not in (first, second)
-    if OWN:
+    assert len({without, first, second}) == 3
+    if OWN:  # as many idle workers are kept as there are CPUs, those that worked last
         assert ray.get(pid.options(**env_vars(ENV_A="1")).remote()) == first
 
 
