@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from runtime._wire.messages.base import ErrorReply
 from runtime._wire.messages.control import KillActor
 from runtime._worker import context
 from runtime._worker.core_worker import current
+from runtime._worker.waiting import split
 from runtime.actor import ActorClass, ActorHandle
 from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator
@@ -140,26 +142,20 @@ def wait(
         TypeError: not a list of references.
         ValueError: duplicates, or `num_returns` out of range.
     """
-    expected = "wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator"
-    if isinstance(ray_waitables, ObjectRef | ObjectRefGenerator):
-        raise TypeError(f"{expected}, got a single one: {ray_waitables!r}.")
-    if not isinstance(ray_waitables, list):
-        raise TypeError(f"{expected}, got {type(ray_waitables)}.")
     core = current()
-    generators = False
-    for ref in ray_waitables:
-        if ref.__class__ is not ObjectRef:
-            if not isinstance(ref, ObjectRefGenerator):
-                raise TypeError(f"{expected}, got list containing {type(ref)}: {ref!r}.")
-            generators = True
+    waiter = core.waiter
+    known = waiter.known(ray_waitables)
+    generators = False if known else _check_waitables(ray_waitables)
     if timeout is not None and timeout < 0:
         raise ValueError(
             f"The 'timeout' argument must be nonnegative, or None to wait for ever. Received {timeout}"
         )
-    if len(set(ray_waitables)) != len(ray_waitables):
-        raise ValueError("Wait requires a list of unique ray_waitables: one stands in it twice.")
-    if not ray_waitables:
-        return [], []
+    if not known:
+        names = ray_waitables if generators else map(_binary_of, ray_waitables)
+        if len(set(names)) != len(ray_waitables):
+            raise ValueError("Wait requires a list of unique ray_waitables: one stands in it twice.")
+        if not ray_waitables:
+            return [], []
     if num_returns <= 0:
         raise ValueError(f"Invalid number of objects to return {num_returns}: ask for one at least.")
     if num_returns > len(ray_waitables):
@@ -167,13 +163,35 @@ def wait(
             "num_returns cannot be greater than the number of ray_waitables provided to wait: "
             f"{num_returns} of {len(ray_waitables)}."
         )
-    if not generators:
-        return core.reader.wait(ray_waitables, num_returns, timeout, fetch_local)
-    # What a generator gives next stands for it.
-    peeked = [ref if ref.__class__ is ObjectRef else ref._peek() for ref in ray_waitables]
-    ready, rest = core.reader.wait(peeked, num_returns, timeout, fetch_local)
-    of_peeked = {id(peek): ref for peek, ref in zip(peeked, ray_waitables, strict=True)}
-    return [of_peeked[id(peek)] for peek in ready], [of_peeked[id(peek)] for peek in rest]
+    if generators:  # what a generator gives next stands for it
+        peeked = [ref if ref.__class__ is ObjectRef else ref._peek() for ref in ray_waitables]
+        return split(ray_waitables, waiter.wait(peeked, num_returns, timeout, fetch_local))
+    found = waiter.wait(ray_waitables, num_returns, timeout, fetch_local)
+    ready, rest = split(ray_waitables, found)
+    waiter.remember(rest, known, found)
+    return ready, rest
+
+
+_binary_of = operator.attrgetter("_binary")
+
+
+def _check_waitables(waitables: Any) -> bool:
+    """Whether there are generators among what `wait` was given.
+
+    Raises:
+        TypeError: it is no list, or there is something else in it.
+    """
+    expected = "wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator"
+    if isinstance(waitables, ObjectRef | ObjectRefGenerator):
+        raise TypeError(f"{expected}, got a single one: {waitables!r}.")
+    if not isinstance(waitables, list):
+        raise TypeError(f"{expected}, got {type(waitables)}.")
+    if set(map(type, waitables)) <= {ObjectRef}:
+        return False
+    for ref in waitables:
+        if not isinstance(ref, ObjectRef | ObjectRefGenerator):
+            raise TypeError(f"{expected}, got list containing {type(ref)}: {ref!r}.")
+    return True
 
 
 def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:

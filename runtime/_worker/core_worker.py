@@ -36,6 +36,7 @@ from .store import Store
 from .streaming import Stream
 from .submission import Submission
 from .submitter import TaskSubmitter
+from .waiting import Waiter
 
 if TYPE_CHECKING:
     from .executor import Executor
@@ -157,6 +158,7 @@ class Core:
         self.lineage = Lineage(self)
         self.owner_requests = OwnerRequests(self)
         self.reader = Reader(self)
+        self.waiter = Waiter(self)
         self.submitter = TaskSubmitter(self)
         self.actors = ActorSubmitter(self)
         self.cancellation = Cancellation(self)
@@ -386,6 +388,7 @@ class Core:
         if now - self._last_tick >= TICK_S:
             self._last_tick = now
             self.store.tick(now)
+            self.waiter.tick()
             metrics.tick(self, now)
             busy = self.submitter.tick(now)
             return TICK_S if busy else 0.25

@@ -116,6 +116,8 @@ class Objects:
         self._unhandled = UnhandledErrors()
         self.errors = 0
         """How many objects got an error instead of a value so far: whoever waits for several looks again."""
+        self.settled = 0
+        """How many objects got a value or an error so far."""
         self._borrowed_from: dict[bytes, dict[bytes, None]] = {}  # by the owner's process, in order
 
     # ------------------------------------------------------------ making references
@@ -253,6 +255,7 @@ class Objects:
     def set_value(self, entry: Entry, value: Value) -> None:
         """The object is there. Under the lock."""
         entry.value = value
+        self.settled += 1  # after the value is there, as others look at both without the lock
         if value.kind & 1:
             self.errors += 1
         callbacks, entry.callbacks = entry.callbacks, None

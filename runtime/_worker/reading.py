@@ -1,4 +1,4 @@
-"""Reading values: get and wait. Values are rebuilt outside the pump's lock, by the thread that wants them."""
+"""Reading values: `get`. Values are rebuilt outside the pump's lock, by the thread that wants them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import pickle
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
-from runtime._wire.messages.base import ErrorKind, ErrorReply
 from runtime._wire.messages.worker import AddLocation, ObjectLost, Value
 from runtime.object_ref import ObjectRef
 
@@ -24,10 +22,6 @@ MAX_REBUILDS = 5
 """How often to ask the owner of a lost object for it again."""
 
 
-def _has_value(entry: Entry) -> bool:
-    return entry.value is not None
-
-
 class Reader:
     """Waits for the objects that `Objects` knows, and rebuilds their values."""
 
@@ -35,7 +29,6 @@ class Reader:
         self._core = core
         self._loaders: ThreadPoolExecutor | None = None
         self._lost_again: dict[bytes, int] = {}
-        self._fetching: dict[bytes, list[Callable[[], None]]] = {}  # who wants to know when it is here
 
     def get(self, refs: Sequence[ObjectRef], timeout_s: float | None) -> list[Any]:
         """The values, in order.
@@ -116,7 +109,7 @@ class Reader:
             except exceptions.ObjectLostError as error:
                 if value.kind != STORED:
                     raise
-                refusal = self._rebuild(entry, value, error)
+                refusal = self.rebuild_lost(entry, value, error)
                 if refusal is not None:
                     raise refusal from None
 
@@ -131,7 +124,7 @@ class Reader:
                 result, made = self._core.store.read(pin)
             finally:
                 self._core.released.append(pin)
-            self._note_copy(entry, value)
+            self.note_copy(entry, value)
         if made:
             self.keep_until_registered(entry, made)
         if value.kind & 1:
@@ -147,7 +140,7 @@ class Reader:
             container.holds += 1
             self._core.objects.when_registered(made, lambda: self._core.objects.release(container))
 
-    def _note_copy(self, entry: Entry, value: Value) -> None:
+    def note_copy(self, entry: Entry, value: Value) -> None:
         """This node holds a copy now: the owner may send others here."""
         node_id = self._core.address.node_id
         if node_id in value.locations:
@@ -161,7 +154,7 @@ class Reader:
                     connection.send(AddLocation(entry.object_id, node_id))
                 value.locations.append(node_id)
 
-    def _rebuild(
+    def rebuild_lost(
         self, entry: Entry, lost: Value, error: exceptions.ObjectLostError
     ) -> exceptions.ObjectLostError | None:
         """No copy is left: have the value made again. Returns why nobody can, if so."""
@@ -188,114 +181,6 @@ class Reader:
 
             connection.call(ObjectLost(entry.object_id, lost.locations), told)
             return None
-
-    # ------------------------------------------------------------ wait
-
-    def wait(
-        self, refs: Sequence[ObjectRef], num_returns: int, timeout_s: float | None, fetch: bool = False
-    ) -> tuple[list[Any], list[Any]]:
-        """Splits the references into at most `num_returns` ready ones and the rest, both in the given order.
-
-        Args:
-            fetch: a value in an object store is ready only when this node has it; brings it here.
-        """
-        is_here = self._is_here if fetch else _has_value
-        found = 0
-        for ref in refs:
-            if is_here(ref._entry):
-                found += 1
-                if found >= num_returns:
-                    break
-        if found < num_returns:
-            deadline = None if timeout_s is None else time.monotonic() + timeout_s
-            while self._wait_for(refs, num_returns, timeout_s, is_here):
-                # One that was there may have been lost by now.
-                if sum(is_here(ref._entry) for ref in refs) >= num_returns:
-                    break
-                timeout_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-        ready: list[Any] = []
-        for index, ref in enumerate(refs):
-            if is_here(ref._entry):
-                ready.append(ref)
-                if len(ready) == num_returns:
-                    if num_returns == 1:
-                        return ready, [*refs[:index], *refs[index + 1 :]]
-                    break
-        chosen = set(map(id, ready))
-        return ready, [ref for ref in refs if id(ref) not in chosen]
-
-    def _wait_for(
-        self,
-        refs: Sequence[ObjectRef],
-        num_returns: int,
-        timeout_s: float | None,
-        is_here: Callable[[Entry], bool],
-    ) -> bool:
-        """Whether there were so many, at one time or another, before the time was over."""
-        count = 0
-        pending: dict[Entry, Callable[[], None]] = {}
-
-        def look(entry: Entry) -> None:
-            nonlocal count
-            callback = pending.pop(entry, None)
-            if is_here(entry):
-                count += 1
-                return
-            pending[entry] = callback = callback or partial(look, entry)
-            if entry.value is None:
-                if entry.callbacks is None:
-                    entry.callbacks = []
-                entry.callbacks.append(callback)
-                self._core.objects.ask(entry)
-            else:
-                self._fetch(entry, callback)
-
-        with self._core.lock:
-            for ref in refs:
-                look(ref._entry)
-        try:
-            if timeout_s == 0:
-                self._core.pump.poll_once()
-            else:
-                self._core.wait(lambda: count >= num_returns, timeout_s)
-                self._core.check()  # what is "ready" then is the news that nothing will be
-        finally:
-            with self._core.lock:
-                for entry, callback in pending.items():
-                    for waiting in (entry.callbacks, self._fetching.get(entry.object_id)):
-                        if waiting is not None and callback in waiting:
-                            waiting.remove(callback)
-        return count >= num_returns
-
-    def _is_here(self, entry: Entry) -> bool:
-        value = entry.value
-        return value is not None and (
-            value.kind < STORED or self._core.address.node_id in value.locations or entry.fetched
-        )
-
-    def _fetch(self, entry: Entry, callback: Callable[[], None]) -> None:
-        """Brings a copy to this node, and calls back when there is news of it. Under the lock."""
-        waiting = self._fetching.get(entry.object_id)
-        if waiting is not None:
-            waiting.append(callback)
-            return
-        self._fetching[entry.object_id] = [callback]
-        value = entry.value
-        assert value is not None
-
-        def fetched(error: ErrorReply | None) -> None:
-            if error is None:
-                self._note_copy(entry, value)
-            elif error.kind == ErrorKind.LOST:
-                lost = exceptions.ObjectLostError(entry.object_id.hex(), b"", "")
-                refusal = self._rebuild(entry, value, lost)
-                if refusal is not None:
-                    entry.value = self._core.objects.error_value(refusal)
-            entry.fetched = error is None or error.kind != ErrorKind.LOST  # else `get` says what is wrong
-            for callback in self._fetching.pop(entry.object_id):
-                callback()
-
-        self._core.store.prefetch(entry.object_id, value.locations, fetched)
 
     # ------------------------------------------------------------ off the pumping thread
 
