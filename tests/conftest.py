@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
+import signal
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -28,6 +29,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # No deadline: no test judges speed. No database: nothing is left in the working tree.
     hypothesis.settings.register_profile("suite", deadline=None, database=None)
     hypothesis.settings.load_profile("suite")
+    # A shell ignores it for what it runs in the background, and children inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Short: the paths of Unix sockets below it are limited to 107 bytes.
     root = pathlib.Path(tempfile.mkdtemp(prefix="cct-"))
     for name in ("t", "h"):

@@ -93,7 +93,7 @@ class Cli:
         ran = self.run("status", "--json")
         return dict(ran.json()) if ran.status == 0 else {"nodes": [], "error": ran.err}
 
-    def wait(self, condition: Callable[[dict[str, Any]], object], timeout_s: float = 30.0) -> bool:
+    def wait(self, condition: Callable[[dict[str, Any]], object], timeout_s: float = 60.0) -> bool:
         """Whether the status becomes as wanted."""
         return eventually(lambda: condition(self.status()), timeout_s)
 

@@ -43,11 +43,14 @@ def test_an_interrupted_up_leaves_nothing(cli: Cli, moment: str, number: int) ->
 
 
 def test_two_ups_at_once(cli: Cli) -> None:
-    spec = cli.spec("twice", least=1)
+    go = cli.folder / "go"
+    wait = f"head_setup_commands: ['while [ ! -e {go} ]; do sleep 0.05; done']\n"
+    spec = cli.spec("twice", least=1, extra=wait)
     first = cli.start("up", "-y", spec)
     assert first.stderr is not None
     first.stderr.readline()
     second = cli.run("up", "-y", spec)
+    go.touch()
     out, _ = first.communicate(timeout=60)
     assert (first.returncode, second.status) == (0, 4)
     assert f"process {first.pid}" in second.err
@@ -78,7 +81,7 @@ def test_a_job_that_follows_hears_of_the_heads_death(cli: Cli) -> None:
     assert watcher.stdout.readline() == "waits\n"
     head = cli.run("exec", "cat $CLUSTERCTL_SESSION_DIR/daemon.json").json()
     os.kill(head["pid"], signal.SIGKILL)
-    _, err = watcher.communicate(timeout=30)
+    _, err = watcher.communicate(timeout=60)
     assert watcher.returncode == 5
     assert "does not answer" in err
 
@@ -154,5 +157,6 @@ def test_a_stock_out_is_told(cli: Cli) -> None:
     )
     ran = cli.run("up", "-y", "--timeout", "2", spec)
     assert ran.status in (1, 7)
-    assert "1 worker" in ran.err
-    assert "capacity is 1" in cli.run("status").out
+    assert "1 worker" in ran.err or "2 worker" in ran.err  # the first may take longer than that
+    assert eventually(lambda: "capacity is 1" in cli.run("status").out)
+    assert cli.wait(lambda status: len(alive(status)) == 2)

@@ -90,7 +90,7 @@ def test_a_job_is_listed_followed_and_stopped(cli: Cli) -> None:
     assert eventually(lambda: "waits" in cli.run("job", "logs", "sleeper").out)
     follower = cli.start("job", "logs", "-f", "sleeper")
     assert cli.run("job", "stop", "sleeper").status == 0
-    out, _ = follower.communicate(timeout=30)
+    out, _ = follower.communicate(timeout=60)
     assert out == "waits\n"
     jobs = {job["submission_id"]: job for job in cli.run("job", "list", "--json").json()}
     assert jobs["sleeper"]["status"] == "STOPPED"

@@ -66,7 +66,7 @@ class Process:
 
     def kill(self) -> None:
         self.running[-1].kill()
-        self.running[-1].wait(10)
+        self.running[-1].wait(60)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def process(tmp_path: pathlib.Path) -> Iterator[Process]:
     yield made
     for child in made.running:
         child.kill()
-        child.wait(10)
+        child.wait(60)
 
 
 class FakeAgent:
@@ -87,7 +87,7 @@ class FakeAgent:
         self.total = cpus(8)
         self.registrations = 0
         self.client = ControlClient.over_grpc(
-            address, SECRET, self.handle, self.register, reconnect_timeout_s=20.0
+            address, SECRET, self.handle, self.register, reconnect_timeout_s=60.0
         )
 
     async def register(self, channel: Channel) -> None:
@@ -125,7 +125,7 @@ class FakeAgent:
 
 async def alive(client: ControlClient, number: int) -> object:
     version = -1
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             info = await client.call(WatchActor(specs.actor_id(number), version))
             if info.state == "ALIVE":
@@ -143,7 +143,7 @@ def test_says_where_it_listens_and_ends_on_sigterm(process: Process) -> None:
         info = await client.call(GetClusterInfo())
         assert (info.cluster_id, info.session_dir) == ("c0ffee", str(process.folder))
         process.running[0].send_signal(signal.SIGTERM)
-        await asyncio.to_thread(process.running[0].wait, 10)
+        await asyncio.to_thread(process.running[0].wait, 60)
         await client.close()
 
     asyncio.run(main())
@@ -167,14 +167,14 @@ def test_a_port_in_use_is_named(process: Process) -> None:
     words = process.start(port=port)
     assert f"port {port}" in words["error"]
     assert "another port" in words["error"]
-    assert process.running[1].wait(10) == 1
+    assert process.running[1].wait(60) == 1
 
 
 def test_a_state_file_in_use_is_named(process: Process) -> None:
     process.start()
     words = process.start()
     assert "in use by another control store" in words["error"]
-    assert process.running[1].wait(10) == 1
+    assert process.running[1].wait(60) == 1
 
 
 def test_the_state_of_another_cluster_is_refused(process: Process) -> None:
@@ -214,7 +214,7 @@ def test_killed_and_restarted_it_carries_on(process: Process) -> None:
         assert again == words
 
         assert (await client.call(KvGet("n", b"k"))).value == b"v"
-        assert agent.registrations == 2
+        assert agent.registrations >= 2
         assert await client.call(GetJob(job.job_id)) == job
         assert await client.call(GetNamedActor("a", "ns")) == actor
         assert await client.call(WatchPlacementGroup(specs.group_id(1))) == group
@@ -234,7 +234,7 @@ def test_what_was_acknowledged_survives_a_kill_at_any_moment(process: Process) -
 
     async def main() -> None:
         acknowledged: list[int] = []
-        client = ControlClient.over_grpc(words["address"], SECRET, reconnect_timeout_s=20.0)
+        client = ControlClient.over_grpc(words["address"], SECRET, reconnect_timeout_s=60.0)
         await client.start()
 
         async def write() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import pathlib
 import threading
 import time
 from typing import Any
@@ -17,15 +18,25 @@ pytestmark = pytest.mark.usefixtures("session")
 
 
 @ray.remote(num_cpus=0.5)
-def sleep(seconds: float) -> float:
-    time.sleep(seconds)
-    return seconds
+def identity(value: int) -> int:
+    return value
 
 
-def test_as_completed() -> None:
-    refs = [sleep.remote(s) for s in (0.6, 0.3, 0)]
-    assert list(util.as_completed(refs, chunk_size=1)) == [0, 0.3, 0.6]
-    assert sorted(util.as_completed(refs)) == [0, 0.3, 0.6]
+@ray.remote(num_cpus=0.5)
+def until_there(path: pathlib.Path) -> str:
+    while not path.exists():
+        time.sleep(0.01)
+    return path.name
+
+
+def test_as_completed(tmp_path: pathlib.Path) -> None:
+    refs = [until_there.remote(tmp_path / name) for name in "abc"]
+    results = util.as_completed(refs, chunk_size=1)
+    for name in "cab":
+        (tmp_path / name).touch()
+        assert next(results) == name
+    assert list(results) == []
+    assert sorted(util.as_completed(refs)) == ["a", "b", "c"]
     assert set(util.as_completed(refs, yield_obj_refs=True)) == set(refs)
     assert list(util.as_completed([])) == []
     with pytest.raises(ValueError, match="chunk_size"):
@@ -34,13 +45,16 @@ def test_as_completed() -> None:
         list(util.as_completed(refs, num_returns=1))
 
 
-def test_map_unordered() -> None:
-    results = util.map_unordered(sleep, [0.5, 0, 0.1], backpressure_size=2, chunk_size=1)
-    assert next(results) == 0
-    assert sorted(results) == [0.1, 0.5]
-    assert sorted(util.map_unordered(sleep, [0] * 30, backpressure_size=None)) == [0] * 30
+def test_map_unordered(tmp_path: pathlib.Path) -> None:
+    paths = [tmp_path / name for name in "abc"]
+    results = util.map_unordered(until_there, paths, backpressure_size=2, chunk_size=1)
+    for name in "bca":
+        (tmp_path / name).touch()
+        assert next(results) == name
+    assert list(results) == []
+    assert sorted(util.map_unordered(identity, [0] * 30, backpressure_size=None)) == [0] * 30
     with pytest.raises(ValueError, match="backpressure_size"):
-        list(util.map_unordered(sleep, [1], backpressure_size=0))
+        list(util.map_unordered(identity, [1], backpressure_size=0))
 
 
 class Locked:
@@ -118,4 +132,4 @@ def test_this_nodes_address() -> None:
 def test_names_that_programs_import() -> None:
     for name in ("ActorPool", "placement_group", "remove_placement_group", "get_current_placement_group"):
         assert callable(getattr(util, name))
-    assert importlib.import_module(f"{NAME}.util.annotations").PublicAPI(stability="beta")(sleep) is sleep
+    assert importlib.import_module(f"{NAME}.util.annotations").PublicAPI(stability="beta")(Locked) is Locked
