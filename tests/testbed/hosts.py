@@ -1,0 +1,177 @@
+"""Real hosts on one machine: each with a network, processes, a name and a root file system of its own. Needs root.
+
+A host is a process that holds its namespaces; a further one holds the bridge between them. Nothing of it is visible
+outside, so several test beds do not meet, and all is gone with these processes, even when whoever made them was killed.
+The root file system is that of this machine, with whatever a host writes kept in its own memory; /tmp, /run and
+/dev/shm are its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+TOOLS = ("ip", "nsenter", "setpriv", "unshare")
+NETWORK = "10.93.0"
+_START_S = 20.0
+_UNSHARE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--fork", "--kill-child")
+
+# Runs as the first process of a host, which adopts and reaps what daemons leave. Arguments: an empty directory to
+# mount on, the name, and the paths that all hosts share.
+_INIT = """
+set -e
+place=$1 name=$2; shift 2
+mount --make-rprivate /
+mount -t tmpfs -o mode=755 host $place
+mkdir $place/changes $place/work $place/root
+mount -t overlay -o lowerdir=/,upperdir=$place/changes,workdir=$place/work root $place/root
+cd $place/root
+mount -t proc proc proc
+mount -t sysfs sysfs sys
+mount --rbind /dev dev
+mount -t tmpfs -o mode=1777 shm dev/shm
+mount -t tmpfs -o mode=755 run run
+mount -t tmpfs -o mode=1777 tmp tmp
+for path in "$@"; do mkdir -p ./$path; mount --bind $path ./$path; done
+hostname $name
+mkdir -p run/outside
+pivot_root . run/outside
+cd /
+umount -l run/outside
+ip link set lo up
+echo ready
+exec 0<&- 1>&- 2>&-
+sleep infinity &
+while :; do wait; done
+"""
+
+
+def missing() -> str:
+    """Why there can be no test bed here; "" when there can."""
+    if os.geteuid():
+        return "hosts of network namespaces need root"
+    lacking = [tool for tool in TOOLS if shutil.which(tool) is None]
+    return f"{', '.join(lacking)} of util-linux and iproute2 are missing" if lacking else ""
+
+
+class Host:
+    """One host. `address` is its own on the network of its test bed."""
+
+    def __init__(self, name: str, address: str, holder: subprocess.Popen[str]) -> None:
+        self.name = name
+        self.address = address
+        self._holder = holder
+        self._init = 0
+
+    def popen(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+        """Starts a program there, in the root directory. What it starts ends with the host at the latest."""
+        target = ["--target", str(self._init), "--mount", "--uts", "--ipc", "--net", "--pid"]
+        return subprocess.Popen(["nsenter", *target, "--wdns=/", "--", *argv], **options)
+
+    def run(self, argv: Sequence[str], timeout_s: float = 60.0) -> str:
+        """Runs a program to its end and returns what it wrote.
+
+        Raises:
+            RuntimeError: it failed; the message has its last words.
+        """
+        with self.popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                out, err = process.communicate(timeout=timeout_s)
+            except BaseException:
+                process.kill()
+                raise
+        if process.returncode:
+            raise RuntimeError(f"{argv[0]} on {self.name} ended with {process.returncode}: {err[-2000:]}")
+        return str(out)
+
+    def _booted(self) -> None:
+        assert self._holder.stdout is not None
+        words = self._holder.stdout.readline()
+        if words != "ready\n":
+            raise RuntimeError(f"{self.name} did not come up: {words}{self._holder.stdout.read()}")
+        pid = self._holder.pid
+        self._init = int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
+class Testbed:
+    """Some hosts h1, h2, ... on one network. A context manager; `close` removes everything.
+
+    Args:
+        count: how many hosts.
+        shared: directories of this machine that every host sees in the same place.
+
+    Raises:
+        RuntimeError: there can be none here, or a host does not come up.
+    """
+
+    __test__ = False  # not a test, for all its name
+
+    def __init__(self, count: int, shared: Sequence[str] = ()) -> None:
+        if reason := missing():
+            raise RuntimeError(reason)
+        self.hosts: list[Host] = []
+        self._holders: list[subprocess.Popen[str]] = []
+        self._places = tempfile.mkdtemp(prefix="testbed-")
+        try:
+            switch = self._hold("--net", script="ip link set lo up; echo ready; exec sleep infinity")
+            assert switch.stdout is not None
+            switch.stdout.readline()
+            self._switch = ("nsenter", f"--net=/proc/{switch.pid}/ns/net", "ip")
+            self._ip("link", "add", "bridge", "type", "bridge")
+            self._ip("link", "set", "bridge", "up")
+            for number in range(1, count + 1):
+                self._boot(number, shared)
+            for host in self.hosts:
+                host._booted()
+                self._connect(host)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends every process of every host. Repeating it does nothing."""
+        for holder in self._holders:
+            holder.kill()
+        for holder in self._holders:
+            holder.communicate()
+        shutil.rmtree(self._places, ignore_errors=True)
+
+    def _boot(self, number: int, shared: Sequence[str]) -> None:
+        name = f"h{number}"
+        place = os.path.join(self._places, name)
+        os.mkdir(place)
+        kinds = ("--net", "--pid", "--mount", "--uts", "--ipc")
+        holder = self._hold(*kinds, script=_INIT, arguments=(place, name, *shared))
+        self.hosts.append(Host(name, f"{NETWORK}.{number}", holder))
+
+    def _connect(self, host: Host) -> None:
+        self._ip("link", "add", host.name, "type", "veth", "peer", "name", "eth0", "netns", str(host._init))
+        self._ip("link", "set", host.name, "master", "bridge", "up")
+        host.run(["ip", "address", "add", f"{host.address}/24", "dev", "eth0"])
+        host.run(["ip", "link", "set", "eth0", "up"])
+
+    def _hold(self, *namespaces: str, script: str, arguments: Sequence[str] = ()) -> subprocess.Popen[str]:
+        holder = subprocess.Popen(
+            [*_UNSHARE, *namespaces, "bash", "-c", script, "host", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            process_group=0,  # a Ctrl-C is for whoever made it, who then ends the hosts
+        )
+        self._holders.append(holder)
+        return holder
+
+    def _ip(self, *arguments: str) -> None:
+        subprocess.run([*self._switch, *arguments], check=True, timeout=_START_S, stdin=subprocess.DEVNULL)

@@ -1,0 +1,66 @@
+"""The test bed itself: what hosts share and what they do not, and that nothing of them remains."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.polling import eventually
+from tests.testbed.hosts import Testbed, missing
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
+ROOT = str(Path(__file__).resolve().parents[2])
+
+_LISTEN = """
+import socket, sys
+with socket.create_server((sys.argv[1], 7000)) as listener:
+    print("ready", flush=True)
+    listener.accept()[0].sendall(socket.gethostname().encode())
+"""
+_CONNECT = """
+import socket, sys
+print(socket.create_connection((sys.argv[1], 7000)).recv(100).decode())
+"""
+_HOLD = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from tests.testbed.hosts import Testbed
+with Testbed(1) as bed:
+    print(bed._places, *(holder.pid for holder in bed._holders), flush=True)
+    time.sleep(600)
+"""
+
+
+def test_hosts_reach_each_other_and_keep_their_files_apart(tmp_path: Path) -> None:
+    with Testbed(2, [str(tmp_path)]) as bed:
+        one, two = bed.hosts
+        python = getattr(sys, "_base_executable", sys.executable)
+        listener = one.popen([python, "-c", _LISTEN, one.address], stdout=subprocess.PIPE, text=True)
+        listener.stdout.readline()
+        assert two.run([python, "-c", _CONNECT, one.address]).strip() == "h1"
+        listener.communicate()
+        one.run(["sh", "-c", f"echo own > /tmp/own; echo own > /root/own-of-h1; echo all > {tmp_path}/all"])
+        assert two.run(["cat", f"{tmp_path}/all"]) == "all\n"
+        with pytest.raises(RuntimeError, match="No such file"):
+            two.run(["cat", "/tmp/own"])
+        with pytest.raises(RuntimeError, match="No such file"):
+            two.run(["cat", "/root/own-of-h1"])
+    assert not Path("/root/own-of-h1").exists()
+
+
+def test_a_killed_owner_takes_its_hosts_along() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, ROOT], stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+    ) as owner:
+        place, *holders = owner.stdout.readline().split()
+        owner.send_signal(signal.SIGKILL)
+    try:
+        assert eventually(lambda: not any(psutil.pid_exists(int(pid)) for pid in holders))
+    finally:
+        subprocess.run(["rm", "-r", place], check=True)  # an empty folder: nothing is mounted on it outside
