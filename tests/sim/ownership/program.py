@@ -237,9 +237,10 @@ class Program:
         if refs:
             timeout_s = self.rng.choice((0, 0.001, 0.1))
             fetch = self.rng.random() < 0.5
-            reader = core_worker.current().reader
-            ready, rest = reader.wait(refs, self.rng.randint(1, len(refs)), timeout_s, fetch)
-            assert len(ready) + len(rest) == len(refs)
+            most = self.rng.randint(1, len(refs))
+            found = core_worker.current().waiter.wait(refs, most, timeout_s, fetch)
+            assert len(found) <= most
+            assert found == sorted(set(found))
 
     def put_for(self) -> None:
         """A value that an actor will own."""

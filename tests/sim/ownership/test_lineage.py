@@ -140,8 +140,8 @@ class Graph:
     def bring(self) -> None:
         refs = [ref for ref, _ in self.some()]
         if refs:
-            ready, _ = core_worker.current().reader.wait(refs, len(refs), None, True)
-            assert len(ready) == len(refs)
+            found = core_worker.current().waiter.wait(refs, len(refs), None, True)
+            assert found == list(range(len(refs)))
 
     def pause(self) -> None:
         fiber = here().world.fiber

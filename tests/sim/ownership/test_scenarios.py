@@ -138,7 +138,7 @@ def test_what_is_inside_a_result_outlives_it(seed: int, size: int) -> None:
 def test_a_value_that_comes_after_its_reference_is_gone(seed: int) -> None:
     def main() -> None:
         outer = get(PASS_ON.remote([SLOW.remote()]))[0]
-        core_worker.current().reader.wait([outer], 1, 0.01)
+        core_worker.current().waiter.wait([outer], 1, 0.01)
         del outer
         pause(3.0)
 
