@@ -12,7 +12,7 @@ from typing import Any
 from runtime._core import bundles, labels, resources
 from runtime._wire.messages.base import ResourceRequest, SchedulingStrategy
 from runtime._worker import context
-from runtime.util.placement_group import PlacementGroup, get_current_placement_group
+from runtime.util.placement_group import PlacementGroup, enter, get_current_placement_group
 from runtime.util.scheduling_strategies import (
     NodeAffinitySchedulingStrategy,
     NodeLabelSchedulingStrategy,
@@ -83,6 +83,7 @@ def _request(
     if group is None:
         return ResourceRequest(units, strategy), False
     _check_fits(group, held, placement, name)
+    enter(group)
     group_id = group.id.binary()
     units = bundles.rewrite_for_group(units, group_id.hex(), index)
     return ResourceRequest(units, strategy, group_id), capture

@@ -109,11 +109,16 @@ class GroupService:
                 break
         return group.info()
 
-    async def remove(self, _: Channel, message: RemovePlacementGroup) -> Ok:
+    def remove(self, _: Channel, message: RemovePlacementGroup) -> Ok | Awaitable[Ok]:
+        """Removes the group at once, so that whatever comes behind the request finds it removed."""
         group = self._table.get(message.pg_id)
-        if group is not None and not group.is_removed:
-            self._remove(group, "it was removed")
-            await self._context.journal.durable()
+        if group is None or group.is_removed:
+            return Ok()
+        self._remove(group, "it was removed")
+        return self._ok_when_durable()
+
+    async def _ok_when_durable(self) -> Ok:
+        await self._context.journal.durable()
         return Ok()
 
     def list_groups(self, _: Channel, message: ListPlacementGroups) -> PlacementGroups:

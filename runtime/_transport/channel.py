@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
@@ -18,6 +19,9 @@ from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
+_RECEIVE_BYTES = 1 << 18
+_receiving = threading.local()
+"""Per loop's thread, what its sockets are read into: a buffer of its own for each read costs three system calls."""
 
 Handler = Callable[["Channel", Message], "Awaitable[Message | None] | Message | None"]
 """Gets every incoming message. For a `Request` it returns (or awaits) the reply; a raised `CallError` becomes an
@@ -68,12 +72,15 @@ class Channel:
         if self._closed:
             raise CallError(ErrorKind.UNAVAILABLE, f"the connection to {self.name or 'the peer'} is closed")
         number = next(self._numbers) & 0x7FFF_FFFF or next(self._numbers)
-        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Message] = loop.create_future()
         self._calls[number] = future
+        timer = None
         try:
             self._write(codec.encode(request), number)
-            async with asyncio.timeout(timeout_s):
-                reply = await future
+            if timeout_s is not None:
+                timer = loop.call_later(timeout_s, _time_out, future)
+            reply = await future
         except TimeoutError:
             raise CallError(
                 ErrorKind.TIMEOUT,
@@ -81,6 +88,8 @@ class Channel:
             ) from None
         finally:
             self._calls.pop(number, None)
+            if timer is not None:
+                timer.cancel()
         if isinstance(reply, ErrorReply):
             raise CallError(reply.kind, reply.message)
         return cast(R, reply)
@@ -165,7 +174,12 @@ class Channel:
             self._write(codec.encode(reply), correlation | REPLY_BIT)
 
 
-class StreamChannel(Channel, asyncio.Protocol):
+def _time_out(future: asyncio.Future[Message]) -> None:
+    if not future.done():
+        future.set_exception(TimeoutError())
+
+
+class StreamChannel(Channel, asyncio.BufferedProtocol):
     """A channel over a connected Unix or TCP socket. Writes of one loop turn leave in one syscall."""
 
     def __init__(self, handler: Handler | None = None, name: str = "") -> None:
@@ -177,7 +191,17 @@ class StreamChannel(Channel, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:
+        buffer: bytearray | None = getattr(_receiving, "buffer", None)
+        if buffer is None:
+            buffer = _receiving.buffer = bytearray(_RECEIVE_BYTES)
+        return buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.feed(memoryview(_receiving.buffer)[:nbytes])
+
+    def feed(self, data: bytes | memoryview) -> None:
+        """Takes in what came from the socket."""
         try:
             for correlation, payload in self._decoder.feed(data):
                 if self._closed:
@@ -211,6 +235,10 @@ class LoopbackChannel(Channel):
 
     peer: LoopbackChannel
 
+    def __init__(self, handler: Handler | None = None, name: str = "") -> None:
+        super().__init__(handler, name)
+        self._under_way: list[tuple[int, bytes]] = []
+
     @classmethod
     def pair(cls, left: Handler | None, right: Handler | None) -> tuple[LoopbackChannel, LoopbackChannel]:
         a, b = cls(left, "the in-process peer"), cls(right, "the in-process peer")
@@ -218,7 +246,14 @@ class LoopbackChannel(Channel):
         return a, b
 
     def _write(self, payload: bytes, correlation: int) -> None:
-        asyncio.get_running_loop().call_soon(self._deliver, correlation, payload)
+        if not self._under_way:
+            asyncio.get_running_loop().call_soon(self._deliver_all)
+        self._under_way.append((correlation, payload))
+
+    def _deliver_all(self) -> None:
+        arrived, self._under_way = self._under_way, []
+        for correlation, payload in arrived:
+            self._deliver(correlation, payload)
 
     def _deliver(self, correlation: int, payload: bytes) -> None:
         if not self.peer.closed:

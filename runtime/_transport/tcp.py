@@ -64,7 +64,7 @@ class _Handshaking(asyncio.Protocol):
         channel.connection_made(transport)
         self._finish(None)
         if rest:
-            channel.data_received(rest)
+            channel.feed(rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._finish(exc or ConnectionError("the peer closed the connection before it proved the secret"))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from runtime import exceptions
 from runtime._core import bundles as _bundles
@@ -26,11 +28,16 @@ from runtime._worker.core_worker import Core, current
 if TYPE_CHECKING:
     from runtime.object_ref import ObjectRef
 
+log = logging.getLogger(__name__)
 VALID_PLACEMENT_GROUP_STRATEGIES = frozenset(_bundles.STRATEGIES)
 WATCH_S = 60.0
 _MOST_KNOWN = 1000
 _known: OrderedDict[bytes, list[dict[str, float]]] = OrderedDict()
 """The bundles of groups that this process asked about: they never change."""
+_untouched: WeakValueDictionary[bytes, PlacementGroup] = WeakValueDictionary()
+"""Groups that this process has made and run nothing in yet."""
+_removing: set[bytes] = set()
+"""Groups of these whose removal is not answered yet."""
 
 
 class PlacementGroup:
@@ -78,7 +85,8 @@ class PlacementGroup:
             entry = core.objects.own(ids.object_id(core.submitter.new_task_id(), 1))
             ref = core.objects.new_ref(entry)
         packed = core.objects.pack(entry.object_id, serialization.serialize(self), core.address)
-        _watch(core, self.id.binary(), -1, entry, packed)
+        # A group that nothing has happened to yet has nothing to say: the first answer is for its first change.
+        _watch(core, self.id.binary(), 0, entry, packed)
         return ref
 
     def wait(self, timeout_seconds: float = 30) -> bool:
@@ -201,6 +209,8 @@ def placement_group(
     )
     if not name:
         core.agent.call(request, lambda _reply: None)  # what became of it, `ready` and `wait` ask
+        if lifetime is None:  # nobody else would end a detached one
+            _untouched[request.pg_id] = group
         return group
     reply = core.call_agent(request)
     if isinstance(reply, ErrorReply):
@@ -215,10 +225,35 @@ def _creator_actor(core: Core) -> bytes:
 
 
 def remove_placement_group(placement_group: PlacementGroup) -> None:
-    """Gives the bundles back; what runs in them is killed. Of one that is gone, nothing happens."""
+    """Gives the bundles back; what runs in them is killed. Of one that is gone, nothing happens.
+
+    Nobody waits for the end of a group that this program has made and run nothing in; whatever the program does next
+    finds it removed all the same.
+    """
     if not isinstance(placement_group, PlacementGroup):
         raise TypeError(f"remove_placement_group() takes a placement group, not {placement_group!r}.")
-    current().ask(RemovePlacementGroup(placement_group.id.binary()))
+    core = current()
+    pg_id = placement_group.id.binary()
+    request = RemovePlacementGroup(pg_id)
+    if _untouched.pop(pg_id, None) is None:
+        core.ask(request)
+        return
+
+    def answered(reply: Any) -> None:
+        _removing.discard(pg_id)
+        if isinstance(reply, ErrorReply) and not core.agent.closed:
+            log.warning("placement group %s may not have been removed: %s", pg_id.hex(), reply.message)
+
+    _removing.add(pg_id)
+    core.agent.call(request, answered)
+
+
+def enter(group: PlacementGroup) -> None:
+    """Something will be run in the group: not before its removal has been heard of, if it is under way."""
+    pg_id = group.id.binary()
+    _untouched.pop(pg_id, None)
+    if pg_id in _removing:
+        current().pump.wait(lambda: pg_id not in _removing)
 
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:
