@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -43,7 +44,8 @@ class ArgumentCheck:
         needs_keyword = any(p[1] == inspect.Parameter.KEYWORD_ONLY and not p[2] for p in parameters)
         if not needs_keyword:
             self._fewest = sum(not p[2] for p in positional)
-            self._most = len(positional)
+            takes_any = any(p[1] == inspect.Parameter.VAR_POSITIONAL for p in parameters)
+            self._most = sys.maxsize if takes_any else len(positional)
 
     def __call__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Raises TypeError when the call cannot be bound."""

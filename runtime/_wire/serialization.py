@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import pickle
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -182,6 +182,17 @@ def deserialize(
     try:
         value = pickle.loads(data, buffers=buffers)
         return value, collector.unpickled
+    finally:
+        collector.unpickled = previous
+        collector.writable = before
+
+
+def deserialize_all(pickles: Iterable[bytes]) -> tuple[list[Any], list[Any]]:
+    """`deserialize` for many values without buffers. Returns them with all references made on the way."""
+    previous, collector.unpickled = collector.unpickled, []
+    before, collector.writable = collector.writable, None
+    try:
+        return list(map(pickle.loads, pickles)), collector.unpickled
     finally:
         collector.unpickled = previous
         collector.writable = before

@@ -29,7 +29,7 @@ from runtime._wire.messages.control import (
     RegisterActor,
     WatchActor,
 )
-from runtime._wire.messages.worker import ActorSetup, Argument, Cancel, Done, Push, StreamOptions, Value
+from runtime._wire.messages.worker import ActorSetup, Cancel, Done, Push, StreamOptions, Value
 
 from . import arguments
 from .arguments import PackedArguments
@@ -155,10 +155,10 @@ class ActorSubmitter:
         core = self._core
         core.check()
         packed = arguments.pack(core, f"{spec.class_name}.__init__", args, kwargs)
+        creation = _creation(core, spec, setup, packed)
         box: list[Any] = []
 
-        def register(refs: list[Argument] | None) -> None:
-            creation = b"" if refs is None else codec.encode(_creation(core, spec, setup, packed, refs))
+        def register(creation: bytes) -> None:
             core.agent.call(
                 RegisterActor(
                     msgspec.structs.replace(spec, creation=creation, owner=core.address), get_if_exists
@@ -169,9 +169,9 @@ class ActorSubmitter:
         def ready() -> None:
             if actor.released or actor.death is not None:
                 return
-            refs, error = arguments.wire_refs(core, packed)
+            push, error = arguments.fill(core, packed, creation)
             if error is None:
-                register(refs)
+                register(codec.encode(push))
                 return
             cause = arguments.not_computed(core, f"{spec.class_name}.__init__", error)
             self._dead(actor, _died(serialization.deserialize(cause.data)[0]))
@@ -201,12 +201,12 @@ class ActorSubmitter:
             if not spec.detached:
                 handle = actor.handle = core.objects.own(handle_object_id(spec.actor_id))
                 handle.on_free = lambda: self._out_of_scope(actor, kept)
-            missing = [entry for _, _, entry in packed.refs if entry.value is None]
-            refs, error = ([], None) if missing else arguments.wire_refs(core, packed)
+            missing = [entry for entry in packed.entries if entry.value is None]
+            push, error = (creation, None) if missing else arguments.fill(core, packed, creation)
             if not missing and error is None:
-                register(refs)
+                register(codec.encode(push))
             else:
-                register(None)
+                register(b"")
                 core.objects.when_all_ready(missing, ready)
         if not spec.name and not spec.detached:
             return None
@@ -451,7 +451,7 @@ class ActorSubmitter:
             actor.calls.append(call)
             if actor.connection is None:
                 self._watch(actor)
-            if packed.refs:
+            if packed.entries:
                 core.objects.when_all_ready(call.missing(), lambda: self._ready(call))
             else:
                 call.move(TaskState.QUEUED)
@@ -518,13 +518,12 @@ class ActorSubmitter:
                 if actor.ordered:
                     break
                 continue
-            if call.packed.refs:
-                refs, error = arguments.wire_refs(self._core, call.packed)
+            if call.packed.entries:
+                call.push, error = arguments.fill(self._core, call.packed, call.push)
                 if error is not None:
                     failed = arguments.not_computed(self._core, call.push.name or call.push.method, error)
                     self._finish(call, [failed], failed=True)
                     continue
-                call.push = msgspec.structs.replace(call.push, refs=refs)
             call.move(TaskState.PUSHED)
             actor.inflight[call.push.task_id] = call
             self._core.pending[call.push.task_id] = call
@@ -578,15 +577,13 @@ class ActorSubmitter:
         return found or next((call for call in actor.calls if call.push.task_id == task_id), None)
 
 
-def _creation(
-    core: Core, spec: ActorSpec, setup: ActorSetup, packed: PackedArguments, refs: list[Argument]
-) -> Push:
+def _creation(core: Core, spec: ActorSpec, setup: ActorSetup, packed: PackedArguments) -> Push:
     return Push(
         ids.CREATION_PREFIX + spec.actor_id,
         spec.function_key,
         "__init__",
         packed.value,
-        refs,
+        [],
         0,
         core.address,
         0,

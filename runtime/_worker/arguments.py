@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from runtime._wire import serialization
-from runtime._wire.messages.worker import Argument, Value
+from runtime._wire.messages.worker import Argument, InlineArguments, Push, Value
 from runtime.exceptions import RayTaskError
 from runtime.object_ref import ObjectRef
 
 from .objects import INLINE, INLINE_BYTES, INLINE_ERROR, Entry
-from .rebuilding import rebuild
+from .rebuilding import rebuild, rebuild_all
 
 if TYPE_CHECKING:
     from .core_worker import Core
@@ -21,20 +23,23 @@ _SMALL = frozenset({type(None), bool, int, float, complex})
 
 
 class PackedArguments:
-    """`value`: everything but the top-level references, which `refs` names by position or keyword. `held`: every
-    entry the arguments refer to; the caller holds them until the call is over. `lineage`: those that are not held any
-    more but could be made again (see `lineage.py`)."""
+    """`value`: everything but the top-level references. `entries`: those, and `places`: their positions or keywords.
+    `held`: every entry the arguments refer to; the caller holds them until the call is over. `lineage`: those that are
+    not held any more but could be made again (see `lineage.py`)."""
 
-    __slots__ = ("held", "lineage", "refs", "value")
+    __slots__ = ("entries", "held", "lineage", "places", "value")
 
-    def __init__(self, value: Value | None, refs: list[tuple[int, str, Entry]], held: list[Entry]) -> None:
+    def __init__(
+        self, value: Value | None, entries: list[Entry], places: list[int | str], held: list[Entry]
+    ) -> None:
         self.value = value
-        self.refs = refs
+        self.entries = entries
+        self.places = places
         self.held = held
         self.lineage: list[Entry] = []
 
 
-_NONE = PackedArguments(None, [], [])
+_NONE = PackedArguments(None, [], [], [])
 
 
 def pack(core: Core, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedArguments:
@@ -62,50 +67,47 @@ def _check(value: Any, name: str) -> None:
 
 
 def _pack(core: Core, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedArguments:
-    refs: list[tuple[int, str, Entry]] = []
-    keep: list[ObjectRef] = []
-    args, kwargs = _split(args, kwargs, refs, keep)
-    serialized = serialization.serialize((args, kwargs) if kwargs else (args,))
+    entries: list[Entry] = []
+    places: list[int | str] = []
+    plain, plain_kwargs = _split(args, kwargs, entries, places)
+    serialized = serialization.serialize((plain, plain_kwargs) if plain_kwargs else (plain,))
     if serialized.size_bytes > INLINE_BYTES:
-        args, kwargs = _put_large(core, args, kwargs)
-        args, kwargs = _split(args, kwargs, refs, keep)
-        serialized = serialization.serialize((args, kwargs) if kwargs else (args,))
+        args, kwargs = _put_large(core, args, kwargs)  # they keep what they refer to until it is held below
+        entries, places = [], []
+        plain, plain_kwargs = _split(args, kwargs, entries, places)
+        serialized = serialization.serialize((plain, plain_kwargs) if plain_kwargs else (plain,))
     value = Value(
         INLINE,
         serialized.data,
         [bytes(buffer) for buffer in serialized.buffers],
         core.objects.nested_of(serialized.references) if serialized.references else [],
     )
-    held = [entry for _, _, entry in refs] + serialized.references
+    held = entries + serialized.references
     with core.lock:
         for entry in held:
             entry.holds += 1
-    return PackedArguments(value, refs, held)
+    return PackedArguments(value, entries, places, held)
 
 
 def _split(
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    refs: list[tuple[int, str, Entry]],
-    keep: list[ObjectRef],
+    args: Sequence[Any], kwargs: Mapping[str, Any], entries: list[Entry], places: list[int | str]
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    for arg in args:
-        if arg.__class__ is ObjectRef:
-            plain = list(args)
-            for position, value in enumerate(args):
-                if value.__class__ is ObjectRef:
-                    refs.append((position, "", value._entry))
-                    keep.append(value)
-                    plain[position] = None
-            args = tuple(plain)
-            break
+    """The arguments with None in place of the references, which `entries` and `places` get, those of `args` first."""
+    positions = [position for position, arg in enumerate(args) if arg.__class__ is ObjectRef]
+    if positions:
+        plain = list(args)
+        for position in positions:
+            entries.append(plain[position]._entry)
+            plain[position] = None
+        places += positions
+        args = tuple(plain)
     for arg in kwargs.values():
         if arg.__class__ is ObjectRef:
             named = dict(kwargs)
             for keyword, value in kwargs.items():
                 if value.__class__ is ObjectRef:
-                    refs.append((-1, keyword, value._entry))
-                    keep.append(value)
+                    entries.append(value._entry)
+                    places.append(keyword)
                     named[keyword] = None
             kwargs = named
             break
@@ -116,23 +118,32 @@ def _put_large(
     core: Core, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
     def small(value: Any) -> Any:
-        if type(value) in _SMALL or serialization.serialize(value).size_bytes <= INLINE_BYTES // 4:
+        if type(value) in _SMALL or type(value) is ObjectRef or serialization.serialize(value).size_bytes <= INLINE_BYTES // 4:
             return value
         return core.objects.put(value)
 
     return tuple(small(arg) for arg in args), {key: small(value) for key, value in kwargs.items()}
 
 
-def wire_refs(core: Core, packed: PackedArguments) -> tuple[list[Argument], Value | None]:
-    """The top-level references as they travel, now that their values are there; and the first error among them."""
-    out: list[Argument] = []
-    for position, keyword, entry in packed.refs:
+def fill(core: Core, packed: PackedArguments, push: Push) -> tuple[Push, Value | None]:
+    """The push with the top-level references, now that their values are there; and the first error among them."""
+    refs: list[Argument] = []
+    positions: list[int] = []
+    data: list[bytes] = []
+    for entry, place in zip(packed.entries, packed.places, strict=True):
         value = entry.value
-        if value is not None and value.kind & 1:
+        named = place.__class__ is str
+        if value is not None and not value.kind and not value.buffers and not value.nested and not named:
+            positions.append(place)  # type: ignore[arg-type]
+            data.append(value.data)
+        elif value is not None and value.kind & 1:
             entry.seen = True
-            return out, value
-        out.append(Argument(position, keyword, entry.object_id, entry.owner or core.address, value))
-    return out, None
+            return push, value
+        else:
+            position, keyword = (-1, place) if named else (place, "")
+            refs.append(Argument(position, keyword, entry.object_id, entry.owner or core.address, value))  # type: ignore[arg-type]
+    inline = InlineArguments(positions, data) if positions else None
+    return msgspec.structs.replace(push, refs=refs, inline=inline), None
 
 
 def not_computed(core: Core, function_name: str, error: Value) -> Value:
@@ -142,22 +153,31 @@ def not_computed(core: Core, function_name: str, error: Value) -> Value:
     return core.objects.error_value(failed)
 
 
-def unpack(
-    core: Core, value: Value | None, refs: Sequence[Argument]
-) -> tuple[Sequence[Any], dict[str, Any], list[Entry]]:
+def unpack(core: Core, push: Push) -> tuple[Sequence[Any], dict[str, Any], list[Entry]]:
     """Rebuilds the arguments. Returns them with the references made on the way.
 
     Raises:
         Exception: what an argument's object holds instead of a value; RaySystemError if it cannot be rebuilt.
     """
-    if value is None:
+    packed = push.args
+    if packed is None:
         return (), {}, []
-    parts, made = rebuild(value.data, [memoryview(buffer) for buffer in value.buffers])
+    parts, made = rebuild(packed.data, [memoryview(buffer) for buffer in packed.buffers])
     args = parts[0]
     kwargs: dict[str, Any] = parts[1] if len(parts) > 1 else {}
-    if refs:
+    inline = push.inline
+    if inline is not None:
+        values, inside = rebuild_all(inline.data)
+        made += inside
+        if len(values) == len(args):
+            args = values
+        else:
+            args = list(args)
+            for position, value in zip(inline.positions, values, strict=True):
+                args[position] = value
+    if push.refs:
         args = list(args)
-        for ref in refs:
+        for ref in push.refs:
             loaded = _load(core, ref, made)
             if ref.position >= 0:
                 args[ref.position] = loaded

@@ -143,10 +143,10 @@ class AsyncExecutor:
                         raise asyncio.CancelledError
                     if push.refs:
                         args, kwargs, made = await group.loop.run_in_executor(
-                            None, arguments.unpack, self._core, push.args, push.refs
+                            None, arguments.unpack, self._core, push
                         )
                     else:
-                        args, kwargs, made = arguments.unpack(self._core, push.args, push.refs)
+                        args, kwargs, made = arguments.unpack(self._core, push)
                     result = self._executor.callable_of(push)(*args, **kwargs)
                     if inspect.isawaitable(result):
                         result = await result

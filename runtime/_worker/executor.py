@@ -409,7 +409,7 @@ class Executor:
 
     def _call(self, connection: Connection, push: Push, running: Execution, made: list[Entry]) -> Done:
         """`made` gets the references that came with the arguments: the answer waits for them, if it is an error too."""
-        args, kwargs, references = arguments.unpack(self._core, push.args, push.refs)
+        args, kwargs, references = arguments.unpack(self._core, push)
         made += references
         if push.method == "__init__":
             self._make_actor(push, args, kwargs)

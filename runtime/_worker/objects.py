@@ -221,6 +221,13 @@ class Objects:
         if entry.holds <= 0 and not entry.borrowers:
             self.bury(self.table.bury(entry))
 
+    def release_all(self, entries: Iterable[Entry]) -> None:
+        """Takes one hold of each away. Under the lock."""
+        for entry in entries:
+            entry.holds -= 1
+            if entry.holds <= 0 and not entry.borrowers:
+                self.bury(self.table.bury(entry))
+
     def bury(self, dead: Iterable[Entry]) -> None:
         """Frees what we owned, gives back what we borrowed. Under the lock."""
         freed: list[bytes] = []
@@ -300,9 +307,19 @@ class Objects:
         if not entries:
             callback()
             return
+        if self._core.pump.failure is not None:
+            self.fail_pending(self._core.pump.failure)
         one = _after(len(entries), callback)
         for entry in entries:
-            self.when_ready(entry, one)
+            if entry.value is not None:
+                one()
+                continue
+            if entry.callbacks is None:
+                entry.callbacks = []
+            entry.callbacks.append(one)
+            if entry.owner is not None:
+                self.ask(entry)
+        self._core.pump.kick()
 
     def error_value(self, error: BaseException) -> Value:
         """An error as a value."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from runtime import exceptions
@@ -20,6 +20,16 @@ def rebuild(
     """
     try:
         return serialization.deserialize(data, buffers, writable)
+    except exceptions.RayError:
+        raise
+    except Exception as error:
+        raise not_rebuilt(error) from error
+
+
+def rebuild_all(pickles: Iterable[bytes]) -> tuple[list[Any], list[Any]]:
+    """The same for many values without buffers."""
+    try:
+        return serialization.deserialize_all(pickles)
     except exceptions.RayError:
         raise
     except Exception as error:

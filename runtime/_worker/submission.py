@@ -112,7 +112,7 @@ class Submission(ABC):
 
     def missing(self) -> list[Entry]:
         """The references among the arguments whose values are not there."""
-        return [entry for _, _, entry in self.packed.refs if entry.value is None]
+        return [entry for entry in self.packed.entries if entry.value is None]
 
     @abstractmethod
     def done(self, connection: Connection, message: Done) -> None:
@@ -199,5 +199,4 @@ class Submission(ABC):
     def release_arguments(self) -> None:
         """Lets go of what the arguments refer to."""
         held, self.packed.held = self.packed.held, []
-        for entry in held:
-            self.core.objects.release(entry)
+        self.core.objects.release_all(held)

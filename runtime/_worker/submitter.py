@@ -167,7 +167,7 @@ class TaskSubmitter:
                 )
             )
             core.pending[task_id] = task
-            if packed.refs:
+            if packed.entries:
                 core.objects.when_all_ready(task.missing(), lambda: self._ready(task))
             else:
                 task.move(TaskState.QUEUED)
@@ -179,13 +179,12 @@ class TaskSubmitter:
         """The values of its top-level references are there: the task can be queued."""
         if task.state is not TaskState.WAITING_FOR_ARGUMENTS:
             return  # cancelled meanwhile
-        refs, error = arguments.wire_refs(self._core, task.packed)
+        task.push, error = arguments.fill(self._core, task.packed, task.push)
         if error is not None:
             self._core.pending.pop(task.push.task_id, None)
             failed = arguments.not_computed(self._core, task.function.name.rpartition(".")[2], error)
             task.settle([failed], failed=True)
             return
-        task.push = msgspec.structs.replace(task.push, refs=refs)
         task.pool = self._pool_near(task)
         task.move(TaskState.QUEUED)
         task.pool.queue.append(task)
@@ -233,10 +232,10 @@ class TaskSubmitter:
 
     def _locality(self, task: Task) -> dict[bytes, int]:
         held: dict[bytes, int] = {}
-        for _, _, entry in task.packed.refs:
-            if entry.value is not None and entry.value.kind >= STORED:
-                for node_id in entry.value.locations:
-                    held[node_id] = held.get(node_id, 0) + entry.value.size_bytes
+        for ref in task.push.refs:
+            if ref.value is not None and ref.value.kind >= STORED:
+                for node_id in ref.value.locations:
+                    held[node_id] = held.get(node_id, 0) + ref.value.size_bytes
         return held
 
     def _push(self, lease: Lease, task: Task) -> None:

@@ -69,6 +69,14 @@ class Argument(Message, frozen=True, array_like=True):
     value: Value | None = None
 
 
+class InlineArguments(Message, frozen=True, array_like=True):
+    """Positional arguments whose references stood for small values with no references inside: nothing but the pickles
+    is needed of them. `positions` ascend."""
+
+    positions: list[int]
+    data: list[bytes]
+
+
 class StreamOptions(Message, frozen=True, array_like=True):
     """How a generator's values travel. `limit`: it pauses while so many are not consumed (-1: never);
     `objects_per_yield`: each yield gives a tuple or list of so many objects."""
@@ -81,7 +89,7 @@ class Push(Message, frozen=True, array_like=True, tag=410):
     """Caller -> worker: run this. Answered by one `Done` (or `Returned`), matched by `task_id`.
 
     `method`: "" runs the function `key`; "__init__" makes the actor of class `key`; else an actor's method.
-    `args` holds the positional and keyword values with None where an `Argument` goes.
+    `args` holds the positional and keyword values with None where an `Argument` or one of `inline` goes.
     """
 
     task_id: bytes  # 24 bytes
@@ -98,6 +106,7 @@ class Push(Message, frozen=True, array_like=True, tag=410):
     actor: ActorSetup | None = None  # with method "__init__"
     retry_exceptions: bool = False
     stream: StreamOptions | None = None  # None: the defaults
+    inline: InlineArguments | None = None
 
 
 class ActorSetup(Message, frozen=True, array_like=True):
