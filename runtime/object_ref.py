@@ -47,7 +47,10 @@ class ObjectRef:
             entry = self._entry
         except AttributeError:
             return
-        entry.released.append(entry)
+        released = entry.released
+        released.append(entry)
+        if released.resting:
+            released.wake()
 
     def binary(self) -> bytes:
         """The 28 bytes of the id."""

@@ -46,7 +46,7 @@ class ObjectRefGenerator:
     def __del__(self) -> None:
         stream = self.__dict__.get("_stream")
         if stream is not None:
-            stream.core.released.append(stream)
+            stream.core.released.add(stream)
 
     def __iter__(self) -> ObjectRefGenerator:
         return self

@@ -3,7 +3,8 @@
 A thread that needs something (`Pump.wait`) becomes the leader: it flushes what is buffered, polls, reads and dispatches
 until its condition holds, so that between a call and its reply lies no thread hand-off. Other waiting threads follow
 and recheck after each round. Only when nobody waits does the background thread lead; it naps while callers are active,
-for waking it costs more than the message. Leader/followers: Schmidt et al., "Leader/Followers", PLoP 2000.
+for waking it costs more than the message, and sleeps while one of them waits long. A process at rest does not wake:
+`on_wait` says when something is due. Leader/followers: Schmidt et al., "Leader/Followers", PLoP 2000.
 
 All shared state is guarded by `Pump.lock`, which handlers run under.
 """
@@ -30,6 +31,8 @@ NAP_S = 0.002
 LONG_NAP_S = 0.1
 NAPS_BEFORE_SLEEP = 16
 IDLE_POLL_S = 0.25
+REST_S = 60.0
+"""Nothing is due: whatever comes wakes the pump."""
 CONNECT_TIMEOUT_S = 5.0
 
 
@@ -41,8 +44,8 @@ class Pump:
         self.handler = handler
         self.epoll = select.epoll()
         self.dirty: list[Connection] = []
-        self.on_round: Callable[[], float] | None = None
-        """Runs after each round; returns the longest next wait in seconds."""
+        self.on_wait: Callable[[], float] | None = None
+        """Runs before each wait; returns how many seconds that may last."""
         self.failure: Exception | None = None  # raised by every wait from then on
         self._sources: dict[int, Callable[[int], None]] = {}
         self._listeners: list[socket.socket] = []
@@ -51,11 +54,13 @@ class Pump:
         self._wanted = 0  # threads that would lead instead of the background thread
         self._background_polls = False
         self._asleep = False
-        self._alarm = threading.Event()
-        self._rounds = 0
+        self._rounds = 0  # in which a waiting thread found something
         self._external = False
         self.stopped = False
-        self._timeout_s = IDLE_POLL_S
+        self._sleep_s: float | None = None  # how long the background thread may, beside an event loop
+        self._alarm_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._alarm = select.poll()
+        self._alarm.register(self._alarm_fd, select.POLLIN)
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.epoll.register(self._wake_fd, select.EPOLLIN)
         self._sources[self._wake_fd] = self._woken
@@ -188,8 +193,13 @@ class Pump:
 
     # ------------------------------------------------------------ waiting
 
-    def wait(self, ready: Callable[[], Any], timeout_s: float | None = None) -> bool:
+    def wait(
+        self, ready: Callable[[], Any], timeout_s: float | None = None, look_s: float = IDLE_POLL_S
+    ) -> bool:
         """Pumps until `ready()` is true; False after `timeout_s`.
+
+        Args:
+            look_s: how long it may take to see that another thread made `ready()` true without a word (`wake`).
 
         Raises:
             Exception: whatever `failure` was set to, when the process lost its node.
@@ -206,10 +216,9 @@ class Pump:
                 return bool(ready())
             if self._leading.acquire(blocking=False):
                 try:
-                    self._lead(ready, deadline)
+                    self._lead(ready, deadline, look_s)
                 finally:
-                    self._leading.release()
-                    self._wake_followers()
+                    self._stop_leading()
             else:
                 self._follow(ready, left)
         return True
@@ -231,24 +240,32 @@ class Pump:
             try:
                 self._round(0)
             finally:
-                self._leading.release()
-                self._wake_followers()
+                self._stop_leading()
 
     def drive_externally(self) -> None:
         """From now on an event loop calls `poll_once` when `epoll` is readable; the background thread only helps."""
         self._external = True
+        self._alarm.register(self.epoll.fileno(), select.POLLIN)
+        self._ring()
 
-    def _lead(self, ready: Callable[[], Any], deadline: float | None) -> None:
+    def _lead(self, ready: Callable[[], Any], deadline: float | None, look_s: float) -> None:
         while not ready() and self.failure is None:
-            timeout = self._timeout_s
+            timeout = look_s
             if deadline is not None:
                 timeout = min(timeout, deadline - time.monotonic())
                 if timeout <= 0:
                     return
-            self._rounds += 1
-            self._round(timeout)
+            self._rounds += self._round(timeout)
+
+    def _stop_leading(self) -> None:
+        self._leading.release()
+        self._wake_followers()
+        if self._asleep and not self._external:
+            self._ring()  # it sleeps because somebody led
 
     def _follow(self, ready: Callable[[], Any], left: float | None) -> None:
+        if self.dirty:
+            self.flush_all()  # whoever leads may wait for long
         self._wanted += 1
         event = threading.Event()
         self._followers.append(event)
@@ -265,8 +282,12 @@ class Pump:
         for event in tuple(self._followers):
             event.set()
 
-    def _round(self, timeout_s: float, interruptible: bool = False) -> None:
-        """Flush, poll, dispatch. The caller leads. `interruptible`: `kick` may end the poll."""
+    def _round(self, timeout_s: float, interruptible: bool = False) -> bool:
+        """Flush, poll, dispatch. The caller leads. `interruptible`: `kick` may end the poll. Whether anything came."""
+        if self.on_wait is not None:
+            with self.lock:
+                self._sleep_s = self.on_wait()
+            timeout_s = min(timeout_s, self._sleep_s)
         if self.dirty:
             self.flush_all()
         if interruptible:
@@ -280,10 +301,9 @@ class Pump:
                 source = self._sources.get(fd)
                 if source is not None:
                     source(mask)
-            if self.on_round is not None:
-                self._timeout_s = self.on_round()
         if events and self._followers:
             self._wake_followers()
+        return bool(events)
 
     def flush_all(self) -> None:
         """Writes everything buffered."""
@@ -309,58 +329,69 @@ class Pump:
         if self._background_polls:
             self.wake()
         elif self._asleep:
-            self._asleep = False
-            self._alarm.set()
+            self._ring()
 
     def wake(self) -> None:
-        """Interrupts the poll of whoever leads."""
+        """Interrupts the poll of whoever leads. Takes no lock: `__del__` may call it."""
         self._background_polls = False
-        if self._wake_fd < 0:
-            return
-        try:
-            os.eventfd_write(self._wake_fd, 1)
-        except (BlockingIOError, OSError):
-            pass  # already pending, or closed at exit
+        _write(self._wake_fd)
 
     def _woken(self, _events: int) -> None:
-        try:
-            os.eventfd_read(self._wake_fd)
-        except BlockingIOError:
-            pass
+        _read(self._wake_fd)
+
+    def _ring(self) -> None:
+        """Wakes the background thread."""
+        self._asleep = False
+        _write(self._alarm_fd)
 
     def _background(self) -> None:
         idle_naps = 0
         while not self.stopped:
+            if self._external:
+                self._help_event_loop()
+                continue
             rounds = self._rounds
-            if idle_naps < NAPS_BEFORE_SLEEP or self.dirty:
+            if idle_naps < NAPS_BEFORE_SLEEP:
                 time.sleep(NAP_S)
             else:
-                self._alarm.clear()
-                self._asleep = True
-                if not self.dirty:
-                    self._alarm.wait(LONG_NAP_S)
-                self._asleep = False
-            if self.stopped:
-                return
+                self._sleep()
+                idle_naps = 0
             if self._wanted or rounds != self._rounds:
                 idle_naps = 0
-            elif self._external and not self.dirty and idle_naps < NAPS_BEFORE_SLEEP:
-                idle_naps += (
-                    1  # the event loop leads; in quiet times its upkeep (references that died) is ours
-                )
             elif self._leading.acquire(blocking=False):
                 try:
-                    while not self._wanted and not self.stopped:
-                        self._round(0 if self._external else self._timeout_s, not self._external)
-                        if self._external:
-                            break
+                    while not (self._wanted or self.stopped or self._external):
+                        self._round(IDLE_POLL_S if self.on_wait is None else REST_S, True)
                 finally:
-                    self._leading.release()
-                    self._wake_followers()
-                if not self._external:
-                    idle_naps = 0
-            else:
+                    self._stop_leading()
+                idle_naps = 0
+            else:  # whoever leads waits for something
+                if self.dirty:
+                    self.flush_all()
                 idle_naps += 1
+
+    def _sleep(self) -> None:
+        """Until something is to be sent, or nobody leads any more."""
+        self._asleep = True
+        # Whoever stops leading, or sends, from here on sees that we are asleep.
+        if self._leading.locked() and not self.dirty and not self.stopped:
+            self._alarm.poll()
+        self._asleep = False
+        _read(self._alarm_fd)
+
+    def _help_event_loop(self) -> None:
+        """One turn of the background thread beside an event loop, which leads unless user code holds it up."""
+        self._asleep = True
+        if not self.dirty and not self.stopped:
+            self._alarm.poll(None if self._sleep_s is None else self._sleep_s * 1000)
+        self._asleep = False
+        _read(self._alarm_fd)
+        if self.dirty:
+            time.sleep(NAP_S)
+        elif not self.stopped:
+            time.sleep(LONG_NAP_S)
+        if not self.stopped:
+            self.poll_once()
 
     def abandon(self) -> None:
         """In a forked child: lets go of the parent's sockets without a word to anybody.
@@ -378,15 +409,13 @@ class Pump:
                 connection.abandon()
         self._sources = {}
         self.epoll.close()
-        fd, self._wake_fd = self._wake_fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._close_eventfds()
 
     def stop(self) -> None:
         """Flushes and closes everything; waits end with whatever `failure` says."""
         self.flush_all()
         self.stopped = True
-        self._alarm.set()
+        self._ring()
         self.wake()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(2.0)
@@ -399,9 +428,31 @@ class Pump:
                     connection.close()
             self._sources.clear()
             self.epoll.close()
-            # Whoever wakes us later must not hit what gets this number next.
-            fd, self._wake_fd = self._wake_fd, -1
-            os.close(fd)
+            self._close_eventfds()
+
+    def _close_eventfds(self) -> None:
+        # Whoever wakes us later must not hit what gets these numbers next.
+        fds = self._wake_fd, self._alarm_fd
+        self._wake_fd = self._alarm_fd = -1
+        for fd in fds:
+            if fd >= 0:
+                os.close(fd)
+
+
+def _write(eventfd: int) -> None:
+    if eventfd >= 0:
+        try:
+            os.eventfd_write(eventfd, 1)
+        except OSError:
+            pass  # already pending, or closed at exit
+
+
+def _read(eventfd: int) -> None:
+    if eventfd >= 0:
+        try:
+            os.eventfd_read(eventfd)
+        except OSError:
+            pass  # nothing was pending
 
 
 def prove(sock: socket.socket, secret: bytes, *, is_client: bool) -> None:

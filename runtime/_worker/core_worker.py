@@ -8,7 +8,6 @@ import os
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ import msgspec
 from runtime import exceptions
 from runtime._core import ids
 from runtime._transport.connection import Connection
-from runtime._transport.pump import Pump
+from runtime._transport.pump import REST_S, Pump
 from runtime._wire.messages import node
 from runtime._wire.messages import worker as messages
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request, WorkerAddress
@@ -32,6 +31,7 @@ from .metrics import metrics
 from .objects import Objects
 from .owner_requests import OwnerRequests
 from .reading import Reader
+from .released import Released
 from .store import Store
 from .streaming import Stream
 from .submission import Submission
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("runtime")
 TICK_S = 0.01
+WATCH_S = 0.1
 REGISTER_TIMEOUT_S = 30.0
 
 _current: Core | None = None
@@ -111,7 +112,7 @@ class Core:
     def __init__(self, agent_path: str, register: node.Register, worker_id: bytes, host: str = "") -> None:
         self.pump = Pump(self._on_message)
         self.lock = self.pump.lock
-        self.released: deque[Any] = deque()
+        self.released = Released(self.pump.wake)
         self.is_driver = register.is_driver
         self.executor: Executor | None = None  # set by a worker's executor
         self.on_driver_logs: Callable[[node.DriverLogs], None] | None = None
@@ -189,7 +190,8 @@ class Core:
             node.NodeDied: self._on_node_died,
             node.DriverLogs: self._on_driver_logs,
         }
-        self.pump.on_round = self._after_round
+        self.pump.on_wait = self._before_wait
+        metrics.on_change = self.pump.wake
 
     def setting(self, name: str, default: Any) -> Any:
         """What this process's environment, or else its node, says of a name of Ray's `_system_config`."""
@@ -381,18 +383,24 @@ class Core:
             with self.lock:
                 self.objects.drain()
 
-    def _after_round(self) -> float:
-        if self.released:
+    def _before_wait(self) -> float:
+        """What is due, and when something will be. At rest, what dies or changes wakes the pump."""
+        released = self.released
+        if released:
             self.objects.drain()
         now = time.monotonic()
-        if now - self._last_tick >= TICK_S:
-            self._last_tick = now
-            self.store.tick(now)
-            self.waiter.tick()
-            metrics.tick(self, now)
-            busy = self.submitter.tick(now)
-            return TICK_S if busy else 0.25
-        return TICK_S
+        if now - self._last_tick < TICK_S:
+            return TICK_S
+        self._last_tick = now
+        self.store.tick(now)
+        metrics.tick(self, now)
+        remembered = self.waiter.tick()
+        if self.submitter.tick(now) or remembered:
+            return TICK_S
+        if self.store.lingers or metrics.changed:
+            return WATCH_S
+        released.resting = True
+        return TICK_S if released else REST_S  # what died just now woke nobody
 
     # ------------------------------------------------------------ the end
 

@@ -25,6 +25,7 @@ import msgspec
 from runtime import exceptions
 from runtime._core import ids
 from runtime._transport.connection import Connection
+from runtime._transport.pump import REST_S
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
 from runtime._wire.messages.node import Blocked, MayEnd, Unblocked, WorkerExiting
 from runtime._wire.messages.worker import (
@@ -261,7 +262,7 @@ class Executor:
         while True:
             if not self._queue:
                 self.exit_if_idle()
-                core.pump.wait(self._has_work)
+                core.pump.wait(self._has_work, look_s=REST_S)  # whoever gives it work wakes it
                 continue
             with core.lock:
                 if not self._queue:

@@ -68,7 +68,7 @@ class Function:
 
     def __del__(self) -> None:
         for entry in getattr(self, "held", ()):
-            entry.released.append(entry)
+            entry.released.add(entry)
 
 
 class Functions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from runtime._wire.messages.node import Metric, MetricsReport, Series
@@ -32,7 +32,10 @@ class Metrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_name: dict[str, _Values] = {}
-        self._dirty = False
+        self.changed = False
+        """Since the last report."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called at the first change after a report."""
         self._due_s = 0.0
 
     def record(
@@ -61,18 +64,20 @@ class Metrics:
             else:
                 numbers[bisect_left(values.boundaries, value)] += 1
                 numbers[-1] += value
-            self._dirty = True
+            told, self.changed = self.changed, True
+        if not told:
+            self.on_change()
 
     def tick(self, core: Core, now: float) -> None:
         """Reports, if there is news and it is time."""
-        if self._dirty and now >= self._due_s:
+        if self.changed and now >= self._due_s:
             self._due_s = now + INTERVAL_S
             core.agent.send(self.report())
 
     def report(self) -> MetricsReport:
         """All values as they are."""
         with self._lock:
-            self._dirty = False
+            self.changed = False
             return MetricsReport(
                 [
                     Metric(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from runtime._wire.messages.worker import (
 )
 from runtime.object_ref import ObjectRef
 
+from .released import Released
 from .store import Pin
 from .unhandled import UnhandledErrors
 
@@ -63,7 +63,7 @@ class Entry(Reference):
         "value",
     )
 
-    def __init__(self, object_id: bytes, released: deque[Any], owner: WorkerAddress | None = None) -> None:
+    def __init__(self, object_id: bytes, released: Released, owner: WorkerAddress | None = None) -> None:
         super().__init__(object_id, owner)
         self.released = released
         self.value: Value | None = None
@@ -80,7 +80,7 @@ class Entry(Reference):
 def adopt(core: Core | None, ref: ObjectRef, binary: bytes) -> None:
     """Fills in a reference made from a bare id: it can be read only if the process knows the object."""
     if core is None:
-        _fill(ref, _unknown(binary, deque()))
+        _fill(ref, _unknown(binary, Released(lambda: None)))
         return
     with core.lock:
         entry = core.objects.table.entries.get(binary)
@@ -93,7 +93,7 @@ def _fill(ref: ObjectRef, entry: Entry) -> None:
     entry.holds += 1
 
 
-def _unknown(binary: bytes, released: deque[Any]) -> Entry:
+def _unknown(binary: bytes, released: Released) -> Entry:
     error = ValueError(
         f"The owner is unknown of object {binary.hex()}: its id was made up, or comes from another session or from "
         "outside of tasks. Get the reference from the call that made the object, or as an argument."

@@ -123,7 +123,7 @@ class Reader:
             try:
                 result, made = self._core.store.read(pin)
             finally:
-                self._core.released.append(pin)
+                self._core.released.add(pin)
             self.note_copy(entry, value)
         if made:
             self.keep_until_registered(entry, made)

@@ -12,7 +12,6 @@ import mmap
 import os
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from runtime._wire.messages.node import (
 
 from . import mapped_files
 from .rebuilding import rebuild
+from .released import Released
 
 if TYPE_CHECKING:
     from .core_worker import Core
@@ -52,7 +52,7 @@ class Pin:
     __slots__ = ("count", "object_id", "offset", "path", "released", "size_bytes", "unused_since")
 
     def __init__(
-        self, object_id: bytes, offset: int, size_bytes: int, released: deque[Any], path: str = ""
+        self, object_id: bytes, offset: int, size_bytes: int, released: Released, path: str = ""
     ) -> None:
         self.object_id = object_id
         self.offset = offset
@@ -222,7 +222,7 @@ class Store:
 
         def died(ref: weakref.ref[Any]) -> None:
             views.pop(id(ref), None)
-            released.append(pin)
+            released.add(pin)
 
         ref = weakref.ref(block, died)
         with self._core.lock:
@@ -251,6 +251,11 @@ class Store:
                 dropped.append(object_id)
         if dropped:
             self._core.agent.send(StoreUnpin(dropped))
+
+    @property
+    def lingers(self) -> bool:
+        """Whether there are pins to give back soon."""
+        return bool(self._unused)
 
     def tick(self, now: float) -> None:
         """Gives pins back that nothing has used for a while."""

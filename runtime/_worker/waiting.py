@@ -66,10 +66,16 @@ class Waiter:
         elif found:
             del known[found[0]]  # a copy would cost as much as all the rest
         self._known.append(known)
+        released = self._core.released
+        if released.resting:
+            released.wake()  # so that a tick will come
 
-    def tick(self) -> None:
-        """What is remembered must not keep objects that the user has let go of."""
+    def tick(self) -> bool:
+        """What is remembered must not keep objects that the user has let go of. Whether there was anything."""
+        if not self._known:
+            return False
         self._known.clear()
+        return True
 
     # ------------------------------------------------------------ waiting
 

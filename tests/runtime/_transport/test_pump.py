@@ -13,13 +13,19 @@ from typing import Any
 import pytest
 
 from runtime._transport.connection import Connection
-from runtime._transport.pump import Pump
+from runtime._transport.pump import REST_S, Pump
 from runtime._wire.messages.base import ErrorKind, Ok
 from runtime._wire.messages.worker import BorrowRefs, ReturnRefs
-from tests.polling import eventually
+from tests.polling import eventually, stays
 from tests.runtime._transport.pair import LIMIT_S, Server, ask, client_and_server, ignore, in_threads
 
 SECRET = b"s" * 32
+
+
+def unchanged(items: list[int]) -> bool:
+    """Whether nothing is added for a while."""
+    before = len(items)
+    return stays(lambda: len(items) == before)
 
 
 # ---------------------------------------------------------------- waiting
@@ -68,6 +74,87 @@ def test_a_follower_goes_on_when_the_leader_leaves() -> None:
         assert pump.call(connection, ask(1), LIMIT_S)
 
 
+def test_what_a_follower_sends_leaves_while_another_thread_leads() -> None:
+    with client_and_server() as (pump, connection, _):
+        over = threading.Event()
+        leader = threading.Thread(target=lambda: pump.wait(over.is_set, LIMIT_S, look_s=LIMIT_S))
+        leader.start()
+        assert eventually(pump._leading.locked)
+        assert len(pump.call(connection, ask(7), LIMIT_S).value.data) == 7  # else only when the leader looks
+        over.set()
+        pump.wake()
+        leader.join(LIMIT_S)
+        assert not leader.is_alive()
+
+
+def test_what_is_sent_without_waiting_leaves_while_another_thread_leads() -> None:
+    with client_and_server() as (pump, connection, server):
+        over = threading.Event()
+        leader = threading.Thread(target=lambda: pump.wait(over.is_set, LIMIT_S, look_s=LIMIT_S))
+        leader.start()
+        assert eventually(lambda: pump._asleep)
+        connection.send(ReturnRefs([b"note"]))
+        assert eventually(lambda: server.notes == [b"note"])
+        over.set()
+        pump.wake()
+        leader.join(LIMIT_S)
+        assert not leader.is_alive()
+
+
+def test_the_background_thread_leads_after_a_long_wait_of_another_thread() -> None:
+    with client_and_server() as (pump, connection, server):
+        over = threading.Event()
+        leader = threading.Thread(target=lambda: pump.wait(over.is_set, LIMIT_S, look_s=LIMIT_S))
+        leader.start()
+        assert eventually(lambda: pump._asleep)
+        over.set()
+        pump.wake()
+        leader.join(LIMIT_S)
+        got: list[Any] = []
+        connection.handler = lambda _connection, message, _correlation: got.append(message)
+        server.accepted[0].send(Ok())
+        assert eventually(lambda: got)
+
+
+def test_nobody_wakes_when_nothing_is_due() -> None:
+    with client_and_server() as (pump, connection, _):
+        waits: list[int] = []
+
+        def on_wait() -> float:
+            waits.append(1)
+            return REST_S
+
+        pump.on_wait = on_wait
+        pump.call(connection, ask(0), LIMIT_S)
+        assert eventually(lambda: unchanged(waits))
+        before = len(waits)
+        pump.wake()
+        assert eventually(lambda: len(waits) > before)
+
+
+def test_an_outer_loop_rests_too() -> None:
+    with client_and_server() as (pump, _connection, _):
+        waits: list[int] = []
+
+        def on_wait() -> float:
+            waits.append(1)
+            return REST_S
+
+        pump.on_wait = on_wait
+        pump.drive_externally()
+        assert eventually(lambda: waits and unchanged(waits))
+
+
+def test_the_background_thread_helps_an_outer_loop_that_is_held_up() -> None:
+    with client_and_server() as (pump, connection, server):
+        pump.on_wait = lambda: REST_S
+        pump.drive_externally()
+        got: list[Any] = []
+        connection.call(ask(1), got.append)  # nobody calls poll_once
+        assert eventually(lambda: got)
+        assert server.threads
+
+
 def test_a_failure_ends_every_wait() -> None:
     with client_and_server() as (pump, connection, server):
         connection.on_close = lambda _: setattr(pump, "failure", RuntimeError("the node is gone"))
@@ -84,11 +171,11 @@ def test_rounds_are_reported() -> None:
     with client_and_server() as (pump, connection, _):
         rounds: list[int] = []
 
-        def on_round() -> float:
+        def on_wait() -> float:
             rounds.append(1)
             return 0.01
 
-        pump.on_round = on_round
+        pump.on_wait = on_wait
         pump.call(connection, ask(1), LIMIT_S)
         assert rounds
 

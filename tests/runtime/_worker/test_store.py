@@ -6,7 +6,6 @@ import gc
 import pathlib
 import threading
 import types
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +24,7 @@ from runtime._wire.messages.node import (
     StoreSpace,
     StoreUnpin,
 )
+from runtime._worker.released import Released
 from runtime._worker.store import LINGER_S, Pin, Store
 
 CAPACITY_BYTES = 1 << 20
@@ -71,7 +71,7 @@ class Core:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.released: deque[Any] = deque()
+        self.released = Released(lambda: None)
         self.agent = Agent()
         self.store: Store
 
@@ -107,7 +107,7 @@ def get(core: Core, object_id: bytes) -> Any:
     try:
         return core.store.read(pin)[0]
     finally:
-        core.released.append(pin)
+        core.released.add(pin)
 
 
 def much_later(core: Core) -> None:

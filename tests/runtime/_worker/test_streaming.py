@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +13,7 @@ from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.worker import ReleaseHold, StreamConsumed, StreamItem, StreamPaused, Value
 from runtime._worker.objects import Objects
 from runtime._worker.reading import Reader
+from runtime._worker.released import Released
 from runtime._worker.streaming import Stream
 
 TASK = b"t" * 24
@@ -41,7 +41,7 @@ class Core:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.released: deque[Any] = deque()
+        self.released = Released(lambda: None)
         self.address = WorkerAddress(b"m" * 28, b"n" * 28, "me")
         self.owner = Connection()
         self.pump = SimpleNamespace(kick=lambda: None, failure=None)

@@ -158,7 +158,7 @@ class SimPump:
         self.process = process
         self.handler = handler
         self.lock: Any = SimLock(process, world.rng.choice((0.0, 0.05, 0.3))) if process is not None else None
-        self.on_round: Callable[[], float] | None = None
+        self.on_wait: Callable[[], float] | None = None
         self.failure: Exception | None = None
         self.connections: list[SimConnection] = []
         self._next_round = float("inf")
@@ -236,7 +236,7 @@ class SimPump:
             try:
                 if dispatch is not None:
                     dispatch()
-                again_s = self.on_round() if self.on_round is not None else 1.0
+                again_s = self.on_wait() if self.on_wait is not None else 1.0
             finally:
                 self.lock.depth -= 1
         process.touched = True

@@ -1,0 +1,32 @@
+"""What has died in a process and waits for the pump: references, views of objects, streams."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+
+class Released(deque[Any]):
+    """Finalizers append to it, at any moment and on any thread, so they take no lock.
+
+    `resting`: the pump waits for long, and wants to be woken by the next one.
+    """
+
+    __slots__ = ("_wake", "resting")
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        super().__init__()
+        self._wake = wake
+        self.resting = False
+
+    def add(self, item: Any) -> None:
+        """Takes what has died."""
+        self.append(item)
+        if self.resting:
+            self.wake()
+
+    def wake(self) -> None:
+        """After an append, if `resting`."""
+        self.resting = False
+        self._wake()
