@@ -19,7 +19,7 @@ from .rebuilding import rebuild, rebuild_all
 if TYPE_CHECKING:
     from .core_worker import Core
 
-_SMALL = frozenset({type(None), bool, int, float, complex})
+_SMALL = frozenset({type(None), bool, int, float, complex, ObjectRef})
 
 
 class PackedArguments:
@@ -118,7 +118,7 @@ def _put_large(
     core: Core, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
     def small(value: Any) -> Any:
-        if type(value) in _SMALL or type(value) is ObjectRef or serialization.serialize(value).size_bytes <= INLINE_BYTES // 4:
+        if type(value) in _SMALL or serialization.serialize(value).size_bytes <= INLINE_BYTES // 4:
             return value
         return core.objects.put(value)
 
