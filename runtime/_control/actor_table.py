@@ -157,6 +157,7 @@ class ActorTable:
         self._actors: dict[bytes, Actor] = {}
         self._names: dict[tuple[str, str], bytes] = {}
         self._of_owner: dict[bytes, set[bytes]] = {}
+        self._in_group: dict[bytes, set[bytes]] = {}
         self._dead: deque[bytes] = deque()
 
     def load(self) -> list[Actor]:
@@ -221,6 +222,10 @@ class ActorTable:
         """The living actors that end with this owner."""
         return [self._actors[actor_id] for actor_id in self._of_owner.get(worker_id, ())]
 
+    def in_group(self, pg_id: bytes) -> list[Actor]:
+        """The living actors that end with this placement group."""
+        return [self._actors[actor_id] for actor_id in self._in_group.get(pg_id, ())]
+
     def owned_from(self, node_id: bytes) -> list[Actor]:
         """The living actors that end with owners on this node."""
         return [
@@ -257,16 +262,15 @@ class ActorTable:
             self._names[spec.namespace, spec.name] = spec.actor_id
         if not spec.detached:
             self._of_owner.setdefault(spec.owner.worker_id, set()).add(spec.actor_id)
+        if spec.placement.placement_group_id:
+            self._in_group.setdefault(spec.placement.placement_group_id, set()).add(spec.actor_id)
 
     def _unindex(self, actor: Actor) -> None:
         spec = actor.spec
         if self._names.get((spec.namespace, spec.name)) == spec.actor_id:
             del self._names[spec.namespace, spec.name]
-        owned = self._of_owner.get(spec.owner.worker_id)
-        if owned is not None:
-            owned.discard(spec.actor_id)
-            if not owned:
-                del self._of_owner[spec.owner.worker_id]
+        _discard(self._of_owner, spec.owner.worker_id, spec.actor_id)
+        _discard(self._in_group, spec.placement.placement_group_id, spec.actor_id)
 
     def _save(self, actor: Actor) -> None:
         saved = _Saved(
@@ -286,3 +290,12 @@ class ActorTable:
             actor.no_environment,
         )
         self._journal.put(STATES, actor.actor_id, _encode(saved))
+
+
+def _discard(index: dict[bytes, set[bytes]], key: bytes, actor_id: bytes) -> None:
+    """Takes an actor out of an index, and the key with its last one."""
+    found = index.get(key)
+    if found is not None:
+        found.discard(actor_id)
+        if not found:
+            del index[key]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -10,6 +9,7 @@ from runtime._control.actor_scheduler import ActorScheduler, worker_died
 from runtime._control.actor_table import Actor, ActorTable
 from runtime._control.cluster import Cluster, Node
 from runtime._control.context import Context, Handlers
+from runtime._control.telling import PacedNews
 from runtime._core.actors import ActorEvent, ActorState
 from runtime._core.labels import check_conditions
 from runtime._core.placement import is_group_resource
@@ -59,6 +59,7 @@ class ActorService:
         self._table = table
         self._scheduler = scheduler
         self._dead_workers: list[bytes] = []
+        self._deaths = PacedNews(context, cluster, self._gather_dead)
 
     def handlers(self) -> Handlers:
         return {
@@ -170,9 +171,8 @@ class ActorService:
 
     def worker_failed(self, _: Channel, message: WorkerFailed) -> None:
         """A worker process ended: the actor in it, and the actors it owned."""
-        if not self._dead_workers:
-            asyncio.get_running_loop().call_soon(self._tell_dead)
         self._dead_workers.append(message.worker_id)
+        self._deaths.has_come()
         actor = self._table.get(message.actor_id) if message.actor_id else None
         # A start in flight is answered by its own call.
         if (
@@ -234,11 +234,10 @@ class ActorService:
 
     def group_removed(self, pg_id: bytes) -> None:
         """The actors of a placement group end with it."""
-        for actor in self._table.living():
-            if actor.spec.placement.placement_group_id == pg_id:
-                never_ran = not actor.node_id and actor.state in _BEFORE_ITS_START
-                event = ActorEvent.UNPLACEABLE if never_ran else ActorEvent.ABANDONED
-                self.end(actor, event, _GROUP_REMOVED)
+        for actor in self._table.in_group(pg_id):
+            never_ran = not actor.node_id and actor.state in _BEFORE_ITS_START
+            event = ActorEvent.UNPLACEABLE if never_ran else ActorEvent.ABANDONED
+            self.end(actor, event, _GROUP_REMOVED)
 
     def demands(self) -> list[Demand]:
         """The actors that wait for a node, equal ones summed; those in placement groups left out."""
@@ -268,9 +267,6 @@ class ActorService:
         if node is not None and node.channel is not None:
             node.channel.send(message)
 
-    def _tell_dead(self) -> None:
+    def _gather_dead(self) -> tuple[WorkersDead, None]:
         worker_ids, self._dead_workers = self._dead_workers, []
-        message = WorkersDead(worker_ids)
-        for node in self._cluster.living():
-            if node.channel is not None:
-                node.channel.send(message)
+        return WorkersDead(worker_ids), None

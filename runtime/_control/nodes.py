@@ -10,6 +10,7 @@ import msgspec
 
 from runtime._control.cluster import Cluster, Node
 from runtime._control.context import Context, Handlers, Signal
+from runtime._control.telling import PacedNews, tell_all
 from runtime._core.nodes import (
     HEARTBEAT_TIMEOUT_S,
     RECONNECT_GRACE_S,
@@ -26,6 +27,7 @@ from runtime._wire.messages.control import (
     Drain,
     DrainNode,
     GetNodes,
+    NodeLoad,
     NodeRegistered,
     NodeReport,
     Nodes,
@@ -38,7 +40,7 @@ log = logging.getLogger(__name__)
 TABLE = "nodes"
 CHECK_S = 0.5
 BROADCAST_S = 0.02
-"""Changes of what is free are told at most this often; joining, draining and dying at once."""
+"""Changes of what is free wait so long for others to go with them; joining, draining and dying do not."""
 
 _encode = msgspec.msgpack.encode
 _REASONS = {
@@ -62,7 +64,7 @@ class NodeService:
         self._view_changed = view_changed
         self._changed: set[bytes] = set()  # what is free changed
         self._moved: set[bytes] = set()  # joined, draining, dead: everyone must know, the node itself too
-        self._flush: asyncio.TimerHandle | None = None
+        self._news = PacedNews(context, cluster, self._gather)
 
     def load(self) -> None:
         """Takes the nodes of an earlier life of this control store; they have a while to come back."""
@@ -216,14 +218,12 @@ class NodeService:
     def changed(self, node: Node) -> None:
         """What is free on the node changed: tell the other agents soon."""
         self._changed.add(node.node_id)
-        if self._flush is None:
-            self._flush = asyncio.get_running_loop().call_later(BROADCAST_S, self._broadcast)
+        self._news.has_come(BROADCAST_S)
 
     def moved(self, node: Node) -> None:
         """The node's state changed: tell every agent at the end of this loop turn."""
-        if not self._moved:
-            asyncio.get_running_loop().call_soon(self._broadcast)
         self._moved.add(node.node_id)
+        self._news.has_come()
         self._view_changed.set()
         self._demand_changed()
 
@@ -236,31 +236,27 @@ class NodeService:
 
     def send_all(self, message: Message) -> None:
         """Sends one way to every connected agent."""
-        for node in self._cluster.living():
-            if node.channel is not None:
-                node.channel.send(message)
+        tell_all(self._cluster, message)
 
-    def _broadcast(self) -> None:
-        if self._flush is not None:
-            self._flush.cancel()
-            self._flush = None
+    def _gather(self) -> tuple[ClusterView, Node | None] | None:
         moved, self._moved = self._moved, set()
         changed, self._changed = self._changed - moved, set()
-        news = {}
+        infos, loads = [], []
         for node_id in moved | changed:
             node = self._cluster.get(node_id)
-            if node is not None:
-                info = news[node_id] = node.snapshot()
-                node.told = (info.total, info.available)
-        everything = list(news.values())
-        for node in self._cluster.living():
-            if node.channel is None:
+            if node is None:
                 continue
-            # An agent knows best what is free on its own node.
-            mine = node.node_id in changed
-            told = [info for key, info in news.items() if key != node.node_id] if mine else everything
-            if told:
-                node.channel.send(ClusterView(told, self.notes))
+            info = node.snapshot()
+            node.told = (info.total, info.available)
+            if node_id in moved:
+                infos.append(info)
+            else:
+                loads.append(NodeLoad(node_id, info.total, info.available))
+        if not infos and not loads:
+            return None
+        # An agent knows best what is free on its own node, and ignores what is said of it.
+        only = self._cluster.get(loads[0].node_id) if len(loads) == 1 and not infos else None
+        return ClusterView(infos, self.notes, loads), only
 
     def _demand_changed(self) -> None:
         for listener in self.on_demand:

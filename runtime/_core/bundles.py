@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
+from heapq import nsmallest
 
 from runtime._core.nodeview import NodeView, accepts, utilization
 from runtime._core.resources import UNIT, fits, subtract
@@ -68,7 +69,7 @@ def place_bundles(
     todo = [index for index, node_id in enumerate(result) if not node_id]
     if not todo:
         return result
-    free = [node.copy() for node in nodes if node.schedulable]
+    free = [node for node in nodes if node.schedulable]
     taken = {node_id for node_id in result if node_id}
     wanted = {index: (bundles[index], selectors[index] if selectors else {}) for index in todo}
     if strategy == "STRICT_PACK":
@@ -150,7 +151,8 @@ def _one_by_one(
         if not room:
             return None
         node = pick(bundle, room, used)
-        subtract(node.available, bundle)
+        less = nodes[nodes.index(node)] = node.copy()
+        subtract(less.available, bundle)
         used.add(node.node_id)
         found[index] = node.node_id
     return found
@@ -172,15 +174,15 @@ def _on_distinct_nodes(
     """A maximum matching of bundles to nodes by augmenting paths (Kuhn): exact, so that no feasible group
     is refused.
     """
-    rng.shuffle(nodes)
     free = [node for node in nodes if node.node_id not in taken]
     if len(free) < len(wanted):
         return None
     choices: dict[int, list[bytes]] = {}
     for index, (bundle, selector) in wanted.items():
         able = [node for node in free if fits(bundle, node.available) and accepts(node, selector)]
-        able.sort(key=lambda node: _waste(bundle, node))
-        choices[index] = [node.node_id for node in able]
+        # As many as there are bundles will do: the others cannot take them all.
+        best = nsmallest(len(wanted), able, key=lambda node: (_waste(bundle, node), rng.random()))
+        choices[index] = [node.node_id for node in best]
     holder: dict[bytes, int] = {}
 
     for index in sorted(wanted, key=lambda index: len(choices[index])):

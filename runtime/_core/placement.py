@@ -191,15 +191,19 @@ def _hybrid(
             return holder.node_id
     if "GPU" not in wanted:
         nodes = [node for node in nodes if not node.total.get("GPU")] or nodes
-    ranked: list[tuple[float, bool, bytes]] = []
+    best_score, best = float("inf"), [b""]
     for node in nodes:
         load = utilization(node, wanted)
-        ranked.append((load if load >= PACK_BELOW else 0.0, node.node_id != local, node.node_id))
-    ranked.sort()
-    best_score, is_remote, best = ranked[0]
+        score = load if load >= PACK_BELOW else 0.0
+        if score < best_score:
+            best_score, best = score, [node.node_id]
+        elif score == best_score:
+            best.append(node.node_id)
+    if local in best and best_score == 0.0:
+        return local
     few = int(cluster_size * BEST_FEW)
-    if few <= 1 or (best_score == 0.0 and not is_remote):
-        return best
+    if few <= 1:
+        return local if local in best else min(best)
     # Equal scores only: a worse node is never drawn over a better one.
-    drawn = [node_id for score, _, node_id in ranked[:few] if score <= best_score]
-    return rng.choice(drawn)
+    best.sort(key=lambda node_id: (node_id != local, node_id))
+    return rng.choice(best[:few])

@@ -53,7 +53,10 @@ def to_floats(units: Mapping[str, int]) -> dict[str, float]:
 
 def fits(request: Mapping[str, int], available: Mapping[str, int]) -> bool:
     """Whether `available` covers all of `request`."""
-    return all(available.get(name, 0) >= amount for name, amount in request.items())
+    for name, amount in request.items():  # noqa: SIM110 - asked of every node, and a loop is twice as fast
+        if available.get(name, 0) < amount:
+            return False
+    return True
 
 
 def add(target: Resources, amounts: Mapping[str, int]) -> None:

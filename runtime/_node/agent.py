@@ -143,7 +143,8 @@ class NodeAgent:
             self.is_busy,
             self.leases.demands,
             lambda: self.store.index.used_bytes,
-            self._on_heartbeat,
+            lambda: 1 + len(self.cluster.table.others),
+            self._on_beat,
         )
         self._process_handler = ProcessHandler(self)
         self._control_handler = ControlHandler(self)
@@ -355,7 +356,7 @@ class NodeAgent:
     def _changed(self) -> None:
         self.reporter.changed()
 
-    def _on_heartbeat(self) -> None:
+    def _on_beat(self) -> None:
         self.leases.send_notes()
         self.bundles.check_waiting_groups()
 

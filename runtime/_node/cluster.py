@@ -8,6 +8,7 @@ from runtime._core.lease_queue import NodeTable
 from runtime._core.ledger import Ledger
 from runtime._core.placement import NodeView
 from runtime._wire.messages.base import NodeInfo
+from runtime._wire.messages.control import NodeLoad
 
 
 class Cluster:
@@ -53,6 +54,13 @@ class Cluster:
             self.table.others[info.node_id] = NodeView(
                 info.node_id, info.total, dict(info.available), info.labels, info.state == "ALIVE"
             )
+
+    def update_loads(self, loads: Iterable[NodeLoad]) -> None:
+        """Takes in what is there and free on nodes that are known."""
+        for load in loads:
+            view = self.table.others.get(load.node_id)
+            if view is not None:
+                view.total, view.available = load.total, load.available
 
     def drain(self) -> None:
         """Nothing new is placed on this node."""

@@ -62,6 +62,7 @@ class ControlHandler:
     def _view(self, message: ClusterView) -> None:
         agent = self._agent
         agent.cluster.update(message.nodes)
+        agent.cluster.update_loads(message.loads)
         agent.cluster.notes = dict(message.notes)
         agent.leases.kick()
 

@@ -14,16 +14,20 @@ from runtime._wire.messages.control import NodeReport
 
 MIN_INTERVAL_S = 0.05
 HEARTBEAT_S = 1.0
+SLOWEST_HEARTBEAT_S = 4.0
+HEARTBEATS_PER_S = 250
+"""What the agents of a large cluster send together; each of them beats less often there."""
 
 
 class Reporter:
-    """Sends a report after each change, at most every 50 ms, and at least every second.
+    """Sends a report after each change, at most every 50 ms, and at least every second (4 in a large cluster).
 
     Args:
         is_busy: whether anything holds the node.
         demands: what waits here.
         store_used_bytes: how much memory objects take.
-        on_heartbeat: called with each heartbeat.
+        node_count: how large the cluster is.
+        on_beat: called every second.
     """
 
     def __init__(
@@ -34,7 +38,8 @@ class Reporter:
         is_busy: Callable[[], bool],
         demands: Callable[[], list[Demand]],
         store_used_bytes: Callable[[], int],
-        on_heartbeat: Callable[[], None],
+        node_count: Callable[[], int],
+        on_beat: Callable[[], None],
     ) -> None:
         self._node_id = node_id
         self._control = control
@@ -42,7 +47,8 @@ class Reporter:
         self._is_busy = is_busy
         self._demands = demands
         self._store_used_bytes = store_used_bytes
-        self._on_heartbeat = on_heartbeat
+        self._node_count = node_count
+        self._on_beat = on_beat
         self._last: NodeReport | None = None
         self._last_sent = float("-inf")
         self._pending: asyncio.TimerHandle | None = None
@@ -97,6 +103,12 @@ class Reporter:
             self._control.send(report, keep=False)
 
     def _beat(self) -> None:
-        self._report(force=True)
-        self._heartbeat = asyncio.get_running_loop().call_later(HEARTBEAT_S, self._beat)
-        self._on_heartbeat()
+        loop = asyncio.get_running_loop()
+        silent_s = loop.time() - self._last_sent
+        # Half a beat less: the last report may have gone out somewhat after its own.
+        self._report(force=silent_s > self._heartbeat_s() - HEARTBEAT_S / 2)
+        self._heartbeat = loop.call_later(HEARTBEAT_S, self._beat)
+        self._on_beat()
+
+    def _heartbeat_s(self) -> float:
+        return min(max(HEARTBEAT_S, self._node_count() / HEARTBEATS_PER_S), SLOWEST_HEARTBEAT_S)

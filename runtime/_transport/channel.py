@@ -63,6 +63,11 @@ class Channel:
         if not self._closed:
             self._write(codec.encode(message), ONE_WAY)
 
+    def send_encoded(self, payload: bytes) -> None:
+        """The same for a message that was encoded already, because it goes to many."""
+        if not self._closed:
+            self._write(payload, ONE_WAY)
+
     async def call(self, request: Request[R], timeout_s: float | None = 30.0) -> R:
         """Sends a request and waits for its reply.
 

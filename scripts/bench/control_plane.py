@@ -98,6 +98,7 @@ class SimulatedAgent:
             lambda: bool(self._actors or self.ledger.bundles()),
             list,
             lambda: 0,
+            lambda: 1 + len(self.cluster.table.others),
             lambda: None,
         )
 
@@ -139,6 +140,7 @@ class SimulatedAgent:
     def _handle(self, channel: Channel, message: Message) -> Message | None:
         if isinstance(message, ClusterView):
             self.cluster.update(message.nodes)
+            self.cluster.update_loads(message.loads)
             return None
         try:
             return self._work(message)

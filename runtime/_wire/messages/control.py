@@ -51,11 +51,21 @@ class NodeReport(Message, frozen=True, array_like=True, tag=102):
     store_used_bytes: int = 0
 
 
+class NodeLoad(Message, frozen=True, array_like=True):
+    """What is there and what is free on a node that is known otherwise."""
+
+    node_id: bytes
+    total: dict[str, int]
+    available: dict[str, int]
+
+
 class ClusterView(Message, frozen=True, array_like=True, tag=103):
-    """Control -> every agent, one-way: the nodes that changed since the last one (a dead node is sent once)."""
+    """Control -> every agent, one-way: what changed since the last one. `nodes` joined, are draining or dead (a dead
+    node is sent once); of `loads` only the resources changed."""
 
     nodes: list[NodeInfo]
     notes: list[tuple[str, str]] = []  # from AutoscalerReport: (demand as text, why it is not met)
+    loads: list[NodeLoad] = []
 
 
 class Nodes(Message, frozen=True, array_like=True, tag=105):

@@ -44,7 +44,7 @@ def test_changes_are_told_to_the_others() -> None:
     run_virtual(main())
 
 
-def test_many_changes_travel_together_and_not_back() -> None:
+def test_many_changes_travel_together() -> None:
     async def main() -> None:
         async with rig(*[8] * 5) as r:
             await asyncio.sleep(1.5)
@@ -56,9 +56,22 @@ def test_many_changes_travel_together_and_not_back() -> None:
             for agent in r.agents:
                 views = [m for m in agent.received if isinstance(m, ClusterView)]
                 assert len(views) == 1
-                assert {n.node_id for n in views[0].nodes} == {
-                    other.node_id for other in r.agents if other is not agent
-                }
+                assert {load.node_id for load in views[0].loads} == {other.node_id for other in r.agents}
+
+    run_virtual(main())
+
+
+def test_a_change_is_not_told_to_the_node_itself() -> None:
+    async def main() -> None:
+        async with rig(4, 4) as r:
+            first, second = r.agents
+            await asyncio.sleep(1.5)
+            first.received.clear()
+            first.available = cpus(1)
+            first.report()
+            await asyncio.sleep(0.1)
+            assert second.view[first.node_id].available == cpus(1)
+            assert not first.received
 
     run_virtual(main())
 

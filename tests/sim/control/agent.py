@@ -10,6 +10,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from runtime._control.server import ControlStore
 from runtime._core.placement import group_resources
 from runtime._core.resources import UNIT, add, fits, subtract
@@ -205,6 +207,11 @@ class Agent:
                 self.crash()
             case ClusterView():
                 self.view.update({node.node_id: node for node in message.nodes})
+                for load in message.loads:
+                    known = self.view[load.node_id]
+                    self.view[load.node_id] = msgspec.structs.replace(
+                        known, total=load.total, available=load.available
+                    )
                 self.notes = message.notes
         return None
 
