@@ -2,13 +2,16 @@
 
 A refusal or a death between the phases gives everything back, so that no group holds what it cannot use.
 Prepare requests of one group go out together, and many groups are reserved at the same time: each is
-deducted from the view before the next is placed.
+deducted from the view before the next is placed. Of groups that need one node only, that node does both phases at
+once, and all that are placed there in one round go in one message.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from runtime._control.cluster import Charge, Cluster, Node
 from runtime._control.context import Context, Signal
@@ -17,7 +20,13 @@ from runtime._core.placement import NodeView, bundles_feasible, group_resources,
 from runtime._core.placement_groups import GroupEvent, GroupState
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
-from runtime._wire.messages.control import CommitBundle, PrepareBundle, ReturnBundle
+from runtime._wire.messages.control import (
+    CommitBundle,
+    PrepareBundle,
+    ReserveGroups,
+    ReturnBundles,
+    WholeGroup,
+)
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +34,14 @@ AGENT_TIMEOUT_S = 10.0
 RETRY_S = 0.05
 
 _Reservation = list[tuple[int, Node, Charge]]
+
+
+class _Return(NamedTuple):
+    """A bundle that a node shall give back, and what it offered of it, if it was committed."""
+
+    key: tuple[bytes, int]
+    bundle: dict[str, int]
+    offered: dict[str, int]
 
 
 class GroupScheduler:
@@ -39,6 +56,9 @@ class GroupScheduler:
         self._view_changed = view_changed
         self._demand = demand
         self._waiting: dict[bytes, Group] = {}  # in the order they came
+        self._whole: dict[bytes, list[tuple[Group, _Reservation]]] = {}  # placed in this round, per only node
+        self._returns: dict[bytes, list[_Return]] = {}  # in this turn of the loop, per node
+        self._returned: asyncio.Future[None] | None = None  # when these nodes have answered
         self._unreturned: dict[bytes, set[tuple[bytes, int]]] = {}  # per node, told when it is back
 
     def waiting(self) -> list[Group]:
@@ -75,9 +95,12 @@ class GroupScheduler:
 
     def give_back(self, pg_id: bytes, index: int, node: Node, bundle: dict[str, int]) -> None:
         """Returns one committed bundle, in the background."""
-        self._context.tasks.spawn(
-            self._return(pg_id, index, node, bundle), f"return of bundle {index} of {pg_id.hex()}"
-        )
+        offered = group_resources(bundle, pg_id.hex(), index)
+        self._return_soon(node, _Return((pg_id, index), bundle, offered))
+
+    def returns_of_this_turn(self) -> asyncio.Future[None] | None:
+        """Done when the nodes have answered for all bundles that go back in this turn of the loop; None: none does."""
+        return self._returned
 
     def doubt(self, group: Group) -> None:
         """Nodes that are away may have set bundles of this group aside: they are asked when they are back."""
@@ -100,11 +123,11 @@ class GroupScheduler:
             if index < len(group_nodes) and group_nodes[index] == node.node_id:
                 continue
             was_committed = (pg_id, index) in offered
-            bundle = known.request.bundles[index] if known is not None and was_committed else {}
-            self._context.tasks.spawn(
-                self._return(pg_id, index, node, bundle, was_committed),
-                f"return of bundle {index} of {pg_id.hex()}",
-            )
+            if was_committed:
+                bundle = known.request.bundles[index] if known is not None else {}
+                self.give_back(pg_id, index, node, bundle)
+            else:
+                self._return_soon(node, _Return((pg_id, index), {}, {}))
 
     def node_dead(self, node: Node) -> None:
         """Nothing is to be had back from there."""
@@ -145,6 +168,9 @@ class GroupScheduler:
                 group.reason, group.infeasible = reason, infeasible
                 self._table.changed(group)
                 self._demand.set()
+        whole, self._whole = self._whole, {}
+        for node_id, batch in whole.items():
+            self._context.tasks.spawn(self._reserve_whole(batch), f"reservations on node {node_id.hex()}")
 
     def _why_not(self, group: Group, views: list[NodeView]) -> tuple[str, bool]:
         """Why it waits, and whether no nodes of today could ever hold it."""
@@ -168,16 +194,66 @@ class GroupScheduler:
             node = self._cluster.get(node_id)
             assert node is not None
             reservation.append((index, node, node.charge(group.request.bundles[index], now)))
+        first = reservation[0][1]
+        if all(node is first for _, node, _ in reservation):
+            self._whole.setdefault(first.node_id, []).append((group, reservation))
+            return
         self._context.tasks.spawn(
             self._reserve(group, reservation), f"reservation of placement group {group.pg_id.hex()}"
         )
+
+    async def _reserve_whole(self, batch: list[tuple[Group, _Reservation]]) -> None:
+        """Reserves groups that one node is enough for."""
+        node = batch[0][1][0][1]
+        request = ReserveGroups(
+            [
+                WholeGroup(
+                    group.pg_id, [(index, group.request.bundles[index]) for index, _, _ in reservation]
+                )
+                for group, reservation in batch
+            ]
+        )
+        failure: CallError | None = None
+        refused: set[bytes] = set()
+        try:
+            if node.channel is None:
+                raise CallError(ErrorKind.UNAVAILABLE, "the node has no connection")
+            refused = set((await node.channel.call(request, AGENT_TIMEOUT_S)).refused)
+        except CallError as error:
+            failure = error
+        for group, reservation in batch:
+            outcome = failure
+            if group.pg_id in refused:
+                outcome = CallError(ErrorKind.BUSY, "no room there now")
+            if outcome is None and not group.is_removed:
+                group.busy = False
+                if group.state is GroupState.PENDING:
+                    group.machine.step(GroupEvent.PREPARED, self._context.now())
+                self._complete(group, reservation)
+            else:
+                self._context.tasks.spawn(
+                    self._not_reserved(group, reservation, outcome),
+                    f"abort of the reservation of placement group {group.pg_id.hex()}",
+                )
+
+    async def _not_reserved(self, group: Group, reservation: _Reservation, outcome: CallError | None) -> None:
+        try:
+            await self._abort(group, reservation, [outcome] * len(reservation))
+        finally:
+            group.busy = False
+        await self._try_again(group, reservation)
 
     async def _reserve(self, group: Group, reservation: _Reservation) -> None:
         try:
             is_done = await self._two_phases(group, reservation)
         finally:
             group.busy = False
-        if is_done or group.is_removed:
+        if not is_done:
+            await self._try_again(group, reservation)
+
+    async def _try_again(self, group: Group, reservation: _Reservation) -> None:
+        """Lets a group that could not be reserved wait again, after a pause if a node refused it."""
+        if group.is_removed:
             return
         if any(charge.refused for _, _, charge in reservation):
             await asyncio.sleep(RETRY_S)
@@ -231,14 +307,15 @@ class GroupScheduler:
 
     async def _abort(self, group: Group, reservation: _Reservation, outcomes: list[CallError | None]) -> None:
         """Gives back what was set aside; a node that refused keeps its charge until it has room again."""
-        returns = []
+        returns: dict[Node, list[_Return]] = {}
         for (index, node, charge), error in zip(reservation, outcomes, strict=True):
             if error is not None and error.kind == ErrorKind.BUSY:
                 node.refuse(charge)
             else:
-                node.settle(charge, group.request.bundles[index])
-                returns.append(self._return(group.pg_id, index, node, group.request.bundles[index], False))
-        await asyncio.gather(*returns)
+                bundle = group.request.bundles[index]
+                node.settle(charge, bundle)
+                returns.setdefault(node, []).append(_Return((group.pg_id, index), bundle, {}))
+        await asyncio.gather(*(self._return(node, bundles) for node, bundles in returns.items()))
 
     async def _prepare(self, group: Group, index: int, node: Node) -> CallError | None:
         try:
@@ -259,21 +336,43 @@ class GroupScheduler:
             return error
         return None
 
-    async def _return(
-        self, pg_id: bytes, index: int, node: Node, bundle: dict[str, int], was_committed: bool = True
-    ) -> None:
-        """Asks a node for a bundle; one that is away is asked again when it is back."""
+    def _return_soon(self, node: Node, bundle: _Return) -> None:
+        """Returns a bundle together with all others of this turn of the loop."""
+        if not self._returns:
+            loop = asyncio.get_running_loop()
+            self._returned = loop.create_future()
+            loop.call_soon(self._send_returns)
+        self._returns.setdefault(node.node_id, []).append(bundle)
+
+    def _send_returns(self) -> None:
+        returns, self._returns = self._returns, {}
+        returned, self._returned = self._returned, None
+        assert returned is not None
+        self._context.tasks.spawn(self._return_all(returns, returned), "return of bundles")
+
+    async def _return_all(self, returns: dict[bytes, list[_Return]], returned: asyncio.Future[None]) -> None:
+        nodes = [(self._cluster.get(node_id), bundles) for node_id, bundles in returns.items()]
+        try:
+            await asyncio.gather(
+                *(self._return(node, bundles) for node, bundles in nodes if node is not None)
+            )
+        finally:
+            returned.set_result(None)
+
+    async def _return(self, node: Node, bundles: Sequence[_Return]) -> None:
+        """Asks a node for bundles; one that is away is asked again when it is back."""
         channel = node.channel
+        keys = [bundle.key for bundle in bundles]
         try:
             if channel is None:
                 raise CallError(ErrorKind.UNAVAILABLE, "the node has no connection")
-            await channel.call(ReturnBundle(pg_id, index), AGENT_TIMEOUT_S)
+            await channel.call(ReturnBundles(keys), AGENT_TIMEOUT_S)
         except CallError as error:
             if not node.is_dead:
-                log.warning("node %s did not return a bundle: %s", node.node_id.hex(), error)
-                self._unreturned.setdefault(node.node_id, set()).add((pg_id, index))
+                log.warning("node %s did not return bundles: %s", node.node_id.hex(), error)
+                self._unreturned.setdefault(node.node_id, set()).update(keys)
             return
         if node.channel is channel:
-            offered = group_resources(bundle, pg_id.hex(), index) if was_committed else {}
-            node.withdraw(offered, bundle)
+            for bundle in bundles:
+                node.withdraw(bundle.offered, bundle.bundle)
             self._view_changed.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 
@@ -27,6 +28,8 @@ from runtime._wire.messages.control import (
 )
 
 _BUNDLE = re.compile(r"bundle_group_(\d+)_([0-9a-f]{36})\Z")
+RETURN_S = 2.0
+"""So long the answer to a removal waits for the nodes."""
 RECENT_S = 60.0
 """Longer than any agent may be away."""
 
@@ -115,10 +118,12 @@ class GroupService:
         if group is None or group.is_removed:
             return Ok()
         self._remove(group, "it was removed")
-        return self._ok_when_durable()
+        return self._removed(self._scheduler.returns_of_this_turn() if message.until_returned else None)
 
-    async def _ok_when_durable(self) -> Ok:
+    async def _removed(self, returns: asyncio.Future[None] | None) -> Ok:
         await self._context.journal.durable()
+        if returns is not None:
+            await asyncio.wait([returns], timeout=RETURN_S)
         return Ok()
 
     def list_groups(self, _: Channel, message: ListPlacementGroups) -> PlacementGroups:

@@ -179,6 +179,19 @@ class Ledger:
         self.release(bundle.parent)
         return users
 
+    def reserve_bundles(self, pg_id: bytes, bundles: Iterable[tuple[int, Mapping[str, int]]]) -> bool:
+        """Prepares and commits all of these bundles, by index, or none of them. True when done, also before."""
+        bundles = list(bundles)
+        held = {index for index, _ in bundles if (pg_id, index) in self._bundles}
+        if not all(self.prepare_bundle(pg_id, index, resources) for index, resources in bundles):
+            for index, _ in bundles:
+                if index not in held:
+                    self.return_bundle(pg_id, index)
+            return False
+        for index, _ in bundles:
+            self.commit_bundle(pg_id, index)
+        return True
+
     def bundles(self) -> list[tuple[bytes, int]]:
         """The bundles that are prepared or committed here."""
         return list(self._bundles)

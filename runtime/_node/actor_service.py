@@ -186,12 +186,17 @@ class ActorService:
             if dead and actor.started is None and actor.worker is not None:
                 self._pool.stop_worker(actor.worker, "the owner of the actor died", True)
 
-    def bundle_returned(self, allocations: list[Allocation]) -> None:
-        """Their placement group is gone: the actors inside die, for good."""
+    def bundle_returned(self, allocations: list[Allocation]) -> list[Worker]:
+        """Their placement group is gone: the actors inside die, for good. Returns their workers."""
         voided = set(map(id, allocations))
-        for actor in list(self._actors.values()):
-            if id(actor.allocation) in voided and actor.worker is not None:
-                self._pool.stop_worker(actor.worker, "its placement group was removed", True)
+        workers = [
+            actor.worker
+            for actor in self._actors.values()
+            if id(actor.allocation) in voided and actor.worker is not None
+        ]
+        for worker in workers:
+            self._pool.stop_worker(worker, "its placement group was removed", True)
+        return workers
 
     async def _construct(self, actor: Actor) -> ActorStarted:
         spec = actor.spec

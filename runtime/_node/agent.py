@@ -119,7 +119,9 @@ class NodeAgent:
         self.memory = MemoryMonitor(
             lambda: [*self.leases.holders(), *self.actors.holders()], self._end_for_memory
         )
-        self.bundles = BundleService(self.ledger, self.cluster, self.leases, self.actors, self.control)
+        self.bundles = BundleService(
+            self.ledger, self.cluster, self.leases, self.actors, self.control, self.pool
+        )
         puller = ObjectPuller(config.node_id, self.store, self.peers)
         self._puller = puller
         self.objects = ObjectService(

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
 from runtime._clients.control import ControlClient
 from runtime._core.ledger import Ledger
 from runtime._core.resources import describe
+from runtime._core.workers import Worker
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind, Ok
 from runtime._wire.messages.control import (
     CommitBundle,
+    GroupsReserved,
     PrepareBundle,
-    ReturnBundle,
+    ReserveGroups,
+    ReturnBundles,
     WatchPlacementGroup,
 )
 
 from .actor_service import ActorService
 from .cluster import Cluster
 from .lease_service import LeaseService
+from .worker_pool import WorkerPool
+
+END_S = 2.0
+"""So long the answer to a return waits for the ends of workers that were killed."""
 
 
 class BundleService:
@@ -31,12 +39,14 @@ class BundleService:
         leases: LeaseService,
         actors: ActorService,
         control: ControlClient,
+        pool: WorkerPool,
     ) -> None:
         self._ledger = ledger
         self._cluster = cluster
         self._leases = leases
         self._actors = actors
         self._control = control
+        self._pool = pool
         self._checks: dict[bytes, asyncio.Task[None]] = {}
 
     @property
@@ -68,13 +78,30 @@ class BundleService:
         self._leases.kick()
         return Ok()
 
-    def give_back(self, message: ReturnBundle) -> Ok:
-        """Abort or removal: what runs inside is killed."""
-        inside = self._ledger.return_bundle(message.pg_id, message.index)
-        if inside:
-            self._leases.bundle_returned(inside)
-            self._actors.bundle_returned(inside)
+    def reserve(self, message: ReserveGroups) -> GroupsReserved:
+        """Both phases at once: no other node has a say in these groups."""
+        can_take = self._cluster.table.local.schedulable
+        refused = [
+            group.pg_id
+            for group in message.groups
+            if not (can_take and self._ledger.reserve_bundles(group.pg_id, group.bundles))
+        ]
         self._leases.kick()
+        return GroupsReserved(refused)
+
+    def give_back(self, message: ReturnBundles) -> Ok | Awaitable[Ok]:
+        """Abort or removal: what runs inside is killed, and has ended when this is answered, unless that takes long."""
+        killed: list[Worker] = []
+        for pg_id, index in message.bundles:
+            inside = self._ledger.return_bundle(pg_id, index)
+            if inside:
+                killed += self._leases.bundle_returned(inside)
+                killed += self._actors.bundle_returned(inside)
+        self._leases.kick()
+        return self._when_ended(killed) if killed else Ok()
+
+    async def _when_ended(self, workers: list[Worker]) -> Ok:
+        await asyncio.wait([self._pool.ending(worker) for worker in workers], timeout=END_S)
         return Ok()
 
     def check_waiting_groups(self) -> None:

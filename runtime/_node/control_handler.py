@@ -15,7 +15,8 @@ from runtime._wire.messages.control import (
     JobFinished,
     LogBatch,
     PrepareBundle,
-    ReturnBundle,
+    ReserveGroups,
+    ReturnBundles,
     StartActor,
     StopActor,
     StopNode,
@@ -44,7 +45,8 @@ class ControlHandler:
             StopActor: agent.actors.stop,
             PrepareBundle: agent.bundles.prepare,
             CommitBundle: agent.bundles.commit,
-            ReturnBundle: agent.bundles.give_back,
+            ReserveGroups: agent.bundles.reserve,
+            ReturnBundles: agent.bundles.give_back,
         }
 
     async def _start_actor(self, message: StartActor) -> ActorStarted:

@@ -231,12 +231,13 @@ class LeaseService:
             for lease in self._local.values()
         ]
 
-    def bundle_returned(self, allocations: list[Allocation]) -> None:
-        """Their placement group is gone: the workers inside die."""
+    def bundle_returned(self, allocations: list[Allocation]) -> list[Worker]:
+        """Their placement group is gone: the workers inside die. Returns these."""
         voided = set(map(id, allocations))
-        for lease in list(self._local.values()):
-            if id(lease.allocation) in voided:
-                self._pool.stop_worker(lease.worker, "its placement group was removed", True)
+        workers = [lease.worker for lease in self._local.values() if id(lease.allocation) in voided]
+        for worker in workers:
+            self._pool.stop_worker(worker, "its placement group was removed", True)
+        return workers
 
     # -- between agents
 

@@ -79,6 +79,7 @@ class WorkerPool:
         self._keep_idle = keep_idle
         self.grace_s = grace_s
         self._asked: dict[Worker, asyncio.Task[None]] = {}
+        self._ends: dict[Worker, list[asyncio.Future[None]]] = {}
         self.table = WorkerTable()
         self._takers: dict[PoolKey, deque[tuple[WorkerEvent, Taker]]] = {}
         self._prestarts: dict[PoolKey, int] = {}
@@ -165,6 +166,15 @@ class WorkerPool:
         if self.table.stopping(worker, reason, intended, self._now()):
             worker.host.kill(worker)
 
+    def ending(self, worker: Worker) -> asyncio.Future[None]:
+        """Done when a worker that was stopped has ended."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if worker.state is WorkerState.DEAD:
+            ended.set_result(None)
+        else:
+            self._ends.setdefault(worker, []).append(ended)
+        return ended
+
     def exiting(self, worker: Worker, reason: str, intended: bool) -> None:
         """A worker ends by itself; what runs in it, and its last handlers of user code, have a while for it."""
         worker.retiring = True
@@ -243,6 +253,8 @@ class WorkerPool:
     def _ended(self, worker: Worker, reason: str, retry: bool = True) -> None:
         was_starting = worker.state is WorkerState.STARTING
         self.table.died(worker, self._now())
+        for ended in self._ends.pop(worker, ()):
+            ended.set_result(None)
         key = worker.key
         if was_starting and retry:
             failures = self._failures[key] = self._failures.get(key, 0) + 1

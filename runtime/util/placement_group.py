@@ -234,9 +234,8 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
         raise TypeError(f"remove_placement_group() takes a placement group, not {placement_group!r}.")
     core = current()
     pg_id = placement_group.id.binary()
-    request = RemovePlacementGroup(pg_id)
     if _untouched.pop(pg_id, None) is None:
-        core.ask(request)
+        core.ask(RemovePlacementGroup(pg_id, until_returned=True))
         return
 
     def answered(reply: Any) -> None:
@@ -245,7 +244,7 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
             log.warning("placement group %s may not have been removed: %s", pg_id.hex(), reply.message)
 
     _removing.add(pg_id)
-    core.agent.call(request, answered)
+    core.agent.call(RemovePlacementGroup(pg_id), answered)
 
 
 def enter(group: PlacementGroup) -> None:

@@ -54,13 +54,15 @@ from runtime._wire.messages.control import (
     GetClusterInfo,
     GetNamedActor,
     GetNodes,
+    GroupsReserved,
     KvGet,
     KvPut,
     PrepareBundle,
     RegisterActor,
     RegisterNode,
     RemovePlacementGroup,
-    ReturnBundle,
+    ReserveGroups,
+    ReturnBundles,
     StartActor,
     StopActor,
     WatchActor,
@@ -168,8 +170,14 @@ class SimulatedAgent:
         if isinstance(message, CommitBundle):
             ledger.commit_bundle(message.pg_id, message.index)
             return Ok()
-        if isinstance(message, ReturnBundle):
-            ledger.return_bundle(message.pg_id, message.index)
+        if isinstance(message, ReserveGroups):
+            groups = message.groups
+            return GroupsReserved(
+                [group.pg_id for group in groups if not ledger.reserve_bundles(group.pg_id, group.bundles)]
+            )
+        if isinstance(message, ReturnBundles):
+            for pg_id, index in message.bundles:
+                ledger.return_bundle(pg_id, index)
             return Ok()
         return None
 

@@ -345,6 +345,7 @@ class RemovePlacementGroup(Message, Request[Ok], frozen=True, array_like=True, t
     """Kills what runs in the group and gives the bundles back. Unknown: Ok."""
 
     pg_id: bytes
+    until_returned: bool = False  # answer when that is done, as far as nodes answer soon
 
 
 class PlacementGroups(Message, frozen=True, array_like=True, tag=165):
@@ -374,11 +375,28 @@ class CommitBundle(Message, Request[Ok], frozen=True, array_like=True, tag=167):
     index: int
 
 
-class ReturnBundle(Message, Request[Ok], frozen=True, array_like=True, tag=168):
-    """Control -> agent: abort or remove. Workers inside are killed. Unknown: Ok."""
+class WholeGroup(Message, frozen=True, array_like=True):
+    """A group all of whose missing bundles one node shall hold."""
 
     pg_id: bytes
-    index: int
+    bundles: list[tuple[int, dict[str, int]]]  # index and resources
+
+
+class GroupsReserved(Message, frozen=True, array_like=True, tag=170):
+    refused: list[bytes]  # the groups that the node has no room for now: of these it holds nothing new
+
+
+class ReserveGroups(Message, Request[GroupsReserved], frozen=True, array_like=True, tag=169):
+    """Control -> agent: both phases at once, for groups that need no other node. Each whole or not at all. Idempotent
+    like `PrepareBundle` and `CommitBundle`."""
+
+    groups: list[WholeGroup]
+
+
+class ReturnBundles(Message, Request[Ok], frozen=True, array_like=True, tag=171):
+    """Control -> agent: abort or remove. Workers inside are killed. Unknown ones are ignored."""
+
+    bundles: list[tuple[bytes, int]]  # (pg_id, index)
 
 
 # ---------------------------------------------------------------- key-value

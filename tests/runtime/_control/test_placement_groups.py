@@ -9,6 +9,8 @@ from runtime._transport.channel import CallError
 from runtime._wire.messages.control import (
     ListPlacementGroups,
     RemovePlacementGroup,
+    ReserveGroups,
+    ReturnBundles,
     WatchPlacementGroup,
 )
 from tests.sim.control import specs
@@ -66,6 +68,47 @@ def test_many_groups_at_once_take_few_turns() -> None:
             for number in range(1, 21):
                 await r.group(number, "CREATED")
             assert loop.time() == before  # no timer was waited for
+
+    run_virtual(main())
+
+
+def test_groups_of_one_node_take_one_message_each_way() -> None:
+    async def main() -> None:
+        async with rig(8) as r:
+            numbers = range(1, 5)
+            await asyncio.gather(*(r.ask(specs.group(number, [CPU, CPU])) for number in numbers))
+            for number in numbers:
+                await r.group(number, "CREATED")
+            removals = (
+                RemovePlacementGroup(specs.group_id(number), until_returned=True) for number in numbers
+            )
+            await asyncio.gather(*map(r.ask, removals))
+            agent = r.agents[0]
+            assert agent.available == agent.total == cpus(8)
+            seen = [
+                message for message in agent.received if isinstance(message, ReserveGroups | ReturnBundles)
+            ]
+            reserved, returned = seen
+            assert isinstance(reserved, ReserveGroups)
+            assert isinstance(returned, ReturnBundles)
+            assert len(reserved.groups) == 4
+            assert len(returned.bundles) == 8
+
+    run_virtual(main())
+
+
+def test_a_refused_group_leaves_the_others_of_its_message_alone() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            refusals = iter([False, True])
+            r.agents[0].behaviour.refuses = lambda: next(refusals, False)
+            await asyncio.gather(*(r.ask(specs.group(number, [CPU])) for number in (1, 2, 3)))
+            await r.group(1, "CREATED")
+            await r.group(3, "CREATED")
+            info = await r.group(2, "CREATED", timeout_s=2.0)
+            assert info.attempts > 1
+            await asyncio.sleep(1)
+            assert (await r.node(r.agents[0])).available["CPU"] == r.agents[0].available["CPU"] == 10_000
 
     run_virtual(main())
 

@@ -16,21 +16,21 @@ import pytest
 
 from runtime._clients.control import ControlClient
 from runtime._transport.channel import CallError, Channel
-from runtime._wire.messages.base import Message, NodeInfo, Ok, WorkerAddress
+from runtime._wire.messages.base import Message, NodeInfo, WorkerAddress
 from runtime._wire.messages.control import (
     ActorStarted,
     AddJob,
-    CommitBundle,
     GetClusterInfo,
     GetJob,
     GetNamedActor,
     GetNodes,
+    GroupsReserved,
     KvGet,
     KvPut,
     NodeReport,
-    PrepareBundle,
     RegisterActor,
     RegisterNode,
+    ReserveGroups,
     StartActor,
     WatchActor,
     WatchPlacementGroup,
@@ -113,13 +113,12 @@ class FakeAgent:
                 address = WorkerAddress(os.urandom(28), self.node_id, "/w.sock")
                 self.actors.append((message.spec.actor_id, address))
                 return ActorStarted(address, 4711)
-            case PrepareBundle():
-                return Ok()
-            case CommitBundle():
-                pg_hex = message.pg_id.hex()
-                self.total = {**self.total, f"bundle_group_{message.index}_{pg_hex}": 10_000_000}
+            case ReserveGroups():
+                for group in message.groups:
+                    for index, _ in group.bundles:
+                        self.total = {**self.total, f"bundle_group_{index}_{group.pg_id.hex()}": 10_000_000}
                 self.client.send(NodeReport(self.node_id, self.total, self.total, [], 0.0))
-                return Ok()
+                return GroupsReserved([])
         return None
 
 

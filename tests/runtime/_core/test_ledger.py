@@ -136,6 +136,22 @@ def test_a_bundle_that_was_never_prepared_cannot_be_committed() -> None:
     assert not ledger(CPU=1).commit_bundle(PG, 0)
 
 
+def test_bundles_are_reserved_all_or_none() -> None:
+    accounts = ledger(CPU=4)
+    assert accounts.prepare_bundle(PG, 0, units(CPU=1))
+    assert not accounts.reserve_bundles(PG, [(0, units(CPU=1)), (1, units(CPU=2)), (2, units(CPU=2))])
+    assert accounts.bundles() == [(PG, 0)]
+    assert accounts.available == units(CPU=3)
+    whole = [(0, units(CPU=1)), (1, units(CPU=2))]
+    assert accounts.reserve_bundles(PG, whole)
+    assert accounts.reserve_bundles(PG, whole)
+    in_two_phases = ledger(CPU=4)
+    for index, resources in whole:
+        assert in_two_phases.prepare_bundle(PG, index, resources)
+        assert in_two_phases.commit_bundle(PG, index)
+    assert (accounts.total, accounts.available) == (in_two_phases.total, in_two_phases.available)
+
+
 def test_a_request_for_any_bundle_is_taken_from_one() -> None:
     accounts = ledger(CPU=4)
     for number in (0, 1):

@@ -29,13 +29,16 @@ from runtime._wire.messages.control import (
     ClusterView,
     CommitBundle,
     Drain,
+    GroupsReserved,
     NodeReport,
     PrepareBundle,
     RegisterNode,
-    ReturnBundle,
+    ReserveGroups,
+    ReturnBundles,
     StartActor,
     StopActor,
     StopNode,
+    WholeGroup,
     WorkerFailed,
 )
 from tests.sim.world import SimLink
@@ -195,8 +198,13 @@ class Agent:
                 return self._prepare(message)
             case CommitBundle():
                 return self._commit(message)
-            case ReturnBundle():
-                return self._give_back(message)
+            case ReserveGroups():
+                refused = [group.pg_id for group in message.groups if not self._reserve(group)]
+                return GroupsReserved(refused)
+            case ReturnBundles():
+                for pg_id, index in message.bundles:
+                    self._give_back(pg_id, index)
+                return Ok()
             case Drain():
                 if message.only_if_idle and (not self.answers_drain or not self.idle_since_s()):
                     raise CallError(ErrorKind.BUSY, "not idle")
@@ -295,11 +303,24 @@ class Agent:
             self.dirty()
         return Ok()
 
-    def _give_back(self, message: ReturnBundle) -> Ok:
-        bundle = self.bundles.pop((message.pg_id, message.index), None)
+    def _reserve(self, group: WholeGroup) -> bool:
+        held = set(self.bundles)
+        try:
+            for index, resources in group.bundles:
+                self._prepare(PrepareBundle(group.pg_id, index, resources))
+        except CallError:
+            for key in self.bundles.keys() - held:
+                self._give_back(*key)
+            return False
+        for index, _ in group.bundles:
+            self._commit(CommitBundle(group.pg_id, index))
+        return True
+
+    def _give_back(self, pg_id: bytes, index: int) -> None:
+        bundle = self.bundles.pop((pg_id, index), None)
         if bundle is not None:
             if bundle.committed:
-                offered = group_resources(bundle.resources, message.pg_id.hex(), message.index)
+                offered = group_resources(bundle.resources, pg_id.hex(), index)
                 for actor_id, running in list(self.actors.items()):
                     if running.uses.keys() & offered.keys():
                         self.end_actor(actor_id, "its placement group was removed", False)
@@ -312,7 +333,6 @@ class Agent:
                 subtract(self.available, offered)
             add(self.available, bundle.resources)
             self.dirty()
-        return Ok()
 
 
 def cpus(count: float) -> dict[str, int]:
