@@ -118,7 +118,7 @@ class ObjectPuller:
                     if not pull.received(read, chunk.total_bytes):
                         continue
                     if space is None:
-                        space = await self._make_room(object_id, chunk.total_bytes)
+                        space = await self._make_room(object_id, chunk)
                     await self._store.write(space, read.offset, chunk.data)
         except BaseException:
             self._store.abort(object_id, self)
@@ -133,8 +133,16 @@ class ObjectPuller:
         # The waiters pin when their turn comes; until then the copy must not be evicted.
         loop.call_later(_HANDOVER_S, self._store.unpin, [object_id], self)
 
-    async def _make_room(self, object_id: bytes, size_bytes: int) -> StoreSpace:
-        space = self._store.create(object_id, size_bytes, self, primary=False, timeout_s=_ROOM_TIMEOUT_S)
+    async def _make_room(self, object_id: bytes, chunk: ObjectChunk) -> StoreSpace:
+        space = self._store.create(
+            object_id,
+            chunk.total_bytes,
+            self,
+            owner_worker=chunk.owner_worker,
+            owner_node=chunk.owner_node,
+            primary=False,
+            timeout_s=_ROOM_TIMEOUT_S,
+        )
         return space if isinstance(space, StoreSpace) else await space
 
     async def _read(self, object_id: bytes, read: ReadChunk) -> ObjectChunk:

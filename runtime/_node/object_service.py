@@ -78,10 +78,11 @@ class ObjectService:
         Raises:
             CallError: NOT_FOUND.
         """
+        entry = self._store.index.sealed(message.object_id)
         found = await self._store.read(message.object_id, message.offset, message.length)
-        if found is None:
+        if entry is None or found is None:
             raise CallError(ErrorKind.NOT_FOUND, f"this node has no object {message.object_id.hex()}")
-        return ObjectChunk(*found)
+        return ObjectChunk(*found, entry.owner_worker, entry.owner_node)
 
     async def status(self, message: StoreStatus) -> StoreStatuses:
         """What this store, or every store of the cluster, holds."""
@@ -130,7 +131,7 @@ class ObjectService:
         actors own stays until they end."""
 
         def is_left_over(entry: StoredObject) -> bool:
-            if entry.owner_worker:
+            if entry.primary:
                 return entry.owner_worker == driver_id
             return entry.object_id[TASK_BYTES - JOB_BYTES : TASK_BYTES] == job_id
 

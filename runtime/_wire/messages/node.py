@@ -343,8 +343,12 @@ class RemoteLeaseLost(Message, frozen=True, array_like=True, tag=343):
 
 
 class ObjectChunk(Message, frozen=True, array_like=True, tag=351):
+    """Part of an object, and with whose end every copy of it goes."""
+
     total_bytes: int
     data: bytes
+    owner_worker: bytes = b""
+    owner_node: bytes = b""
 
 
 class ReadObject(Message, Request[ObjectChunk], frozen=True, array_like=True, tag=350):

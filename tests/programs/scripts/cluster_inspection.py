@@ -1,5 +1,7 @@
 """Nodes, resources and ids as a program sees them."""
 
+import time
+
 import ray
 
 context = ray.init(num_cpus=3, num_gpus=0, resources={"disk": 2}, labels={"zone": "a"})
@@ -42,9 +44,10 @@ class Holder:
 
 holder = Holder.remote()
 ray.get(holder.__ray_ready__.remote())
-for _ in range(1000):
+for _ in range(3000):  # what the cluster says of itself may be a moment old
     if ray.available_resources().get("CPU") == 1:
         break
+    time.sleep(0.02)
 print("available:", ray.get(holder.available.remote()))
 print("gpus:", ray.get_gpu_ids())
 print("job id:", ray.get_runtime_context().get_job_id())

@@ -12,7 +12,7 @@ def cpus():
 
 
 def settle(expected):
-    for _ in range(500):
+    for _ in range(3000):
         if cpus() == expected:
             break
         time.sleep(0.01)

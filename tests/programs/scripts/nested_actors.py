@@ -49,7 +49,7 @@ class Manager:
 
 
 def gone(handle, *args):
-    for _ in range(500):
+    for _ in range(3000):
         try:
             ray.get(handle.work.remote(*args))
         except RayActorError as error:

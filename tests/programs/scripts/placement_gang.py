@@ -30,7 +30,7 @@ def inner():
 group = placement_group([{"CPU": 1}, {"CPU": 1, "slot": 1}], strategy="PACK", name="gang")
 print("ready:", ray.get(group.ready(), timeout=30) is not None, group.wait(10))
 print("bundles:", group.bundle_specs, group.bundle_count)
-for _ in range(200):  # what the cluster says of itself may be a moment old
+for _ in range(3000):  # what the cluster says of itself may be a moment old
     left = ray.available_resources()
     if left.get("CPU") == 2:
         break
@@ -50,7 +50,7 @@ second = placement_group([{"CPU": 3}])
 print("second waits:", not second.wait(0.2))
 remove_placement_group(group)
 print("second is ready:", second.wait(30))
-for _ in range(500):  # they are killed, which takes a moment
+for _ in range(3000):  # they are killed, which takes a moment
     try:
         ray.get(members[0].where.remote())
     except ray.exceptions.RayActorError as error:

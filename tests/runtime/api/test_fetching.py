@@ -83,6 +83,23 @@ def test_a_borrowed_object() -> None:
     assert ray.get(ref, timeout=60)[0] == 0
 
 
+@pytest.mark.skipif(not OWN, reason="Ray keeps copies until it needs their memory")
+def test_copies_of_what_a_dead_process_owned_go_everywhere(cluster: Any) -> None:
+    def is_free() -> bool:
+        name = "object_store_memory"
+        return bool(ray.available_resources()[name] == ray.cluster_resources()[name])
+
+    assert eventually(is_free)
+    node = cluster.add_node(num_cpus=1, resources={"short-lived": 1})
+    keeper = Keeper.options(resources={"short-lived": 1}).remote()
+    (ref,) = ray.get(keeper.put.remote(1))
+    assert ray.get(ref, timeout=60)[0] == 0
+    assert eventually(lambda: here() in nodes_of(ref))
+    assert eventually(lambda: not is_free())
+    cluster.remove_node(node, allow_graceful=False)
+    assert eventually(is_free)
+
+
 def test_spilled_objects_of_another_node() -> None:
     refs = [make.remote(number) for number in range(16)]
     assert len(ray.wait(refs, num_returns=16, timeout=60, fetch_local=False)[0]) == 16

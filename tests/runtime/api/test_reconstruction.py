@@ -313,8 +313,10 @@ def test_lineage_is_bounded(nodes: Nodes) -> None:
     lineage = current().lineage
     limit, lineage.limit_bytes = lineage.limit_bytes, 10_000
     try:
-        refs = [make.remote(value) for value in range(8)]
-        finish(*refs)
+        refs = []
+        for value in range(8):
+            refs.append(make.remote(value))
+            finish(refs[-1])
         nodes.lose()
         with pytest.raises(exceptions.ObjectReconstructionFailedError, match="LINEAGE_EVICTED"):
             ray.get(refs[0], timeout=60)  # the first that was made is the first that is dropped
