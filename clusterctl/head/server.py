@@ -231,7 +231,22 @@ class Autoscaling:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn that leaves signals to the head."""
+    """uvicorn that leaves signals to the head, and does not look ten times a second whether it shall end."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._end = asyncio.Event()
+
+    def end(self) -> None:
+        """Lets `serve` return, when the requests under way are answered."""
+        self._end.set()
+
+    async def main_loop(self) -> None:
+        while not self._end.is_set():
+            await self.on_tick(0)  # the date in the headers
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._end.wait()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -206,6 +206,11 @@ class WorkerTable:
             if now - worker.idle_since >= idle_s
         ]
 
+    def changes_with_time(self, keep: int) -> bool:
+        """Whether a worker may be surplus or stale later on, or is not up yet, without anything else happening."""
+        idle = sum(len(workers) for workers in self._idle.values())
+        return bool(self._starting) or idle > keep or any(key[1] for key in self._idle)
+
     def of_job(self, job_id: bytes) -> list[Worker]:
         return [worker for worker in self._by_id.values() if worker.job_id == job_id]
 

@@ -98,7 +98,9 @@ class NodeAgent:
             "node_host": config.host,
         }
         self.output = OutputRouter(self)
-        listener = PoolListener(self._worker_ended, self.output.monitor.follow, self.finish)
+        listener = PoolListener(
+            self._worker_ended, self.output.monitor.follow, self.finish, lambda: self.memory.wake()
+        )
         self.pool = WorkerPool(
             config.session_dir, start, self.environments, listener, config.cpu_count, exit_grace_s()
         )
@@ -173,7 +175,6 @@ class NodeAgent:
         await self.metrics.start()
         await self.control.start()
         self.reporter.start()
-        self.memory.start()
         await self.pool.wait_ready()
         record = registry.record_of_this_process(
             config.node_id,

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from runtime._core.workers import Worker
 from runtime._wire.messages.control import LogBatch
 
+from .file_watch import FileWatch
+
 log = logging.getLogger(__name__)
 NAME_MARK = "\x01name:"
 MAX_LINES = 500
@@ -101,6 +103,7 @@ class LogMonitor:
         self._files: dict[bytes, list[LogFile]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._quiet = 0
+        self._watch = FileWatch(self.wake)
 
     def follow(self, worker: Worker, out: str, err: str) -> None:
         """A worker has opened its files."""
@@ -115,6 +118,7 @@ class LogMonitor:
         for file in self._files.pop(worker.worker_id, ()):
             for name, lines in file.read_end():
                 self._send(file, name, lines)
+            self._watch.remove(file.path)
             if not file.offset:
                 _remove(file.path)
 
@@ -129,7 +133,7 @@ class LogMonitor:
         ]
 
     def wake(self) -> None:
-        """Work has begun: look often again."""
+        """Something was written, or soon will be: look often again."""
         self._quiet = 0
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_QUICK_S, self._poll)
@@ -138,18 +142,25 @@ class LogMonitor:
         """Stops following."""
         if self._timer is not None:
             self._timer.cancel()
+        self._watch.close()
 
     def _poll(self) -> None:
         self._timer = None
         if not self._files:
             return
+        is_quiet = self._quiet >= _QUIET_ROUNDS
+        is_watched = is_quiet and all(self._watch.add(file.path) for file in self._all_files())
         found = False
-        for files in list(self._files.values()):
-            for file in files:
-                found |= self._read(file)
+        for file in self._all_files():
+            found |= self._read(file)
         self._quiet = 0 if found else self._quiet + 1
-        delay = _QUICK_S if self._quiet < _QUIET_ROUNDS else _SLOW_S
+        if is_watched and not found:
+            return  # the next line wakes us
+        delay = _SLOW_S if is_quiet else _QUICK_S
         self._timer = asyncio.get_running_loop().call_later(delay, self._poll)
+
+    def _all_files(self) -> list[LogFile]:
+        return [file for files in self._files.values() for file in files]
 
     def _read(self, file: LogFile) -> bool:
         try:

@@ -39,7 +39,7 @@ def used_bytes() -> int:
 
 
 class MemoryMonitor:
-    """Looks every 250 ms (RAY_memory_monitor_refresh_ms; 0: never) while something runs, and ends one worker whenever
+    """Looks every 250 ms (RAY_memory_monitor_refresh_ms; 0: never) while workers are busy, and ends one whenever
     more than 95 % of the memory (RAY_memory_usage_threshold) is in use.
 
     Args:
@@ -64,22 +64,26 @@ class MemoryMonitor:
         self._ending: Worker | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    def start(self) -> None:
-        """Begins to look."""
-        if self._refresh_s > 0:
+    def wake(self) -> None:
+        """A worker has become busy."""
+        if self._refresh_s > 0 and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._refresh_s, self._look)
 
     def close(self) -> None:
         """Stops looking."""
+        self._refresh_s = 0
         if self._timer is not None:
             self._timer.cancel()
 
     def _look(self) -> None:
-        self.start()
+        self._timer = None
+        holders = self._holders()
+        if not holders:
+            return  # the next one wakes us
+        self.wake()
         if self._ending is not None and self._ending.state is not WorkerState.DEAD:
             return  # what it has is not free yet
-        holders = self._holders()
-        used = self._used() if holders else 0
+        used = self._used()
         victim = choose(holders) if used > self._threshold * self._total else None
         if victim is None:
             return

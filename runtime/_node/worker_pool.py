@@ -43,11 +43,12 @@ Taker = Callable[[Worker | CallError], None]
 @dataclass(slots=True)
 class PoolListener:
     """What the pool tells its owner: a worker ended (why, and whether that was wanted), its log files came to
-    be, and that workers cannot be started at all."""
+    be, that workers cannot be started at all, and that somebody gets a worker."""
 
     worker_ended: Callable[[Worker, str, bool], None]
     logs_opened: Callable[[Worker, str, str], None]
     broken: Callable[[str], None]
+    taken: Callable[[], None]
 
 
 class WorkerPool:
@@ -94,10 +95,8 @@ class WorkerPool:
         """Starts the zygote (unless it is on its way) without waiting for it: first forks queue in its
         socket.
         """
-        loop = asyncio.get_running_loop()
         host = self._hosts[DEFAULT_INTERPRETER] = self._new_host(DEFAULT_INTERPRETER)
         await host.start(spawned)
-        self._trimmer = loop.call_later(_TRIM_INTERVAL_S, self._trim)
 
     async def wait_ready(self) -> None:
         """Raises RuntimeError when the zygote cannot come up."""
@@ -116,7 +115,7 @@ class WorkerPool:
         """Finds a worker of `key` for a lease or an actor: an idle one at once, else a new one when it is up."""
         worker = self.table.take(key, event, self._now())
         if worker is not None:
-            taker(worker)
+            self._hand_over(worker, taker)
             return
         self._takers.setdefault(key, deque()).append((event, taker))
         self._start_missing(key)
@@ -153,11 +152,13 @@ class WorkerPool:
         self._failures.pop(worker.key, None)
         if worker.state is WorkerState.STARTING:
             self.table.registered(worker, self._now())
+            self._trim_soon()
             self._serve(worker.key)
 
     def give_back(self, worker: Worker) -> None:
         """A leased worker is free again."""
         self.table.give_back(worker, self._now())
+        self._trim_soon()
         if worker.key in self._takers:
             self._serve(worker.key)
 
@@ -255,6 +256,7 @@ class WorkerPool:
         self.table.died(worker, self._now())
         for ended in self._ends.pop(worker, ()):
             ended.set_result(None)
+        self._trim_soon()
         key = worker.key
         if was_starting and retry:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
@@ -268,6 +270,10 @@ class WorkerPool:
         if retry and not self._stopped and (key in self._takers or key in self._prestarts):
             self._start_missing(key)
 
+    def _hand_over(self, worker: Worker, taker: Taker) -> None:
+        taker(worker)
+        self._listener.taken()
+
     def _serve(self, key: PoolKey) -> None:
         takers = self._takers.get(key, deque())
         for item in tuple(takers):
@@ -275,7 +281,7 @@ class WorkerPool:
             worker = self.table.take(key, event, self._now())
             if worker is not None:
                 takers.remove(item)
-                taker(worker)
+                self._hand_over(worker, taker)
             elif event is WorkerEvent.LEASE:
                 break  # nobody is idle
         if not self._takers.get(key, True):
@@ -306,6 +312,7 @@ class WorkerPool:
             return
         finally:
             del self._preparing[key]
+            self._trim_soon()
         if place.interpreter in self._hosts:
             self._start_missing(key)
             return
@@ -320,6 +327,7 @@ class WorkerPool:
 
     def _fork(self, key: PoolKey, place: WorkerPlace, host: ZygoteHost) -> None:
         worker = self.table.add(os.urandom(28), key)
+        self._trim_soon()
         worker.idle_since = self._now()
         worker.host = host
         name = f"worker-{worker.worker_id.hex()}-{worker.job_id.hex()}-{{pid}}"
@@ -352,10 +360,17 @@ class WorkerPool:
             self._fail_takers(key, CallError(ErrorKind.RUNTIME_ENV, f"its Python does not start: {reason}"))
 
     def _fail_takers(self, key: PoolKey, error: CallError) -> None:
+        self._trim_soon()
         for _, taker in self._takers.pop(key, ()):
             taker(error)
 
+    def _trim_soon(self) -> None:
+        """Something may be, or become, too much."""
+        if self._trimmer is None and not self._stopped:
+            self._trimmer = asyncio.get_running_loop().call_later(_TRIM_INTERVAL_S, self._trim)
+
     def _trim(self) -> None:
+        self._trimmer = None
         loop = asyncio.get_running_loop()
         surplus = self.table.surplus(self._keep_idle, IDLE_S, loop.time())
         for worker in {*surplus, *self.table.stale(UNUSED_S, loop.time())}:
@@ -366,8 +381,8 @@ class WorkerPool:
             if late and worker.state is WorkerState.STARTING:
                 worker.stop_reason = f"it did not register within {START_S:.0f} s"
                 worker.host.kill(worker)
-        self._trim_environments(loop.time())
-        self._trimmer = loop.call_later(_TRIM_INTERVAL_S, self._trim)
+        if self._trim_environments(loop.time()) or self.table.changes_with_time(self._keep_idle):
+            self._trim_soon()
 
     async def _end_unneeded(self, worker: Worker) -> None:
         """Ends an idle worker unless others refer to what it owns, which would go with it."""
@@ -382,13 +397,16 @@ class WorkerPool:
                 worker.idle_since = self._now()
         finally:
             self._asked.pop(worker, None)
+            self._trim_soon()
 
-    def _trim_environments(self, now: float) -> None:
-        """Lets go of what nobody has used for a while: environments, then zygotes."""
+    def _trim_environments(self, now: float) -> bool:
+        """Lets go of what nobody has used for a while: environments, then zygotes. Whether more is unused."""
         used = {worker.key for worker in self.table}
         used.update(self._takers, self._prestarts, self._preparing)
         interpreters = {DEFAULT_INTERPRETER}
-        for key in self._environments.current:
+        current = self._environments.current
+        self._unused_since = {key: since for key, since in self._unused_since.items() if key in current}
+        for key in current:
             if key in used:
                 self._unused_since.pop(key, None)
             elif now - self._unused_since.setdefault(key, now) >= UNUSED_S:
@@ -398,10 +416,12 @@ class WorkerPool:
             interpreter = self._interpreter(key)
             if interpreter is not None:
                 interpreters.add(interpreter)
-        for host in [host for host in self._hosts.values() if host.interpreter not in interpreters]:
+        unused = [host for host in self._hosts.values() if host.interpreter not in interpreters]
+        for host in unused:
             if not host.is_used:
                 del self._hosts[host.interpreter]
                 host.stop()
+        return bool(self._unused_since or unused)
 
     def _error_log(self, worker: Worker) -> str:
         name = f"worker-{worker.worker_id.hex()}-{worker.job_id.hex()}-{worker.pid}.err"

@@ -97,7 +97,7 @@ async def serving(tmp_path: pathlib.Path, storage: Storage | None = None) -> Asy
     finally:
         await supervisor.close()
         await asyncio.gather(*tasks)
-        server.should_exit = True
+        server.end()
         await served
         listener.close()
         await control.close()

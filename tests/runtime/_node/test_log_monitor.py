@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
-from runtime._node.log_monitor import MAX_LINE_CHARS, MAX_LINES, LogFile
+import pytest
+
+from runtime._core.workers import Worker
+from runtime._node import log_monitor
+from runtime._node.log_monitor import MAX_LINE_CHARS, MAX_LINES, LogFile, LogMonitor
 
 
 def followed(path: Path) -> LogFile:
@@ -64,3 +70,35 @@ def test_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:
 
 def test_a_missing_file_has_no_lines(tmp_path: Path) -> None:
     assert followed(tmp_path / "none").read_end() == []
+
+
+@pytest.mark.parametrize("can_watch", [True, False], ids=["watched", "looked at now and then"])
+def test_a_line_after_a_long_silence_is_delivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_watch: bool
+) -> None:
+    monkeypatch.setattr(log_monitor, "_QUICK_S", 0.001)
+    monkeypatch.setattr(log_monitor, "_SLOW_S", 0.001)
+    if not can_watch:
+        monkeypatch.setattr(log_monitor.FileWatch, "_open", lambda _: False)
+    out, err = tmp_path / "out", tmp_path / "err"
+
+    async def until(condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30.0):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    async def scenario() -> None:
+        lines: list[str] = []
+        monitor = LogMonitor(b"node", "host", lambda batch: lines.extend(batch.lines))
+        monitor.follow(Worker(b"worker", 1, (b"job1", "")), str(out), str(err))
+        out.write_text("one\n")
+        err.touch()
+        await until(lambda: lines == ["one"])
+        if can_watch:
+            await until(lambda: monitor._timer is None)  # nobody looks any more
+        with out.open("a") as file:
+            file.write("two\n")
+        await until(lambda: lines == ["one", "two"])
+        monitor.close()
+
+    asyncio.run(scenario())
