@@ -57,8 +57,7 @@ class GroupScheduler:
         self._demand = demand
         self._waiting: dict[bytes, Group] = {}  # in the order they came
         self._whole: dict[bytes, list[tuple[Group, _Reservation]]] = {}  # placed in this round, per only node
-        self._returns: dict[bytes, list[_Return]] = {}  # in this turn of the loop, per node
-        self._returned: asyncio.Future[None] | None = None  # when these nodes have answered
+        self._returns: dict[Node, tuple[list[_Return], asyncio.Future[None]]] = {}  # in this turn of the loop
         self._unreturned: dict[bytes, set[tuple[bytes, int]]] = {}  # per node, told when it is back
 
     def waiting(self) -> list[Group]:
@@ -98,9 +97,9 @@ class GroupScheduler:
         offered = group_resources(bundle, pg_id.hex(), index)
         self._return_soon(node, _Return((pg_id, index), bundle, offered))
 
-    def returns_of_this_turn(self) -> asyncio.Future[None] | None:
-        """Done when the nodes have answered for all bundles that go back in this turn of the loop; None: none does."""
-        return self._returned
+    def returns_of_this_turn(self) -> list[asyncio.Future[None]]:
+        """Done when the nodes have answered for the bundles that go back in this turn of the loop."""
+        return [returned for _, returned in self._returns.values()]
 
     def doubt(self, group: Group) -> None:
         """Nodes that are away may have set bundles of this group aside: they are asked when they are back."""
@@ -137,6 +136,7 @@ class GroupScheduler:
         """Reserves every waiting group that fits now."""
         if not self._waiting:
             return
+        self._send_returns()  # first, or a node may take a bundle that it still holds for the one that is asked for
         refused: dict[str, tuple[str, bool]] = {}
         views = self._cluster.views()
         for group in list(self._waiting.values()):
@@ -338,24 +338,24 @@ class GroupScheduler:
 
     def _return_soon(self, node: Node, bundle: _Return) -> None:
         """Returns a bundle together with all others of this turn of the loop."""
+        loop = asyncio.get_running_loop()
         if not self._returns:
-            loop = asyncio.get_running_loop()
-            self._returned = loop.create_future()
             loop.call_soon(self._send_returns)
-        self._returns.setdefault(node.node_id, []).append(bundle)
+        if node not in self._returns:
+            self._returns[node] = ([], loop.create_future())
+        self._returns[node][0].append(bundle)
 
     def _send_returns(self) -> None:
         returns, self._returns = self._returns, {}
-        returned, self._returned = self._returned, None
-        assert returned is not None
-        self._context.tasks.spawn(self._return_all(returns, returned), "return of bundles")
+        for node, (bundles, returned) in returns.items():
+            work = self._return_together(node, bundles, returned)
+            self._context.tasks.spawn(work, f"return of bundles of node {node.node_id.hex()}")
 
-    async def _return_all(self, returns: dict[bytes, list[_Return]], returned: asyncio.Future[None]) -> None:
-        nodes = [(self._cluster.get(node_id), bundles) for node_id, bundles in returns.items()]
+    async def _return_together(
+        self, node: Node, bundles: list[_Return], returned: asyncio.Future[None]
+    ) -> None:
         try:
-            await asyncio.gather(
-                *(self._return(node, bundles) for node, bundles in nodes if node is not None)
-            )
+            await self._return(node, bundles)
         finally:
             returned.set_result(None)
 

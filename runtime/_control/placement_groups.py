@@ -118,12 +118,12 @@ class GroupService:
         if group is None or group.is_removed:
             return Ok()
         self._remove(group, "it was removed")
-        return self._removed(self._scheduler.returns_of_this_turn() if message.until_returned else None)
+        return self._removed(self._scheduler.returns_of_this_turn() if message.until_returned else [])
 
-    async def _removed(self, returns: asyncio.Future[None] | None) -> Ok:
+    async def _removed(self, returns: list[asyncio.Future[None]]) -> Ok:
         await self._context.journal.durable()
-        if returns is not None:
-            await asyncio.wait([returns], timeout=RETURN_S)
+        if returns:
+            await asyncio.wait(returns, timeout=RETURN_S)
         return Ok()
 
     def list_groups(self, _: Channel, message: ListPlacementGroups) -> PlacementGroups:
