@@ -39,15 +39,6 @@ class Driver:
         self.output.close()
 
 
-def is_alive(pid: int) -> bool:
-    """Whether the process exists and is more than a zombie."""
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return stat.rsplit(")", 1)[1].split()[0] != "Z"
-
-
 def session_files() -> list[str]:
     """What all sessions of this run have on disk now."""
     return [str(path) for path in pathlib.Path(os.environ["CLUSTERCTL_TMPDIR"]).glob("*/*")]

@@ -12,8 +12,9 @@ from runtime._core.environments import PACKAGES
 from runtime._wire.messages.control import KvKeys
 from runtime._worker.core_worker import current
 from runtime.cluster_utils import Cluster
-from tests.integration.drivers import Driver, is_alive, session_files
+from tests.integration.drivers import Driver, session_files
 from tests.polling import eventually
+from tests.processes import is_alive
 
 PROGRAM = """
 import os, subprocess, time

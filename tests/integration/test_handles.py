@@ -12,8 +12,8 @@ import pytest
 
 import runtime as ray
 from runtime._worker import core_worker
-from tests.integration.drivers import is_alive
 from tests.polling import eventually
+from tests.processes import is_alive
 
 
 @pytest.fixture(scope="module", autouse=True)

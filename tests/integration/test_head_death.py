@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from runtime.cluster_utils import Cluster
-from tests.integration.drivers import Driver, is_alive
+from tests.integration.drivers import Driver
 from tests.polling import eventually
+from tests.processes import is_alive
 
 BLOCKING = {
     "get": "ray.get(wait.remote(), timeout=60)",

@@ -174,7 +174,7 @@ def cluster(no_leaks: None) -> Iterator[Cluster]:
         made.shutdown()
 
 
-@pytest.mark.timeout(60 + 2 * SECONDS)
+@pytest.mark.timeout(180 + 2 * SECONDS)
 @pytest.mark.parametrize("seed", [1])
 def test_values_are_right_and_nothing_is_left(cluster: Cluster, seed: int) -> None:
     load = Load(cluster, seed)

@@ -16,8 +16,8 @@ import runtime as ray
 from runtime import exceptions
 from runtime.cluster_utils import Cluster
 from runtime.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-from tests.integration.drivers import is_alive
 from tests.polling import eventually
+from tests.processes import is_alive
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def sleeping(machine_id: str) -> list[int]:
 def _is_sleep(pid: int) -> bool:
     try:
         program = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]  # a zombie has none
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return program.endswith(b"sleep")
 

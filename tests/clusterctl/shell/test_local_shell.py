@@ -10,6 +10,7 @@ import pytest
 from autoscaler.provider import ShellTimedOut
 from clusterctl.shell.local import LocalShell
 from tests.polling import eventually
+from tests.processes import is_alive
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_at_the_deadline_the_whole_group_is_killed(shell: LocalShell, tmp_path: 
     with pytest.raises(ShellTimedOut, match=r"within 0\.2 s"):
         shell.run("sleep 300 & echo $! > pid; sleep 300", timeout_s=0.2)
     pid = int((tmp_path / "home" / "pid").read_text())
-    assert eventually(lambda: not _runs(pid))
+    assert eventually(lambda: not is_alive(pid))
 
 
 def test_only_the_end_of_a_long_output_is_kept(shell: LocalShell) -> None:
@@ -92,10 +93,3 @@ def test_a_file_that_is_there_already_is_left_alone(shell: LocalShell, tmp_path:
 def test_ports_need_no_forwarding(shell: LocalShell) -> None:
     with shell.forward(1234) as port:
         assert port == 1234
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

@@ -29,7 +29,8 @@ from runtime._wire.messages.control import (
     StopActor,
 )
 from runtime._wire.messages.worker import ActorSetup, Push, Value
-from tests.runtime._node.world import Client, MakeWorld, is_running
+from tests.processes import is_alive
+from tests.runtime._node.world import Client, MakeWorld
 
 KEY = b"k" * 16
 
@@ -154,7 +155,7 @@ def test_a_constructor_that_raises_carries_its_error(world: MakeWorld) -> None:
             value: Any = msgspec.msgpack.decode(started.error, type=Value)
             assert value.kind == 1
             assert b"broken on purpose" in value.data
-            await w.until(lambda: not is_running(started.pid))
+            await w.until(lambda: not is_alive(started.pid))
             assert agent.actors.count == 0
             assert agent.ledger.available == agent.ledger.total
 
@@ -181,7 +182,7 @@ def test_a_stopped_actor_gives_back_what_it_held(world: MakeWorld) -> None:
             started = await start(agent, made)
             agent.actors.stop(StopActor(made.actor_id, graceful=False))
             await w.until(lambda: agent.ledger.available == agent.ledger.total)
-            assert not is_running(started.pid)
+            assert not is_alive(started.pid)
 
     asyncio.run(scenario())
 
@@ -193,7 +194,7 @@ def test_a_graceful_stop_lets_the_worker_end_by_itself(world: MakeWorld) -> None
             made = await spec(await w.driver(agent), Plain)
             started = await start(agent, made)
             agent.actors.stop(StopActor(made.actor_id, graceful=True))
-            await w.until(lambda: not is_running(started.pid))
+            await w.until(lambda: not is_alive(started.pid))
             await w.until(lambda: agent.actors.count == 0)
 
     asyncio.run(scenario())
@@ -222,8 +223,8 @@ def test_actors_end_with_their_job(world: MakeWorld) -> None:
             detached = msgspec.structs.replace(await spec(driver, Plain), detached=True)
             kept = await start(agent, detached)
             driver.channel.close()
-            await w.until(lambda: not is_running(started.pid))
-            assert is_running(kept.pid)
+            await w.until(lambda: not is_alive(started.pid))
+            assert is_alive(kept.pid)
 
     asyncio.run(scenario())
 

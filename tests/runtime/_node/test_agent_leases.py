@@ -22,7 +22,8 @@ from runtime._wire.messages.node import (
     LeaseReturn,
     LeaseWaiting,
 )
-from tests.runtime._node.world import MakeWorld, exists, is_running
+from tests.processes import is_alive
+from tests.runtime._node.world import MakeWorld, exists
 
 
 def test_a_driver_leases_a_worker(world: MakeWorld) -> None:
@@ -106,7 +107,7 @@ def test_workers_die_with_the_owner_of_their_leases(world: MakeWorld) -> None:
             worker = agent.pool.table.get(granted.worker.worker_id)
             assert worker is not None
             driver.channel.close()
-            await w.until(lambda: not is_running(worker.pid))
+            await w.until(lambda: not is_alive(worker.pid))
             await w.until(lambda: agent.ledger.available == agent.ledger.total)
             await w.until(lambda: len(agent.pool.table) == 0)
             assert not agent.is_busy()
@@ -125,7 +126,7 @@ def test_workers_die_with_the_agent_even_if_the_zygote_is_killed(world: MakeWorl
             os.kill(zygote, signal.SIGKILL)
             lost = (await driver.wait(LeaseLost))[0]
             assert "zygote" in lost.reason
-            await w.until(lambda: not any(is_running(pid) for pid in workers))
+            await w.until(lambda: not any(is_alive(pid) for pid in workers))
             assert (await driver.lease(CPU=1)).worker.worker_id
 
     asyncio.run(scenario())

@@ -12,7 +12,7 @@ import pytest
 
 from runtime._node.zygote import Zygote, describe_exit
 from runtime._node.zygote_spawn import spawn_zygote
-from tests.runtime._node.world import is_running
+from tests.processes import is_alive
 
 
 class Events:
@@ -139,7 +139,7 @@ def test_a_pid_that_is_no_child_is_never_killed(tmp_path: Path) -> None:
             zygote.kill(os.getppid())
             zygote.fork(request(tmp_path, 1))
             await events.until(lambda: events.exited)
-            assert is_running(os.getppid())
+            assert is_alive(os.getppid())
         finally:
             zygote.stop()
 

@@ -10,8 +10,6 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import psutil
-
 from runtime._control.server import ControlStore
 from runtime._control.storage import open_storage
 from runtime._core.resources import to_units
@@ -125,10 +123,6 @@ class World:
 
 def exists(path: str) -> bool:
     return Path(path).exists()
-
-
-def is_running(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
 MakeWorld = Callable[[], AbstractAsyncContextManager[World]]

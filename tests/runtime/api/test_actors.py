@@ -12,17 +12,10 @@ import pytest
 
 from tests.gate import Gate
 from tests.polling import eventually
+from tests.processes import is_alive
 from tests.under_test import exceptions, ray
 
 pytestmark = pytest.mark.usefixtures("session")
-
-
-def alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @ray.remote(num_cpus=0)
@@ -291,7 +284,7 @@ def test_an_actor_that_keeps_a_handle_of_itself_is_not_kept_by_it() -> None:
     keeper = Keeper.remote()
     pid = ray.get(keeper.keep.remote())
     del keeper
-    assert eventually(lambda: not alive(pid))
+    assert eventually(lambda: not is_alive(pid))
 
 
 def test_an_error_does_not_end_the_actor() -> None:
@@ -304,10 +297,10 @@ def test_an_error_does_not_end_the_actor() -> None:
 def test_an_actor_goes_when_its_last_handle_does() -> None:
     counter = Counter.remote()
     pid = ray.get(counter.pid.remote())
-    assert alive(pid)
+    assert is_alive(pid)
     del counter
     gc.collect()
-    assert eventually(lambda: not alive(pid))
+    assert eventually(lambda: not is_alive(pid))
 
 
 def test_queued_calls_finish_after_the_handle_is_gone() -> None:
@@ -337,7 +330,7 @@ def test_kill_ends_the_process_and_later_calls() -> None:
     counter = Counter.remote()
     pid = ray.get(counter.pid.remote())
     ray.kill(counter)
-    assert eventually(lambda: not alive(pid))
+    assert eventually(lambda: not is_alive(pid))
     with pytest.raises(exceptions.RayActorError):
         ray.get(counter.get.remote())
 

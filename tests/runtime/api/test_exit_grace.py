@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.drivers import is_alive
 from tests.polling import eventually
+from tests.processes import is_alive
 from tests.under_test import OWN, exceptions, init, ray
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.polling import eventually
+from tests.processes import is_alive
 from tests.under_test import NAME, OWN, exceptions, ray
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -131,7 +132,7 @@ def test_an_idle_worker_lives_while_others_need_what_it_owns() -> None:
     made = ray.get([make.remote(number, number % 2 == 0) for number in range(16)])
     owners = {pid for pid, ref in made if ref is not None}
     others = {pid for pid, ref in made if ref is None} - owners
-    assert eventually(lambda: not others or any(not os.path.exists(f"/proc/{pid}") for pid in others))
+    assert eventually(lambda: not others or not all(map(is_alive, others)))
     refs = [ref for _, ref in made if ref is not None]
     assert ray.get(refs, timeout=60) == list(range(0, 16, 2))
 
