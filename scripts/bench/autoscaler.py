@@ -1,4 +1,5 @@
-"""Times one plan of the autoscaler on large clusters: `python scripts/bench/autoscaler.py [--json]`.
+"""Times one plan of the autoscaler on large clusters: `python scripts/bench/autoscaler.py [--case NAME]`. Prints one
+line of JSON.
 
 Each case has 1,000 busy nodes and waiting requests that need new ones. "existing" cases have a few shapes
 that idle nodes can take as well. Times are of `plan()` alone, best of three.
@@ -7,14 +8,16 @@ that idle nodes can take as well. Times are of `plan()` alone, best of three.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from figures import Figures, run
 
 from autoscaler.config import AutoscalerConfig
 from autoscaler.demand import Demand, Gang, Shape
@@ -128,24 +131,19 @@ CASES: dict[str, Callable[[], Snapshot]] = {
 }
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     parser.add_argument("--case", default="", help="only the cases whose name contains this")
     options = parser.parse_args()
-    results: dict[str, float] = {}
-    for name, make in CASES.items():
-        if options.case not in name:
-            continue
-        seconds, result = measure(make)
-        results[name] = seconds
-        if not options.json:
-            launched = sum(launch.count for launch in result.launches)
-            sys.stdout.write(f"{name}: {seconds:.3f} s ({launched} machines)\n")
-            sys.stdout.flush()
-    if options.json:
-        sys.stdout.write(json.dumps(results) + "\n")
+    figures = Figures("autoscaler")
+
+    def case(name: str) -> None:
+        seconds, result = measure(CASES[name])
+        launched = sum(launch.count for launch in result.launches)
+        figures.add(name, seconds, "s", f"{launched:,} machines are to be launched; best of three")
+
+    return run(figures, {name: partial(case, name) for name in CASES}, options.case)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,10 +1,11 @@
-"""How fast the engine is: one number per operation, through the public API.
+"""How fast the engine is, one figure per operation, through the public API. Prints one line of JSON.
 
-    python scripts/bench/engine.py                       # this engine
-    python scripts/bench/engine.py --module ray          # another with the same API, where it is installed
-    python scripts/bench/engine.py --against OTHER_PYTHON --module ray    # both in turn, and the ratios
+    python scripts/bench/engine.py                                  # this engine
+    python scripts/bench/engine.py --module ray                     # another with the same API, where it is installed
+    python scripts/bench/engine.py --against OTHER_PYTHON           # this engine, and how it compares to Ray there
+    python scripts/bench/engine.py --only "actor calls"             # some of it
 
-Rates are operations per second, the median of the rounds; "seconds" and "MiB" are what they say.
+Rates are operations per second, the median of the rounds. Ratios are medians of the runs; above 1 this engine is ahead.
 """
 
 from __future__ import annotations
@@ -12,46 +13,213 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 import numpy as np
+from figures import Figures, progress, rounded
+from processes import pss_bytes, with_descendants
 
-ROUNDS = 3
-ROUND_S = 1.0
+CPUS = 2
 WARM_UP_S = 0.3
+MIB = 2**20
+RUN_TIMEOUT_S = 1800.0
+LOWER_IS_BETTER = ("s", "MiB")
 
 
-def rate(operation: Callable[[], Any], count: int = 1) -> float:
-    """Operations per second; `operation` does `count` of them."""
-    end = time.perf_counter() + WARM_UP_S
-    while time.perf_counter() < end:
-        operation()
-    rounds = []
-    for _ in range(ROUNDS):
+@dataclass(frozen=True)
+class Metric:
+    """What is measured, and how far ahead of Ray it is to be: at least `floor` times, better `goal` times."""
+
+    name: str
+    unit: str
+    floor: float
+    goal: float
+    meaning: str
+
+
+PER_S = "per second"
+METRICS = (
+    Metric("init to first result", "s", 6, 12, "`init`, one task, its result"),
+    Metric("get of a number", PER_S, 10, 50, "an object that is here"),
+    Metric("put of a number", PER_S, 20, 100, ""),
+    Metric("put of 100 MiB arrays", "GiB/s", 8, 12, "into memory of the store that was used before"),
+    Metric("put of 1 MiB", PER_S, 4, 8, ""),
+    Metric("get of 1 MiB", PER_S, 4, 8, "read in place"),
+    Metric("tasks one by one", PER_S, 8, 15, "each is waited for before the next"),
+    Metric("tasks in batches of 1,000", PER_S, 12, 35, ""),
+    Metric("tasks with an array of 1 MiB", PER_S, 8, 20, "by reference, 100 at once"),
+    Metric("tasks returning 1 MiB", PER_S, 6, 12, "50 at once"),
+    Metric(
+        "wait on 1,000 references one by one", PER_S, 15, 60, "1,000 tasks, and `wait` for one more each time"
+    ),
+    Metric("actor calls one by one", PER_S, 4, 8, ""),
+    Metric("actor calls in batches of 1,000", PER_S, 6, 14, ""),
+    Metric("async actor calls one by one", PER_S, 4, 9, ""),
+    Metric("async actor calls in batches of 1,000", PER_S, 8, 20, ""),
+    Metric("threaded actor calls in batches of 1,000", PER_S, 5, 10, "max_concurrency=16"),
+    Metric("calls from two actors to two", PER_S, 4, 10, "each calls each 500 times"),
+    Metric("tasks of two clients", PER_S, 8, 20, "two actors that submit 500 tasks each"),
+    Metric("puts of two clients", PER_S, 20, 50, "numbers"),
+    Metric("chains of 100 dependent tasks", PER_S, 6, 12, "each takes the result of the one before; tasks"),
+    Metric("placement groups made and removed", PER_S, 3, 8, "20 of one bundle at once, ready() of each"),
+    Metric("actors created to first call", PER_S, 40, 100, "4 at once, killed afterwards"),
+    Metric("items of a streaming generator", PER_S, 3, 6, "each item is read"),
+    Metric("get of 10,000 references", PER_S, 3, 8, "references"),
+    Metric("tasks with 10,000 references", PER_S, 10, 40, "as arguments; tasks"),
+    Metric("50,000 tasks queued: submitted", PER_S, 3, 8, ""),
+    Metric("50,000 tasks queued: done", PER_S, 12, 30, "from the first `.remote()` to the last result"),
+    Metric("memory of all processes at the end", "MiB", 6, 12, "pages that several share count once"),
+    Metric("shutdown", "s", 6, 20, ""),
+)
+BY_NAME = {metric.name: metric for metric in METRICS}
+
+
+class Measuring:
+    """One engine, connected; what was found so far.
+
+    Args:
+        module: has Ray's API.
+        only: measures the metrics whose name contains this.
+        round_s, rounds: how long and how often each rate is taken.
+    """
+
+    def __init__(self, module: str, only: str, round_s: float, rounds: int) -> None:
+        self.ray: Any = importlib.import_module(module)
+        self.util: Any = importlib.import_module(f"{module}.util")
+        self.only = only
+        self.round_s = round_s
+        self.rounds = rounds
+        self.found: dict[str, float] = {}
+        self.errors: list[str] = []
+
+    def wants(self, name: str) -> bool:
+        """Whether it is to be measured."""
+        return self.only in BY_NAME[name].name
+
+    def note(self, name: str, value: float) -> None:
+        """Takes a figure."""
+        self.found[BY_NAME[name].name] = value
+        progress(f"engine: {name}: {rounded(value)} {BY_NAME[name].unit}")
+
+    def rate(self, name: str, operation: Callable[[], Any], count: float = 1) -> None:
+        """Takes the rate of an operation that does `count` of what the metric counts."""
+        if not self.wants(name):
+            return
+        try:
+            end = time.perf_counter() + WARM_UP_S
+            while time.perf_counter() < end:
+                operation()
+            self.note(name, statistics.median(self._round(operation, count) for _ in range(self.rounds)))
+        except Exception as error:  # the others are measured all the same
+            self.errors.append(f"{name}: {type(error).__name__}: {error}")
+            progress(f"engine: {self.errors[-1]}")
+
+    def _round(self, operation: Callable[[], Any], count: float) -> float:
         done, start = 0, time.perf_counter()
-        while time.perf_counter() - start < ROUND_S:
+        while time.perf_counter() - start < self.round_s:
             operation()
-            done += count
-        rounds.append(done / (time.perf_counter() - start))
-    return round(statistics.median(rounds), 1)
+            done += 1
+        return done * count / (time.perf_counter() - start)
 
 
-def measure(module: str) -> dict[str, float]:
-    """Runs everything against one engine."""
-    ray: Any = importlib.import_module(module)
-    extra = {"include_dashboard": False, "logging_level": "ERROR"} if module == "ray" else {}
-    results: dict[str, float] = {}
+def measure(m: Measuring, queued: int) -> None:
+    """Takes every metric of one engine."""
+    ray = m.ray
+    extra = {"include_dashboard": False} if ray.__name__ == "ray" else {}
     start = time.perf_counter()
-    ray.init(num_cpus=2, log_to_driver=False, **extra)
+    ray.init(num_cpus=CPUS, log_to_driver=False, logging_level="ERROR", **extra)
+    try:
+
+        @ray.remote
+        def nothing(*_args: Any) -> bytes:
+            return b"ok"
+
+        ray.get(nothing.remote())
+        if m.wants("init to first result"):
+            m.note("init to first result", time.perf_counter() - start)
+        objects(m)
+        tasks(m, nothing)
+        actors(m, nothing)
+        groups(m)
+        many_references(m, nothing)
+        queue(m, nothing, queued)
+        if m.wants("memory of all processes at the end"):
+            memory = pss_bytes(with_descendants(os.getpid())) / MIB
+            m.note("memory of all processes at the end", memory)
+    finally:
+        start = time.perf_counter()
+        ray.shutdown()
+    if m.wants("shutdown"):
+        m.note("shutdown", time.perf_counter() - start)
+
+
+def objects(m: Measuring) -> None:
+    """Putting and getting."""
+    ray = m.ray
+    small = ray.put(0)
+    m.rate("get of a number", lambda: ray.get(small))
+    m.rate("put of a number", lambda: ray.put(0))
+    large = np.zeros(100 * MIB, dtype=np.uint8)
+    m.rate("put of 100 MiB arrays", lambda: ray.put(large), 100 / 1024)
+    medium = np.zeros(MIB, dtype=np.uint8)
+    m.rate("put of 1 MiB", lambda: ray.put(medium))
+    shared = ray.put(medium)
+    m.rate("get of 1 MiB", lambda: ray.get(shared))
+
+
+def tasks(m: Measuring, nothing: Any) -> None:
+    """Tasks one by one, many at once, with data, and in a row."""
+    ray = m.ray
+    m.rate("tasks one by one", lambda: ray.get(nothing.remote()))
+    m.rate("tasks in batches of 1,000", lambda: ray.get([nothing.remote() for _ in range(1000)]), 1000)
+    shared = ray.put(np.zeros(MIB, dtype=np.uint8))
+    m.rate("tasks with an array of 1 MiB", lambda: ray.get([nothing.remote(shared) for _ in range(100)]), 100)
 
     @ray.remote
-    def nothing(*_args: Any) -> bytes:
-        return b"ok"
+    def array() -> np.ndarray:
+        return np.zeros(MIB, dtype=np.uint8)
+
+    m.rate("tasks returning 1 MiB", lambda: ray.get([array.remote() for _ in range(50)]), 50)
+
+    def wait_one_by_one() -> None:
+        rest = [nothing.remote() for _ in range(1000)]
+        while rest:
+            _, rest = ray.wait(rest)
+
+    m.rate("wait on 1,000 references one by one", wait_one_by_one)
+
+    def chain() -> None:
+        ref = 0
+        for _ in range(100):
+            ref = nothing.remote(ref)
+        ray.get(ref)
+
+    m.rate("chains of 100 dependent tasks", chain, 100)
+
+    @ray.remote
+    def items(count: int) -> Iterator[int]:
+        yield from range(count)
+
+    def stream() -> None:
+        for ref in items.options(num_returns="streaming").remote(1000):
+            ray.get(ref)
+
+    m.rate("items of a streaming generator", stream, 1000)
+
+
+def actors(m: Measuring, nothing: Any) -> None:
+    """Calls of all kinds of actors, and several clients at once."""
+    ray = m.ray
 
     @ray.remote(num_cpus=0)
     class Actor:
@@ -63,79 +231,154 @@ def measure(module: str) -> dict[str, float]:
         async def nothing(self) -> bytes:
             return b"ok"
 
-    ray.get(nothing.remote())
-    results["init to first result, seconds"] = round(time.perf_counter() - start, 3)
+    @ray.remote(num_cpus=0)
+    class Client:
+        def __init__(self, servers: list[Any]) -> None:
+            self.servers = servers
 
-    large = np.zeros(100 * 2**20, dtype=np.uint8)
-    medium = np.zeros(2**20, dtype=np.uint8)
-    shared = ray.put(medium)
-    results["put of 100 MiB arrays, GiB/s"] = round(rate(lambda: ray.put(large), 100) / 1024, 2)
-    results["put of 1 MiB"] = rate(lambda: ray.put(medium))
-    results["get of 1 MiB, shared"] = rate(lambda: ray.get(shared))
-    results["put of a number"] = rate(lambda: ray.put(0))
+        def calls(self, count: int) -> None:
+            ray.get([server.nothing.remote() for server in self.servers for _ in range(count)])
 
-    results["tasks one by one"] = rate(lambda: ray.get(nothing.remote()))
-    results["tasks in batches of 1000"] = rate(lambda: ray.get([nothing.remote() for _ in range(1000)]), 1000)
-    results["tasks with a shared array of 1 MiB"] = rate(
-        lambda: ray.get([nothing.remote(shared) for _ in range(100)]), 100
-    )
+        def tasks(self, count: int) -> None:
+            ray.get([nothing.remote() for _ in range(count)])
 
-    def chain() -> None:
-        ref = nothing.remote()
-        for _ in range(99):
-            ref = nothing.remote(ref)
-        ray.get(ref)
+        def puts(self, count: int) -> None:
+            for _ in range(count):
+                ray.put(0)
 
-    results["dependent tasks"] = rate(chain, 100)
-    for name, cls in (("actor", Actor), ("async actor", AsyncActor)):
-        actor = cls.remote()
+    def in_batches(actor: Any) -> Callable[[], Any]:
         ray.get(actor.nothing.remote())
-        results[f"{name} calls one by one"] = rate(lambda a=actor: ray.get(a.nothing.remote()))
-        results[f"{name} calls in batches of 1000"] = rate(
-            lambda a=actor: ray.get([a.nothing.remote() for _ in range(1000)]), 1000
-        )
+        return lambda: ray.get([actor.nothing.remote() for _ in range(1000)])
 
-    def actors() -> None:
+    for kind, made in (("actor", Actor.remote()), ("async actor", AsyncActor.remote())):
+        batch = in_batches(made)
+        m.rate(f"{kind} calls one by one", lambda made=made: ray.get(made.nothing.remote()))  # type: ignore[misc]
+        m.rate(f"{kind} calls in batches of 1,000", batch, 1000)
+    threaded = Actor.options(max_concurrency=16).remote()
+    m.rate("threaded actor calls in batches of 1,000", in_batches(threaded), 1000)
+
+    servers = [Actor.remote() for _ in range(2)]
+    clients = [Client.remote(servers) for _ in range(2)]
+    ray.get([client.calls.remote(10) for client in clients])
+
+    def at_once(method: str) -> Callable[[], Any]:
+        return lambda: ray.get([getattr(client, method).remote(500) for client in clients])
+
+    m.rate("calls from two actors to two", at_once("calls"), 2 * 2 * 500)
+    m.rate("tasks of two clients", at_once("tasks"), 2 * 500)
+    m.rate("puts of two clients", at_once("puts"), 2 * 500)
+
+    def create() -> None:
         made = [Actor.remote() for _ in range(4)]
         ray.get([actor.nothing.remote() for actor in made])
         for actor in made:
             ray.kill(actor)
 
-    results["actors created to their first result"] = rate(actors, 4)
+    m.rate("actors created to first call", create, 4)
+
+
+def groups(m: Measuring) -> None:
+    """Placement groups."""
+    ray, util = m.ray, m.util
+
+    def make_and_remove() -> None:
+        made = [util.placement_group([{"CPU": 0.01}]) for _ in range(20)]
+        ray.get([group.ready() for group in made])
+        for group in made:
+            util.remove_placement_group(group)
+
+    m.rate("placement groups made and removed", make_and_remove, 20)
+
+
+def many_references(m: Measuring, nothing: Any) -> None:
+    """Ten thousand of them in one call."""
+    ray = m.ray
+    names = "get of 10,000 references", "tasks with 10,000 references"
+    if not any(map(m.wants, names)):
+        return
+    many = [ray.put(number) for number in range(10_000)]
+    m.rate(names[0], lambda: ray.get(many), len(many))
+    m.rate(names[1], lambda: ray.get(nothing.remote(*many)))
+
+
+def queue(m: Measuring, nothing: Any, count: int) -> None:
+    """A long queue, once."""
+    submitted, done = "50,000 tasks queued: submitted", "50,000 tasks queued: done"
+    if not (m.wants(submitted) or m.wants(done)):
+        return
     start = time.perf_counter()
-    ray.shutdown()
-    results["shutdown, seconds"] = round(time.perf_counter() - start, 3)
-    return results
+    refs = [nothing.remote() for _ in range(count)]
+    m.note(submitted, count / (time.perf_counter() - start))
+    m.ray.get(refs)
+    m.note(done, count / (time.perf_counter() - start))
 
 
-def compare(other_python: str, module: str) -> None:
-    """Runs the other engine and this one in turn and prints the ratios; above 1 this one is ahead."""
-    command = [__file__, "--json"]
-    other = json.loads(subprocess.check_output([other_python, *command, "--module", module], timeout=900))
-    own = json.loads(subprocess.check_output([sys.executable, *command], timeout=900))
-    for name, value in own.items():
-        ratio = other[name] / value if "seconds" in name else value / other[name]
-        print(f"{name:42} {module} {other[name]:>12}   runtime {value:>12}   x{ratio:.1f}")
+def of_another(python: str, module: str, arguments: list[str]) -> dict[str, float]:
+    """What this script finds elsewhere."""
+    command = [python, __file__, "--module", module, *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=RUN_TIMEOUT_S)
+    if not done.stdout:
+        raise RuntimeError(f"{python} measured nothing of {module}: status {done.returncode}")
+    found = json.loads(done.stdout.splitlines()[-1])
+    if found["error"]:
+        progress(f"engine: {module}: {found['error']}")
+    return {row["name"]: row["value"] for row in found["figures"]}
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--module", default="runtime")
-    parser.add_argument("--against", help="a Python that has MODULE installed")
-    parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
-    if args.against:
-        compare(args.against, args.module)
-        return
-    results = measure(args.module)
-    if args.json:
-        print(json.dumps(results))
+    parser.add_argument(
+        "--module", default="", help="what to measure (default: runtime; with --against: ray)"
+    )
+    parser.add_argument(
+        "--against", metavar="PYTHON", help="compare with MODULE in the environment of this Python"
+    )
+    parser.add_argument("--runs", type=int, default=3, help="with --against: of each, in turn")
+    parser.add_argument("--only", default="", help="the metrics whose name contains this")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each round")
+    parser.add_argument("--queued", type=int, default=50_000, help="tasks in the long queue")
+    options = parser.parse_args()
+    figures = Figures("engine")
+    if not options.against:
+        measuring = Measuring(options.module or "runtime", options.only, options.seconds, options.rounds)
+        try:
+            measure(measuring, options.queued)
+        except Exception as error:
+            measuring.errors.append(f"{type(error).__name__}: {error}")
+        figures.error = "; ".join(measuring.errors)
+        own, other = [measuring.found], []
     else:
-        for name, value in results.items():
-            print(f"{name:42} {value:>12}")
+        given = ["--only", options.only, "--rounds", str(options.rounds), "--seconds", str(options.seconds)]
+        given += ["--queued", str(options.queued)]
+        own, other = [], []
+        for turn in range(options.runs):
+            progress(f"engine: run {turn + 1} of {options.runs}")
+            other.append(of_another(options.against, options.module or "ray", given))
+            own.append(of_another(sys.executable, "runtime", given))
+    for metric in METRICS:
+        add(figures, metric, own, other)
+    if not figures.rows and not figures.error:
+        figures.error = "nothing was measured"
+    print(figures.line(), flush=True)
+    return 1 if figures.error else 0
+
+
+def add(figures: Figures, metric: Metric, own: list[dict[str, float]], other: list[dict[str, float]]) -> None:
+    """One figure, with the peer's and the ratio where there is one."""
+    ours = [found[metric.name] for found in own if metric.name in found]
+    theirs = [found[metric.name] for found in other if metric.name in found]
+    if not ours:
+        return
+    more: dict[str, float] = {}
+    if theirs:
+        value, peer = statistics.median(ours), statistics.median(theirs)
+        ratio = peer / value if metric.unit in LOWER_IS_BETTER else value / peer
+        more = {"peer": rounded(peer), "ratio": rounded(ratio), "floor": metric.floor, "goal": metric.goal}
+    figures.add(metric.name, statistics.median(ours), metric.unit, metric.meaning, **more)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -109,3 +109,30 @@ def run(figures: Figures, measurements: dict[str, Callable[[], None]], only: str
     figures.error = "; ".join(errors)
     print(figures.line(), flush=True)
     return 1 if errors else 0
+
+
+_UNITS = {"seconds": "s", "percent": "%", "ms": "ms", "mib": "MiB", "MiB/s": "MiB/s"}
+
+
+def of_plain(benchmark: str, results: dict[str, Any]) -> Figures:
+    """The figures of a benchmark that prints an object of numbers, perhaps in objects; its units are in its names."""
+    figures = Figures(benchmark)
+    _flatten(figures, (), results)
+    return figures
+
+
+def _flatten(figures: Figures, path: tuple[str, ...], results: dict[str, Any]) -> None:
+    for key, value in results.items():
+        if isinstance(value, dict):
+            _flatten(figures, (*path, key), value)
+        elif isinstance(value, int | float):
+            words = key.replace("_", " ").split()
+            unit = next((_UNITS[word] for word in words if word in _UNITS), "")
+            figures.rows.append(
+                {
+                    "name": ": ".join((*path, " ".join(words))),
+                    "value": rounded(value),
+                    "unit": unit,
+                    "meaning": "",
+                }
+            )

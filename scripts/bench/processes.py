@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 
 def rss_bytes() -> int:
     """Resident memory of this process, now."""
@@ -26,9 +24,24 @@ def peak_rss_bytes() -> int:
     return _status_number(Path("/proc/self/status"), "VmHWM") * 1024
 
 
+def all_pids() -> list[int]:
+    """Of everything that runs here."""
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
 def with_descendants(pid: int) -> list[int]:
     """A process and all that came of it."""
-    return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    children: dict[int, list[int]] = {}
+    for each in all_pids():
+        try:
+            stat = Path(f"/proc/{each}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+        children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(each)
+    found = [pid]
+    for parent in found:
+        found += children.get(parent, ())
+    return found
 
 
 def pss_bytes(pids: Iterable[int]) -> int:
@@ -37,42 +50,59 @@ def pss_bytes(pids: Iterable[int]) -> int:
     for pid in pids:
         try:
             total += _status_number(Path(f"/proc/{pid}/smaps_rollup"), "Pss") * 1024
-        except (FileNotFoundError, ProcessLookupError):
+        except (FileNotFoundError, ProcessLookupError, KeyError):
             pass  # it has ended
     return total
 
 
 @dataclass(frozen=True)
 class Use:
-    """What a process has used so far."""
+    """What a process has used."""
 
     cpu_s: float
     wakes: int
 
-    @classmethod
-    def of(cls, pid: int) -> Use:
-        """Raises FileNotFoundError or ProcessLookupError when it has ended."""
-        cpu_s, wakes = 0.0, 0
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            # Nanoseconds on a CPU, of each thread; the ticks in `stat` are too coarse for what hardly runs.
-            cpu_s += int((task / "schedstat").read_text().split()[0]) / 1e9
-            status = task / "status"
-            wakes += _status_number(status, "voluntary_ctxt_switches")
-            wakes += _status_number(status, "nonvoluntary_ctxt_switches")
-        return cls(cpu_s, wakes)
 
-    def __sub__(self, before: Use) -> Use:
-        return Use(self.cpu_s - before.cpu_s, self.wakes - before.wakes)
+Counters = dict[str, tuple[float, int]]
+"""CPU time and context switches so far, by thread."""
+
+
+def counters(pid: int) -> Counters:
+    """Those of a process; empty when it has ended."""
+    found: Counters = {}
+    try:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except FileNotFoundError:
+        return found
+    for thread in threads:
+        try:
+            # Nanoseconds on a CPU: the ticks in `stat` are too coarse for what hardly runs.
+            cpu_s = int((thread / "schedstat").read_text().split()[0]) / 1e9
+            status = thread / "status"
+            switches = ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches")
+            found[thread.name] = cpu_s, sum(_status_number(status, key) for key in switches)
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+    return found
+
+
+def used_between(before: Counters, after: Counters) -> Use:
+    """By the threads that are there at the end."""
+    cpu_s, wakes = 0.0, 0
+    for thread, (cpu_now, wakes_now) in after.items():
+        cpu_before, wakes_before = before.get(thread, (0.0, 0))
+        cpu_s += cpu_now - cpu_before
+        wakes += wakes_now - wakes_before
+    return Use(cpu_s, wakes)
 
 
 def title(pid: int) -> str:
     """A short name of what the process is."""
     words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    if words[:1] and words[0].startswith("runtime"):
-        return words[0]
-    if "-m" in words:
-        return words[words.index("-m") + 1]
-    return " ".join(os.path.basename(word) for word in words[:2] if word)
+    if "-m" not in words:
+        return " ".join(os.path.basename(word) for word in words[:2] if word)
+    module, *rest = words[words.index("-m") + 1 :]
+    return rest[0] if module == "runtime._session.supervised" else module
 
 
 def _status_number(path: Path, key: str) -> int:

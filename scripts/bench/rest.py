@@ -15,9 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import psutil
 from figures import ROOT, Figures, progress, run
-from processes import Use, title, with_descendants
+from processes import all_pids, counters, title, used_between, with_descendants
 
 import runtime as ray
 
@@ -52,11 +51,12 @@ def settle(seconds: float) -> None:
 
 def observe(figures: Figures, what: str, pids: list[int], seconds: float) -> None:
     """Adds what these processes use in `seconds`, one by one and in all."""
-    before = {pid: Use.of(pid) for pid in pids}
+    before = {pid: counters(pid) for pid in pids}
     start = time.monotonic()
     time.sleep(seconds)
     elapsed = time.monotonic() - start
-    uses = {pid: Use.of(pid) - before[pid] for pid in pids if psutil.pid_exists(pid)}
+    alive = set(all_pids())
+    uses = {pid: used_between(before[pid], counters(pid)) for pid in pids if pid in alive}
     parts = [
         {
             "process": title(pid),
@@ -138,12 +138,13 @@ def clusterctl(*arguments: str, world: dict[str, str]) -> None:
 def of_world(folder: str) -> list[int]:
     """The processes whose environment names this folder, and those that came of them."""
     found = {}
-    for process in psutil.process_iter():
+    for pid in all_pids():
         try:
-            if folder in process.environ().get("CLUSTERCTL_TMPDIR", ""):
-                found.update(dict.fromkeys(with_descendants(process.pid)))
-        except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess):
-            pass
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            continue  # it has ended, or is not ours
+        if b"CLUSTERCTL_TMPDIR=" + folder.encode() in environment:
+            found.update(dict.fromkeys(with_descendants(pid)))
     if not found:
         raise RuntimeError("no process of the cluster was found")
     return list(found)

@@ -13,6 +13,10 @@ import pytest
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "bench"
 
 SMALL = {
+    "engine": [
+        "engine.py", "--only", "by one", "--rounds", "1", "--seconds", "0.01",
+    ],
+    "autoscaler": ["autoscaler.py", "--case", "2000 requests"],
     "scale tasks": ["scale.py", "--only", "tasks", "--tasks", "100"],
     "scale objects": ["scale.py", "--only", "objects", "--objects", "20"],
     "scale returns": ["scale.py", "--only", "returns", "--returns", "10"],
@@ -45,3 +49,34 @@ def test_a_benchmark_prints_its_line(command: list[str]) -> None:
         assert figure["name"]
         assert figure["unit"]
         assert isinstance(figure["value"], int | float)
+
+
+def test_every_benchmark_is_run_by_all() -> None:
+    known = (BENCH / "all").read_text()
+    scripts = [path.stem for path in BENCH.glob("*.py") if "def main" in path.read_text()]
+    assert scripts
+    assert [name for name in scripts if f'"{name}"' not in known] == []
+
+
+def test_all_refuses_a_name_that_is_none() -> None:
+    done = subprocess.run(
+        [sys.executable, str(BENCH / "all"), "--only", "rest,nothing"],
+        capture_output=True,
+        text=True,
+        timeout=80,
+    )
+    assert done.returncode == 2
+    assert "no such benchmark: nothing" in done.stderr
+
+
+def test_all_tells_of_one_that_fails() -> None:
+    done = subprocess.run(
+        [sys.executable, str(BENCH / "all"), "--only", "autoscaler", "--timeout", "0.001"],
+        capture_output=True,
+        text=True,
+        timeout=80,
+    )
+    assert done.returncode == 1
+    line = json.loads(done.stdout)
+    assert line["benchmark"] == "autoscaler"
+    assert "did not end within" in line["error"]

@@ -1,0 +1,125 @@
+"""The page about performance, made of the lines of the benchmarks (see figures.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Line = dict[str, Any]
+Row = dict[str, Any]
+
+HEAD = """\
+# Performance
+
+Made by `scripts/bench/report` of what the benchmarks printed; no figure here was written by hand.
+
+    scripts/bench/all > lines             # every benchmark, one line of JSON each; the machine should do nothing else
+    scripts/bench/all --against PYTHON    # the same, and how the engine compares to Ray, which is installed for PYTHON
+    scripts/bench/report lines            # this page
+
+Each benchmark is a program in `scripts/bench` that measures through the public API; `--help` says what it takes.
+"""
+SECTIONS = {
+    "engine": (
+        "The engine",
+        "One figure per operation, on a local cluster with two CPUs: the median of three rounds of a second.",
+    ),
+    "scale": ("Scale on one machine", "How much a local cluster with two CPUs carries."),
+    "contention": (
+        "Under contention",
+        "Several drivers on one node, long tasks among short ones, and a driver that computes in Python while replies "
+        "come: as only one thread of a Python process runs at a time, these wait for the interpreter.",
+    ),
+    "rest": (
+        "Cost at rest",
+        "What a cluster with nothing to do uses. A wake is a context switch of any thread of a process.",
+    ),
+    "control_plane": (
+        "The control plane",
+        "Simulated node agents against one real control store with its file: what it uses, how long calls take.",
+    ),
+    "hosts": (
+        "Across hosts",
+        "Hosts in network namespaces of one machine, over TCP; raw: a plain socket between them.",
+    ),
+    "autoscaler": ("The autoscaler", "One plan for a large cluster."),
+}
+
+
+def page(lines: dict[str, Line]) -> str:
+    """The page of these lines, by benchmark."""
+    parts = [HEAD]
+    known = [name for name in SECTIONS if name in lines]
+    for name in [*known, *(name for name in lines if name not in SECTIONS)]:
+        parts.append(_section(name, lines[name]))
+    return "\n".join(parts)
+
+
+def _section(name: str, line: Line) -> str:
+    title, text = SECTIONS.get(name, (name, ""))
+    machine = line["machine"]
+    where = (
+        f"Measured {line['when'][:10]} on {machine['cores']} cores ({machine['cpu']}), {machine['memory_gib']} GiB, "
+        f"{machine['kernel']}, Python {machine['python']}."
+    )
+    parts = [f"## {title}\n", f"{text} {where}".strip() + "\n"]
+    if line["error"]:
+        parts.append(f"Not everything could be measured: {line['error']}\n")
+    rows: list[Row] = line["figures"]
+    compared = [row for row in rows if "ratio" in row]
+    if compared:
+        header = ["operation", "here", "Ray", "ratio", "floor", "goal", ""]
+        parts.append(_table(header, [_compared(row) for row in compared]))
+    others = [row for row in rows if "ratio" not in row]
+    if others:
+        parts.append(_table(["what", "figure", "goal", ""], [_plain(row) for row in others]))
+    for row in rows:
+        if "processes" in row:
+            parts.append(f"{row['name']}, one by one:\n")
+            cells = [
+                [each["process"], _number(each["cpu_percent"]), _number(each["wakes_per_s"])]
+                for each in row["processes"]
+            ]
+            parts.append(_table(["process", "% of a core", "wakes per second"], cells))
+    return "\n".join(parts)
+
+
+def _compared(row: Row) -> list[str]:
+    ratio = row["ratio"]
+    verdict = "**" if ratio < row["floor"] else ""
+    unit = row["unit"]
+    return [
+        row["name"],
+        f"{_number(row['value'])} {unit}",
+        f"{_number(row['peer'])} {unit}",
+        f"{verdict}{_number(ratio)}{verdict}",
+        _number(row["floor"]),
+        _number(row["goal"]),
+        row["meaning"],
+    ]
+
+
+def _plain(row: Row) -> list[str]:
+    value = row["value"]
+    goal, missed = "", False
+    if "at_most" in row:
+        goal, missed = f"at most {_number(row['at_most'])}", value > row["at_most"]
+    elif "at_least" in row:
+        goal, missed = f"at least {_number(row['at_least'])}", value < row["at_least"]
+    text = f"{_number(value)} {row['unit']}".strip()
+    return [row["name"], f"**{text}**" if missed else text, goal, row["meaning"]]
+
+
+def _number(value: float) -> str:
+    """Without an exponent, and with separators where they help."""
+    if isinstance(value, int) or float(value).is_integer():
+        return f"{int(value):,}"
+    return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    width = len(header)
+    used = [index for index in range(width) if header[index] or any(row[index] for row in rows)]
+    used = [index for index in used if index < 2 or any(row[index] for row in rows)]
+    lines = [header, ["---"] * width, *rows]
+    cells = [[row[index].replace("|", "\\|") for index in used] for row in lines]
+    return "".join(f"| {' | '.join(row)} |\n" for row in cells)

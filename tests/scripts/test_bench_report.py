@@ -1,0 +1,158 @@
+"""docs/performance.md is made of the benchmarks' lines, and of nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "bench"
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", BENCH / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+figures, page = load("figures"), load("page")
+
+
+def line(benchmark: str, *rows: dict[str, Any], error: str = "") -> dict[str, Any]:
+    machine = {"cpu": "some CPU", "cores": 2, "memory_gib": 8.0, "kernel": "Linux 6", "python": "3.11.7"}
+    when = "2026-01-02T03:04:05+00:00"
+    return {
+        "benchmark": benchmark,
+        "when": when,
+        "machine": machine,
+        "error": error,
+        "figures": list(rows),
+    }
+
+
+def made(*lines: dict[str, Any]) -> str:
+    text: str = page.page({each["benchmark"]: each for each in lines})
+    return text
+
+
+def row(name: str, value: float, unit: str = "s", **more: Any) -> dict[str, Any]:
+    return {"name": name, "value": value, "unit": unit, "meaning": "", **more}
+
+
+def test_a_figure_with_its_goal() -> None:
+    text = made(line("scale", row("a queued task", 900.0, "bytes", at_most=1024, meaning="growth")))
+    assert "## Scale on one machine" in text
+    assert "| a queued task | 900 bytes | at most 1,024 | growth |" in text
+
+
+@pytest.mark.parametrize(("value", "shown"), [(2.0, "**2 s**"), (0.5, "0.5 s")])
+def test_a_goal_that_is_missed_is_bold(value: float, shown: str) -> None:
+    assert f"| {shown} | at most 1 |" in made(line("scale", row("x", value, at_most=1.0)))
+
+
+def test_a_least_goal_that_is_missed_is_bold() -> None:
+    assert "| **0.3** | at least 0.4 |" in made(line("contention", row("x", 0.3, "", at_least=0.4)))
+
+
+def test_the_machine_and_the_day_are_told() -> None:
+    text = made(line("rest", row("x", 1.0)))
+    assert "Measured 2026-01-02 on 2 cores (some CPU), 8.0 GiB, Linux 6, Python 3.11.7." in text
+
+
+def test_a_comparison_has_both_sides_and_bold_where_the_floor_is_not_reached() -> None:
+    compared = {"peer": 100.0, "floor": 8, "goal": 15}
+    text = made(
+        line(
+            "engine",
+            row("tasks", 1234567.0, "per second", ratio=12.3, **compared),
+            row("calls", 500.0, "per second", ratio=5.0, **compared),
+            row("puts", 7.0, "per second"),
+        )
+    )
+    assert "| tasks | 1,234,567 per second | 100 per second | 12.3 | 8 | 15 |" in text
+    assert "| calls | 500 per second | 100 per second | **5** | 8 | 15 |" in text
+    assert "| puts | 7 per second |" in text
+
+
+def test_what_the_processes_use_is_listed() -> None:
+    each = {"process": "runtime._node", "cpu_percent": 0.125, "wakes_per_s": 2.5}
+    text = made(line("rest", row("CPU", 0.2, "% of a core", processes=[each])))
+    assert "| runtime._node | 0.125 | 2.5 |" in text
+
+
+def test_an_error_is_told() -> None:
+    assert "Not everything could be measured: no root" in made(line("hosts", error="no root"))
+
+
+def test_sections_have_an_order_and_unknown_ones_come_last() -> None:
+    text = made(line("new", row("x", 1.0)), line("rest", row("x", 1.0)), line("engine", row("x", 1.0)))
+    titles = [found for found in text.splitlines() if found.startswith("## ")]
+    assert titles == ["## The engine", "## Cost at rest", "## new"]
+
+
+def test_a_bar_in_a_name_does_not_break_the_table() -> None:
+    assert "| a \\| b | 1 s |" in made(line("new", row("a | b", 1.0)))
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.00012345, "0.0001234"), (12.345, "12.35"), (1234.5, "1,234"), (1e6, "1,000,000"), (0, "0")],
+)
+def test_numbers(value: float, shown: str) -> None:
+    assert page._number(value) == shown
+
+
+def test_a_plain_object_becomes_figures() -> None:
+    found = figures.of_plain(
+        "hosts", {"raw MiB/s": 1234.56, "at rest": {"cpu_percent": 1.5, "p99_ms": 2}, "x": "y"}
+    )
+    rows = [(each["name"], each["value"], each["unit"]) for each in found.rows]
+    assert rows == [
+        ("raw MiB/s", 1235.0, "MiB/s"),
+        ("at rest: cpu percent", 1.5, "%"),
+        ("at rest: p99 ms", 2, "ms"),
+    ]
+
+
+def test_one_measurement_that_fails_does_not_stop_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    found = figures.Figures("x")
+
+    def fails() -> None:
+        raise ValueError("no luck")
+
+    status = figures.run(found, {"a": fails, "b": lambda: found.add("good", 1.0, "s")})
+    printed = json.loads(capsys.readouterr().out)
+    assert status == 1
+    assert printed["error"] == "a: ValueError: no luck"
+    assert [each["name"] for each in printed["figures"]] == ["good"]
+
+
+def report(tmp_path: pathlib.Path, *lines: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    given = tmp_path / "lines"
+    given.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    return subprocess.run(
+        [sys.executable, str(BENCH / "report"), str(given), "--out", "-"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_the_last_line_of_a_benchmark_counts(tmp_path: pathlib.Path) -> None:
+    done = report(tmp_path, line("rest", row("x", 1.0)), line("rest", row("x", 2.0)))
+    assert done.returncode == 0, done.stderr
+    assert "| x | 2 s |" in done.stdout
+    assert "| x | 1 s |" not in done.stdout
+
+
+def test_nothing_to_report(tmp_path: pathlib.Path) -> None:
+    assert report(tmp_path).returncode == 2
