@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 CHUNK_BYTES = 4 << 20
+FIRST_CHUNK_BYTES = 1 << 20
+"""Less than others: it is copied once more, as there is no place for it before its answer tells the size."""
+
 CHUNKS_IN_FLIGHT = 4
 
 
@@ -39,10 +42,12 @@ class Pull:
         sources: Iterable[bytes],
         chunk_bytes: int = CHUNK_BYTES,
         in_flight: int = CHUNKS_IN_FLIGHT,
+        first_bytes: int = FIRST_CHUNK_BYTES,
     ) -> None:
         self._sources = list(dict.fromkeys(sources))
         self._tried: set[bytes] = set(self._sources)
         self._chunk_bytes = chunk_bytes
+        self._first_bytes = min(first_bytes, chunk_bytes)
         self._limit = in_flight
         self._outstanding: dict[int, ReadChunk] = {}
         self._missing: list[int] = [0]
@@ -69,10 +74,15 @@ class Pull:
         reads = []
         while self._missing and len(self._outstanding) < limit:
             offset = self._missing.pop(0)
-            read = ReadChunk(self.source, offset, self._chunk_bytes)
+            read = ReadChunk(self.source, offset, self._length(offset))
             self._outstanding[offset] = read
             reads.append(read)
         return reads
+
+    def _length(self, offset: int) -> int:
+        if not offset:
+            return self._first_bytes
+        return min(self._chunk_bytes, (self.size_bytes or 0) - offset)
 
     def received(self, read: ReadChunk, total_bytes: int) -> bool:
         """A chunk arrived. False when it is not wanted (any more): late, or of another size than
@@ -81,7 +91,7 @@ class Pull:
             return False
         if self.size_bytes is None:
             self.size_bytes = total_bytes
-            self._missing += range(self._chunk_bytes, total_bytes, self._chunk_bytes)
+            self._missing += range(self._first_bytes, total_bytes, self._chunk_bytes)
             self.state = PullState.COPYING
         elif total_bytes != self.size_bytes:
             self.source_failed(read.source)

@@ -39,7 +39,9 @@ from .lease_service import LeaseService, LocalLease
 from .memory_monitor import NOTICE_S, RELIEF_S, MemoryMonitor
 from .metrics_service import MetricsService, machine_metrics
 from .object_puller import ObjectPuller
+from .object_server import ObjectServer
 from .object_service import ObjectService
+from .object_sources import ObjectSources
 from .output import OutputRouter
 from .peer_handler import PeerHandler
 from .peers import PeerTable
@@ -124,7 +126,9 @@ class NodeAgent:
         self.bundles = BundleService(
             self.ledger, self.cluster, self.leases, self.actors, self.control, self.pool
         )
-        puller = ObjectPuller(config.node_id, self.store, self.peers)
+        self.object_server = ObjectServer(self.store)
+        self.object_sources = ObjectSources(self.peers)
+        puller = ObjectPuller(config.node_id, self.store, self.object_sources)
         self._puller = puller
         self.objects = ObjectService(
             config.node_id, self.store, puller, self.peers, lambda: list(self.cluster.table.others)
@@ -225,7 +229,9 @@ class NodeAgent:
         self._process_handler.close()
         self._peer_handler.close()
         self.peers.close()
-        self._puller.close()
+        await self._puller.close()
+        self.object_sources.close()
+        self.object_server.close()
         self.objects.close()
         self.output.monitor.close()
         for task in self._tasks:
@@ -371,6 +377,8 @@ class NodeAgent:
         self.leases.node_lost(info.node_id, reason)
         self._process_handler.tell_all(NodeDied(info.node_id))
         self.peers.drop(info.node_id)
+        self.object_sources.drop(info.node_id)
+        self.object_server.drop(info.node_id)
         self._peer_handler.drop(info.node_id)
         self.objects.node_dead(info.node_id)
 

@@ -10,17 +10,34 @@ from dataclasses import dataclass, field
 
 from runtime._core.transfers import CHUNK_BYTES, BytesBudget, Pull, PullState, ReadChunk
 from runtime._store.service import ObjectStore
+from runtime._transport.bulk import Answer, Incoming
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
-from runtime._wire.messages.node import ObjectChunk, ReadObject, StoreSpace
+from runtime._wire.messages.node import ReadDone, ReadObject, StoreSpace
 
-from .peers import PeerTable
+from .object_server import decode_owner
+from .object_sources import ObjectSources
 
 log = logging.getLogger(__name__)
 IN_FLIGHT_BYTES = 64 << 20
 _ROOM_TIMEOUT_S = 600.0
-_CHUNK_TIMEOUT_S = 30.0
 _HANDOVER_S = 0.1
+
+
+@dataclass(slots=True, eq=False)
+class _Read:
+    """One chunk on its way, to its place in the store's memory or, while that is not known or a file, to `data`."""
+
+    chunk: ReadChunk
+    window: memoryview | None
+    incoming: Incoming | None = None
+    data: bytes = b""
+
+    def let_go(self) -> None:
+        if self.incoming is not None:
+            self.incoming.let_go()
+        if self.window is not None:
+            self.window.release()
 
 
 @dataclass(slots=True, eq=False)
@@ -63,10 +80,10 @@ class _Budget:
 class ObjectPuller:
     """All pulls of one node. The bytes in flight are bounded over all of them."""
 
-    def __init__(self, node_id: bytes, store: ObjectStore, peers: PeerTable) -> None:
+    def __init__(self, node_id: bytes, store: ObjectStore, sources: ObjectSources) -> None:
         self._node_id = node_id
         self._store = store
-        self._peers = peers
+        self._sources = sources
         self._active: dict[bytes, _Active] = {}
         self._budget = _Budget(BytesBudget(IN_FLIGHT_BYTES))
 
@@ -93,39 +110,50 @@ class ObjectPuller:
             if not active.waiters and not active.task.done():
                 active.task.cancel()
 
-    def close(self) -> None:
-        """Ends all pulls."""
-        for active in self._active.values():
-            active.task.cancel()
+    async def close(self) -> None:
+        """Ends all pulls; returns when none writes any more."""
+        tasks = [active.task for active in self._active.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, object_id: bytes, pull: Pull) -> None:
-        reads: dict[asyncio.Task[ObjectChunk], ReadChunk] = {}
         loop = asyncio.get_running_loop()
+        reads: dict[asyncio.Task[Answer], _Read] = {}
+        used: set[bytes] = set()
         space: StoreSpace | None = None
         try:
             while pull.state not in (PullState.DONE, PullState.LOST):
-                for read in pull.next_reads():
+                for chunk in pull.next_reads():
+                    used.add(chunk.source)
+                    window = None if space is None else self._store.window(space, chunk.offset, chunk.length)
+                    read = _Read(chunk, window)
                     reads[loop.create_task(self._read(object_id, read))] = read
                 finished, _ = await asyncio.wait(reads, return_when=asyncio.FIRST_COMPLETED)
                 for task in finished:
                     read = reads.pop(task)
                     error = task.exception()
                     if isinstance(error, CallError):
-                        log.info("node %s gave no chunk: %s", read.source.hex()[:12], error)
-                        pull.source_failed(read.source)
+                        log.info("node %s gave no chunk: %s", read.chunk.source.hex()[:12], error)
+                        pull.source_failed(read.chunk.source)
                         continue
-                    chunk = task.result()
-                    if not pull.received(read, chunk.total_bytes):
+                    answer = task.result()
+                    if not pull.received(read.chunk, answer.total_bytes):
                         continue
                     if space is None:
-                        space = await self._make_room(object_id, chunk)
-                    await self._store.write(space, read.offset, chunk.data)
+                        space = await self._make_room(object_id, answer)
+                    if read.window is None:
+                        await self._store.write(space, read.chunk.offset, read.data)
+                _give_up(reads, but=pull.source)
         except BaseException:
+            _give_up(reads)
             self._store.abort(object_id, self)
             raise
         finally:
-            for task in reads:
-                task.cancel()
+            for node_id in used:
+                receiver = self._sources.open_receiver(node_id)
+                if receiver is not None:
+                    receiver.send(ReadDone(object_id))
         if pull.state is PullState.LOST:
             self._store.abort(object_id, self)
             raise CallError(ErrorKind.LOST, f"no node has a copy of object {object_id.hex()} any more")
@@ -133,22 +161,40 @@ class ObjectPuller:
         # The waiters pin when their turn comes; until then the copy must not be evicted.
         loop.call_later(_HANDOVER_S, self._store.unpin, [object_id], self)
 
-    async def _make_room(self, object_id: bytes, chunk: ObjectChunk) -> StoreSpace:
+    async def _make_room(self, object_id: bytes, answer: Answer) -> StoreSpace:
+        owner_worker, owner_node = decode_owner(answer.about)
         space = self._store.create(
             object_id,
-            chunk.total_bytes,
+            answer.total_bytes,
             self,
-            owner_worker=chunk.owner_worker,
-            owner_node=chunk.owner_node,
+            owner_worker=owner_worker,
+            owner_node=owner_node,
             primary=False,
             timeout_s=_ROOM_TIMEOUT_S,
         )
         return space if isinstance(space, StoreSpace) else await space
 
-    async def _read(self, object_id: bytes, read: ReadChunk) -> ObjectChunk:
+    async def _read(self, object_id: bytes, read: _Read) -> Answer:
+        """Reads one chunk and returns what its source says of the object."""
+        chunk = read.chunk
         await self._budget.take(CHUNK_BYTES)
         try:
-            peer = await self._peers.channel(read.source)
-            return await peer.call(ReadObject(object_id, read.offset, read.length), _CHUNK_TIMEOUT_S)
+            receiver = await self._sources.receiver(chunk.source)
+            message = ReadObject(object_id, chunk.offset, chunk.length)
+            read.incoming = receiver.request(message, chunk.length, read.window)
+            answer = await read.incoming.done  # the receiver gives up on a source that stays silent
+            if read.window is None and read.incoming.data is not None:
+                read.data = bytes(read.incoming.data)
+            return answer
         finally:
+            read.let_go()
             self._budget.give_back(CHUNK_BYTES)
+
+
+def _give_up(reads: dict[asyncio.Task[Answer], _Read], but: bytes = b"") -> None:
+    """Ends what other nodes than `but` were asked for. When this returns, nothing of it is written here any more."""
+    for task, read in list(reads.items()):
+        if read.chunk.source != but:
+            del reads[task]
+            read.let_go()
+            task.cancel()

@@ -13,8 +13,6 @@ from runtime._wire.messages.base import ErrorKind, Message
 from runtime._wire.messages.node import (
     FreeObjects,
     NodeStore,
-    ObjectChunk,
-    ReadObject,
     StoreCreate,
     StoreFree,
     StorePin,
@@ -71,18 +69,6 @@ class ObjectService:
         for node_id in message.locations:
             if node_id != self._node_id:
                 self._forward(node_id, FreeObjects(message.object_ids))
-
-    async def read(self, message: ReadObject) -> ObjectChunk:
-        """A chunk for another node.
-
-        Raises:
-            CallError: NOT_FOUND.
-        """
-        entry = self._store.index.sealed(message.object_id)
-        found = await self._store.read(message.object_id, message.offset, message.length)
-        if entry is None or found is None:
-            raise CallError(ErrorKind.NOT_FOUND, f"this node has no object {message.object_id.hex()}")
-        return ObjectChunk(*found, entry.owner_worker, entry.owner_node)
 
     async def status(self, message: StoreStatus) -> StoreStatuses:
         """What this store, or every store of the cluster, holds."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from runtime._transport.channel import CallError, Channel
+from runtime._transport.channel import CallError, Channel, StreamChannel
 from runtime._wire.messages.base import ErrorKind, Message, Ok
 from runtime._wire.messages.node import (
     AgentHello,
     FreeObjects,
     ListState,
-    ReadObject,
     RemoteLease,
     RemoteLeaseLost,
     RemoteLeaseReturn,
+    ServeObjects,
     StoreStatus,
     TakeOutput,
 )
@@ -64,8 +65,10 @@ class PeerHandler:
             return Ok()
         if not isinstance(peer, Peer):
             raise CallError(ErrorKind.INVALID, "say hello first")
-        if isinstance(message, ReadObject):
-            return agent.objects.read(message)
+        if isinstance(message, ServeObjects) and isinstance(channel, StreamChannel):
+            # When our answer is out; it is the last word on the channel.
+            asyncio.get_running_loop().call_soon(self._serve_objects, channel, peer.node_id)
+            return Ok()
         if isinstance(message, StoreStatus):
             return agent.objects.own_status(message)
         if isinstance(message, ListState):
@@ -81,6 +84,11 @@ class PeerHandler:
             agent.store.free(message.object_ids)
             return None
         raise CallError(ErrorKind.INVALID, f"a node agent does not take {type(message).__name__}")
+
+    def _serve_objects(self, channel: StreamChannel, node_id: bytes) -> None:
+        self._channels.discard(channel)
+        if not channel.closed:
+            self._agent.object_server.accept(channel, node_id)
 
     def _closed(self, channel: Channel) -> None:
         self._channels.discard(channel)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from runtime._transport.channel import CallError, Channel, Handler
+from runtime._transport.channel import CallError, Channel, Handler, StreamChannel
 from runtime._transport.tcp import connect_tcp
 from runtime._wire.messages.base import ErrorKind
 from runtime._wire.messages.node import AgentHello
@@ -78,7 +78,12 @@ class PeerTable:
         for channel in list(self._channels.values()):
             channel.close()
 
-    async def _open(self, node_id: bytes) -> Channel:
+    async def connect(self, node_id: bytes) -> StreamChannel:
+        """A new connection to a node, on which we have said who we are.
+
+        Raises:
+            CallError: the node is not alive, or does not answer.
+        """
         address = await self._await_address(node_id)
         if not address:
             raise CallError(ErrorKind.UNAVAILABLE, f"node {node_id.hex()[:12]} is not alive")
@@ -88,9 +93,13 @@ class PeerTable:
         channel.context = node_id
         try:
             await channel.call(AgentHello(self._node_id), timeout_s=5.0)
-        except CallError:
+        except BaseException:
             channel.close()
             raise
+        return channel
+
+    async def _open(self, node_id: bytes) -> Channel:
+        channel = await self.connect(node_id)
         self._channels[node_id] = channel
         channel.on_close = self._closed
         return channel

@@ -17,21 +17,17 @@ class Arena:
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = max(capacity_bytes - capacity_bytes % PAGE, PAGE)
-        self._fd = os.memfd_create("clusterctl-store", os.MFD_CLOEXEC)
-        os.ftruncate(self._fd, self.capacity_bytes)
-        self._map = mmap.mmap(self._fd, self.capacity_bytes)
+        self.fd = os.memfd_create("clusterctl-store", os.MFD_CLOEXEC)
+        os.ftruncate(self.fd, self.capacity_bytes)
+        self._map = mmap.mmap(self.fd, self.capacity_bytes)
         self._view = memoryview(self._map)
-        self.path = f"/proc/{os.getpid()}/fd/{self._fd}"
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Returns a copy of a range."""
-        return bytes(self._view[offset : offset + length])
+        self.path = f"/proc/{os.getpid()}/fd/{self.fd}"
 
     def view(self, offset: int, length: int) -> memoryview:
         """A range itself, to be released before `close`."""
         return self._view[offset : offset + length]
 
-    def write(self, offset: int, data: bytes) -> None:
+    def write(self, offset: int, data: bytes | memoryview) -> None:
         """Fills a range."""
         self._view[offset : offset + len(data)] = data
 
@@ -39,4 +35,4 @@ class Arena:
         """Gives this process's mapping up."""
         self._view.release()
         self._map.close()
-        os.close(self._fd)
+        os.close(self.fd)

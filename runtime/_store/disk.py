@@ -75,7 +75,7 @@ class SpillDirectory:
         finally:
             os.close(fd)
 
-    def write_at(self, path: str, offset: int, data: bytes) -> None:
+    def write_at(self, path: str, offset: int, data: bytes | memoryview) -> None:
         """Fills part of a reserved file.
 
         Raises:

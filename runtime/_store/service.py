@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass
 
 from runtime._core.store_index import StoredObject, StoreIndex
+from runtime._transport.bulk import Piece
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
 from runtime._wire.messages.node import StorePinned, StoreSpace
@@ -168,21 +169,31 @@ class ObjectStore:
             if not readers and self._readers.get(object_id) is readers:
                 del self._readers[object_id]
 
-    async def read(self, object_id: bytes, offset: int, length: int) -> tuple[int, bytes] | None:
-        """`(total bytes, chunk)` of a sealed object, or None when there is none."""
-        entry = self.index.sealed(object_id)
-        if entry is None:
-            return None
+    def lend(self, object_id: bytes, holder: Holder) -> StoredObject | None:
+        """Pins the local copy for a holder that wants pieces of it; None when there is none that can be read."""
+        return self.index.pin(object_id, holder)
+
+    async def piece(self, entry: StoredObject, offset: int, length: int) -> Piece:
+        """Part of an object that is lent.
+
+        Raises:
+            CallError: LOST when its file cannot be read.
+        """
         size = entry.size_bytes
         length = max(0, min(length, size - offset))
         if entry.offset is not None:
-            return size, self.arena.read(entry.offset + offset, length)
+            return Piece(size, length, entry.offset + offset, self.arena.fd)
         try:
-            return size, await self._spiller.read(entry.file, offset, length)
-        except OSError:
-            return None  # freed meanwhile
+            data = await self._spiller.read(entry.file, offset, length)
+        except OSError as error:
+            raise CallError(ErrorKind.LOST, f"its file cannot be read: {error}") from None
+        return Piece(size, len(data), data=data)
 
-    async def write(self, space: StoreSpace, offset: int, data: bytes) -> None:
+    def window(self, space: StoreSpace, offset: int, length: int) -> memoryview | None:
+        """The memory of part of an object that was created here, to be released; None when it goes to a file."""
+        return None if space.path else self.arena.view(space.offset + offset, length)
+
+    async def write(self, space: StoreSpace, offset: int, data: bytes | memoryview) -> None:
         """Fills part of an object that was created here.
 
         Raises:

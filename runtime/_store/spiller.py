@@ -120,7 +120,7 @@ class Spiller:
         data: bytes = await self._in_thread(self._disk.read, path, offset, length)
         return data
 
-    async def write_at(self, path: str, offset: int, data: bytes) -> None:
+    async def write_at(self, path: str, offset: int, data: bytes | memoryview) -> None:
         """Fills part of a file.
 
         Raises:

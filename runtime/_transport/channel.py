@@ -219,6 +219,22 @@ class StreamChannel(Channel, asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.close()
 
+    def take_over(self, protocol: asyncio.BaseProtocol) -> None:
+        """Gives the connection to another protocol; both sides must have said so, and the peer be silent meanwhile.
+        This channel is closed then, without its owner being told.
+
+        Raises:
+            CallError: UNAVAILABLE, it is closed already.
+        """
+        transport = self._transport
+        if self._closed or transport is None:
+            raise CallError(ErrorKind.UNAVAILABLE, f"the connection to {self.name or 'the peer'} is closed")
+        self._flush()
+        self._closed = True
+        self._transport = None
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+
     def _write(self, payload: bytes, correlation: int) -> None:
         if not self._out:
             asyncio.get_running_loop().call_soon(self._flush)

@@ -342,21 +342,23 @@ class RemoteLeaseLost(Message, frozen=True, array_like=True, tag=343):
     retry: bool = True
 
 
-class ObjectChunk(Message, frozen=True, array_like=True, tag=351):
-    """Part of an object, and with whose end every copy of it goes."""
-
-    total_bytes: int
-    data: bytes
-    owner_worker: bytes = b""
-    owner_node: bytes = b""
+class ServeObjects(Message, Request[Ok], frozen=True, array_like=True, tag=354):
+    """After `AgentHello`: the connection is for objects alone from now on, as `runtime._transport.bulk` says."""
 
 
-class ReadObject(Message, Request[ObjectChunk], frozen=True, array_like=True, tag=350):
-    """Reads part of a sealed object of the other node; NOT_FOUND when it has none."""
+class ReadObject(Message, frozen=True, array_like=True, tag=350):
+    """Asks for part of a sealed object of the other node, which keeps it in place from then on. NOT_FOUND when it has
+    none."""
 
     object_id: bytes
     offset: int
     length: int
+
+
+class ReadDone(Message, frozen=True, array_like=True, tag=355):
+    """Nothing more of the object will be read over this connection."""
+
+    object_id: bytes
 
 
 class FreeObjects(Message, frozen=True, array_like=True, tag=352):

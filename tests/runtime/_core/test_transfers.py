@@ -21,6 +21,14 @@ def test_the_first_chunk_goes_alone() -> None:
     assert pull.next_reads() == []
 
 
+def test_the_first_chunk_may_be_smaller_and_the_last_one_is() -> None:
+    pull = Pull([A], chunk_bytes=10, first_bytes=4)
+    first = pull.next_reads()[0]
+    assert (first.offset, first.length) == (0, 4)
+    pull.received(first, 26)
+    assert [(read.offset, read.length) for read in pull.next_reads()] == [(4, 10), (14, 10), (24, 2)]
+
+
 def test_a_small_object_needs_one_chunk() -> None:
     pull = Pull([A], chunk_bytes=10)
     assert pull.received(pull.next_reads()[0], 7)

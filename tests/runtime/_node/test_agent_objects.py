@@ -253,6 +253,58 @@ def test_a_location_without_a_copy_is_followed_by_the_next(world: MakeWorld) -> 
     asyncio.run(scenario())
 
 
+def test_an_object_that_is_freed_while_it_is_read_stays_in_place_until_then(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            here, there = await w.node(), await w.node()
+            writer, reader = await w.driver(there), await w.driver(here)
+            data = os.urandom(30 * MIB)
+            name = await put(writer, 1, data)
+            reading = asyncio.ensure_future(read(reader, name, [there.config.node_id]))
+            await w.until(lambda: here.store.is_being_written(name))
+            there.store.free([name])
+            writer.channel.send(StoreUnpin([name]))
+            await put(writer, 2, bytes(30 * MIB))
+            assert await reading == data
+            await w.until(lambda: there.store.index.used_bytes == 30 * MIB)
+
+    asyncio.run(scenario())
+
+
+def test_a_source_that_breaks_off_is_followed_by_the_next(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            here, first, second = await w.node(), await w.node(), await w.node()
+            writer, copier, reader = await w.driver(first), await w.driver(second), await w.driver(here)
+            data = os.urandom(40 * MIB)
+            name = await put(writer, 1, data)
+            locations = [first.config.node_id, second.config.node_id]
+            await read(copier, name, locations[:1])
+            reading = asyncio.ensure_future(read(reader, name, locations))
+            await w.until(lambda: here.store.is_being_written(name))
+            first.object_server.close()
+            assert await reading == data
+
+    asyncio.run(scenario())
+
+
+def test_a_transfer_that_nobody_waits_for_any_more_leaves_nothing(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            here, there = await w.node(), await w.node()
+            writer, reader = await w.driver(there), await w.driver(here)
+            name = await put(writer, 1, os.urandom(40 * MIB))
+            with pytest.raises(CallError) as caught:
+                await reader.channel.call(StorePin(name, [there.config.node_id], 0.0001))
+            assert caught.value.kind == ErrorKind.TIMEOUT
+            assert await read(reader, name, [there.config.node_id])
+            writer.channel.send(StoreUnpin([name]))
+            writer.channel.send(StoreFree([name], [there.config.node_id]))
+            await w.until(lambda: there.store.index.used_bytes == 0)
+
+    asyncio.run(scenario())
+
+
 def test_copies_make_room_for_new_objects(world: MakeWorld) -> None:
     async def scenario() -> None:
         async with world() as w:

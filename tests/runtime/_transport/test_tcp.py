@@ -12,7 +12,8 @@ from runtime._wire.framing import encode_frame
 from runtime._wire.handshake import GREETING_BYTES
 from runtime._wire.messages import codec
 from runtime._wire.messages.base import ErrorKind, Message, Ok
-from runtime._wire.messages.node import AgentHello, FreeObjects, ObjectChunk, ReadObject
+from runtime._wire.messages.control import KvGet, KvValue
+from runtime._wire.messages.node import AgentHello, FreeObjects
 
 SECRET = b"s" * 32
 
@@ -41,8 +42,8 @@ class Server:
 
     def _handle(self, channel: Channel, message: Message) -> Message | None:
         self.heard.append(message)
-        if isinstance(message, ReadObject):
-            return ObjectChunk(message.length, b"x" * message.length)
+        if isinstance(message, KvGet):
+            return KvValue(b"x" * int(message.key))
         return Ok()
 
 
@@ -63,8 +64,8 @@ def test_large_answers_arrive_whole() -> None:
         server = Server()
         port = await server.start()
         client = await connect_tcp("127.0.0.1", port, SECRET)
-        chunk = await client.call(ReadObject(b"o", 0, 3 << 20))
-        assert chunk.data == b"x" * (3 << 20)
+        answer = await client.call(KvGet("n", b"%d" % (3 << 20)))
+        assert answer.value == b"x" * (3 << 20)
         client.close()
         server.stop()
 

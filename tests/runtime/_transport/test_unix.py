@@ -11,7 +11,8 @@ import pytest
 from runtime._transport.channel import CallError, Channel, StreamChannel
 from runtime._transport.unix import connect_unix, peer_credentials, serve_unix
 from runtime._wire.messages.base import ErrorKind, Message, Ok
-from runtime._wire.messages.node import AgentHello, ReadObject
+from runtime._wire.messages.control import KvGet
+from runtime._wire.messages.node import AgentHello
 
 
 def answer(channel: Channel, message: Message) -> Message:
@@ -35,7 +36,7 @@ def test_a_call_is_answered(tmp_path: Path) -> None:
         client = await connect_unix(str(tmp_path / "s"))
         assert isinstance(await client.call(AgentHello(b"n")), Ok)
         with pytest.raises(CallError, match="no such thing") as caught:
-            await client.call(ReadObject(b"o", 0, 1))
+            await client.call(KvGet("n", b"k"))
         assert caught.value.kind == ErrorKind.NOT_FOUND
         client.close()
         listener.stop()
