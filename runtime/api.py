@@ -10,7 +10,6 @@ from typing import Any
 from runtime import exceptions
 from runtime._init import init, is_initialized, shutdown
 from runtime._wire.messages.base import ErrorReply
-from runtime._wire.messages.control import KillActor
 from runtime._worker import context
 from runtime._worker.core_worker import current
 from runtime._worker.waiting import split
@@ -206,13 +205,9 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
         )
     core = current()
     core.actors.check(actor._actor)
-    reply = core.call_agent(KillActor(actor._actor.actor_id, no_restart))
+    reply = core.actors.kill(actor._actor, no_restart)
     if isinstance(reply, ErrorReply):
         raise exceptions.RaySystemError(f"cannot kill {actor!r}: {reply.message}")
-    if no_restart:
-        core.actors.killed(actor._actor)
-    else:
-        core.actors.interrupted(actor._actor)
 
 
 def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) -> None:

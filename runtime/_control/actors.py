@@ -151,22 +151,27 @@ class ActorService:
             ]
         )
 
-    async def kill(self, _: Channel, message: KillActor) -> Ok:
+    def kill(self, _: Channel, message: KillActor) -> Ok | Awaitable[Ok]:
+        """Ends the actor at once, so that whatever comes behind the request finds it dead."""
         actor = self._table.get(message.actor_id)
-        if actor is not None and not actor.is_dead:
-            if message.graceful and actor.state is ActorState.ALIVE:
-                actor.released = True
-                self._table.save_intent(actor)
-                self._stop(actor, StopActor(actor.actor_id, graceful=True))
-            elif message.graceful:
-                self.end(actor, ActorEvent.ABANDONED, REFERENCES_REMOVED)
-            elif message.cause and actor.state is ActorState.DEPENDENCIES_UNREADY:
-                self._scheduler.finish(actor, ActorEvent.CONSTRUCTOR_RAISED, ARGUMENT_FAILED, message.cause)
-            elif message.no_restart:
-                self.end(actor, ActorEvent.KILLED, "it was killed by `ray.kill`")
-            elif actor.node_id:
-                self._stop(actor, StopActor(actor.actor_id, graceful=False, intended=False))
-            await self._context.journal.durable()
+        if actor is None or actor.is_dead:
+            return Ok()
+        if message.graceful and actor.state is ActorState.ALIVE:
+            actor.released = True
+            self._table.save_intent(actor)
+            self._stop(actor, StopActor(actor.actor_id, graceful=True))
+        elif message.graceful:
+            self.end(actor, ActorEvent.ABANDONED, REFERENCES_REMOVED)
+        elif message.cause and actor.state is ActorState.DEPENDENCIES_UNREADY:
+            self._scheduler.finish(actor, ActorEvent.CONSTRUCTOR_RAISED, ARGUMENT_FAILED, message.cause)
+        elif message.no_restart:
+            self.end(actor, ActorEvent.KILLED, "it was killed by `ray.kill`")
+        elif actor.node_id:
+            self._stop(actor, StopActor(actor.actor_id, graceful=False, intended=False))
+        return self._ok_when_durable()
+
+    async def _ok_when_durable(self) -> Ok:
+        await self._context.journal.durable()
         return Ok()
 
     def worker_failed(self, _: Channel, message: WorkerFailed) -> None:

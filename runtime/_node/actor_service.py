@@ -17,9 +17,10 @@ from runtime._transport.channel import CallError
 from runtime._wire.messages import codec
 from runtime._wire.messages.base import ErrorKind, WorkerAddress
 from runtime._wire.messages.control import ActorSpec, ActorStarted, StartActor, StopActor
-from runtime._wire.messages.worker import BindLease, Done, ExitActor, Push
+from runtime._wire.messages.worker import BindLease, DefineFunction, Done, ExitActor, Push
 
 from .cluster import Cluster
+from .definitions import Definitions
 from .jobs import JobTable
 from .lease_service import LeaseService
 from .processes import Process
@@ -61,6 +62,7 @@ class ActorService:
         pool: WorkerPool,
         leases: LeaseService,
         jobs: JobTable,
+        definitions: Definitions,
         on_change: Callable[[], None],
     ) -> None:
         self._ledger = ledger
@@ -68,6 +70,7 @@ class ActorService:
         self._pool = pool
         self._leases = leases
         self._jobs = jobs
+        self._definitions = definitions
         self._on_change = on_change
         self._actors: dict[bytes, Actor] = {}
         self._starting: dict[bytes, asyncio.Future[ActorStarted]] = {}
@@ -200,11 +203,13 @@ class ActorService:
 
     async def _construct(self, actor: Actor) -> ActorStarted:
         spec = actor.spec
+        creation = _creation(spec)
         await self._jobs.load(spec.job_id)
         loop = asyncio.get_running_loop()
         taken: asyncio.Future[Worker | CallError] = loop.create_future()
         key = (spec.job_id, spec.runtime_env)
         self._pool.acquire(key, WorkerEvent.BECOME_ACTOR, taken.set_result)
+        definition = await self._definitions.get(creation.key)
         worker = await taken
         if isinstance(worker, CallError):
             raise worker
@@ -213,7 +218,7 @@ class ActorService:
         worker.actor_id = spec.actor_id
         if actor.stopping:
             raise CallError(ErrorKind.UNAVAILABLE, "the actor was killed before it was made")
-        push = msgspec.structs.replace(_creation(spec), caller=spec.owner)
+        push = msgspec.structs.replace(creation, caller=spec.owner)
         assert push.actor is not None
         lease = BindLease(
             self._leases.new_lease_id(),
@@ -225,6 +230,8 @@ class ActorService:
         setup = msgspec.structs.replace(push.actor, lease=lease, restarts=actor.restarts)
         actor.task_id = push.task_id
         actor.constructed = loop.create_future()
+        if definition is not None:
+            worker.channel.send(DefineFunction(push.key, definition, ""))
         worker.channel.send(msgspec.structs.replace(push, actor=setup))
         process: Process = worker.channel.context
         try:

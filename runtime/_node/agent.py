@@ -33,6 +33,7 @@ from .bundle_service import BundleService
 from .cluster import Cluster
 from .config import AgentConfig, exit_grace_s, spill_settings
 from .control_handler import ControlHandler
+from .definitions import Definitions
 from .environments import Environments
 from .jobs import JobTable
 from .lease_service import LeaseService, LocalLease
@@ -118,7 +119,13 @@ class NodeAgent:
         zero_cap = max(8, 4 * config.cpu_count)
         self.leases = LeaseService(self.ledger, self.cluster, self.pool, self.peers, zero_cap, self._changed)
         self.actors = ActorService(
-            self.ledger, self.cluster, self.pool, self.leases, self.jobs, self._changed
+            self.ledger,
+            self.cluster,
+            self.pool,
+            self.leases,
+            self.jobs,
+            Definitions(self.control),
+            self._changed,
         )
         self.memory = MemoryMonitor(
             lambda: [*self.leases.holders(), *self.actors.holders()], self._end_for_memory

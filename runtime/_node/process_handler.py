@@ -52,6 +52,7 @@ class ProcessHandler:
     def __init__(self, agent: NodeAgent) -> None:
         self._agent = agent
         self._channels: set[Channel] = set()
+        self._settings = settings()
         leases, store, objects = agent.leases, agent.store, agent.objects
         self._handlers: dict[type[Message], Callable[[Process, Any], Result]] = {
             LeaseDemand: leases.demand,
@@ -171,7 +172,7 @@ class ProcessHandler:
             config.labels,
             runtime_env,
             config.is_head,
-            settings(),
+            self._settings,
             agent.metrics.port,
         )
 

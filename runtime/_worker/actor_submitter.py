@@ -280,14 +280,29 @@ class ActorSubmitter:
         timeout_s = RECONNECT_S if actor.state in ("ALIVE", "LOST") else WATCH_S
         self._core.agent.call(WatchActor(actor.actor_id, actor.version, timeout_s), answered)
 
-    def killed(self, actor: Actor) -> None:
-        """Makes calls from here fail from now on, although the process may still have a moment to live."""
-        reply = self._core.call_agent(WatchActor(actor.actor_id, actor.version, 0.0))
-        if isinstance(reply, ActorInfo):
-            with self._core.lock:
-                self._learn(actor, reply)
+    def kill(self, actor: Actor, no_restart: bool) -> Any:
+        """Has an actor killed; returns the answer. Calls from here fail from then on, or wait for the next process,
+        although this one may still have a moment to live.
 
-    def interrupted(self, actor: Actor) -> None:
+        Raises:
+            RaySystemError: the agent is gone.
+        """
+        core = self._core
+        killed: list[Any] = []
+        core.agent.call(KillActor(actor.actor_id, no_restart), killed.append)
+        if no_restart:  # what became of it is asked in the same breath
+            news = core.call_agent(WatchActor(actor.actor_id, actor.version, 0.0))
+            if isinstance(news, ActorInfo):
+                with core.lock:
+                    self._learn(actor, news)
+        core.pump.wait(lambda: killed)  # ends with the answer, or with the agent
+        if isinstance(killed[0], ErrorReply):
+            core.check()
+        elif not no_restart:
+            self._interrupted(actor)
+        return killed[0]
+
+    def _interrupted(self, actor: Actor) -> None:
         """Makes calls from here wait for the actor's next process, although this one may still have a moment."""
         with self._core.lock:
             if actor.state == "ALIVE":

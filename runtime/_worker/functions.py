@@ -10,14 +10,13 @@ from runtime import exceptions
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorReply
-from runtime._wire.messages.control import KvGet, KvPut, KvValue
+from runtime._wire.messages.control import DEFINITIONS, KvGet, KvPut, KvValue
 from runtime._wire.messages.worker import DefineFunction
 from runtime.object_ref import FORBIDS, is_forbidden_out_of_band
 
 if TYPE_CHECKING:
     from .core_worker import Core
 
-NAMESPACE = "functions"
 TOO_LARGE_BYTES = 95 * 2**20
 
 
@@ -101,7 +100,7 @@ class Functions:
             if known is not None:
                 pickled = known[0]
             else:
-                reply = self._core.ask(KvGet(NAMESPACE, key))
+                reply = self._core.ask(KvGet(DEFINITIONS, key))
                 assert isinstance(reply, KvValue)
                 if reply.value is None:
                     raise LookupError(f"the definition {key.hex()} is not in the control store")
@@ -119,7 +118,7 @@ class Functions:
     def publish(self, function: Function) -> None:
         """Puts a definition where it outlives this process: actors may be made again without us."""
         if not function.published:
-            reply = self._core.call_agent(KvPut(NAMESPACE, function.key, function.pickled, True))
+            reply = self._core.call_agent(KvPut(DEFINITIONS, function.key, function.pickled, True))
             if isinstance(reply, ErrorReply):
                 raise exceptions.RaySystemError(f"cannot publish {function.name}: {reply.message}")
             function.published = True

@@ -24,7 +24,6 @@ import importlib.util
 import io
 import json
 import os
-import random
 import select
 import signal
 import socket
@@ -216,7 +215,8 @@ def _line_buffered(descriptor: int) -> io.TextIOWrapper:
 
 
 def _apply_environment(request: dict[str, Any]) -> None:
-    """Working directory, import path, environment variables, and random numbers of this worker's own."""
+    """Working directory, import path, environment variables, and numpy's random numbers of this worker's own: the
+    standard library sees to its own at a fork."""
     os.environ.update(request["env"])
     if "TZ" in request["env"]:
         time.tzset()
@@ -225,7 +225,6 @@ def _apply_environment(request: dict[str, Any]) -> None:
     for entry in reversed(request["path"]):
         if entry not in sys.path:
             sys.path.insert(0, entry)
-    random.seed()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()

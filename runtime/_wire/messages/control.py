@@ -406,6 +406,10 @@ class KvValue(Message, frozen=True, array_like=True, tag=181):
     value: bytes | None
 
 
+DEFINITIONS = "functions"
+"""The namespace of the classes of actors; their keys are digests of their values."""
+
+
 class KvGet(Message, Request[KvValue], frozen=True, array_like=True, tag=180):
     namespace: str
     key: bytes
