@@ -17,7 +17,8 @@ from typing import Any
 from . import serializers
 
 PROTOCOL = 5
-_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, range, slice})
+PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, bytearray, range, slice})
+"""The types whose values `dump_plain` pickles."""
 
 
 class Collector(threading.local):
@@ -86,14 +87,19 @@ class _PlainPickler(pickle.Pickler):
         raise _ByValue
 
 
+def dump_plain(value: Any) -> bytes:
+    """Pickles a value of one of the types in `PLAIN`: it has no buffers and refers to nothing."""
+    return pickle.dumps(value, PROTOCOL)
+
+
 def serialize(value: Any) -> Serialized:
     """Pickles a value.
 
     Raises:
         TypeError: the value, or something inside it, cannot be pickled; the message names the type.
     """
-    if type(value) in _PLAIN:
-        return Serialized(pickle.dumps(value, PROTOCOL), (), [])
+    if type(value) in PLAIN:
+        return Serialized(dump_plain(value), (), [])
     previous, collector.pickled = collector.pickled, []
     try:
         data, buffers = _dump(value)

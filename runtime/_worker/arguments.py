@@ -79,8 +79,8 @@ def _pack(core: Core, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedA
     value = Value(
         INLINE,
         serialized.data,
-        [bytes(buffer) for buffer in serialized.buffers],
-        core.objects.nested_of(serialized.references) if serialized.references else [],
+        tuple(map(bytes, serialized.buffers)),
+        core.objects.nested_of(serialized.references) if serialized.references else (),
     )
     held = entries + serialized.references
     with core.lock:

@@ -64,7 +64,13 @@ class Entry(Reference):
     )
 
     def __init__(self, object_id: bytes, released: Released, owner: WorkerAddress | None = None) -> None:
-        super().__init__(object_id, owner)
+        # All that `Reference` sets, too: a call less for each object.
+        self.object_id = object_id
+        self.owner = owner
+        self.holds = 0
+        self.borrowers = None
+        self.nested = None
+        self.registered = owner is None
         self.released = released
         self.value: Value | None = None
         self.callbacks: list[Callable[[], None]] | None = None
@@ -75,6 +81,15 @@ class Entry(Reference):
         self.asked = False  # borrowed: the owner has been asked for the value
         self.on_registered: list[Callable[[], None]] | None = None
         self.on_free: Callable[[], None] | None = None
+
+
+def plain_value(value: Any) -> Value | None:
+    """The value of something plain and small, which most things are; None: see `Objects.pack`."""
+    if type(value) in serialization.PLAIN:
+        data = serialization.dump_plain(value)
+        if len(data) <= INLINE_BYTES:
+            return Value(INLINE, data)
+    return None
 
 
 def adopt(core: Core | None, ref: ObjectRef, binary: bytes) -> None:
@@ -209,9 +224,9 @@ class Objects:
         """An address as users see it: opaque bytes."""
         return _address(address)
 
-    def nested_of(self, entries: Sequence[Entry]) -> list[tuple[bytes, WorkerAddress]]:
+    def nested_of(self, entries: Sequence[Entry]) -> tuple[tuple[bytes, WorkerAddress], ...]:
         """What a message says of the references inside a value."""
-        return [(entry.object_id, entry.owner or self._core.address) for entry in entries]
+        return tuple((entry.object_id, entry.owner or self._core.address) for entry in entries)
 
     # ------------------------------------------------------------ letting go
 
@@ -219,14 +234,30 @@ class Objects:
         """Takes one hold away. Under the lock."""
         entry.holds -= 1
         if entry.holds <= 0 and not entry.borrowers:
-            self.bury(self.table.bury(entry))
+            self._end(entry)
 
     def release_all(self, entries: Iterable[Entry]) -> None:
         """Takes one hold of each away. Under the lock."""
         for entry in entries:
             entry.holds -= 1
             if entry.holds <= 0 and not entry.borrowers:
-                self.bury(self.table.bury(entry))
+                self._end(entry)
+
+    def _end(self, entry: Entry) -> None:
+        """Nothing holds it any more. What is small, ours, and alone, as most are, only leaves the table."""
+        value = entry.value
+        if (
+            value is not None
+            and value.kind == INLINE
+            and entry.owner is None
+            and entry.nested is None
+            and entry.task is None
+            and entry.on_free is None
+        ):
+            if self._entries.get(entry.object_id) is entry:
+                del self._entries[entry.object_id]
+        else:
+            self.bury(self.table.bury(entry))
 
     def bury(self, dead: Iterable[Entry]) -> None:
         """Frees what we owned, gives back what we borrowed. Under the lock."""
@@ -353,7 +384,7 @@ class Objects:
         else:
             connection.call(GetObject(entry.object_id), answered)
 
-    def contain(self, entry: Entry, nested: list[tuple[bytes, WorkerAddress]]) -> list[Entry]:
+    def contain(self, entry: Entry, nested: Iterable[tuple[bytes, WorkerAddress]]) -> list[Entry]:
         """Takes the references inside a value that arrived for `entry`; returns theirs. Under the lock."""
         inner = [self.borrowed_entry(object_id, owner) for object_id, owner in nested]
         self.table.contain(entry, inner)
@@ -376,14 +407,21 @@ class Objects:
         Raises:
             RaySystemError: the node agent is gone.
         """
-        self._core.check()
+        core = self._core
+        core.check()
+        plain = plain_value(value)
+        if plain is not None:
+            with core.lock:
+                entry = self.own(self.new_put_id())
+                entry.value = plain
+                return self.new_ref(entry)
         try:
             serialized = serialization.serialize(value)
         except TypeError as error:
             raise serialization.not_serializable(f"the put value {value!r}", error) from error
         object_id = self.new_put_id()
-        stored = self.pack(object_id, serialized, self._core.address)
-        with self._core.lock:
+        stored = self.pack(object_id, serialized, core.address)
+        with core.lock:
             entry = self.own(object_id)
             entry.value = stored
             if serialized.references:
@@ -403,14 +441,14 @@ class Objects:
     def pack(self, object_id: bytes, serialized: serialization.Serialized, owner: WorkerAddress) -> Value:
         """A serialized value as it travels: inline when small, else written to the store of this node."""
         buffers = serialized.buffers
-        nested = self.nested_of(serialized.references) if serialized.references else []
+        nested = self.nested_of(serialized.references) if serialized.references else ()
         if not buffers and len(serialized.data) <= INLINE_BYTES:
-            return Value(INLINE, serialized.data, [], nested)
+            return Value(INLINE, serialized.data, (), nested)
         size = serialized.size_bytes
         if size <= INLINE_BYTES:
-            return Value(INLINE, serialized.data, [bytes(buffer) for buffer in buffers], nested)
+            return Value(INLINE, serialized.data, tuple(map(bytes, buffers)), nested)
         self._core.store.create(object_id, serialized, owner)
-        return Value(STORED, b"", [], nested, [self._core.address.node_id], size)
+        return Value(STORED, b"", (), nested, (self._core.address.node_id,), size)
 
     def supersede(self, entry: Entry | None, object_id: bytes, new: Value) -> None:
         """An object was made again although it had a value (it may have been lost too, without anybody knowing yet), or
@@ -418,15 +456,16 @@ class Objects:
         old = new if entry is None or entry.value is None else entry.value
         if entry is not None:
             entry.value = new
-        kept = new.locations if entry is not None else []
+        kept = new.locations if entry is not None else ()
         useless = [node_id for node_id in old.locations if node_id not in kept]
         if useless:
             self._core.agent.send(StoreFree([object_id], useless, False))
 
     def add_location(self, entry: Entry, node_id: bytes) -> None:
         """One more node has a copy. Under the lock."""
-        if entry.value is not None and entry.value.kind >= STORED and node_id not in entry.value.locations:
-            entry.value.locations.append(node_id)
+        value = entry.value
+        if value is not None and value.kind >= STORED and node_id not in value.locations:
+            entry.value = msgspec.structs.replace(value, locations=(*value.locations, node_id))
 
     # ------------------------------------------------------------ questions of borrowers
 
@@ -466,7 +505,7 @@ class Objects:
     def on_lost(self, connection: Connection, message: ObjectLost, correlation: int) -> None:
         entry = self._entries.get(message.object_id)
         if entry is not None and entry.value is not None and entry.value.kind == STORED:
-            left = [node for node in entry.value.locations if node not in message.locations]
+            left = tuple(node for node in entry.value.locations if node not in message.locations)
             if left:
                 entry.value = msgspec.structs.replace(entry.value, locations=left)
             else:
@@ -505,7 +544,7 @@ class Objects:
             if item.__class__ is Entry:
                 item.holds -= 1
                 if item.holds <= 0 and not item.borrowers:
-                    self.bury(self.table.bury(item))
+                    self._end(item)
             elif item.__class__ is Pin:
                 store.release(item)
             else:

@@ -96,7 +96,7 @@ class OwnerRequests:
                 connection.send(ForceFree(entry.object_id))
         else:
             if value.kind == STORED:
-                core.agent.send(StoreFree([entry.object_id], value.locations))
+                core.agent.send(StoreFree([entry.object_id], list(value.locations)))
             if entry.task is not None:
                 core.lineage.forget(entry)
         freed = exceptions.ObjectFreedError(entry.object_id.hex(), objects.owner_address(entry), "")

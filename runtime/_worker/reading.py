@@ -152,7 +152,8 @@ class Reader:
                 connection = self._core.peer(entry.owner, connect=False)
                 if connection is not None:
                     connection.send(AddLocation(entry.object_id, node_id))
-                value.locations.append(node_id)
+                if entry.value is value:
+                    self._core.objects.add_location(entry, node_id)
 
     def rebuild_lost(
         self, entry: Entry, lost: Value, error: exceptions.ObjectLostError
@@ -179,7 +180,7 @@ class Reader:
                 entry.asked = False
                 self._core.objects.ask(entry)
 
-            connection.call(ObjectLost(entry.object_id, lost.locations), told)
+            connection.call(ObjectLost(entry.object_id, list(lost.locations)), told)
             return None
 
     # ------------------------------------------------------------ off the pumping thread

@@ -17,7 +17,7 @@ from runtime._wire.messages.worker import Push, StreamItem, Value
 
 from .backpressure import DEFAULT, Backpressure
 from .context import Execution
-from .objects import Entry
+from .objects import Entry, plain_value
 from .streaming import DYNAMIC
 
 if TYPE_CHECKING:
@@ -63,10 +63,13 @@ class Results:
         values = []
         held: list[Entry] = []
         for index, item in enumerate(items):
-            serialized = serialization.serialize(item)
-            object_id = ids.object_id(push.task_id, index + 1)
-            values.append(self._core.objects.pack(object_id, serialized, owner))
-            held += serialized.references
+            value = plain_value(item)
+            if value is None:
+                serialized = serialization.serialize(item)
+                object_id = ids.object_id(push.task_id, index + 1)
+                value = self._core.objects.pack(object_id, serialized, owner)
+                held += serialized.references
+            values.append(value)
         if held:
             self.hold(connection, push, held)
         return values
@@ -186,10 +189,12 @@ class ItemSender:
         connection, push, index = self._connection, self._push, self.count
         if connection.closed:
             return  # the caller died; the generator runs to its end, as its effects may matter
-        serialized = serialization.serialize(item)
-        value = self._pack(ids.object_id(push.task_id, index + 2), serialized, self._owner)
-        if serialized.references:
-            self._hold(connection, push, serialized.references)
+        value = plain_value(item)
+        if value is None:
+            serialized = serialization.serialize(item)
+            value = self._pack(ids.object_id(push.task_id, index + 2), serialized, self._owner)
+            if serialized.references:
+                self._hold(connection, push, serialized.references)
         connection.send(StreamItem(push.task_id, index, value))
         self.count = index + 1
 

@@ -12,7 +12,7 @@ import mmap
 import os
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
@@ -117,7 +117,7 @@ class Store:
             self._rest(pin)
         return size, True
 
-    def fetch(self, object_id: bytes, locations: list[bytes], timeout_s: float | None) -> Pin:
+    def fetch(self, object_id: bytes, locations: Sequence[bytes], timeout_s: float | None) -> Pin:
         """Makes an object readable here and takes one count of its pin.
 
         Raises:
@@ -130,7 +130,7 @@ class Store:
                 self._keep(pin)
                 return pin
         limit = 3600.0 if timeout_s is None else max(timeout_s, 0.001)
-        reply = self._core.call_agent(StorePin(object_id, locations, limit), limit + 10)
+        reply = self._core.call_agent(StorePin(object_id, list(locations), limit), limit + 10)
         if isinstance(reply, ErrorReply):
             if reply.kind == ErrorKind.TIMEOUT:
                 raise exceptions.GetTimeoutError(f"Object {object_id.hex()} did not arrive within {limit} s.")
@@ -152,7 +152,7 @@ class Store:
             return pin
 
     def prefetch(
-        self, object_id: bytes, locations: list[bytes], callback: Callable[[ErrorReply | None], None]
+        self, object_id: bytes, locations: Sequence[bytes], callback: Callable[[ErrorReply | None], None]
     ) -> None:
         """Has an object brought to this node, where it stays a moment for whoever reads it then. Calls back with what
         went wrong, if anything."""
@@ -172,7 +172,7 @@ class Store:
                 self._rest(pin)
             callback(None)
 
-        self._core.agent.call(StorePin(object_id, locations, PREFETCH_S), answered)
+        self._core.agent.call(StorePin(object_id, list(locations), PREFETCH_S), answered)
 
     def read(self, pin: Pin) -> tuple[Any, list[Any]]:
         """Rebuilds the value in place. Returns it with the references made on the way."""

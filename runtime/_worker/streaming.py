@@ -170,7 +170,7 @@ class Stream:
         serialized = serialization.serialize(DynamicObjectRefGenerator(refs))
         objects = self.core.objects
         objects.table.contain(objects.table.entries[ids.object_id(self.task_id, 1)], serialized.references)
-        return Value(INLINE, serialized.data, [], objects.nested_of(serialized.references))
+        return Value(INLINE, serialized.data, (), objects.nested_of(serialized.references))
 
     # ------------------------------------------------------------ back-pressure
 

@@ -45,11 +45,12 @@ class Value(Message, frozen=True, array_like=True):
     `nested` are the references inside: (object id, owner).
     """
 
+    # Tuples, as most values have none of these: there is one empty tuple, and a new list each time.
     kind: int
     data: bytes = b""
-    buffers: list[bytes] = []
-    nested: list[tuple[bytes, WorkerAddress]] = []
-    locations: list[bytes] = []
+    buffers: tuple[bytes, ...] = ()
+    nested: tuple[tuple[bytes, WorkerAddress], ...] = ()
+    locations: tuple[bytes, ...] = ()
     size_bytes: int = 0
 
     @property

@@ -40,6 +40,8 @@ def values(hint: Any, depth: int = DEPTH) -> st.SearchStrategy[Any]:
         return st.one_of(*(values(kind, depth) for kind in kinds))
     if origin is list:
         return st.lists(values(arguments[0], depth - 1), max_size=2 if depth > 0 else 0)
+    if origin is tuple and arguments[-1] is Ellipsis:
+        return st.lists(values(arguments[0], depth - 1), max_size=2 if depth > 0 else 0).map(tuple)
     if origin is tuple:
         return st.tuples(*(values(kind, depth - 1) for kind in arguments))
     if origin is dict:
@@ -111,7 +113,7 @@ def _zero(hint: Any) -> Any:
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         return None
-    if origin is tuple:
+    if origin is tuple and Ellipsis not in typing.get_args(hint):
         return tuple(_zero(kind) for kind in typing.get_args(hint))
     return (origin or hint)()
 
