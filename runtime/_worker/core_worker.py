@@ -418,5 +418,6 @@ class Core:
             self.actors.close()
             self.objects.close()
         self.reader.close()
+        metrics.end()
         self._unlisten()
         self.store.close()

@@ -26,6 +26,10 @@ class _Values:
         self.series: dict[Tags, list[float]] = {}
 
 
+def _nobody() -> None:
+    """There is no connected process that would report."""
+
+
 class Metrics:
     """All metrics of a process by name; instances of one name share their values."""
 
@@ -34,7 +38,7 @@ class Metrics:
         self._by_name: dict[str, _Values] = {}
         self.changed = False
         """Since the last report."""
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = _nobody
         """Called at the first change after a report."""
         self._due_s = 0.0
 
@@ -73,6 +77,10 @@ class Metrics:
         if self.changed and now >= self._due_s:
             self._due_s = now + INTERVAL_S
             core.agent.send(self.report())
+
+    def end(self) -> None:
+        """This process reports no more."""
+        self.on_change = _nobody
 
     def report(self) -> MetricsReport:
         """All values as they are."""

@@ -191,7 +191,7 @@ class SimPump:
 
     # ------------------------------------------------------------ waiting
 
-    def wait(self, ready: Callable[[], Any], timeout_s: float | None = None) -> bool:
+    def wait(self, ready: Callable[[], Any], timeout_s: float | None = None, look_s: float = 0.0) -> bool:
         world = self.world
         if ready():
             return True

@@ -48,6 +48,8 @@ class SimExecutor(executor.Executor):
 class SimStore:
     """The interface of `runtime._worker.store.Store`, on a node of the simulated cluster."""
 
+    lingers = False
+
     def __init__(self, core: Any, _path: str, _capacity_bytes: int) -> None:
         self._core = core
         self._process: Process = core.pump.process
