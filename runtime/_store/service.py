@@ -22,6 +22,7 @@ from runtime._wire.messages.node import StorePinned, StoreSpace
 
 from .arena import Arena
 from .spiller import Spiller, SpillSettings
+from .trimmer import Trimmer
 
 Holder = Hashable
 MIB = 1 << 20
@@ -53,6 +54,7 @@ class ObjectStore:
         self.arena = Arena(capacity_bytes)
         self.index = StoreIndex(self.arena.capacity_bytes, self._file_dropped)
         self._spiller = Spiller(self.index, self.arena, spilling, self._retry_creates)
+        self._trimmer = Trimmer(self.index.allocator, self.arena)
         self._on_change = on_change
         self.restored_bytes = 0
         self.restored_count = 0
@@ -67,6 +69,7 @@ class ObjectStore:
         self._creates.clear()
         self._wake_readers(list(self._readers))
         self._spiller.close()
+        self._trimmer.close()
         self.arena.close()
 
     def create(
@@ -268,9 +271,12 @@ class ObjectStore:
         if entry is not None:
             assert entry.offset is not None
             waiting.done.set_result(StoreSpace(entry.offset))
+            self._trimmer.wake()
             self._on_change()
 
     def _retry_creates(self) -> None:
+        """Memory may have come back."""
+        self._trimmer.wake()
         for waiting in list(self._creates):
             if not waiting.done.done():
                 self._try_create(waiting)
