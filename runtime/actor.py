@@ -30,9 +30,7 @@ from runtime._worker.actor_submitter import Actor
 from runtime._worker.core_worker import Core, current, current_or_none
 from runtime._worker.executor import ActorExit, is_async
 from runtime._worker.functions import Function
-from runtime._worker.streaming import Stream
 from runtime.object_ref import ObjectRef
-from runtime.object_ref_generator import ObjectRefGenerator
 
 ASYNC_MAX_CONCURRENCY = 1000
 
@@ -305,22 +303,19 @@ class ActorMethod:
         self._check(args, kwargs)
         shape = self._shape
         retries = options.max_task_retries
-        result = current().actors.call(
+        return current().actors.call(
             self._actor,
             self._method_name,
             args,
             kwargs,
-            num_returns=options.num_returns,
-            retries=shape.max_task_retries if retries is None else retries,
-            retry_exceptions=retry,
-            name=name,
-            concurrency_group=options.concurrency_group,
-            max_pending=shape.max_pending_calls,
-            stream=options.stream,
+            options.num_returns,
+            shape.max_task_retries if retries is None else retries,
+            retry,
+            name,
+            options.concurrency_group,
+            shape.max_pending_calls,
+            options.stream,
         )
-        if isinstance(result, Stream):
-            return ObjectRefGenerator(result)
-        return result[0] if len(result) == 1 else result or None
 
 
 class _BoundMethod:

@@ -13,9 +13,7 @@ from runtime._signature import ArgumentCheck, parameters_of
 from runtime._worker import context
 from runtime._worker.core_worker import Core, current
 from runtime._worker.functions import Function
-from runtime._worker.streaming import Stream
 from runtime._worker.submitter import TaskOptions
-from runtime.object_ref_generator import ObjectRefGenerator
 
 
 class RemoteFunction:
@@ -106,10 +104,7 @@ class RemoteFunction:
     def _submit(self, prepared: tuple[Core, Function, TaskOptions, Any], args: Any, kwargs: Any) -> Any:
         core, function, options, pool = prepared
         self._check(args, kwargs)
-        result = core.submitter.submit(pool, function, options, args, kwargs)
-        if isinstance(result, Stream):
-            return ObjectRefGenerator(result)
-        return result[0] if len(result) == 1 else result or None
+        return core.submitter.submit(pool, function, options, args, kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
         # All that is known: a function that refers to itself is still empty when this is unpickled.

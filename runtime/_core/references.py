@@ -13,22 +13,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
+import msgspec
 
-class Reference:
+
+class Reference(msgspec.Struct, eq=False, gc=False):
     """One object as this process sees it. `owner` is None for our own, else the owner's address (opaque here).
 
     `registered`: the owner has confirmed that it knows of us; always true for our own.
+
+    There may be millions, and one is made for each call: a struct that the garbage collector never visits. Whoever
+    makes a cycle through one has to break it.
     """
 
-    __slots__ = ("borrowers", "holds", "nested", "object_id", "owner", "registered")
-
-    def __init__(self, object_id: bytes, owner: Any = None) -> None:
-        self.object_id = object_id
-        self.owner = owner
-        self.holds = 0
-        self.borrowers: set[bytes] | None = None
-        self.nested: list[Any] | None = None
-        self.registered = owner is None
+    object_id: bytes
+    owner: Any = None
+    registered: bool = True
+    holds: int = 0
+    borrowers: set[bytes] | None = None
+    nested: list[Any] | None = None
 
 
 R = TypeVar("R", bound=Reference)

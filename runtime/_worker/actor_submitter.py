@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -32,13 +33,13 @@ from runtime._wire.messages.control import (
 from runtime._wire.messages.worker import ActorSetup, Cancel, Done, Push, StreamOptions, Value
 
 from . import arguments
-from .arguments import PackedArguments
+from .arguments import NO_ARGUMENTS, PackedArguments
 from .objects import INLINE, Entry
-from .streaming import Stream
-from .submission import Submission
+from .submission import NO_REFERENCES, Submission, parent
 
 if TYPE_CHECKING:
     from runtime.object_ref import ObjectRef
+    from runtime.object_ref_generator import ObjectRefGenerator
 
     from .core_worker import Core
 
@@ -52,22 +53,11 @@ def handle_object_id(actor_id: bytes) -> bytes:
     return ids.object_id(ids.CREATION_PREFIX + actor_id, 1)
 
 
-class Call(Submission):
+class Call(Submission, eq=False, kw_only=True):
     """One call of an actor's method."""
 
-    __slots__ = ("actor", "handle")
-
-    def __init__(
-        self,
-        core: Core,
-        packed: PackedArguments,
-        actor: Actor,
-        retries: int,
-        retry_exceptions: bool | tuple[type[BaseException], ...],
-    ) -> None:
-        super().__init__(core, packed, retries, retry_exceptions)
-        self.actor = actor
-        self.handle: Entry | None = None  # held until the call is over: an actor finishes what it was asked
+    actor: Actor
+    handle: Entry | None = None  # held until the call is over: an actor finishes what it was asked
 
     def done(self, connection: Connection, message: Done) -> None:
         self.core.actors.on_done(self, connection, message)
@@ -409,7 +399,6 @@ class ActorSubmitter:
         method: str,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        *,
         num_returns: int = 1,
         retries: int = 0,
         retry_exceptions: bool | tuple[type[BaseException], ...] = False,
@@ -417,8 +406,8 @@ class ActorSubmitter:
         concurrency_group: str = "",
         max_pending: int = -1,
         stream: StreamOptions | None = None,
-    ) -> list[ObjectRef] | Stream:
-        """Calls a method; returns its references at once.
+    ) -> ObjectRef | list[ObjectRef] | ObjectRefGenerator | None:
+        """Calls a method; returns at once what the user gets for its results.
 
         Raises:
             PendingCallsLimitExceeded: `max_pending` calls are unanswered.
@@ -431,19 +420,21 @@ class ActorSubmitter:
                 f"The task {method} could not be submitted to actor {actor.actor_id.hex()} because more than "
                 f"{max_pending} tasks are queued on the actor. Wait for some, or raise `max_pending_calls`."
             )
-        packed = arguments.pack(core, name or method, args, kwargs)
-        call = Call(core, packed, actor, retries, retry_exceptions)
+        packed = arguments.pack(core, name or method, args, kwargs) if args or kwargs else NO_ARGUMENTS
         with core.lock:
             self._count += 1
             task_id = self._prefix + (self._count & 0xFFFF_FFFF_FFFF).to_bytes(6, "big") + actor.actor_id
             actor.sequence += 1
-            result = call.promise(
+            handle = actor.handle
+            call = Call(
+                core,
+                packed,
                 Push(
                     task_id,
                     b"",
                     method,
                     packed.value,
-                    [],
+                    NO_REFERENCES,
                     num_returns,
                     None,
                     0,
@@ -451,9 +442,17 @@ class ActorSubmitter:
                     actor.sequence,
                     concurrency_group,
                     stream=stream,
-                )
+                ),
+                retries,
+                retries,
+                retry_exceptions,
+                time.time(),
+                parent(),
+                TaskState.WAITING_FOR_ARGUMENTS,
+                actor=actor,
+                handle=handle,
             )
-            handle = call.handle = actor.handle
+            result = call.promise()
             if handle is not None:
                 handle.holds += 1
             if actor.death is not None:
@@ -469,7 +468,7 @@ class ActorSubmitter:
             if packed.entries:
                 core.objects.when_all_ready(call.missing(), lambda: self._ready(call))
             else:
-                call.move(TaskState.QUEUED)
+                call.state = TaskState.QUEUED
                 if actor.connection is not None:
                     self._send(actor)
         return result

@@ -39,7 +39,7 @@ class PackedArguments:
         self.lineage: list[Entry] = []
 
 
-_NONE = PackedArguments(None, [], [], [])
+NO_ARGUMENTS = PackedArguments(None, [], [], [])
 
 
 def pack(core: Core, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedArguments:
@@ -49,7 +49,7 @@ def pack(core: Core, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) 
         TypeError: an argument cannot be pickled.
     """
     if not args and not kwargs:
-        return _NONE
+        return NO_ARGUMENTS
     try:
         return _pack(core, args, kwargs)
     except TypeError as error:
@@ -192,7 +192,7 @@ def _load(core: Core, ref: Argument, made: list[Entry]) -> Any:
         return rebuild(value.data, [memoryview(buffer) for buffer in value.buffers])[0]
     if value is not None and not value.nested:
         # The caller holds the object until we answer: no borrow of our own is needed to read it.
-        entry = Entry(ref.object_id, core.released, ref.owner)
+        entry = Entry(ref.object_id, ref.owner, False, released=core.released)
         entry.value = value
         return core.reader.load(entry, None)
     with core.lock:

@@ -47,40 +47,24 @@ _address = msgspec.msgpack.Encoder().encode
 _decode_address = msgspec.msgpack.Decoder(WorkerAddress).decode
 
 
-class Entry(Reference):
+class Entry(Reference, eq=False, gc=False, kw_only=True):
     """One object. `value` is None until it is there; then callbacks have run."""
 
-    __slots__ = (
-        "asked",
-        "callbacks",
-        "dependents",
-        "fetched",
-        "on_free",
-        "on_registered",
-        "released",
-        "seen",
-        "task",
-        "value",
-    )
+    released: Released
+    """Where its references go when they die."""
+    value: Value | None = None
+    callbacks: list[Callable[[], None]] | None = None
+    task: Submission | None = None  # what made it, while it lies in a store
+    dependents: int = 0  # how many tasks of the lineage have it as an argument
+    fetched: bool = False  # `wait` has brought it to this node, or found that it cannot
+    seen: bool = False  # an error: somebody was told
+    asked: bool = False  # borrowed: the owner has been asked for the value
+    on_registered: list[Callable[[], None]] | None = None
+    on_free: Callable[[], None] | None = None
 
-    def __init__(self, object_id: bytes, released: Released, owner: WorkerAddress | None = None) -> None:
-        # All that `Reference` sets, too: a call less for each object.
-        self.object_id = object_id
-        self.owner = owner
-        self.holds = 0
-        self.borrowers = None
-        self.nested = None
-        self.registered = owner is None
-        self.released = released
-        self.value: Value | None = None
-        self.callbacks: list[Callable[[], None]] | None = None
-        self.task: Submission | None = None  # what made it, while it lies in a store
-        self.dependents = 0  # how many tasks of the lineage have it as an argument
-        self.fetched = False  # `wait` has brought it to this node, or found that it cannot
-        self.seen = False  # an error: somebody was told
-        self.asked = False  # borrowed: the owner has been asked for the value
-        self.on_registered: list[Callable[[], None]] | None = None
-        self.on_free: Callable[[], None] | None = None
+    def let_go(self) -> None:
+        """Breaks every cycle that it may be part of: nobody asks for it any more."""
+        self.callbacks = self.task = self.on_registered = self.on_free = None
 
 
 def plain_value(value: Any) -> Value | None:
@@ -113,7 +97,7 @@ def _unknown(binary: bytes, released: Released) -> Entry:
         f"The owner is unknown of object {binary.hex()}: its id was made up, or comes from another session or from "
         "outside of tasks. Get the reference from the call that made the object, or as an argument."
     )
-    entry = Entry(binary, released)
+    entry = Entry(binary, released=released)
     entry.value = Value(INLINE_ERROR, pickle.dumps(error))
     entry.seen = True
     return entry
@@ -147,8 +131,7 @@ class Objects:
 
     def own(self, object_id: bytes) -> Entry:
         """A new object of ours, without a value yet. Under the lock."""
-        entry = Entry(object_id, self._core.released)
-        self._entries[object_id] = entry
+        entry = self._entries[object_id] = Entry(object_id, released=self._core.released)
         return entry
 
     def borrow(self, binary: bytes, owner: bytes) -> ObjectRef:
@@ -165,7 +148,7 @@ class Objects:
         if entry is not None:
             return entry
         if owner.worker_id == self._core.address.worker_id:
-            entry = Entry(object_id, self._core.released)
+            entry = Entry(object_id, released=self._core.released)
             entry.value = self.error_value(exceptions.ObjectFreedError(object_id.hex(), b"", ""))
             return self.table.add(entry)
         entry = self._enter_borrowed(object_id, owner)
@@ -186,7 +169,7 @@ class Objects:
         return entry
 
     def _enter_borrowed(self, object_id: bytes, owner: WorkerAddress) -> Entry:
-        entry = self.table.add(Entry(object_id, self._core.released, owner))
+        entry = self.table.add(Entry(object_id, owner, False, released=self._core.released))
         self._borrowed_from.setdefault(owner.worker_id, {})[object_id] = None
         return entry
 
@@ -325,6 +308,8 @@ class Objects:
             "This object was never made: the program called shutdown() before, and what it had started ended then."
         )
         self._fail_all(error, seen=True)
+        for entry in self._entries.values():
+            entry.let_go()
 
     def _fail_all(self, error: Exception, seen: bool) -> None:
         value = self.error_value(error)

@@ -4,18 +4,17 @@ give, and how they end. Everything here runs under the pump's lock.
 
 from __future__ import annotations
 
-import time
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from runtime._core import ids
-from runtime._core.tasks import TaskState, step
+from runtime._core.tasks import TRANSITIONS, TaskState, step
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.base import WorkerAddress
-from runtime._wire.messages.worker import Done, Push, ReleaseHold, StreamItem, Value
+from runtime._wire.messages.worker import Argument, Done, Push, ReleaseHold, StreamItem, Value
+from runtime.object_ref_generator import ObjectRefGenerator
 
 from . import context
 from .arguments import PackedArguments
@@ -28,51 +27,34 @@ if TYPE_CHECKING:
     from .core_worker import Core
 
 
-class Submission(ABC):
-    """A task or call, until its results are there (or, for lineage, gone).
+_FIRST = (1).to_bytes(4, "little")  # what `ids.object_id` appends for the first result
+NO_REFERENCES: list[Argument] = []  # of a push; never changed
 
-    Args:
-        packed: its arguments; they are held until it is over.
-        retries: how often it may run again; -1: without bound.
-        retry_exceptions: whether it does for errors of user code, or for which classes.
-    """
 
-    __slots__ = (
-        "core",
-        "created_s",
-        "entries",
-        "max_retries",
-        "packed",
-        "parent",
-        "push",
-        "retries",
-        "retry_exceptions",
-        "state",
-        "stored_results",
-        "stream",
-        "worker",
-    )
+def parent() -> bytes:
+    """The task that runs here, or b""."""
+    running = context.execution.get()
+    return running.task_id if running is not None else b""
 
-    def __init__(
-        self,
-        core: Core,
-        packed: PackedArguments,
-        retries: int,
-        retry_exceptions: bool | tuple[type[BaseException], ...],
-    ) -> None:
-        self.core = core
-        self.packed = packed
-        self.created_s = time.time()
-        self.max_retries = self.retries = retries
-        self.retry_exceptions = retry_exceptions
-        self.state = TaskState.WAITING_FOR_ARGUMENTS
-        running = context.execution.get()
-        self.parent = running.task_id if running is not None else b""
-        self.stream: Stream | None = None
-        self.worker: WorkerAddress | None = None  # what answered
-        self.stored_results = 0  # how many of its results lie in stores and may be wanted once more
-        self.push: Push
-        self.entries: list[Entry]
+
+class Submission(msgspec.Struct, eq=False):
+    """A task or call, until its results are there (or, for lineage, gone). A struct, because one is made for each call
+    and that is how making one costs least."""
+
+    core: Core
+    packed: PackedArguments  # its arguments; they are held until it is over
+    push: Push
+    max_retries: int  # -1: without bound
+    retries: int  # how many are left
+    # Whether it runs again for errors of user code, or for which classes.
+    retry_exceptions: bool | tuple[type[BaseException], ...]
+    created_s: float
+    parent: bytes  # the task that submitted it, or b""
+    state: TaskState
+    entries: tuple[Entry, ...] = ()  # its results
+    stream: Stream | None = None
+    worker: WorkerAddress | None = None  # what answered
+    stored_results: int = 0  # how many of its results lie in stores and may be wanted once more
 
     def stores(self, entry: Entry) -> None:
         """This result of it lies in a store."""
@@ -80,21 +62,26 @@ class Submission(ABC):
             entry.task = self
             self.stored_results += 1
 
-    def promise(self, push: Push) -> list[ObjectRef] | Stream:
-        """Makes the objects of the results, and the references to them that the user gets."""
-        self.push = push
-        objects, task_id, count = self.core.objects, push.task_id, push.num_returns
+    def promise(self) -> ObjectRef | list[ObjectRef] | ObjectRefGenerator | None:
+        """Makes the objects of the results, and what the user gets for them: a reference, a list of them, a generator,
+        or None."""
+        objects, task_id, count = self.core.objects, self.push.task_id, self.push.num_returns
+        if count == 1:
+            entry = objects.own(task_id + _FIRST)
+            self.entries = (entry,)
+            entry.holds = 1  # until the value is there, somebody wants it or not
+            return objects.new_ref(entry)
         if count < 0:
-            entry = objects.own(ids.object_id(task_id, 1))
-            entry.holds += 1
-            self.entries = [entry]
+            entry = objects.own(task_id + _FIRST)
+            entry.holds = 1
+            self.entries = (entry,)
             ref = objects.new_ref(entry)
             self.stream = stream = Stream(self.core, task_id, ref if count == STREAMING else None)
-            return stream if count == STREAMING else [ref]
-        self.entries = [objects.own(ids.object_id(task_id, index + 1)) for index in range(count)]
+            return ObjectRefGenerator(stream) if count == STREAMING else ref
+        self.entries = tuple([objects.own(ids.object_id(task_id, index + 1)) for index in range(count)])
         for entry in self.entries:
-            entry.holds += 1  # until the value is there, somebody wants it or not
-        return [objects.new_ref(entry) for entry in self.entries]
+            entry.holds = 1
+        return [objects.new_ref(entry) for entry in self.entries] or None
 
     @property
     def function_name(self) -> str:
@@ -103,7 +90,9 @@ class Submission(ABC):
 
     def move(self, target: TaskState) -> None:
         """Takes one step of `_core/tasks.py`."""
-        self.state = step(self.push.task_id, self.state, target)
+        if (self.state, target) not in TRANSITIONS:
+            step(self.push.task_id, self.state, target)
+        self.state = target
 
     @property
     def may_be_cancelled(self) -> bool:
@@ -114,9 +103,9 @@ class Submission(ABC):
         """The references among the arguments whose values are not there."""
         return [entry for entry in self.packed.entries if entry.value is None]
 
-    @abstractmethod
     def done(self, connection: Connection, message: Done) -> None:
         """The worker's answer came."""
+        raise NotImplementedError
 
     def item(self, connection: Connection, message: StreamItem) -> None:
         """The next value of its stream came."""
@@ -150,9 +139,9 @@ class Submission(ABC):
         self.retries -= self.retries > 0
         return True
 
-    @abstractmethod
     def rerun(self) -> None:
         """Queues it once more after it was over, when the values of its arguments are there."""
+        raise NotImplementedError
 
     def refuses_rerun(self, asker: bytes) -> str:
         """Why it cannot run again for a process that waits for it, if it cannot."""

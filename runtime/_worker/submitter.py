@@ -42,13 +42,13 @@ from runtime._wire.messages.worker import (
 
 from . import arguments
 from .actor_submitter import Call
-from .arguments import PackedArguments
+from .arguments import NO_ARGUMENTS
 from .objects import STORED
-from .streaming import Stream
-from .submission import Submission
+from .submission import NO_REFERENCES, Submission, parent
 
 if TYPE_CHECKING:
     from runtime.object_ref import ObjectRef
+    from runtime.object_ref_generator import ObjectRefGenerator
 
     from .core_worker import Core
     from .functions import Function
@@ -72,19 +72,13 @@ class TaskOptions(msgspec.Struct, frozen=True):
     stream: StreamOptions | None = None
 
 
-class Task(Submission):
+class Task(Submission, eq=False, kw_only=True):
     """One call of a remote function."""
 
-    __slots__ = ("function", "lease", "options", "pool")
-
-    def __init__(
-        self, core: Core, packed: PackedArguments, pool: LeasePool, function: Function, options: TaskOptions
-    ) -> None:
-        super().__init__(core, packed, options.max_retries, options.retry_exceptions)
-        self.pool = pool
-        self.function = function
-        self.options = options
-        self.lease: Lease | None = None
+    pool: LeasePool
+    function: Function
+    options: TaskOptions
+    lease: Lease | None = None
 
     @property
     def function_name(self) -> str:
@@ -140,37 +134,47 @@ class TaskSubmitter:
         options: TaskOptions,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-    ) -> list[ObjectRef] | Stream:
-        """Starts a task; returns its references at once.
+    ) -> ObjectRef | list[ObjectRef] | ObjectRefGenerator | None:
+        """Starts a task; returns at once what the user gets for its results.
 
         Raises:
             RaySystemError: the node agent is gone.
         """
         core = self._core
         core.check()
-        packed = arguments.pack(core, function.name, args, kwargs)
-        task = Task(core, packed, pool, function, options)
+        packed = arguments.pack(core, function.name, args, kwargs) if args or kwargs else NO_ARGUMENTS
         with core.lock:
             task_id = self.new_task_id()
-            result = task.promise(
+            task = Task(
+                core,
+                packed,
                 Push(
                     task_id,
                     function.key,
                     "",
                     packed.value,
-                    [],
+                    NO_REFERENCES,
                     options.num_returns,
                     None,
                     0,
                     options.name,
                     stream=options.stream,
-                )
+                ),
+                options.max_retries,
+                options.max_retries,
+                options.retry_exceptions,
+                time.time(),
+                parent(),
+                TaskState.WAITING_FOR_ARGUMENTS if packed.refs else TaskState.QUEUED,
+                pool=pool,
+                function=function,
+                options=options,
             )
+            result = task.promise()
             core.pending[task_id] = task
             if packed.entries:
                 core.objects.when_all_ready(task.missing(), lambda: self._ready(task))
             else:
-                task.move(TaskState.QUEUED)
                 pool.queue.append(task)
                 self._dispatch(pool)
         return result

@@ -35,10 +35,6 @@ def test_our_own_reference_is_registered_from_the_start() -> None:
     assert Reference(b"a").registered
 
 
-def test_a_borrowed_reference_is_registered_only_when_its_owner_says_so() -> None:
-    assert not Reference(b"a", owner="somebody").registered
-
-
 @pytest.mark.parametrize("holds", [1, 2, 5])
 def test_the_last_release_ends_a_reference(holds: int) -> None:
     table, [entry] = table_of("a")
@@ -51,7 +47,7 @@ def test_the_last_release_ends_a_reference(holds: int) -> None:
 
 def test_a_borrowed_reference_ends_like_our_own() -> None:
     table: ReferenceTable[Reference] = ReferenceTable()
-    entry = table.add(Reference(b"a", owner="somebody"))
+    entry = table.add(Reference(b"a", owner="somebody", registered=False))
     entry.holds = 1
     assert names(table.release(entry)) == ["a"]
 
@@ -207,7 +203,7 @@ def test_an_unknown_object_cannot_be_borrowed() -> None:
 
 def test_a_borrowed_object_cannot_be_borrowed_from_the_borrower() -> None:
     table: ReferenceTable[Reference] = ReferenceTable()
-    table.add(Reference(b"a", owner="somebody"))
+    table.add(Reference(b"a", owner="somebody", registered=False))
     assert not table.add_borrower(b"a", ALICE)
 
 
