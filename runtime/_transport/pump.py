@@ -238,6 +238,7 @@ class Pump:
         """One round without waiting, if nobody else leads. For an event loop that watches `epoll` itself."""
         if self._leading.acquire(blocking=False):
             try:
+                self._rounds += 1
                 self._round(0)
             finally:
                 self._stop_leading()

@@ -44,9 +44,11 @@ class _Group:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
 
-    def flush_soon(self) -> None:
+    def flush_soon(self, is_last: bool = False) -> None:
         """Sees to it that what was sent leaves when the loop has nothing else to do. On the loop."""
-        if not self._flush_scheduled:
+        if is_last:
+            self._core.pump.flush_all()
+        elif not self._flush_scheduled:
             self._flush_scheduled = True
             self.loop.call_soon(self._flush)
 
@@ -170,7 +172,7 @@ class AsyncExecutor:
             self._executor.answer(connection, done, made)
         else:
             self._executor.drop(push)
-        group.flush_soon()
+        group.flush_soon(is_last=self._executor.is_idle)
         if self._executor.may_exit():
             self.exit_if_idle()
 

@@ -211,6 +211,11 @@ class Executor:
         return self._leaving is not None
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs, and nothing that came waits to."""
+        return not self._active
+
+    @property
     def is_async(self) -> bool:
         """Whether this is an async actor, constructed."""
         return self._async is not None
