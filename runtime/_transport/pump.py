@@ -370,6 +370,8 @@ class Pump:
                 if self.dirty:
                     self.flush_all()
                 idle_naps += 1
+                if self.dirty:  # whoever leads sleeps until something comes
+                    self.flush_all()
 
     def _sleep(self) -> None:
         """Until something is to be sent, or nobody leads any more."""

@@ -17,7 +17,6 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -44,6 +43,7 @@ from runtime._wire.messages.worker import (
 
 from . import arguments, thread_limit
 from .async_executor import AsyncExecutor
+from .call_threads import CallThreads
 from .context import Execution, execution
 from .devices import Devices
 from .functions import full_name
@@ -88,7 +88,7 @@ class Executor:
         self._leaving: tuple[str, int] | None = None  # why the process ends by itself, and its exit status
         self._counts: Counter[bytes] = Counter()  # calls of the functions with max_calls
         self._submit: Callable[[Connection, Push, Execution], None] | None = None  # if calls run side by side
-        self._threads: dict[str, ThreadPoolExecutor] = {}
+        self._threads: dict[str, CallThreads] = {}
         self._async: AsyncExecutor | None = None
         core.executor = self
         core.add_handlers(
@@ -403,14 +403,14 @@ class Executor:
             self.answer(connection, done, made)
         else:
             self.drop(push)
-        if not on_main:
-            self._core.pump.flush_all()
-            if self._ends_when_idle:
-                self._core.pump.wake()
-        elif not self._queue:
-            self._last_flush = time.monotonic()  # about now: the main thread flushes before it waits
-        elif time.monotonic() - self._last_flush > FLUSH_EVERY_S:
-            self._last_flush = time.monotonic()
+        if on_main and self._queue:
+            self._flush_now_and_then()
+
+    def _flush_now_and_then(self) -> None:
+        """More calls follow at once: their answers leave together, but none waits long."""
+        now = time.monotonic()
+        if now - self._last_flush > FLUSH_EVERY_S:
+            self._last_flush = now
             self._core.pump.flush_all()
 
     def _call(self, connection: Connection, push: Push, running: Execution, made: list[Entry]) -> Done:
@@ -550,11 +550,11 @@ class Executor:
         if self._async is not None:
             self._run_side_by_side(self._async.submit)
         elif setup.max_concurrency > 1 or setup.concurrency_groups:
-            self._threads = {"": ThreadPoolExecutor(setup.max_concurrency, "actor")} | {
-                group: ThreadPoolExecutor(limit, f"actor-{group}")
+            self._threads = {"": CallThreads(setup.max_concurrency, "actor", self._run_in_thread)} | {
+                group: CallThreads(limit, f"actor-{group}", self._run_in_thread)
                 for group, limit in setup.concurrency_groups.items()
             }
-            self._run_side_by_side(self._submit_to_pool)
+            self._run_side_by_side(self._submit_to_threads)
 
     def _run_side_by_side(self, submit: Callable[[Connection, Push, Execution], None]) -> None:
         with self._core.lock:
@@ -563,15 +563,22 @@ class Executor:
                 connection, push = self._queue.popleft()
                 submit(connection, push, self._begin(push))
 
-    def _submit_to_pool(self, connection: Connection, push: Push, running: Execution) -> None:
-        pool = self._threads.get(push.concurrency_group) or self._threads[""]
-        pool.submit(self._run_in_pool, connection, push, running)
+    def _submit_to_threads(self, connection: Connection, push: Push, running: Execution) -> None:
+        threads = self._threads.get(push.concurrency_group) or self._threads[""]
+        threads.submit(threads, connection, push, running)
 
-    def _run_in_pool(self, connection: Connection, push: Push, running: Execution) -> None:
+    def _run_in_thread(
+        self, threads: CallThreads, connection: Connection, push: Push, running: Execution
+    ) -> None:
         if self._leaving is None:
             self._run(connection, push, running)
         else:
             self.drop(push)
+        if threads.backlog:
+            self._flush_now_and_then()
+        else:
+            self._core.pump.flush_all()
+        if self._ends_when_idle:
             self._core.pump.wake()
 
 
