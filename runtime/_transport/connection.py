@@ -76,6 +76,7 @@ class Connection:
             codec.encode_into(message, out, -1)
             HEADER.pack_into(out, start, len(out) - start - HEADER_BYTES, correlation)
             if len(out) >= FLUSH_BYTES:
+                self._pump.sent_much = True
                 self.flush()
         self._pump.kick()
 

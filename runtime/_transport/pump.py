@@ -57,6 +57,8 @@ class Pump:
         self._rounds = 0  # in which a waiting thread found something
         self._external = False
         self.stopped = False
+        self.sent_much = False  # since the last poll began, somebody had to flush what it sent
+        self._in_burst = False  # the same, of the last poll as a whole: another thread did
         self._sleep_s: float | None = None  # how long the background thread may, beside an event loop
         self._alarm_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._alarm = select.poll()
@@ -238,7 +240,6 @@ class Pump:
         """One round without waiting, if nobody else leads. For an event loop that watches `epoll` itself."""
         if self._leading.acquire(blocking=False):
             try:
-                self._rounds += 1
                 self._round(0)
             finally:
                 self._stop_leading()
@@ -295,8 +296,10 @@ class Pump:
             self._background_polls = True
             if self.dirty or self._wanted:  # came between the flush and the flag
                 timeout_s = 0
+        self.sent_much = False
         events = self.epoll.poll(timeout_s)
         self._background_polls = False
+        self._in_burst = self.sent_much
         with self.lock:
             for fd, mask in events:
                 source = self._sources.get(fd)
@@ -363,6 +366,8 @@ class Pump:
                 try:
                     while not (self._wanted or self.stopped or self._external):
                         self._round(IDLE_POLL_S if self.on_wait is None else REST_S, True)
+                        if self._in_burst:  # do not fight the caller for the interpreter: what comes in waits for a nap
+                            break
                 finally:
                     self._stop_leading()
                 idle_naps = 0
@@ -370,8 +375,6 @@ class Pump:
                 if self.dirty:
                     self.flush_all()
                 idle_naps += 1
-                if self.dirty:  # whoever leads sleeps until something comes
-                    self.flush_all()
 
     def _sleep(self) -> None:
         """Until something is to be sent, or nobody leads any more."""
