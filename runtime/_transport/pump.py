@@ -366,7 +366,9 @@ class Pump:
                 try:
                     while not (self._wanted or self.stopped or self._external):
                         self._round(IDLE_POLL_S if self.on_wait is None else REST_S, True)
-                        if self._in_burst:  # do not fight the caller for the interpreter: what comes in waits for a nap
+                        if (
+                            self._in_burst
+                        ):  # do not fight the caller for the interpreter: what comes in waits for a nap
                             break
                 finally:
                     self._stop_leading()

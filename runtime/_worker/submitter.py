@@ -165,7 +165,7 @@ class TaskSubmitter:
                 options.retry_exceptions,
                 time.time(),
                 parent(),
-                TaskState.WAITING_FOR_ARGUMENTS if packed.refs else TaskState.QUEUED,
+                TaskState.WAITING_FOR_ARGUMENTS if packed.entries else TaskState.QUEUED,
                 pool=pool,
                 function=function,
                 options=options,
