@@ -103,8 +103,6 @@ class SimStore:
     def forget(self, _object_ids: list[bytes]) -> None:
         """Pins of nothing are not simulated."""
 
-    lingers = False
-
     def tick(self, _now: float) -> None:
         """See `forget`."""
 
