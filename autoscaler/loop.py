@@ -403,4 +403,5 @@ _STABLE = tuple(name for name in Report.__dataclass_fields__ if name not in ("at
 async def _either(event: asyncio.Event, timeout_s: float) -> None:
     """Waits for the event, at most so long."""
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            await event.wait()

@@ -140,7 +140,8 @@ class ObjectRefGenerator:
                 await came
             else:
                 try:
-                    await asyncio.wait_for(came, timeout_s)
+                    async with asyncio.timeout(timeout_s):
+                        await came
                 except TimeoutError:
                     return ObjectRef.nil()
         ref = stream.next(None)

@@ -70,7 +70,8 @@ class StateService:
 
     async def _of_node(self, node_id: bytes, request: ListState) -> list[dict[str, Any]]:
         try:
-            channel = await asyncio.wait_for(self._peers.channel(node_id), _NODE_TIMEOUT_S)
+            async with asyncio.timeout(_NODE_TIMEOUT_S):
+                channel = await self._peers.channel(node_id)
         except (CallError, TimeoutError):
             return []
         return await self._ask(channel, request, _NODE_TIMEOUT_S)

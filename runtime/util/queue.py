@@ -169,13 +169,15 @@ class _QueueActor:
 
     async def put(self, item: Any, timeout_s: float | None) -> None:
         try:
-            await asyncio.wait_for(self._queue.put(item), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._queue.put(item)
         except TimeoutError:
             raise Full from None
 
     async def get(self, timeout_s: float | None) -> Any:
         try:
-            return await asyncio.wait_for(self._queue.get(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                return await self._queue.get()
         except TimeoutError:
             raise Empty from None
 

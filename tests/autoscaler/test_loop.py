@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from autoscaler.config import AutoscalerConfig
-from autoscaler.loop import Autoscaler
+from autoscaler.loop import Autoscaler, _either
 from autoscaler.provider import Machine, MachineTags, NodeType, ProviderError, SetupError
 from autoscaler.simulation import Faults, SimulatedProvider
 from autoscaler.status import Report
@@ -30,7 +30,7 @@ QUICK: dict[str, object] = {
     "idle_timeout_s": 0.05,
     "provider_timeout_s": 2.0,
 }
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def quick(*kinds: NodeType, **more: object) -> AutoscalerConfig:
@@ -92,7 +92,7 @@ class Setup:
     def run(self, machine: Machine, node_type: NodeType, instance_id: str, log_path: str) -> None:
         if self.failure is not None:
             raise self.failure
-        asyncio.run_coroutine_threadsafe(self._start(instance_id, node_type), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._start(instance_id, node_type), self._loop).result(60)
 
     async def _start(self, instance_id: str, node_type: NodeType) -> None:
         agent = Agent(instance_id, node_type, self._store)
@@ -174,6 +174,19 @@ def play(
             await scenario(rig)
         finally:
             await store.stop()
+
+    asyncio.run(main())
+
+
+def test_who_is_cancelled_when_the_event_comes_does_not_go_on() -> None:
+    async def main() -> None:
+        event = asyncio.Event()
+        waiting = asyncio.create_task(_either(event, 60.0))
+        await asyncio.sleep(0.01)
+        event.set()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
 
     asyncio.run(main())
 

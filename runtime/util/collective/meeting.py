@@ -40,7 +40,8 @@ class Meeting:
         if len(round.brought) == self._world_size:
             round.complete.set()
         try:
-            await asyncio.wait_for(round.complete.wait(), self._timeout_s)
+            async with asyncio.timeout(self._timeout_s):
+                await round.complete.wait()
         except TimeoutError:
             missing = sorted(set(range(self._world_size)) - round.brought.keys())
             raise TimeoutError(
@@ -63,7 +64,8 @@ class Meeting:
         """
         key = (sender, receiver, number)
         try:
-            return await asyncio.wait_for(asyncio.shield(self._box(key)), self._timeout_s)
+            async with asyncio.timeout(self._timeout_s):
+                return await asyncio.shield(self._box(key))
         except TimeoutError:
             raise TimeoutError(f"Rank {sender} sent nothing within {self._timeout_s:g} s.") from None
         finally:

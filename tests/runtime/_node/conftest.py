@@ -30,7 +30,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
 
     yield make
     left = [child for child in psutil.Process().children(recursive=True) if child.pid not in before]
-    _, alive = psutil.wait_procs(left, timeout=5)
+    _, alive = psutil.wait_procs(left, timeout=60)
     assert not alive
     assert not list(root.rglob("*.json"))
     assert not [path for path in root.iterdir() if path.name.startswith("n")]

@@ -80,7 +80,7 @@ async def spec(driver: Client, cls: type, cpus: float = 1, held: dict[str, int] 
 
 
 async def start(agent: NodeAgent, made: ActorSpec, restarts: int = 0) -> ActorStarted:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await agent.actors.start(StartActor(made, restarts))
 
 
@@ -105,7 +105,7 @@ def test_the_control_store_counts_what_an_actor_holds_once(
     monkeypatch.setattr(reporter, "HEARTBEAT_S", 1000.0)  # which would put it right by and by
 
     async def scenario() -> None:
-        async with world() as w, asyncio.timeout(20):
+        async with world() as w, asyncio.timeout(60):
             agent = await w.node(resources={"CPU": 100})
             driver = await w.driver(agent)
             for count in range(1, 6):

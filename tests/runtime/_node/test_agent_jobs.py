@@ -225,7 +225,7 @@ def test_an_agent_for_one_driver_ends_with_it(world: MakeWorld) -> None:
             driver = await w.driver(agent)
             driver.channel.send(StoreUnpin([]))
             driver.channel.close()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await agent.finished.wait()
             assert "driver" in agent.reason
 
@@ -242,7 +242,7 @@ def test_an_agent_without_control_store_ends(world: MakeWorld) -> None:
 
             agent.control._connect = refuse
             await w.control.stop()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await agent.finished.wait()
             assert "control store" in agent.reason
 

@@ -127,7 +127,7 @@ def test_the_zygote_ends_when_its_agent_closes_the_socket(tmp_path: Path) -> Non
         zygote._stopping = True
         assert zygote._transport is not None
         zygote._transport.close()
-        return await asyncio.to_thread(zygote._process.wait, 10)
+        return await asyncio.to_thread(zygote._process.wait, 60)
 
     assert asyncio.run(scenario()) == 0
 

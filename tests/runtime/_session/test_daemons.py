@@ -53,7 +53,7 @@ def test_a_local_session_comes_up_and_leaves_nothing(root: Path, daemons: list[D
     assert Path(daemon.ready["unix_path"]).is_socket()
     processes = family(daemon)
     daemon.stop()
-    _, alive = psutil.wait_procs(processes, timeout=5)
+    _, alive = psutil.wait_procs(processes, timeout=60)
     assert not alive
     assert list(root.iterdir()) == []
 
@@ -63,7 +63,7 @@ def test_a_killed_local_session_takes_its_processes_with_it(daemons: list[Daemon
     daemons.append(daemon)
     processes = family(daemon)
     daemon.kill()
-    _, alive = psutil.wait_procs(processes, timeout=5)
+    _, alive = psutil.wait_procs(processes, timeout=60)
     assert not alive
 
 
@@ -134,7 +134,7 @@ def test_sigterm_ends_an_agent_cleanly(daemons: list[Daemon], root: Path) -> Non
     daemon = start_local(num_cpus=1)
     daemons.append(daemon)
     daemon.process.send_signal(signal.SIGTERM)
-    assert daemon.process.wait(10) == 0
+    assert daemon.process.wait(60) == 0
 
 
 def test_a_session_directory_is_private() -> None:
@@ -164,11 +164,11 @@ sys.stdin.read()
     kept, bound = (psutil.Process(int(pid)) for pid in starter.stdout.readline().split())
     starter.kill()
     starter.wait()
-    _, alive = psutil.wait_procs([bound], timeout=10)
+    _, alive = psutil.wait_procs([bound], timeout=60)
     assert not alive
     assert kept.is_running()
     kept.terminate()
-    psutil.wait_procs([kept], timeout=10)
+    psutil.wait_procs([kept], timeout=60)
     starter.stdin.close()
     starter.stdout.close()
 

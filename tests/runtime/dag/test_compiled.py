@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import importlib
+import pathlib
 import pickle
 import time
 from typing import Any
@@ -32,9 +33,9 @@ class Actor:
     def fail(self, value: Any) -> None:
         raise ZeroDivisionError(value)
 
-    def sleep(self, seconds: float) -> float:
-        time.sleep(seconds)
-        return seconds
+    def until_there(self, path: pathlib.Path) -> None:
+        while not path.exists():
+            time.sleep(0.01)
 
 
 @ray.remote
@@ -100,15 +101,16 @@ def test_errors_come_out_and_do_not_end_it() -> None:
         compiled.teardown()
 
 
-def test_a_result_that_is_late() -> None:
+def test_a_result_that_is_late(tmp_path: pathlib.Path) -> None:
     actor = Actor.remote()
     with dag.InputNode() as value:
-        compiled = actor.sleep.bind(value).experimental_compile()
+        compiled = actor.until_there.bind(value).experimental_compile()
     try:
-        ref = compiled.execute(0.5)
+        ref = compiled.execute(tmp_path / "go")
         with pytest.raises(exceptions.RayChannelTimeoutError):
             ray.get(ref, timeout=0.05)
     finally:
+        (tmp_path / "go").touch()
         compiled.teardown()
 
 

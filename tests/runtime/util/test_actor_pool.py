@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pathlib
 import time
 from typing import Any
 
@@ -19,9 +20,10 @@ class Worker:
     def double(self, value: int) -> int:
         return 2 * value
 
-    def slow(self, value: float) -> float:
-        time.sleep(value)
-        return value
+    def until_there(self, path: pathlib.Path) -> str:
+        while not path.exists():
+            time.sleep(0.01)
+        return path.name
 
     def fail(self, value: int) -> None:
         raise ZeroDivisionError(value)
@@ -50,10 +52,19 @@ def test_results_in_order() -> None:
         pool.get_next_unordered()
 
 
-def test_results_as_they_come() -> None:
+def when_there(actor: Any, path: pathlib.Path) -> Any:
+    return actor.until_there.remote(path)
+
+
+def test_results_as_they_come(tmp_path: pathlib.Path) -> None:
     pool = pool_of(2)
-    assert list(pool.map_unordered(lambda a, v: a.slow.remote(v), [0.5, 0])) == [0, 0.5]
-    assert list(pool.map(lambda a, v: a.slow.remote(v), [0.1, 0])) == [0.1, 0]
+    paths = [tmp_path / "a", tmp_path / "b"]
+    results = pool.map_unordered(when_there, paths)
+    for path in reversed(paths):
+        path.touch()
+        assert next(results) == path.name
+    assert list(results) == []
+    assert list(pool.map(when_there, paths)) == ["a", "b"]
     assert sorted(pool.map_unordered(lambda a, v: a.double.remote(v), range(20))) == list(range(0, 40, 2))
 
 
@@ -65,34 +76,40 @@ def test_map_submits_at_once_and_is_read_later() -> None:
     assert list(results) == [4, 6]
 
 
-def test_map_forgets_what_was_submitted_before() -> None:
+def test_map_forgets_what_was_submitted_before(tmp_path: pathlib.Path) -> None:
     pool = pool_of(2)
-    pool.submit(lambda a, v: a.slow.remote(v), 0.3)
-    assert list(pool.map(lambda a, v: a.double.remote(v), [1, 2])) == [2, 4]
+    pool.submit(when_there, tmp_path / "a")
+    results = pool.map(lambda a, v: a.double.remote(v), [1, 2])
+    (tmp_path / "a").touch()
+    assert list(results) == [2, 4]
 
 
-def test_in_order_after_as_they_come_is_refused() -> None:
+def test_in_order_after_as_they_come_is_refused(tmp_path: pathlib.Path) -> None:
     pool = pool_of(2)
-    pool.submit(lambda a, v: a.slow.remote(v), 0.5)
-    pool.submit(lambda a, v: a.slow.remote(v), 0)
-    assert pool.get_next_unordered() == 0
+    for name in "ab":
+        pool.submit(when_there, tmp_path / name)
+    (tmp_path / "b").touch()
+    assert pool.get_next_unordered() == "b"
     with pytest.raises(ValueError, match="get_next_unordered"):
         pool.get_next()
-    assert pool.get_next_unordered() == 0.5
+    (tmp_path / "a").touch()
+    assert pool.get_next_unordered() == "a"
 
 
-def test_time_runs_out() -> None:
+def test_time_runs_out(tmp_path: pathlib.Path) -> None:
     pool = pool_of(1)
-    pool.submit(lambda a, v: a.slow.remote(v), 0.4)
+    pool.submit(when_there, tmp_path / "a")
     with pytest.raises(TimeoutError):
         pool.get_next(timeout=0.01)
     with pytest.raises(TimeoutError):
         pool.get_next_unordered(timeout=0.01)
-    assert pool.get_next(timeout=10) == 0.4
-    pool.submit(lambda a, v: a.slow.remote(v), 0.4)
+    (tmp_path / "a").touch()
+    assert pool.get_next(timeout=60) == "a"
+    pool.submit(when_there, tmp_path / "b")
     with pytest.raises(TimeoutError, match="ignored"):
         pool.get_next(timeout=0.01, ignore_if_timedout=True)
     assert not pool.has_next()
+    (tmp_path / "b").touch()
 
 
 def test_an_error_frees_the_actor() -> None:
