@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from runtime._core.accelerators import HARDWARE, split_ids
 from runtime._core.labels import ACCELERATOR_TYPE, MARKET_TYPE, NODE_GROUP, NODE_ID, REGION, ZONE
 from runtime._core.resources import to_units
@@ -113,7 +111,7 @@ def exit_grace_s() -> float:
 
 def memory_bytes() -> int:
     """Memory that this machine, or the control group we run in, has."""
-    total = int(psutil.virtual_memory().total)
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
     except OSError:

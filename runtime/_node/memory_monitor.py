@@ -7,8 +7,6 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
-
 from runtime._core.memory_policy import Holder, choose
 from runtime._core.workers import Worker, WorkerState
 
@@ -26,6 +24,8 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 def used_bytes() -> int:
     """Memory in use on this machine or in the control group we run in, without what the kernel can drop."""
+    import psutil  # not before somebody works: the agent comes up faster
+
     memory = psutil.virtual_memory()
     used = int(memory.total - memory.available)
     try:

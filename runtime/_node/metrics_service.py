@@ -9,8 +9,6 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-import psutil
-
 from runtime._wire.messages.node import Metric, MetricsReport
 
 from .processes import Process
@@ -168,6 +166,8 @@ def _escaped(text: str, quotes: bool = False) -> str:
 
 def machine_metrics() -> list[tuple[str, str, float, list[tuple[str, str]]]]:
     """What the machine says of itself."""
+    import psutil  # not before somebody asks: the agent comes up faster
+
     memory = psutil.virtual_memory()
     return [
         ("node_cpu_utilization", "CPU in use, in percent", psutil.cpu_percent(), []),

@@ -10,7 +10,6 @@ import shutil
 import sys
 import urllib.error
 import urllib.parse
-import urllib.request
 from typing import BinaryIO, cast
 
 _TIMEOUT_S = 60.0
@@ -50,6 +49,8 @@ def _open(uri: str, scheme: str) -> BinaryIO:
     if scheme == "file":
         return open(path_of(uri), "rb")
     if scheme in ("http", "https"):
+        import urllib.request  # brings half the standard library along: not into the agent
+
         request = urllib.request.Request(uri)
         token = os.environ.get("RAY_RUNTIME_ENV_BEARER_TOKEN")
         if token:

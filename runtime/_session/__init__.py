@@ -1,10 +1,18 @@
 """Starts and stops the daemons of a session on this host, and finds those that run. Above `_control` and
 `_node`; the public API and `clusterctl` use it.
+
+Its names are imported when they are used: daemons are modules of this package too, and must come up fast.
 """
 
-from .daemons import Daemon, DaemonError, settings_environment, start_control, start_local, start_node
-from .directories import new_session_dir, write_secret
-from .discovery import NodeRecord, find_agent
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .daemons import Daemon, DaemonError, settings_environment, start_control, start_local, start_node
+    from .directories import new_session_dir, write_secret
+    from .discovery import NodeRecord, find_agent
 
 __all__ = [
     "Daemon",
@@ -18,3 +26,17 @@ __all__ = [
     "start_node",
     "write_secret",
 ]
+_HOMES = {
+    "NodeRecord": "discovery",
+    "find_agent": "discovery",
+    "new_session_dir": "directories",
+    "write_secret": "directories",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOMES.get(name, 'daemons')}"), name)
+    globals()[name] = value
+    return value

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import psutil
-
 from runtime._node.registry import NodeRecord, records
 
 __all__ = ["NodeRecord", "find_agent"]
@@ -25,6 +23,8 @@ def find_agent(address: str | None) -> NodeRecord | None:
     chosen = max(shared, key=lambda record: (record.is_head, record.started_s), default=None)
     if address != "auto":
         return chosen
+    import psutil  # what init() needs otherwise comes up faster without it
+
     ancestors = {parent.pid for parent in psutil.Process().parents()}
     for record in found:
         if record.pid in ancestors or (record.local and _parent(record.pid) in ancestors):
@@ -33,6 +33,8 @@ def find_agent(address: str | None) -> NodeRecord | None:
 
 
 def _parent(pid: int) -> int:
+    import psutil
+
     try:
         return psutil.Process(pid).ppid()
     except psutil.NoSuchProcess:

@@ -20,7 +20,7 @@ from runtime._core import environments
 from runtime._core.uri_cache import UriCache
 from runtime._core.workers import PoolKey
 from runtime._node.zygote_spawn import daemon_environment
-from runtime._packages import archive, fetch
+from runtime._packages import fetch
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
 from runtime._wire.messages.control import KvGet
@@ -312,6 +312,8 @@ async def _delete(folder: Path) -> None:
 
 
 def _unpack(uri: str, file: Path, folder: Path, is_remote: bool) -> None:
+    from runtime._packages import archive  # formats that most sessions never see
+
     name = uri.rpartition("/")[2]
 
     def build(draft: Path) -> None:
