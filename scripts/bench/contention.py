@@ -214,23 +214,22 @@ def burn(finished: Callable[[], bool]) -> int:
     return total
 
 
-def calls_beside(figures: Figures, count: int) -> None:
+def calls_beside(figures: Figures, seconds: float) -> None:
     """One thread computes, another one calls."""
     with cluster():
         actor = Borrower.remote()
         ray.get(actor.nothing.remote())
         for what, call in (("task", nothing.remote), ("actor call", actor.nothing.remote)):
             with Burner():
-                times = timed(call, count)
-            report(
-                figures, f"{what}s beside a computing thread", times, "call, run, reply read by the caller"
-            )
+                times = timed(call, seconds)
+            report(figures, f"{what}s beside a computing thread", times, "call, run, reply read by the caller")
 
 
-def timed(call: Callable[[], Any], count: int) -> list[float]:
-    """How long each call took until its reply was read, less what is not ours: the wait for the worker's turn."""
-    times = []
-    for _ in range(count):
+def timed(call: Callable[[], Any], seconds: float) -> list[float]:
+    """How long each call took until its reply was read."""
+    times: list[float] = []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end or not times:
         start = time.monotonic()
         ray.get(call())
         times.append(time.monotonic() - start)
@@ -313,9 +312,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default="", help="the measurements whose name contains this")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement with several drivers")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement with several drivers or threads")
     parser.add_argument("--rounds", type=int, default=5, help="of long and short tasks")
-    parser.add_argument("--calls", type=int, default=200, help="beside a computing thread, of each kind")
+    parser.add_argument("--calls", type=int, default=200, help="replies of each kind that come while the main thread computes")
     parser.add_argument("--drive", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.drive:
@@ -328,7 +327,7 @@ def main() -> int:
         {
             "drivers": lambda: drivers(figures, options.seconds),
             "mix": lambda: mix(figures, options.rounds),
-            "stalls of calls": lambda: calls_beside(figures, options.calls),
+            "stalls of calls": lambda: calls_beside(figures, options.seconds),
             "stalls of replies": lambda: replies_beside(figures, options.calls),
         },
         options.only,

@@ -24,7 +24,7 @@ SMALL = {
     "scale array": ["scale.py", "--only", "array", "--gib", "0.01"],
     "contention drivers": ["contention.py", "--only", "drivers", "--seconds", "0.1"],
     "contention mix": ["contention.py", "--only", "mix", "--rounds", "1"],
-    "contention stalls": ["contention.py", "--only", "stalls", "--calls", "3"],
+    "contention stalls": ["contention.py", "--only", "stalls", "--calls", "3", "--seconds", "0.1"],
     "rest local": ["rest.py", "--only", "local", "--seconds", "0.2", "--settle", "0.1"],
     "rest launched": [
         "rest.py", "--only", "launched", "--seconds", "0.2", "--settle", "0.1", "--workers", "1",
