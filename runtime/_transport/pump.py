@@ -64,7 +64,7 @@ class Pump:
         self._alarm = select.poll()
         self._alarm.register(self._alarm_fd, select.POLLIN)
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.epoll.register(self._wake_fd, select.EPOLLIN)
+        self.epoll.register(self._wake_fd, select.EPOLLIN | select.EPOLLET)  # each write is news: none is read
         self._sources[self._wake_fd] = self._woken
         self._thread = threading.Thread(target=self._background, name="pump", daemon=True)
 
@@ -341,7 +341,7 @@ class Pump:
         _write(self._wake_fd)
 
     def _woken(self, _events: int) -> None:
-        _read(self._wake_fd)
+        """That the poll has ended is all."""
 
     def _ring(self) -> None:
         """Wakes the background thread."""

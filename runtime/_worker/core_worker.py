@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 import threading
 import time
 import weakref
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("runtime")
 TICK_S = 0.01
 WATCH_S = 0.1
+SWITCH_S = 0.001
+"""So long a thread that computes keeps the interpreter while others want it. To serve a message takes several turns: at
+Python's own 5 ms for each of them, replies would wait for tens of milliseconds beside user code that computes."""
 REGISTER_TIMEOUT_S = 30.0
 
 _current: Core | None = None
@@ -118,6 +122,7 @@ class Core:
         self.on_driver_logs: Callable[[node.DriverLogs], None] | None = None
         self._peers: dict[bytes, Connection] = {}
         self._last_tick = 0.0
+        self._switch_s = sys.getswitchinterval()
         self._closing = False
         self.forked = False  # this is a child that user code forked, and not the process that was connected
         self._handlers: dict[type, Callable[[Connection, Any, int], None]] = {}
@@ -204,6 +209,9 @@ class Core:
             for connection, message, correlation in early or ():
                 self._on_message(connection, message, correlation)
         self.pump.start()
+        self._switch_s = sys.getswitchinterval()
+        if self._switch_s > SWITCH_S:
+            sys.setswitchinterval(SWITCH_S)
 
     def add_handlers(self, handlers: dict[type, Callable[[Connection, Any, int], None]]) -> None:
         """A worker's executor adds what only workers are told."""
@@ -419,5 +427,7 @@ class Core:
             self.objects.close()
         self.reader.close()
         metrics.end()
+        if sys.getswitchinterval() == SWITCH_S:
+            sys.setswitchinterval(self._switch_s)
         self._unlisten()
         self.store.close()
