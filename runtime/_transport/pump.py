@@ -64,7 +64,9 @@ class Pump:
         self._alarm = select.poll()
         self._alarm.register(self._alarm_fd, select.POLLIN)
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.epoll.register(self._wake_fd, select.EPOLLIN | select.EPOLLET)  # each write is news: none is read
+        self.epoll.register(
+            self._wake_fd, select.EPOLLIN | select.EPOLLET
+        )  # each write is news: none is read
         self._sources[self._wake_fd] = self._woken
         self._thread = threading.Thread(target=self._background, name="pump", daemon=True)
 

@@ -222,7 +222,9 @@ def calls_beside(figures: Figures, seconds: float) -> None:
         for what, call in (("task", nothing.remote), ("actor call", actor.nothing.remote)):
             with Burner():
                 times = timed(call, seconds)
-            report(figures, f"{what}s beside a computing thread", times, "call, run, reply read by the caller")
+            report(
+                figures, f"{what}s beside a computing thread", times, "call, run, reply read by the caller"
+            )
 
 
 def timed(call: Callable[[], Any], seconds: float) -> list[float]:
@@ -312,9 +314,11 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default="", help="the measurements whose name contains this")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement with several drivers or threads")
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, help="of each measurement with drivers or threads"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="of long and short tasks")
-    parser.add_argument("--calls", type=int, default=200, help="replies of each kind that come while the main thread computes")
+    parser.add_argument("--calls", type=int, default=200, help="replies of each kind while one computes")
     parser.add_argument("--drive", default="", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.drive:
