@@ -6,10 +6,10 @@ import asyncio
 import json
 import logging
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from .child import wait_for_end
 from .zygote_spawn import SpawnedZygote
 
 log = logging.getLogger(__name__)
@@ -85,9 +85,7 @@ class Zygote(asyncio.Protocol):
         else:
             self._socket.close()
         self._process.terminate()  # it ends its workers with all that they started
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
+        if not wait_for_end(self._process, _END_S):
             self._process.kill()
             self._process.wait()
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from runtime._core.accelerators import HARDWARE, split_ids
 from runtime._node import registry
+from runtime._node.child import wait_for_end
 from runtime._node.zygote_spawn import daemon_environment
 
 from .directories import new_session_dir
@@ -58,9 +59,7 @@ class Daemon:
         """Asks it to end, and kills it when it has not within `timeout_s`. Repeating it does nothing."""
         if self.process.poll() is None:
             self.process.terminate()
-            try:
-                self.process.wait(timeout_s)
-            except subprocess.TimeoutExpired:
+            if not wait_for_end(self.process, timeout_s):
                 self.kill()
         self.cut_lifeline()
 

@@ -7,8 +7,8 @@ reads the command line and starts the zygote, which then comes up while everythi
 from __future__ import annotations
 
 import argparse
+import logging
 import os
-import sys
 
 from runtime import _stacks
 from runtime._node.zygote_spawn import spawn_zygote
@@ -36,4 +36,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    logging.shutdown()
+    os._exit(status)  # nothing is left to be finished, and whoever shuts us down waits
