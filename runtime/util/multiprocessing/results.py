@@ -12,6 +12,8 @@ from multiprocessing.pool import RemoteTraceback  # type: ignore[attr-defined]
 from typing import TYPE_CHECKING, Any
 
 from runtime import api, exceptions
+from runtime._worker.core_worker import Core, current
+from runtime._worker.waiting import split
 
 if TYPE_CHECKING:
     from .pool import Pool
@@ -30,10 +32,10 @@ class Raised:
         return self._error
 
 
-def batch_of(ref: Any) -> list[Any]:
+def batch_of(core: Core, ref: Any) -> list[Any]:
     """The results of one batch; exceptions stand for calls that raised, and one for a batch that was lost."""
     try:
-        batch: list[Any] = api.get(ref)
+        batch: list[Any] = core.reader.get((ref,), None)[0]
     except exceptions.RayError as error:
         return [error]
     return [one.error() if isinstance(one, Raised) else one for one in batch]
@@ -54,6 +56,7 @@ class AsyncResult:
         single_result: bool = False,
     ) -> None:
         self._refs = refs
+        self._core = current()  # when the program has left the cluster, nobody may join another one for these
         self._single_result = single_result
         self._batches: list[list[Any]] | None = None
         self._caller: threading.Thread | None = None
@@ -67,7 +70,7 @@ class AsyncResult:
         """Waits until the result is there and callbacks have returned, or `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         if self._refs:
-            api.wait(self._refs, num_returns=len(self._refs), timeout=_left(deadline))
+            self._core.waiter.wait(self._refs, len(self._refs), _left(deadline), True)
         if self._caller is not None:
             self._caller.join(_left(deadline))
 
@@ -76,7 +79,7 @@ class AsyncResult:
         if self._caller is not None and self._caller.is_alive():
             return False
         count = len(self._refs)
-        return not count or len(api.wait(self._refs, num_returns=count, timeout=0)[0]) == count
+        return not count or len(self._core.waiter.wait(self._refs, count, 0, True)) == count
 
     def successful(self) -> bool:
         """Whether no call raised.
@@ -106,7 +109,7 @@ class AsyncResult:
 
     def _results(self) -> list[Any]:
         if self._batches is None:
-            self._batches = [batch_of(ref) for ref in self._refs]
+            self._batches = [batch_of(self._core, ref) for ref in self._refs]
         return list(itertools.chain.from_iterable(self._batches))
 
     def _call_back(
@@ -124,17 +127,15 @@ class AsyncResult:
 
     def _first_error(self) -> Exception | None:
         """Waits for the first call that raised, or for all."""
-        waiting = self._refs
+        core, waiting = self._core, self._refs
         while waiting:
             try:
-                ready, waiting = api.wait(waiting, num_returns=1)
-                if waiting:
-                    more, waiting = api.wait(waiting, num_returns=len(waiting), timeout=0)
-                    ready += more
+                core.waiter.wait(waiting, 1, None, True)
+                ready, waiting = split(waiting, core.waiter.wait(waiting, len(waiting), 0, True))
             except exceptions.RayError as error:  # the program has left the cluster
                 return error
             for ref in ready:
-                for result in batch_of(ref):
+                for result in batch_of(core, ref):
                     if isinstance(result, Exception):
                         return result
         return None
@@ -226,7 +227,7 @@ class IMapIterator:
             if not ready:
                 raise TimeoutError
             number, process = self._running.pop(ready[0])
-            self._done[number] = batch_of(ready[0])
+            self._done[number] = batch_of(current(), ready[0])
             self._send(process)
 
     def __iter__(self) -> IMapIterator:
