@@ -14,6 +14,7 @@ from runtime._core import ids
 from runtime._wire.serialization import collector
 
 if TYPE_CHECKING:
+    from runtime._worker.core_worker import Core
     from runtime._worker.objects import Entry
 
 
@@ -201,20 +202,32 @@ class ObjectRef:
         return f"ObjectRef({self._binary.hex()})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        met = collector.pickled
-        from runtime._worker.core_worker import current
-
-        objects = current().objects
+        met, entry = collector.pickled, self._entry
+        objects = _current().objects
         if met is not None:
-            met.append(self._entry)
+            met.append(entry)
         elif is_forbidden_out_of_band(self._binary):
             raise exceptions.OufOfBandObjectRefSerializationException(
                 f"It is not allowed to serialize {self!r} outside of calls, put() and return values: nobody could tell "
                 f"how long the copy lives. {FORBIDS}=1 in the environment allows it, and keeps the object for ever."
             )
         else:
-            objects.leak(self._entry)  # pickled outside of the engine: nobody will tell when the copy goes
-        return rebuild, (self._binary, objects.owner_address(self._entry))
+            objects.leak(entry)  # pickled outside of the engine: nobody will tell when the copy goes
+        return rebuild, (self._binary, objects.owner_address(entry))
+
+
+def _current() -> Core:
+    """`core_worker.current`, which cannot be imported before this module. Lists of references come through here: to
+    import it each time would cost as much as all the rest."""
+    global _find_current
+    if _find_current is None:
+        from runtime._worker.core_worker import current
+
+        _find_current = current
+    return _find_current()
+
+
+_find_current: Callable[[], Core] | None = None
 
 
 def _awaitable(error: BaseException) -> BaseException:
@@ -239,12 +252,15 @@ def is_forbidden_out_of_band(object_id: bytes) -> bool:
 
 def rebuild(binary: bytes, owner: bytes) -> ObjectRef:
     """Unpickles a reference; the process becomes a borrower unless it owns the object."""
-    from runtime._worker.core_worker import current
-
-    ref = current().objects.borrow(binary, owner)
+    core = _current()
+    ref = core.objects.borrow(binary, owner)
     made = collector.unpickled
-    if made is not None:
+    if made is None:
+        core.borrowing.register()
+    else:
         made.append(ref._entry)
+        if not ref._entry.registered:
+            collector.after = core.borrowing.register  # of all at once
     return ref
 
 

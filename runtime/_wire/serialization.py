@@ -27,6 +27,7 @@ class Collector(threading.local):
     pickled: list[Any] | None = None
     unpickled: list[Any] | None = None
     writable: Callable[[Any], Any] | None = None  # turns a buffer into one that may be written to
+    after: Callable[[], None] | None = None  # what references want to happen once all of a value are made
 
 
 collector = Collector()
@@ -191,6 +192,7 @@ def deserialize(
     finally:
         collector.unpickled = previous
         collector.writable = before
+        _finish()
 
 
 def deserialize_all(pickles: Iterable[bytes]) -> tuple[list[Any], list[Any]]:
@@ -202,6 +204,14 @@ def deserialize_all(pickles: Iterable[bytes]) -> tuple[list[Any], list[Any]]:
     finally:
         collector.unpickled = previous
         collector.writable = before
+        _finish()
+
+
+def _finish() -> None:
+    after = collector.after
+    if after is not None:
+        collector.after = None
+        after()
 
 
 def dumps_function(function: Any) -> tuple[bytes, list[Any]]:

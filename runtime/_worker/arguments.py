@@ -76,12 +76,8 @@ def _pack(core: Core, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedA
         entries, places = [], []
         plain, plain_kwargs = _split(args, kwargs, entries, places)
         serialized = serialization.serialize((plain, plain_kwargs) if plain_kwargs else (plain,))
-    value = Value(
-        INLINE,
-        serialized.data,
-        tuple(map(bytes, serialized.buffers)),
-        core.objects.nested_of(serialized.references) if serialized.references else (),
-    )
+    # Without `nested`: the receiver makes the references anyway, before anything else.
+    value = Value(INLINE, serialized.data, tuple(map(bytes, serialized.buffers)))
     held = entries + serialized.references
     with core.lock:
         for entry in held:
@@ -118,9 +114,12 @@ def _put_large(
     core: Core, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
     def small(value: Any) -> Any:
-        if type(value) in _SMALL or serialization.serialize(value).size_bytes <= INLINE_BYTES // 4:
+        if type(value) in _SMALL:
             return value
-        return core.objects.put(value)
+        serialized = serialization.serialize(value)
+        return (
+            value if serialized.size_bytes <= INLINE_BYTES // 4 else core.objects.put_serialized(serialized)
+        )
 
     return tuple(small(arg) for arg in args), {key: small(value) for key, value in kwargs.items()}
 

@@ -23,6 +23,7 @@ from runtime._wire.messages import worker as messages
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request, WorkerAddress
 
 from .actor_submitter import ActorSubmitter
+from .borrowing import Borrowing
 from .cancellation import Cancellation
 from .environment import Environment
 from .functions import Functions
@@ -161,6 +162,7 @@ class Core:
         self.functions = Functions(self)
         self.history = History(self)
         self.objects = Objects(self)
+        self.borrowing = Borrowing(self)
         self.lineage = Lineage(self)
         self.owner_requests = OwnerRequests(self)
         self.reader = Reader(self)
@@ -178,8 +180,8 @@ class Core:
             messages.Retiring: self.submitter.on_retiring,
             messages.StreamItem: self._on_stream_item,
             messages.StreamPaused: self._on_stream_paused,
-            messages.BorrowRefs: self.objects.on_borrow,
-            messages.ReturnRefs: self.objects.on_return,
+            messages.BorrowRefs: self.borrowing.on_borrow,
+            messages.ReturnRefs: self.borrowing.on_return,
             messages.GetObject: self.objects.on_get,
             messages.ObjectLost: self.objects.on_lost,
             messages.AddLocation: self.objects.on_location,

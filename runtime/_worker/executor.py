@@ -356,7 +356,7 @@ class Executor:
             core.add_handlers({Push: self._ignore})
             self._queue.clear()
             unregistered = [entry for entry in core.objects.table.entries.values() if not entry.registered]
-            core.objects.when_registered(unregistered, lambda: connection.send(Retiring()))
+            core.borrowing.when_registered(unregistered, lambda: connection.send(Retiring()))
         core.pump.flush_all()
         # Others need us as long as they hold what we own, or wait for what we have started.
         core.pump.wait(lambda: not core.pending and not self.results.lends and not core.objects.lends())
@@ -475,7 +475,7 @@ class Executor:
             kept = [e for e in made if not e.registered and entries.get(e.object_id) is e] if made else ()
             if kept:
                 # The caller lets go of its references with our answer: ours must be known by then.
-                core.objects.when_registered(kept, lambda: connection.send(done))
+                core.borrowing.when_registered(kept, lambda: connection.send(done))
             else:
                 connection.send(done)
 

@@ -9,6 +9,7 @@ import itertools
 import os
 import pickle
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,11 +23,9 @@ from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok, WorkerAddress
 from runtime._wire.messages.node import StoreFree
 from runtime._wire.messages.worker import (
     AddLocation,
-    BorrowRefs,
     GetObject,
     ObjectLost,
     ObjectValue,
-    ReturnRefs,
     Value,
 )
 from runtime.object_ref import ObjectRef
@@ -43,8 +42,9 @@ INLINE_BYTES = 100 * 1024
 """Values up to this size travel in messages and live with their owner; larger ones go to the object store."""
 
 INLINE, INLINE_ERROR, STORED, STORED_ERROR = 0, 1, 2, 3  # Value.kind
-_address = msgspec.msgpack.Encoder().encode
-_decode_address = msgspec.msgpack.Decoder(WorkerAddress).decode
+# The same bytes each time: pickle writes them once, however many references to objects of one owner it meets.
+encode_address = lru_cache(1024)(msgspec.msgpack.Encoder().encode)
+decode_address = lru_cache(1024)(msgspec.msgpack.Decoder(WorkerAddress).decode)
 
 
 class Entry(Reference, eq=False, gc=False, kw_only=True):
@@ -113,11 +113,11 @@ class Objects:
         self._put_prefix = os.urandom(4)
         self._puts = itertools.count(1)
         self._unhandled = UnhandledErrors()
+        self._own_address = encode_address(core.address)
         self.errors = 0
         """How many objects got an error instead of a value so far: whoever waits for several looks again."""
         self.settled = 0
         """How many objects got a value or an error so far."""
-        self._borrowed_from: dict[bytes, dict[bytes, None]] = {}  # by the owner's process, in order
 
     # ------------------------------------------------------------ making references
 
@@ -135,15 +135,17 @@ class Objects:
         return entry
 
     def borrow(self, binary: bytes, owner: bytes) -> ObjectRef:
-        """A reference that came from elsewhere; tells the owner if it is new here."""
+        """A reference that came from elsewhere. If it is new here, `Borrowing.register` tells the owner."""
         with self._core.lock:
-            entry = self._entries.get(binary)
-            if entry is None:
-                entry = self.borrowed_entry(binary, _decode_address(owner))
-            return self.new_ref(entry)
+            return self.new_ref(self._entries.get(binary) or self._entry(binary, decode_address(owner)))
 
     def borrowed_entry(self, object_id: bytes, owner: WorkerAddress) -> Entry:
         """The entry of somebody else's object; registers the borrow when it is new. Under the lock."""
+        entry = self._entry(object_id, owner)
+        self._core.borrowing.register()
+        return entry
+
+    def _entry(self, object_id: bytes, owner: WorkerAddress) -> Entry:
         entry = self._entries.get(object_id)
         if entry is not None:
             return entry
@@ -151,48 +153,16 @@ class Objects:
             entry = Entry(object_id, released=self._core.released)
             entry.value = self.error_value(exceptions.ObjectFreedError(object_id.hex(), b"", ""))
             return self.table.add(entry)
-        entry = self._enter_borrowed(object_id, owner)
-
-        def registered(reply: Any) -> None:
-            if isinstance(reply, ErrorReply) and entry.value is None:
-                self._fail_borrowed(entry, reply)
-            entry.registered = True
-            waiting, entry.on_registered = entry.on_registered, None
-            for callback in waiting or ():
-                callback()
-
-        connection = self._core.peer(owner)
-        if connection is None:
-            registered(ErrorReply(ErrorKind.UNAVAILABLE, "the owner is gone"))
-        else:
-            connection.call(BorrowRefs([object_id]), registered)
-        return entry
-
-    def _enter_borrowed(self, object_id: bytes, owner: WorkerAddress) -> Entry:
-        entry = self.table.add(Entry(object_id, owner, False, released=self._core.released))
-        self._borrowed_from.setdefault(owner.worker_id, {})[object_id] = None
-        return entry
+        return self._core.borrowing.begin(object_id, owner)
 
     def adopted(self, object_id: bytes, owner: WorkerAddress, value: Value) -> Entry:
         """The entry of what we put for somebody else, who knows of us. Under the lock."""
-        entry = self._enter_borrowed(object_id, owner)
+        entry = self._core.borrowing.enter(object_id, owner)
         entry.registered = True
         entry.value = value
         if value.nested:
             self.contain(entry, value.nested)
         return entry
-
-    def when_registered(self, entries: Iterable[Entry], callback: Callable[[], None]) -> None:
-        """Calls back once every borrow is known to its owner. Under the lock."""
-        waiting = [entry for entry in entries if not entry.registered]
-        if not waiting:
-            callback()
-            return
-        one = _after(len(waiting), callback)
-        for entry in waiting:
-            if entry.on_registered is None:
-                entry.on_registered = []
-            entry.on_registered.append(one)
 
     def leak(self, entry: Entry) -> None:
         """Keeps an object for ever: a copy of its reference left the engine's sight."""
@@ -201,11 +171,11 @@ class Objects:
 
     def owner_address(self, entry: Entry) -> bytes:
         """The encoded address of the owner."""
-        return self.encoded(entry.owner or self._core.address)
+        return self._own_address if entry.owner is None else encode_address(entry.owner)
 
     def encoded(self, address: WorkerAddress) -> bytes:
         """An address as users see it: opaque bytes."""
-        return _address(address)
+        return encode_address(address)
 
     def nested_of(self, entries: Sequence[Entry]) -> tuple[tuple[bytes, WorkerAddress], ...]:
         """What a message says of the references inside a value."""
@@ -217,17 +187,23 @@ class Objects:
         """Takes one hold away. Under the lock."""
         entry.holds -= 1
         if entry.holds <= 0 and not entry.borrowers:
-            self._end(entry)
+            dead = self._end(entry)
+            if dead:
+                self.bury(dead)
 
     def release_all(self, entries: Iterable[Entry]) -> None:
         """Takes one hold of each away. Under the lock."""
+        dead: list[Entry] = []
         for entry in entries:
             entry.holds -= 1
             if entry.holds <= 0 and not entry.borrowers:
-                self._end(entry)
+                dead += self._end(entry)
+        if dead:
+            self.bury(dead)
 
-    def _end(self, entry: Entry) -> None:
-        """Nothing holds it any more. What is small, ours, and alone, as most are, only leaves the table."""
+    def _end(self, entry: Entry) -> Iterable[Entry]:
+        """Nothing holds it any more. Returns what is to be buried: what is small, ours, and alone, as most are, only
+        leaves the table."""
         value = entry.value
         if (
             value is not None
@@ -239,13 +215,14 @@ class Objects:
         ):
             if self._entries.get(entry.object_id) is entry:
                 del self._entries[entry.object_id]
-        else:
-            self.bury(self.table.bury(entry))
+            return ()
+        return self.table.bury(entry)
 
     def bury(self, dead: Iterable[Entry]) -> None:
         """Frees what we owned, gives back what we borrowed. Under the lock."""
         freed: list[bytes] = []
         locations: set[bytes] = set()
+        borrowed: list[Entry] = []
         for entry in dead:
             if entry.on_free is not None:
                 entry.on_free()
@@ -259,14 +236,10 @@ class Objects:
                 if entry.task is not None:
                     self._core.lineage.forget(entry)
             else:
-                borrowed = self._borrowed_from[entry.owner.worker_id]
-                del borrowed[entry.object_id]
-                if not borrowed:
-                    del self._borrowed_from[entry.owner.worker_id]
-                self._core.store.forget([entry.object_id])
-                connection = self._core.peer(entry.owner, connect=False)
-                if connection is not None:
-                    connection.send(ReturnRefs([entry.object_id]))
+                borrowed.append(entry)
+        if borrowed:
+            self._core.store.forget([entry.object_id for entry in borrowed])
+            self._core.borrowing.give_back(borrowed)
         if freed:
             self._core.store.forget(freed)
             self._core.agent.send(StoreFree(freed, list(locations)))
@@ -325,7 +298,7 @@ class Objects:
             return
         if self._core.pump.failure is not None:
             self.fail_pending(self._core.pump.failure)
-        one = _after(len(entries), callback)
+        one = after(len(entries), callback)
         for entry in entries:
             if entry.value is not None:
                 one()
@@ -362,7 +335,7 @@ class Objects:
                     self.contain(entry, value.nested)
                 self.set_value(entry, value)
             else:
-                self._fail_borrowed(entry, reply)
+                self._core.borrowing.fail(entry, reply.kind)
 
         if connection is None:
             answered(ErrorReply(ErrorKind.UNAVAILABLE, "the owner is gone"))
@@ -371,18 +344,10 @@ class Objects:
 
     def contain(self, entry: Entry, nested: Iterable[tuple[bytes, WorkerAddress]]) -> list[Entry]:
         """Takes the references inside a value that arrived for `entry`; returns theirs. Under the lock."""
-        inner = [self.borrowed_entry(object_id, owner) for object_id, owner in nested]
+        inner = [self._entry(object_id, owner) for object_id, owner in nested]
+        self._core.borrowing.register()
         self.table.contain(entry, inner)
         return inner
-
-    def _fail_borrowed(self, entry: Entry, reply: ErrorReply) -> None:
-        if entry.value is not None:
-            return
-        kind = (
-            exceptions.OwnerDiedError if reply.kind == ErrorKind.UNAVAILABLE else exceptions.ObjectLostError
-        )
-        owner = self.owner_address(entry)
-        self.set_value(entry, self.error_value(kind(entry.object_id.hex(), owner, "")))
 
     # ------------------------------------------------------------ put
 
@@ -404,6 +369,11 @@ class Objects:
             serialized = serialization.serialize(value)
         except TypeError as error:
             raise serialization.not_serializable(f"the put value {value!r}", error) from error
+        return self.put_serialized(serialized)
+
+    def put_serialized(self, serialized: serialization.Serialized) -> ObjectRef:
+        """Makes an object of ours from a value that is serialized already."""
+        core = self._core
         object_id = self.new_put_id()
         stored = self.pack(object_id, serialized, core.address)
         with core.lock:
@@ -454,23 +424,6 @@ class Objects:
 
     # ------------------------------------------------------------ questions of borrowers
 
-    def on_borrow(self, connection: Connection, message: BorrowRefs, correlation: int) -> None:
-        unknown = 0
-        for object_id in message.object_ids:
-            if not self.table.add_borrower(object_id, connection.peer.worker_id):
-                unknown += 1
-        if unknown:
-            connection.reply(
-                ErrorReply(ErrorKind.LOST, f"{unknown} of these objects are freed, or not owned here"),
-                correlation,
-            )
-        else:
-            connection.reply(Ok(), correlation)
-
-    def on_return(self, connection: Connection, message: ReturnRefs, _correlation: int) -> None:
-        for object_id in message.object_ids:
-            self.bury(self.table.remove_borrower(object_id, connection.peer.worker_id))
-
     def on_get(self, connection: Connection, message: GetObject, correlation: int) -> None:
         entry = self._entries.get(message.object_id)
         if entry is None or entry.owner is not None:
@@ -512,7 +465,7 @@ class Objects:
     def peer_lost(self, worker_id: bytes) -> None:
         """A process is gone: it borrows nothing any more, and what it owned is lost. Under the lock."""
         self.bury(self.table.borrower_lost(worker_id))
-        for object_id in list(self._borrowed_from.get(worker_id, ())):
+        for object_id in self._core.borrowing.borrowed_from(worker_id):
             entry = self._entries[object_id]
             entry.asked = True
             died = exceptions.OwnerDiedError(object_id.hex(), self.owner_address(entry), "")
@@ -524,19 +477,22 @@ class Objects:
         """Handles the references, views and generators that died since the last time. Under the lock."""
         released = self._core.released
         store = self._core.store
+        dead: list[Entry] = []
         while released:
             item = released.popleft()
             if item.__class__ is Entry:
                 item.holds -= 1
                 if item.holds <= 0 and not item.borrowers:
-                    self._end(item)
+                    dead += self._end(item)
             elif item.__class__ is Pin:
                 store.release(item)
             else:
                 item.abandon()  # a stream
+        if dead:
+            self.bury(dead)
 
 
-def _after(count: int, callback: Callable[[], None]) -> Callable[[], None]:
+def after(count: int, callback: Callable[[], None]) -> Callable[[], None]:
     """What to call `count` times: the last time it calls `callback`."""
     left = count
 

@@ -66,7 +66,7 @@ class OwnerRequests:
         entry.value = message.value
         objects.table.add_borrower(message.object_id, connection.peer.worker_id)
         inner = objects.contain(entry, message.value.nested) if message.value.nested else []
-        objects.when_registered(inner, lambda: connection.reply(Ok(), correlation))
+        self._core.borrowing.when_registered(inner, lambda: connection.reply(Ok(), correlation))
 
     # ------------------------------------------------------------ freeing by hand
 

@@ -138,7 +138,7 @@ class Reader:
             if all(entry.registered for entry in made):
                 return
             container.holds += 1
-            self._core.objects.when_registered(made, lambda: self._core.objects.release(container))
+            self._core.borrowing.when_registered(made, lambda: self._core.objects.release(container))
 
     def note_copy(self, entry: Entry, value: Value) -> None:
         """This node holds a copy now: the owner may send others here."""

@@ -69,7 +69,7 @@ class Stream:
         objects = self.core.objects
         if nested:
             self._unregistered += 1
-            objects.when_registered(objects.contain(entry, nested), self._registered)
+            self.core.borrowing.when_registered(objects.contain(entry, nested), self._registered)
         if not self._abandoned:
             self.items.append(ref)
         if message.value.kind == STORED:
@@ -84,7 +84,7 @@ class Stream:
             self._made.add(object_id)
         if entry is not None and value.nested:
             self._unregistered += 1
-            objects.when_registered(objects.contain(entry, value.nested), self._registered)
+            self.core.borrowing.when_registered(objects.contain(entry, value.nested), self._registered)
         if entry is not None and value.kind == STORED:
             task.stores(entry)
         lost = self.lost.pop(object_id, None)

@@ -125,7 +125,7 @@ class Submission(msgspec.Struct, eq=False):
                 inner += objects.contain(entry, value.nested)
         if nested:
             release = ReleaseHold(message.task_id, self.push.attempt)
-            objects.when_registered(inner, lambda: connection.send(release))
+            self.core.borrowing.when_registered(inner, lambda: connection.send(release))
 
     def takes_retry(self, error: Value) -> bool:
         """Whether it runs again after an error of user code; that uses up one retry."""

@@ -201,7 +201,13 @@ class StreamConsumed(Message, frozen=True, array_like=True, tag=419):
 # ---------------------------------------------------------------- objects: borrower -> owner
 
 
-class BorrowRefs(Message, Request[Ok], frozen=True, array_like=True, tag=430):
+class Borrowed(Message, frozen=True, array_like=True, tag=441):
+    """`unknown`: those that were freed, or were never owned here."""
+
+    unknown: list[bytes] = []
+
+
+class BorrowRefs(Message, Request[Borrowed], frozen=True, array_like=True, tag=430):
     """This process now holds references to objects that you own. Ends with `ReturnRefs` or the connection."""
 
     object_ids: list[bytes]

@@ -10,7 +10,15 @@ import pytest
 
 from runtime._core import ids
 from runtime._wire.messages.base import WorkerAddress
-from runtime._wire.messages.worker import ReleaseHold, StreamConsumed, StreamItem, StreamPaused, Value
+from runtime._wire.messages.worker import (
+    Borrowed,
+    ReleaseHold,
+    StreamConsumed,
+    StreamItem,
+    StreamPaused,
+    Value,
+)
+from runtime._worker.borrowing import Borrowing
 from runtime._worker.objects import Objects
 from runtime._worker.reading import Reader
 from runtime._worker.released import Released
@@ -48,6 +56,7 @@ class Core:
         self.store = SimpleNamespace(forget=lambda _ids: None)
         self.streams: dict[bytes, Stream] = {}
         self.objects = Objects(self)  # type: ignore[arg-type]
+        self.borrowing = Borrowing(self)  # type: ignore[arg-type]
         self.reader = Reader(self)  # type: ignore[arg-type]
 
     def peer(self, _address: WorkerAddress, connect: bool = True) -> Connection:
@@ -131,7 +140,7 @@ def test_the_worker_is_released_when_all_is_registered_and_over(
 ) -> None:
     stream.item(worker, item(0, NESTED), TASK_OF_IT)  # type: ignore[arg-type]
     [registered] = core.owner.calls
-    steps = [lambda: registered(None), lambda: stream.end(None)]
+    steps = [lambda: registered(Borrowed()), lambda: stream.end(None)]
     for step in steps if registered_first else reversed(steps):
         assert worker.sent == []
         step()
@@ -143,7 +152,7 @@ def test_the_worker_is_released_once(core: Core, stream: Stream, worker: Connect
         stream.item(worker, item(index, NESTED), TASK_OF_IT)  # type: ignore[arg-type]
     stream.end(None)
     for registered in core.owner.calls:
-        registered(None)
+        registered(Borrowed())
     assert worker.sent == [ReleaseHold(TASK)]
 
 
@@ -154,7 +163,7 @@ def test_a_repeated_item_keeps_references_too(core: Core, stream: Stream, worker
     stream.end(None)
     assert worker.sent == []
     for registered in core.owner.calls:
-        registered(None)
+        registered(Borrowed())
     assert first.sent == []
     assert worker.sent == [ReleaseHold(TASK)]
 

@@ -82,8 +82,8 @@ class Invariants:
                 left.append(
                     f"{process.name}: {len(core.lineage._kept)} tasks, {core.lineage._bytes} bytes of lineage"
                 )
-            if core.objects._borrowed_from:
-                left.append(f"{process.name}: borrows from {core.objects._borrowed_from}")
+            if core.borrowing._from:
+                left.append(f"{process.name}: borrows from {core.borrowing._from}")
             if core.submitter._leases:
                 left.append(f"{process.name}: {len(core.submitter._leases)} leases")
         if not self._cluster.lossy:

@@ -11,7 +11,7 @@ from runtime._transport.connection import ReplyCallback
 from runtime._wire.framing import REPLY_BIT
 from runtime._wire.messages import codec
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message
-from runtime._wire.messages.worker import BorrowRefs
+from runtime._wire.messages.worker import Borrowed, BorrowRefs
 
 if TYPE_CHECKING:
     from tests.sim.ownership.process import Process
@@ -128,8 +128,8 @@ class SimConnection:
                 self.handler(self, message, correlation)
                 return
             request, callback = self._calls.pop(correlation & ~REPLY_BIT, (None, None))
-            if isinstance(message, ErrorReply) and isinstance(request, BorrowRefs):
-                self.pump.borrow_failed(request, message)
+            if isinstance(message, Borrowed) and message.unknown:
+                self.pump.borrow_failed(request, message.unknown, ErrorKind.LOST)
             if callback is not None:
                 callback(message)
 
@@ -141,7 +141,7 @@ class SimConnection:
         for request, callback in calls.values():
             error = ErrorReply(ErrorKind.UNAVAILABLE, f"the connection to {self.name} closed")
             if isinstance(request, BorrowRefs):
-                self.pump.borrow_failed(request, error)
+                self.pump.borrow_failed(request, request.object_ids, error.kind)
             callback(error)
         if self.on_close is not None:
             self.on_close(self)
@@ -258,9 +258,9 @@ class SimPump:
 
         self.world.at(delay_s, tick)
 
-    def borrow_failed(self, request: BorrowRefs, error: ErrorReply) -> None:
+    def borrow_failed(self, request: BorrowRefs, unknown: list[bytes], kind: str) -> None:
         if self.process is not None:
-            self.process.borrow_failed(request, error)
+            self.process.borrow_failed(request, unknown, kind)
 
     def kick(self) -> None:
         """Messages leave by themselves here."""

@@ -191,16 +191,11 @@ class Process:
         if me is not None and me not in self.fibers:
             raise AssertionError("one process kills another from its fiber")
 
-    def borrow_failed(self, request: BorrowRefs, error: ErrorReply) -> None:
+    def borrow_failed(self, request: BorrowRefs, unknown: list[bytes], kind: str) -> None:
         """The owner did not know one of these, or was gone. It matters while we hold what we asked for just then."""
-        held = [o for o in request.object_ids if o in self.entries and self.borrows[o] is request]
+        held = [o for o in unknown if o in self.entries and self.borrows[o] is request]
         self.failed_borrows.update(held)
-        if (
-            held
-            and error.kind == ErrorKind.LOST
-            and not self.cluster.killed
-            and not self.cluster.is_doomed(self)
-        ):
+        if held and kind == ErrorKind.LOST and not self.cluster.killed and not self.cluster.is_doomed(self):
             self.world.fail(f"{self.name} borrowed what was freed: {[o.hex() for o in held]}")
 
 
