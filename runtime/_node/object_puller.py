@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -85,6 +86,7 @@ class ObjectPuller:
         self._store = store
         self._sources = sources
         self._active: dict[bytes, _Active] = {}
+        self._rng = random.Random()
         self._budget = _Budget(BytesBudget(IN_FLIGHT_BYTES))
 
     async def pull(self, object_id: bytes, locations: Iterable[bytes]) -> None:
@@ -94,6 +96,7 @@ class ObjectPuller:
             CallError: LOST when no location has it; FULL or OUT_OF_DISK when there is no room for it.
         """
         sources = [node_id for node_id in locations if node_id != self._node_id]
+        self._rng.shuffle(sources)  # every copy bears its share
         active = self._active.get(object_id)
         if active is None:
             pull = Pull(sources)

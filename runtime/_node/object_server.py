@@ -33,6 +33,14 @@ class ObjectServer:
         self._store = store
         self._readers: dict[BulkSender, tuple[bytes, dict[bytes, StoredObject]]] = {}
 
+    def readers(self) -> set[bytes]:
+        """The nodes that have read, or do."""
+        return {node_id for node_id, _ in self._readers.values()}
+
+    def is_read(self, object_id: bytes) -> bool:
+        """Whether another node reads this object now."""
+        return any(object_id in lent for _, lent in self._readers.values())
+
     def accept(self, channel: StreamChannel, node_id: bytes) -> None:
         """The peer waits for objects on this connection."""
         sender = BulkSender(self._answer, self._closed, f"reads of node {node_id.hex()[:12]}")

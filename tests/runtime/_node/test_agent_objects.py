@@ -282,8 +282,26 @@ def test_a_source_that_breaks_off_is_followed_by_the_next(world: MakeWorld) -> N
             await read(copier, name, locations[:1])
             reading = asyncio.ensure_future(read(reader, name, locations))
             await w.until(lambda: here.store.is_being_written(name))
-            first.object_server.close()
+            source = next(agent for agent in (first, second) if agent.object_server.is_read(name))
+            source.object_server.close()
             assert await reading == data
+
+    asyncio.run(scenario())
+
+
+def test_readers_share_out_the_copies_among_them(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            here, first, second = await w.node(), await w.node(), await w.node()
+            writer, copier, reader = await w.driver(first), await w.driver(second), await w.driver(here)
+            locations = [first.config.node_id, second.config.node_id]
+            for number in range(100):
+                name = await put(writer, number, b"x")
+                await read(copier, name, locations[:1])
+                await read(reader, name, locations)
+                if here.config.node_id in second.object_server.readers():
+                    break
+            assert second.object_server.readers() == {here.config.node_id}
 
     asyncio.run(scenario())
 
