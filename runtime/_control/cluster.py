@@ -42,6 +42,7 @@ class Node:
         self.machine: Machine[NodeState, NodeEvent] = Machine(
             f"node {info.node_id.hex()[:12]}", NodeState(info.state), TRANSITIONS
         )
+        self.is_dead = self.machine.state is NodeState.DEAD
         self.view = NodeView(info.node_id, dict(info.total), {}, info.labels)
         self.told: tuple[dict[str, int], dict[str, int]] | None = (
             None  # what agents know of total and available
@@ -60,10 +61,6 @@ class Node:
     @property
     def state(self) -> NodeState:
         return self.machine.state
-
-    @property
-    def is_dead(self) -> bool:
-        return self.machine.state is NodeState.DEAD
 
     @property
     def has_promises(self) -> bool:
@@ -94,6 +91,7 @@ class Node:
         state = self.machine.step(event, now)
         self.info = msgspec.structs.replace(self.info, state=state.value)
         self.view.schedulable = state is NodeState.ALIVE
+        self.is_dead = state is NodeState.DEAD
         if state is NodeState.DEAD:
             self._charges.clear()
             self.demands = []

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from heapq import nsmallest
 
-from runtime._core.nodeview import NodeView, accepts, utilization
+from runtime._core.nodeview import NodeView, accepts, measured, utilization
 from runtime._core.resources import UNIT, fits, subtract
 
 STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
@@ -163,8 +163,9 @@ def _most_together(bundle: Bundle, room: list[NodeView], used: set[bytes]) -> No
 
 
 def _most_apart(bundle: Bundle, room: list[NodeView], used: set[bytes]) -> NodeView:
+    names = measured(bundle)
     return min(
-        room, key=lambda node: (node.node_id in used, _idle_gpu(bundle, node), utilization(node, bundle))
+        room, key=lambda node: (node.node_id in used, _idle_gpu(bundle, node), utilization(node, names))
     )
 
 

@@ -32,14 +32,19 @@ def accepts(node: NodeView, selector: Mapping[str, str]) -> bool:
     return node.schedulable and (not selector or _labels.matches(selector, node.labels))
 
 
+def measured(names: Iterable[str]) -> tuple[str, ...]:
+    """The resources by which `utilization` judges nodes for a request for `names`."""
+    return tuple(dict.fromkeys((*_MEASURED, *names)))
+
+
 def utilization(node: NodeView, names: Iterable[str]) -> float:
-    """The fullest of the node's common resources and of `names`: 0 idle, 1 full, above 1 oversubscribed."""
+    """The fullest of the node's resources that are `measured`: 0 idle, 1 full, above 1 oversubscribed."""
     worst = 0.0
     total, available = node.total, node.available
-    for name in (*_MEASURED, *names):
+    for name in names:
         size = total.get(name)
         if size:
-            used = (size - available.get(name, 0)) / size
-            if used > worst:
-                worst = used
+            used = size - available.get(name, 0)
+            if used > worst * size:
+                worst = used / size
     return worst

@@ -20,7 +20,7 @@ from runtime._core.bundles import (
     place_bundles,
     rewrite_for_group,
 )
-from runtime._core.nodeview import NodeView, accepts, utilization
+from runtime._core.nodeview import NodeView, accepts, measured, utilization
 from runtime._core.resources import fits
 
 __all__ = [
@@ -146,13 +146,17 @@ def _candidates(
     """The nodes that have room now, and whether any node could have it one day."""
     open_nodes: list[NodeView] = []
     feasible = False
-    for node in nodes:
-        if not accepts(node, selector):
+    amounts = list(wanted.items())
+    for node in nodes:  # without calls, as there may be thousands
+        if not node.schedulable or (selector and not accepts(node, selector)):
             continue
-        if fits(wanted, node.available):
+        available = node.available
+        for name, amount in amounts:
+            if available.get(name, 0) < amount:
+                feasible = feasible or fits(wanted, node.total)
+                break
+        else:
             open_nodes.append(node)
-        elif not feasible:
-            feasible = fits(wanted, node.total)
     return open_nodes, feasible
 
 
@@ -191,9 +195,10 @@ def _hybrid(
             return holder.node_id
     if "GPU" not in wanted:
         nodes = [node for node in nodes if not node.total.get("GPU")] or nodes
+    names = measured(wanted)
     best_score, best = float("inf"), [b""]
     for node in nodes:
-        load = utilization(node, wanted)
+        load = utilization(node, names)
         score = load if load >= PACK_BELOW else 0.0
         if score < best_score:
             best_score, best = score, [node.node_id]

@@ -30,18 +30,28 @@ GOOD_BYE = b""
 LINGER_S = 3.0
 """How long a side that closes tries to get its last messages across."""
 
-OPTIONS: tuple[tuple[str, int], ...] = (
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES + 2**20),
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES + 2**20),
-    # A peer that does not answer a ping is dead within 4 s, even when its machine vanished without a word.
-    ("grpc.keepalive_time_ms", 2000),
-    ("grpc.keepalive_timeout_ms", 2000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.http2.min_ping_interval_without_data_ms", 1000),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
-    ("grpc.http2.max_ping_strikes", 0),
-)
+CLIENT_PING_S = 2
+SERVER_PING_S = 3
+"""After so long without a word of the other side it is pinged. A peer that does not answer is dead 2 s later, even when
+its machine vanished without a word. The server waits longer: then it has heard the client's ping, and one is enough."""
+
+
+def stream_options(ping_s: int) -> tuple[tuple[str, int], ...]:
+    """The settings of a connection."""
+    return (
+        ("grpc.max_send_message_length", MAX_MESSAGE_BYTES + 2**20),
+        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES + 2**20),
+        # A window that does for all networks: to measure what each needs costs a ping with every message.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", 4 * 2**20),
+        ("grpc.keepalive_time_ms", 1000 * ping_s),
+        ("grpc.keepalive_timeout_ms", 2000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", 1000),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
+        ("grpc.http2.max_ping_strikes", 0),
+    )
 
 
 def bearer(secret: bytes) -> str:

@@ -9,7 +9,15 @@ import grpc
 import grpc.aio
 
 from runtime._transport.channel import CallError, Handler
-from runtime._transport.grpc_channel import LINGER_S, METHOD, OPTIONS, SERVICE, GrpcChannel, bearer
+from runtime._transport.grpc_channel import (
+    CLIENT_PING_S,
+    LINGER_S,
+    METHOD,
+    SERVICE,
+    GrpcChannel,
+    bearer,
+    stream_options,
+)
 from runtime._wire.messages.base import ErrorKind
 
 log = logging.getLogger(__name__)
@@ -56,7 +64,11 @@ async def connect_grpc(
     """
     connection = grpc.aio.insecure_channel(
         address,
-        options=(*OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0)),
+        options=(
+            *stream_options(CLIENT_PING_S),
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.enable_http_proxy", 0),
+        ),
     )
     try:
         open_stream = connection.stream_stream(f"/{SERVICE}/{METHOD}")

@@ -14,7 +14,14 @@ import grpc
 import grpc.aio
 
 from runtime._transport.channel import Channel
-from runtime._transport.grpc_channel import METHOD, OPTIONS, SERVICE, GrpcChannel, bearer
+from runtime._transport.grpc_channel import (
+    METHOD,
+    SERVER_PING_S,
+    SERVICE,
+    GrpcChannel,
+    bearer,
+    stream_options,
+)
 
 STOP_GRACE_S = 0.2
 WELCOME = (("clusterctl-stream", "1"),)
@@ -28,7 +35,7 @@ class GrpcServer:
         self._proof = bearer(secret).encode()
         self._on_channel = on_channel
         self._channels: set[GrpcChannel] = set()
-        self._server = grpc.aio.server(options=(*OPTIONS, ("grpc.so_reuseport", 0)))
+        self._server = grpc.aio.server(options=(*stream_options(SERVER_PING_S), ("grpc.so_reuseport", 0)))
         handler = grpc.stream_stream_rpc_method_handler(self._serve, None, None)
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),)
