@@ -69,7 +69,6 @@ class GrpcServer:
         proof = given.encode() if isinstance(given, str) else bytes(given)
         if not hmac.compare_digest(proof, self._proof):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the secret is not that of this cluster")
-        await context.send_initial_metadata(WELCOME)
 
         async def finish() -> None:
             """Returning from `_serve` ends our half of the stream."""
@@ -77,9 +76,11 @@ class GrpcServer:
         channel = GrpcChannel(None, context.peer(), context.read, context.write, finish)
         self._channels.add(channel)
         try:
-            self._on_channel(channel)
+            self._on_channel(channel)  # first: who is welcome is known here
+            await context.send_initial_metadata(WELCOME)
             await channel.run()
         finally:
+            channel.close()
             self._channels.discard(channel)
 
 
