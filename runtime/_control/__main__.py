@@ -13,7 +13,6 @@ import sys
 from runtime import _stacks
 from runtime._control.server import ControlStore
 from runtime._control.storage import StorageError, open_storage
-from runtime._transport import collecting
 from runtime._transport.grpc_server import serve_grpc
 
 log = logging.getLogger("runtime._control")
@@ -76,7 +75,6 @@ async def _serve(options: argparse.Namespace, ready: Ready) -> None:
             address = f"{options.host}:{server.port}"
             log.info("cluster %s: listening on %s", store.cluster_id, address)
             ready.tell({"address": address, "cluster_id": store.cluster_id})
-            collecting.settle()
             await stop.wait()  # a control store runs until it is told to end
             log.info("stopping")
         finally:

@@ -34,7 +34,7 @@ class Allocator:
 
     def allocate(self, size_bytes: int) -> int | None:
         """Returns the offset of a free block, 64-byte aligned, or None when no hole is large enough."""
-        size, alignment = _rounded(size_bytes)
+        size, alignment = rounded(size_bytes)
         holes = self._by_size
         tail: tuple[int, int] | None = None
         chosen: tuple[int, int] | None = None
@@ -65,9 +65,24 @@ class Allocator:
 
     def free(self, offset: int) -> None:
         """Gives a block back, joining it with the holes beside it."""
+        self.add(offset, self.release(offset))
+
+    def release(self, offset: int) -> int:
+        """Gives a block up without making a hole of it: somebody else says from now on what lies there. Returns its
+        size."""
         size = self._taken.pop(offset)
         self.used_bytes -= size
-        start, end = offset, offset + size
+        return size
+
+    def take(self, offset: int, size_bytes: int) -> None:
+        """Undoes `release` for a block that was allotted with this size elsewhere."""
+        size, _ = rounded(size_bytes)
+        self._taken[offset] = size
+        self.used_bytes += size
+
+    def add(self, start: int, size: int) -> None:
+        """Makes a hole of a range that is neither hole nor block, joining it with the holes beside it."""
+        end = start + size
         below = self._by_end.get(start)
         if below is not None:
             self._remove_hole(below, start - below)
@@ -82,6 +97,14 @@ class Allocator:
         """`(start, size)` of every hole, by address."""
         return sorted(self._by_start.items())
 
+    def remove_holes(self) -> list[tuple[int, int]]:
+        """Gives up every hole; returns them like `holes`."""
+        holes = self.holes()
+        self._by_start.clear()
+        self._by_end.clear()
+        self._by_size.clear()
+        return holes
+
     def _insert_hole(self, start: int, size: int) -> None:
         self._by_start[start] = size
         self._by_end[start + size] = start
@@ -93,6 +116,7 @@ class Allocator:
         del self._by_size[bisect_left(self._by_size, (size, start))]
 
 
-def _rounded(size_bytes: int) -> tuple[int, int]:
+def rounded(size_bytes: int) -> tuple[int, int]:
+    """The size of the block for an object of this size, and its alignment."""
     alignment = PAGE if size_bytes >= PAGE_ALIGNED_FROM else ALIGNMENT
     return max(size_bytes + -size_bytes % alignment, ALIGNMENT), alignment

@@ -15,9 +15,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from .allocator import Allocator
+from .allotments import Allotments
 from .fsm import Edge, Transitions
 
 Holder = Hashable
+ALLOTTED_SHARE = 0.75
+"""When more of the memory is used, writers ask for each object."""
 
 
 class ObjectState(enum.Enum):
@@ -71,6 +74,7 @@ class StoreIndex:
 
     def __init__(self, capacity_bytes: int, on_file: Callable[[str], None] = lambda _path: None) -> None:
         self.allocator = Allocator(capacity_bytes)
+        self.allotments = Allotments(self.allocator, ALLOTTED_SHARE)
         self._on_file = on_file
         self._objects: dict[bytes, StoredObject] = {}
         self._doomed: dict[bytes, list[StoredObject]] = {}
@@ -90,6 +94,10 @@ class StoreIndex:
 
     def __contains__(self, object_id: bytes) -> bool:
         return object_id in self._objects
+
+    def knows(self, object_id: bytes) -> bool:
+        """Whether it is here, or was freed and is still pinned."""
+        return object_id in self._objects or object_id in self._doomed
 
     def sealed(self, object_id: bytes) -> StoredObject | None:
         """The object when it can be read."""
@@ -135,7 +143,7 @@ class StoreIndex:
         if offset is None:
             return None
         return self._enter(
-            StoredObject(object_id, offset, size_bytes, owner_worker, owner_node, primary, creator)
+            StoredObject(object_id, offset, size_bytes, owner_worker, owner_node, primary, creator), creator
         )
 
     def create_in_file(
@@ -159,15 +167,47 @@ class StoreIndex:
         self.spilled_bytes += size_bytes
         self.spilled_count += 1
         return self._enter(
-            StoredObject(object_id, None, size_bytes, owner_worker, owner_node, primary, creator, file=file)
+            StoredObject(object_id, None, size_bytes, owner_worker, owner_node, primary, creator, file=file),
+            creator,
         )
 
-    def _enter(self, entry: StoredObject) -> StoredObject:
-        object_id, creator, primary = entry.object_id, entry.creator, entry.primary
-        entry.pins[creator] = 1
-        self._objects[object_id] = entry
-        self._held.setdefault(creator, set()).add(entry)
-        self.primary_count += primary
+    def place(
+        self,
+        object_id: bytes,
+        offset: int,
+        size_bytes: int,
+        creator: Holder,
+        keeper: Holder | None,
+        *,
+        owner_worker: bytes = b"",
+        owner_node: bytes = b"",
+    ) -> None:
+        """Enters a sealed object that its creator has written to space it was allotted. What was known by this
+        id goes: it was made again.
+
+        Args:
+            keeper: who pins it from the start, if anybody.
+
+        Raises:
+            ValueError: the space was not allotted to the creator.
+        """
+        self.allotments.take(creator, offset, size_bytes)
+        self.free([object_id])
+        entry = self._enter(
+            StoredObject(
+                object_id, offset, size_bytes, owner_worker, owner_node, True, creator, ObjectState.SEALED
+            ),
+            keeper,
+        )
+        if keeper is None:
+            self._unpinned(entry)
+
+    def _enter(self, entry: StoredObject, keeper: Holder | None) -> StoredObject:
+        self._objects[entry.object_id] = entry
+        if keeper is not None:
+            entry.pins[keeper] = 1
+            self._held.setdefault(keeper, set()).add(entry)
+        self.primary_count += entry.primary
         return entry
 
     def seal(self, object_id: bytes, creator: Holder) -> bool:
@@ -213,13 +253,16 @@ class StoreIndex:
                 return self._unpinned(entry)
         return False
 
-    def free(self, object_ids: Iterable[bytes]) -> bool:
-        """Nobody refers to these any more. True when memory came back at once."""
+    def free(self, object_ids: Iterable[bytes], unpinning: Holder | None = None) -> bool:
+        """Nobody refers to these any more, and `unpinning` takes all its pins away. True when memory came back at
+        once."""
         released = False
         for object_id in object_ids:
             entry = self._objects.get(object_id)
             if entry is None:
                 continue
+            if unpinning is not None and unpinning in entry.pins and entry.state is not ObjectState.CREATED:
+                self._drop_pin(entry, unpinning)
             if entry.pins or entry in self._spilling:
                 self._forget(entry)
                 self._doomed.setdefault(object_id, []).append(entry)
@@ -230,7 +273,7 @@ class StoreIndex:
 
     def drop_holder(self, holder: Holder) -> bool:
         """A process is gone: its unsealed objects and its pins vanish. True when space may have come back."""
-        released = False
+        released = self.allotments.drop(holder)
         for entry in self._held.pop(holder, set()):
             del entry.pins[holder]
             if entry.state is ObjectState.CREATED:

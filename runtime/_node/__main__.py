@@ -12,7 +12,6 @@ import sys
 from typing import Any
 
 from runtime import _stacks
-from runtime._transport import collecting
 from runtime._transport.channel import CallError, Channel, Handler
 
 from .agent import NodeAgent
@@ -47,7 +46,6 @@ async def serve(make: type[NodeAgent], config: AgentConfig, ready_fd: int) -> in
         loop.add_signal_handler(number, agent.finish, f"received {signal.Signals(number).name}")
     try:
         tell(ready_fd, await agent.start())
-        collecting.settle()
         await agent.finished.wait()  # a node runs until something ends it
     finally:
         await agent.stop()

@@ -41,7 +41,7 @@ from .memory_monitor import NOTICE_S, RELIEF_S, MemoryMonitor
 from .metrics_service import MetricsService, machine_metrics
 from .object_puller import ObjectPuller
 from .object_server import ObjectServer
-from .object_service import ObjectService
+from .object_service import ObjectService, settle
 from .object_sources import ObjectSources
 from .output import OutputRouter
 from .peer_handler import PeerHandler
@@ -93,7 +93,7 @@ class NodeAgent:
         self.environments = Environments(
             os.path.join(config.session_dir, "environments"), self.control, self.jobs.config
         )
-        self.store = ObjectStore(config.store_bytes, spill_settings(config), self._changed)
+        self.store = ObjectStore(config.store_bytes, spill_settings(config), self._changed, settle)
         start = {
             "agent_socket": self.unix_path,
             "node_id": config.node_id.hex(),
@@ -138,7 +138,12 @@ class NodeAgent:
         puller = ObjectPuller(config.node_id, self.store, self.object_sources)
         self._puller = puller
         self.objects = ObjectService(
-            config.node_id, self.store, puller, self.peers, lambda: list(self.cluster.table.others)
+            config.node_id,
+            self.store,
+            puller,
+            self.peers,
+            lambda: list(self.cluster.table.others),
+            lambda worker_id: self._process_handler.channel_of(worker_id),
         )
         self.metrics = MetricsService(
             config.host,

@@ -67,6 +67,9 @@ class ObjectServer:
         if not isinstance(message, ReadObject):
             raise CallError(ErrorKind.INVALID, f"{type(message).__name__} asks for no object")
         entry = lent.get(message.object_id) or self._store.lend(message.object_id, sender)
+        if entry is None and self._store.index.allotments:
+            await self._store.settling.settle()
+            entry = self._store.lend(message.object_id, sender)
         if entry is None:
             raise CallError(ErrorKind.NOT_FOUND, f"this node has no object {message.object_id.hex()}")
         lent[message.object_id] = entry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
 from runtime._core.ids import JOB_BYTES, TASK_BYTES
 from runtime._core.store_index import StoredObject
@@ -13,18 +13,32 @@ from runtime._wire.messages.base import ErrorKind, Message
 from runtime._wire.messages.node import (
     FreeObjects,
     NodeStore,
+    StoreAdd,
+    StoreAllot,
+    StoreAllotted,
     StoreCreate,
     StoreFree,
     StorePin,
     StorePinned,
+    StoreSettle,
     StoreStatus,
     StoreStatuses,
+    StoreUnpin,
 )
 
 from .object_puller import ObjectPuller
 from .peers import PeerTable
 
 _STATUS_TIMEOUT_S = 5.0
+_SETTLE_TIMEOUT_S = 10.0
+
+
+async def settle(process: Channel, give_back: bool) -> None:
+    """Asks a process what it has placed, until it answers or is gone."""
+    try:
+        await process.call(StoreSettle(give_back), _SETTLE_TIMEOUT_S)
+    except CallError:
+        pass  # it has ended, or is stopped
 
 
 class ObjectService:
@@ -37,13 +51,15 @@ class ObjectService:
         puller: ObjectPuller,
         peers: PeerTable,
         other_nodes: Callable[[], Iterable[bytes]],
+        process: Callable[[bytes], Channel | None],
     ) -> None:
         self._node_id = node_id
         self._store = store
         self._puller = puller
         self._peers = peers
         self._other_nodes = other_nodes
-        self._forwards: set[asyncio.Task[None]] = set()
+        self._process = process
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def create(self, holder: Channel, message: StoreCreate) -> Message | Awaitable[Message]:
         """Space for an object that the process will write."""
@@ -57,21 +73,50 @@ class ObjectService:
             timeout_s=message.timeout_s,
         )
 
+    def allot(self, holder: Channel, message: StoreAllot) -> StoreAllotted:
+        """Space that the process will place objects in."""
+        return StoreAllotted(list(self._store.allot(holder, message.size_bytes, message.count)))
+
+    def add(self, holder: Channel, message: StoreAdd) -> None:
+        """The process has placed these. What was made for a process of this node that is gone goes at once."""
+        keeper = self._process(message.keeper) if message.keeper else holder
+        self._store.add(
+            holder,
+            message.objects,
+            keeper,
+            owner_worker=message.owner_worker,
+            owner_node=message.owner_node,
+        )
+        if keeper is None:
+            self._store.free([object_id for object_id, _, _ in message.objects])
+
+    def unpin(self, holder: Channel, message: StoreUnpin) -> None:
+        """The process reads these no more."""
+        unknown = self._unknown(message.object_ids)
+        self._store.unpin(message.object_ids, holder)
+        if unknown:
+            self._when_settled(lambda: self._store.unpin(unknown, holder))
+
     def pin(self, holder: Channel, message: StorePin) -> Message | Awaitable[Message]:
         """At once when the object is here, else after it was written or pulled."""
         pinned = self._store.pin(message.object_id, holder)
         return pinned if pinned is not None else self._pin_later(holder, message)
 
-    def free(self, message: StoreFree) -> None:
+    def free(self, holder: Channel, message: StoreFree) -> None:
         """The owner says that nobody refers to these any more, wherever they are."""
+        unpinning = holder if message.unpinned else None
         if message.here or self._node_id in message.locations:
-            self._store.free(message.object_ids)
+            unknown = self._unknown(message.object_ids) if self._node_id in message.locations else ()
+            self._store.free(message.object_ids, unpinning)
+            if unknown:
+                self._when_settled(lambda: self._store.free(unknown, unpinning))
         for node_id in message.locations:
             if node_id != self._node_id:
                 self._forward(node_id, FreeObjects(message.object_ids))
 
     async def status(self, message: StoreStatus) -> StoreStatuses:
         """What this store, or every store of the cluster, holds."""
+        await self._store.settling.settle()
         stores = list(self.own_status(message).stores)
         if message.everywhere:
             request = StoreStatus(message.object_ids)
@@ -125,11 +170,12 @@ class ObjectService:
 
     def close(self) -> None:
         """Ends what is still on its way."""
-        for task in self._forwards:
+        for task in self._tasks:
             task.cancel()
 
     async def _pin_later(self, holder: Channel, message: StorePin) -> StorePinned:
         object_id = message.object_id
+        settled = not self._store.index.allotments
         try:
             async with asyncio.timeout(message.timeout_s):
                 while True:
@@ -141,6 +187,9 @@ class ObjectService:
                         return pinned
                     if self._store.is_being_written(object_id):
                         await self._store.wait_written(object_id)
+                    elif not settled and self._node_id in message.locations:
+                        await self._store.settling.settle()
+                        settled = True
                     else:
                         await self._bring(object_id, message.locations)
         except TimeoutError:
@@ -159,9 +208,26 @@ class ObjectService:
         if channel is not None:
             channel.send(message)
             return
-        task = asyncio.get_running_loop().create_task(self._connect_and_send(node_id, message))
-        self._forwards.add(task)
-        task.add_done_callback(self._forwards.discard)
+        self._spawn(self._connect_and_send(node_id, message))
+
+    def _unknown(self, object_ids: list[bytes]) -> list[bytes]:
+        """Which of these a process may have placed here without our knowing yet."""
+        index = self._store.index
+        return (
+            [object_id for object_id in object_ids if not index.knows(object_id)] if index.allotments else []
+        )
+
+    def _when_settled(self, then: Callable[[], None]) -> None:
+        async def settled() -> None:
+            await self._store.settling.settle()
+            then()
+
+        self._spawn(settled())
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _connect_and_send(self, node_id: bytes, message: FreeObjects) -> None:
         try:

@@ -22,9 +22,12 @@ from runtime._wire.messages.node import (
     Registered,
     SetUp,
     StoreAbort,
+    StoreAdd,
+    StoreAllot,
     StoreCreate,
     StoreFree,
     StorePin,
+    StoreReturn,
     StoreSeal,
     StoreStatus,
     StoreUnpin,
@@ -53,6 +56,7 @@ class ProcessHandler:
         self._agent = agent
         self._channels: set[Channel] = set()
         self._settings = settings()
+        self._by_worker: dict[bytes, Channel] = {}
         leases, store, objects = agent.leases, agent.store, agent.objects
         self._handlers: dict[type[Message], Callable[[Process, Any], Result]] = {
             LeaseDemand: leases.demand,
@@ -66,8 +70,11 @@ class ProcessHandler:
             StoreSeal: lambda p, m: store.seal(m.object_id, p.channel),
             StoreAbort: lambda p, m: store.abort(m.object_id, p.channel),
             StorePin: lambda p, m: objects.pin(p.channel, m),
-            StoreUnpin: lambda p, m: store.unpin(m.object_ids, p.channel),
-            StoreFree: lambda _, m: objects.free(m),
+            StoreUnpin: lambda p, m: objects.unpin(p.channel, m),
+            StoreFree: lambda p, m: objects.free(p.channel, m),
+            StoreAllot: lambda p, m: objects.allot(p.channel, m),
+            StoreAdd: lambda p, m: objects.add(p.channel, m),
+            StoreReturn: lambda p, m: store.give_back(p.channel, m.ranges),
             StoreStatus: lambda _, m: objects.status(m),
             ListState: lambda _, m: agent.state.collect(m),
             MetricsReport: lambda p, m: agent.metrics.report(p, m),
@@ -85,6 +92,10 @@ class ProcessHandler:
     def processes(self) -> list[Process]:
         """The drivers and workers of this node."""
         return [channel.context for channel in self._channels if isinstance(channel.context, Process)]
+
+    def channel_of(self, worker_id: bytes) -> Channel | None:
+        """The connection of a registered process, while it is there."""
+        return self._by_worker.get(worker_id)
 
     def tell_all(self, message: Message) -> None:
         """Sends a one-way message to every registered process."""
@@ -127,7 +138,7 @@ class ProcessHandler:
             )
         )
         process = Process(channel, address, info.job_id, message.pid)
-        channel.context = process
+        self._enter(process)
         job = agent.jobs.add(info, process)
         if channel.closed:
             agent.driver_left(process)
@@ -144,7 +155,7 @@ class ProcessHandler:
         address = msgspec.structs.replace(
             message.address, node_id=agent.config.node_id, worker_id=worker.worker_id
         )
-        channel.context = Process(channel, address, worker.job_id, message.pid, worker)
+        self._enter(Process(channel, address, worker.job_id, message.pid, worker))
         job = agent.jobs.get(worker.job_id)
         assert job is not None  # its place was prepared before the fork
         reply = self._registered(job, worker.key[1])
@@ -153,6 +164,11 @@ class ProcessHandler:
         if place is None or not place.hook:  # else `SetUp` follows
             asyncio.get_running_loop().call_soon(agent.pool.ready, worker)
         return reply
+
+    def _enter(self, process: Process) -> None:
+        process.channel.context = process
+        if not process.channel.closed:
+            self._by_worker[process.address.worker_id] = process.channel
 
     def _registered(self, job: Job, runtime_env: str) -> Registered:
         agent = self._agent
@@ -182,6 +198,7 @@ class ProcessHandler:
         if not isinstance(process, Process):
             return
         agent = self._agent
+        self._by_worker.pop(process.address.worker_id, None)
         agent.leases.owner_gone(channel)
         agent.store.drop_holder(channel)
         agent.metrics.process_ended(process.address.worker_id)

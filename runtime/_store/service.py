@@ -11,7 +11,7 @@ When memory is short, copies that are elsewhere too are evicted, then primary co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from runtime._core.store_index import StoredObject, StoreIndex
@@ -21,11 +21,16 @@ from runtime._wire.messages.base import ErrorKind
 from runtime._wire.messages.node import StorePinned, StoreSpace
 
 from .arena import Arena
+from .settling import Ask, Settling
 from .spiller import Spiller, SpillSettings
 from .trimmer import Trimmer
 
 Holder = Hashable
 MIB = 1 << 20
+
+
+async def nobody(_holder: Holder, _give_back: bool) -> None:
+    """There are no processes to ask."""
 
 
 @dataclass(slots=True, eq=False)
@@ -46,13 +51,19 @@ class ObjectStore:
         capacity_bytes: size of the shared memory.
         spilling: where objects go when it is full, and from when on.
         on_change: called when an object is made or goes (the node may have become idle or busy).
+        ask: asks a process what it has placed.
     """
 
     def __init__(
-        self, capacity_bytes: int, spilling: SpillSettings, on_change: Callable[[], None] = lambda: None
+        self,
+        capacity_bytes: int,
+        spilling: SpillSettings,
+        on_change: Callable[[], None] = lambda: None,
+        ask: Ask = nobody,
     ) -> None:
         self.arena = Arena(capacity_bytes)
         self.index = StoreIndex(self.arena.capacity_bytes, self._file_dropped)
+        self.settling = Settling(self.index.allotments, ask)
         self._spiller = Spiller(self.index, self.arena, spilling, self._retry_creates)
         self._trimmer = Trimmer(self.index.allocator, self.arena)
         self._on_change = on_change
@@ -67,6 +78,7 @@ class ObjectStore:
             if not waiting.done.done():
                 waiting.done.set_exception(CallError(ErrorKind.UNAVAILABLE, "the node is stopping"))
         self._creates.clear()
+        self.settling.close()
         self._wake_readers(list(self._readers))
         self._spiller.close()
         self._trimmer.close()
@@ -105,6 +117,40 @@ class ObjectStore:
         if self._creates:
             self._retry_creates()
 
+    def allot(self, holder: Holder, size_bytes: int, count: int) -> Sequence[tuple[int, int]]:
+        """Sets ranges aside in which `holder` may place so many objects of this size; none when memory is short."""
+        return () if self._creates else self.index.allotments.allot(holder, size_bytes, count)
+
+    def give_back(self, holder: Holder, ranges: Iterable[tuple[int, int]]) -> None:
+        """The holder needs these parts of what it was allotted no more."""
+        self.index.allotments.give_back(holder, ranges)
+        self._retry_creates()
+
+    def add(
+        self,
+        holder: Holder,
+        objects: Iterable[tuple[bytes, int, int]],
+        keeper: Holder | None,
+        *,
+        owner_worker: bytes,
+        owner_node: bytes,
+    ) -> None:
+        """Enters objects, (id, offset, size), that `holder` has placed; `keeper` pins them."""
+        for object_id, offset, size_bytes in objects:
+            self.index.place(
+                object_id,
+                offset,
+                size_bytes,
+                holder,
+                keeper,
+                owner_worker=owner_worker,
+                owner_node=owner_node,
+            )
+        if self._creates:
+            self._retry_creates()
+        self._spiller.spill_above_threshold()
+        self._on_change()
+
     def abort(self, object_id: bytes, holder: Holder) -> None:
         """The writer gives up; nothing remains."""
         if self.index.abort(object_id, holder):
@@ -132,9 +178,9 @@ class ObjectStore:
             self._retry_creates()
             self._spiller.spill_above_threshold()
 
-    def free(self, object_ids: Iterable[bytes]) -> None:
-        """Nobody refers to these objects any more."""
-        if self.index.free(object_ids):
+    def free(self, object_ids: Iterable[bytes], unpinning: Holder | None = None) -> None:
+        """Nobody refers to these objects any more; `unpinning` reads none of them."""
+        if self.index.free(object_ids, unpinning):
             self._retry_creates()
         self._on_change()
 
@@ -213,6 +259,8 @@ class ObjectStore:
     async def _wait_for_room(self, waiting: _WaitingCreate, timeout_s: float) -> StoreSpace:
         try:
             async with asyncio.timeout(timeout_s):
+                if self.index.allotments and waiting.size_bytes <= self.arena.capacity_bytes:
+                    await self.settling.reclaim()  # returns what is free of them before anything has to go
                 await self._spiller.wait_for_room(waiting.done, waiting.size_bytes, self._wanted_bytes)
                 if not waiting.done.done():
                     return await self._create_in_file(waiting)

@@ -82,6 +82,8 @@ def _pack(core: Core, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedA
     with core.lock:
         for entry in held:
             entry.holds += 1
+        if held:
+            core.store.say_all()
     return PackedArguments(value, entries, places, held)
 
 

@@ -190,6 +190,7 @@ class Core:
             messages.GetLocations: self.owner_requests.on_locations,
             messages.CancelObject: self.cancellation.on_cancel,
             messages.DefineFunction: self.functions.on_define,
+            node.StoreSettle: self.store.on_settle,
             node.LeaseGranted: self.submitter.on_granted,
             node.LeaseFailed: self.submitter.on_failed,
             node.LeaseWaiting: self.submitter.on_waiting,
@@ -355,6 +356,11 @@ class Core:
         handler(connection, message, correlation)
 
     def _on_done(self, connection: Connection, message: messages.Done, _correlation: int) -> None:
+        for index, value in enumerate(message.values):
+            if value.offset >= 0:
+                self.store.take_over(
+                    ids.object_id(message.task_id, index + 1), value.offset, value.size_bytes
+                )
         waiting = self.pending.pop(message.task_id, None)
         if waiting is not None:
             waiting.worker = connection.peer
@@ -365,6 +371,11 @@ class Core:
     def _on_stream_item(
         self, connection: Connection, message: messages.StreamItem, _correlation: int
     ) -> None:
+        value = message.value
+        if value.offset >= 0:
+            self.store.take_over(
+                ids.object_id(message.task_id, message.index + 2), value.offset, value.size_bytes
+            )
         waiting = self.pending.get(message.task_id)
         if waiting is not None:
             waiting.item(connection, message)

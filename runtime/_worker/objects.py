@@ -241,8 +241,7 @@ class Objects:
             self._core.store.forget([entry.object_id for entry in borrowed])
             self._core.borrowing.give_back(borrowed)
         if freed:
-            self._core.store.forget(freed)
-            self._core.agent.send(StoreFree(freed, list(locations)))
+            self._core.store.free(freed, list(locations))
 
     # ------------------------------------------------------------ values
 
@@ -375,7 +374,7 @@ class Objects:
         """Makes an object of ours from a value that is serialized already."""
         core = self._core
         object_id = self.new_put_id()
-        stored = self.pack(object_id, serialized, core.address)
+        stored = self._inline(serialized) or self._stored(serialized, core.store.put(object_id, serialized))
         with core.lock:
             entry = self.own(object_id)
             entry.value = stored
@@ -393,17 +392,33 @@ class Objects:
         """Whether it is one of `new_put_id`."""
         return object_id.startswith(self._put_prefix)
 
-    def pack(self, object_id: bytes, serialized: serialization.Serialized, owner: WorkerAddress) -> Value:
-        """A serialized value as it travels: inline when small, else written to the store of this node."""
+    def pack(
+        self,
+        object_id: bytes,
+        serialized: serialization.Serialized,
+        owner: WorkerAddress,
+        *,
+        again: bool = False,
+        keeper: bytes = b"",
+    ) -> Value:
+        """A serialized value as it travels to its owner: inline when small, else written to the store of this node.
+        `again`, `keeper`: see `Store.create`."""
+        value = self._inline(serialized)
+        if value is None:
+            size, offset = self._core.store.create(object_id, serialized, owner, again=again, keeper=keeper)
+            value = self._stored(serialized, size, offset)
+        return value
+
+    def _inline(self, serialized: serialization.Serialized) -> Value | None:
         buffers = serialized.buffers
+        if (serialized.size_bytes if buffers else len(serialized.data)) > INLINE_BYTES:
+            return None
         nested = self.nested_of(serialized.references) if serialized.references else ()
-        if not buffers and len(serialized.data) <= INLINE_BYTES:
-            return Value(INLINE, serialized.data, (), nested)
-        size = serialized.size_bytes
-        if size <= INLINE_BYTES:
-            return Value(INLINE, serialized.data, tuple(map(bytes, buffers)), nested)
-        self._core.store.create(object_id, serialized, owner)
-        return Value(STORED, b"", (), nested, (self._core.address.node_id,), size)
+        return Value(INLINE, serialized.data, tuple(map(bytes, buffers)) if buffers else (), nested)
+
+    def _stored(self, serialized: serialization.Serialized, size: int, offset: int = -1) -> Value:
+        nested = self.nested_of(serialized.references) if serialized.references else ()
+        return Value(STORED, b"", (), nested, (self._core.address.node_id,), size, offset)
 
     def supersede(self, entry: Entry | None, object_id: bytes, new: Value) -> None:
         """An object was made again although it had a value (it may have been lost too, without anybody knowing yet), or
@@ -414,6 +429,8 @@ class Objects:
         kept = new.locations if entry is not None else ()
         useless = [node_id for node_id in old.locations if node_id not in kept]
         if useless:
+            if new.offset < 0:
+                self._core.store.outdate(object_id)
             self._core.agent.send(StoreFree([object_id], useless, False))
 
     def add_location(self, entry: Entry, node_id: bytes) -> None:
@@ -436,6 +453,7 @@ class Objects:
         def answer() -> None:
             assert entry.value is not None
             entry.seen = True
+            self._core.store.say_all()
             connection.reply(ObjectValue(entry.value), correlation)
 
         self.when_ready(entry, answer)

@@ -89,14 +89,14 @@ class OwnerRequests:
         if value is None or value.kind & 1:
             return
         objects.bury(objects.table.empty(entry))
-        core.store.forget([entry.object_id])
         if entry.owner is not None:
+            core.store.forget([entry.object_id])
             connection = core.peer(entry.owner)
             if connection is not None:
                 connection.send(ForceFree(entry.object_id))
         else:
             if value.kind == STORED:
-                core.agent.send(StoreFree([entry.object_id], list(value.locations)))
+                core.store.empty(entry.object_id, list(value.locations))
             if entry.task is not None:
                 core.lineage.forget(entry)
         freed = exceptions.ObjectFreedError(entry.object_id.hex(), objects.owner_address(entry), "")

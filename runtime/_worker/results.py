@@ -60,6 +60,7 @@ class Results:
     def pack_items(self, connection: Connection, push: Push, items: Iterable[Any]) -> list[Value]:
         """The values of the first objects that a call returns."""
         owner = push.caller or connection.peer
+        keeper, again = self.keeper(connection, push), push.attempt > 0
         values = []
         held: list[Entry] = []
         for index, item in enumerate(items):
@@ -67,12 +68,19 @@ class Results:
             if value is None:
                 serialized = serialization.serialize(item)
                 object_id = ids.object_id(push.task_id, index + 1)
-                value = self._core.objects.pack(object_id, serialized, owner)
+                value = self._core.objects.pack(object_id, serialized, owner, again=again, keeper=keeper)
                 held += serialized.references
             values.append(value)
         if held:
             self.hold(connection, push, held)
         return values
+
+    def keeper(self, connection: Connection, push: Push) -> bytes:
+        """Who will want to read what a call returns, and can do so in place: its caller, if that is on this node."""
+        caller = connection.peer
+        return (
+            caller.worker_id if push.caller is None and caller.node_id == self._core.address.node_id else b""
+        )
 
     def stream(self, connection: Connection, push: Push, result: Any, running: Execution) -> None:
         """Sends what a generator yields, each value as it comes.
@@ -136,6 +144,7 @@ class Results:
         with self._core.lock:
             if connection.closed:
                 return  # the caller died meanwhile: nobody will take them
+            self._core.store.say_all()
             for entry in entries:
                 entry.holds += 1
             attempts = self._holds.setdefault(push.task_id, {})
@@ -173,7 +182,17 @@ class Results:
 class ItemSender:
     """Sends the values of one generator. `per_yield`: how many each yield gives; `count`: how many were sent."""
 
-    __slots__ = ("_connection", "_hold", "_owner", "_pack", "_push", "count", "per_yield")
+    __slots__ = (
+        "_again",
+        "_connection",
+        "_hold",
+        "_keeper",
+        "_owner",
+        "_pack",
+        "_push",
+        "count",
+        "per_yield",
+    )
 
     def __init__(self, core: Core, results: Results, connection: Connection, push: Push) -> None:
         self._pack = core.objects.pack
@@ -181,6 +200,8 @@ class ItemSender:
         self._connection = connection
         self._push = push
         self._owner = push.caller or connection.peer
+        self._keeper = results.keeper(connection, push)
+        self._again = push.attempt > 0
         self.count = 0
         self.per_yield = (push.stream or DEFAULT).objects_per_yield
 
@@ -192,7 +213,13 @@ class ItemSender:
         value = plain_value(item)
         if value is None:
             serialized = serialization.serialize(item)
-            value = self._pack(ids.object_id(push.task_id, index + 2), serialized, self._owner)
+            value = self._pack(
+                ids.object_id(push.task_id, index + 2),
+                serialized,
+                self._owner,
+                again=self._again,
+                keeper=self._keeper,
+            )
             if serialized.references:
                 self._hold(connection, push, serialized.references)
         connection.send(StreamItem(push.task_id, index, value))

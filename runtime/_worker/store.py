@@ -16,18 +16,22 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
+from runtime._transport.connection import Connection
 from runtime._wire import serialization
-from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
+from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok, WorkerAddress
 from runtime._wire.messages.node import (
     StoreAbort,
     StoreCreate,
+    StoreFree,
     StorePin,
     StorePinned,
     StoreSeal,
+    StoreSettle,
     StoreUnpin,
 )
 
 from . import mapped_files
+from .allotment import Allotment
 from .rebuilding import rebuild
 from .released import Released
 
@@ -47,9 +51,9 @@ PRIVATE_FROM_BYTES = 64 * 1024
 
 class Pin:
     """An object that the node keeps for this process. `count`: reasons to keep it; see `Store.release`. `path`: the
-    file that holds it, when it is not in shared memory."""
+    file that holds it, when it is not in shared memory. `freed`: nobody refers to the object any more."""
 
-    __slots__ = ("count", "object_id", "offset", "path", "released", "size_bytes", "unused_since")
+    __slots__ = ("count", "freed", "object_id", "offset", "path", "released", "size_bytes", "unused_since")
 
     def __init__(
         self, object_id: bytes, offset: int, size_bytes: int, released: Released, path: str = ""
@@ -58,13 +62,14 @@ class Pin:
         self.offset = offset
         self.size_bytes = size_bytes
         self.count = 0
+        self.freed = False
         self.unused_since = 0.0
         self.released = released
         self.path = path
 
 
 class Store:
-    """All methods but `fetch` and `create` run under the pump's lock."""
+    """All methods but `fetch`, `put` and `create` run under the pump's lock."""
 
     def __init__(self, core: Core, path: str, capacity_bytes: int) -> None:
         self._core = core
@@ -74,27 +79,89 @@ class Store:
             self._map = mmap.mmap(fd, capacity_bytes)
         finally:
             os.close(fd)
+        self.allotment = Allotment(core, capacity_bytes)
         self._unused_limit = capacity_bytes // UNUSED_SHARE
         self._unused_bytes = 0
         self._pins: dict[bytes, Pin] = {}
         self._unused: dict[bytes, Pin] = {}
         self._views: dict[int, tuple[Any, Pin]] = {}
 
+    def put(self, object_id: bytes, serialized: serialization.Serialized) -> int:
+        """Writes a new object that this process owns. Returns its size in bytes.
+
+        Raises: see `create`.
+        """
+        size, offsets = serialization.layout(serialized.data, serialized.buffers)
+        offset = self._place(serialized, size, offsets)
+        if offset is None:
+            self._create(object_id, serialized, self._core.address, size, offsets)
+        else:
+            with self._core.lock:
+                self.allotment.say_later(object_id, offset, size)
+                self._made(object_id, offset, size)
+            if self._core.released.resting:
+                self._core.released.wake()  # or nobody would say it for long
+        return size
+
     def create(
-        self, object_id: bytes, serialized: serialization.Serialized, owner: WorkerAddress
-    ) -> tuple[int, bool]:
-        """Writes an object and seals it. Returns its size in bytes, and False if the node had it already.
+        self,
+        object_id: bytes,
+        serialized: serialization.Serialized,
+        owner: WorkerAddress,
+        *,
+        again: bool = False,
+        keeper: bytes = b"",
+    ) -> tuple[int, int]:
+        """Writes an object and seals it. Returns its size in bytes, and where it is pinned for `keeper`, if not -1.
+
+        Args:
+            again: it may have been made before, and be here.
+            keeper: a process of this node that wants to pin it.
 
         Raises:
             ObjectStoreFullError: nothing could be freed in time; the message says who holds what.
             OutOfDiskError: neither memory nor disk has room.
         """
         size, offsets = serialization.layout(serialized.data, serialized.buffers)
+        offset = None if again else self._place(serialized, size, offsets)
+        if offset is None:
+            self._create(object_id, serialized, owner, size, offsets)
+            return size, -1
+        with self._core.lock:
+            self.allotment.say(object_id, offset, size, owner, keeper)
+            if not keeper:
+                self._made(object_id, offset, size)
+        return size, offset if keeper else -1
+
+    def _place(self, serialized: serialization.Serialized, size: int, offsets: list[int]) -> int | None:
         self._core.drain()  # what was dropped a moment ago is the space we want
+        offset = self.allotment.place(size)
+        if offset is not None:
+            try:
+                self._write(offset, serialized, size, offsets)
+            except BaseException:
+                self.allotment.abandon(offset)
+                raise
+        return offset
+
+    def _write(
+        self, offset: int, serialized: serialization.Serialized, size: int, offsets: list[int]
+    ) -> None:
+        with memoryview(self._map) as whole, whole[offset : offset + size] as target:
+            serialization.write_block(target, serialized.data, serialized.buffers, offsets)
+
+    def _create(
+        self,
+        object_id: bytes,
+        serialized: serialization.Serialized,
+        owner: WorkerAddress,
+        size: int,
+        offsets: list[int],
+    ) -> None:
         reply = self._core.call_agent(StoreCreate(object_id, size, owner), 60.0)
         if isinstance(reply, ErrorReply):
             if reply.kind == ErrorKind.EXISTS:
-                return size, False
+                return
             if reply.kind == ErrorKind.OUT_OF_DISK:
                 raise exceptions.OutOfDiskError(reply.message)
             raise exceptions.ObjectStoreFullError(reply.message)
@@ -104,18 +171,35 @@ class Store:
                 serialization.write_block(mapped, serialized.data, serialized.buffers, offsets)
                 del mapped
             else:
-                target = memoryview(self._map)[reply.offset : reply.offset + size]
-                serialization.write_block(target, serialized.data, serialized.buffers, offsets)
-                target.release()
+                self._write(reply.offset, serialized, size, offsets)
         except BaseException:
             self._core.agent.send(StoreAbort(object_id))
             raise
         with self._core.lock:
             self._core.agent.send(StoreSeal(object_id))
-            pin = Pin(object_id, reply.offset, size, self._core.released, reply.path)
-            self._pins[object_id] = pin
-            self._rest(pin)
-        return size, True
+            self._made(object_id, reply.offset, size, reply.path)
+
+    def _made(self, object_id: bytes, offset: int, size: int, path: str = "") -> None:
+        """The node keeps it for us, for a moment if nothing here uses it."""
+        pin = Pin(object_id, offset, size, self._core.released, path)
+        self._pins[object_id] = pin
+        self._rest(pin)
+
+    def take_over(self, object_id: bytes, offset: int, size: int) -> None:
+        """Whoever made it had it pinned for us."""
+        self.outdate(object_id)
+        self._made(object_id, offset, size)
+
+    def say_all(self) -> None:
+        """Others are about to hear of our objects."""
+        self.allotment.say_all()
+
+    def on_settle(self, connection: Connection, message: StoreSettle, correlation: int) -> None:
+        """The agent needs to know of our objects, or memory is short."""
+        self.allotment.say_all()
+        if message.give_back:
+            self.allotment.give_back()
+        connection.reply(Ok(), correlation)
 
     def fetch(self, object_id: bytes, locations: Sequence[bytes], timeout_s: float | None) -> Pin:
         """Makes an object readable here and takes one count of its pin.
@@ -237,11 +321,50 @@ class Store:
             return
         if self._pins.get(pin.object_id) is pin:
             self._rest(pin)
+            if pin.freed:
+                self.forget([pin.object_id])
         else:  # the object was made anew meanwhile, with a pin of its own
             self._core.agent.send(StoreUnpin([pin.object_id]))
 
+    def free(self, object_ids: list[bytes], locations: list[bytes]) -> None:
+        """Nobody refers to these objects of ours any more."""
+        unpinned = []
+        read = []
+        for object_id in object_ids:
+            pin = self._unused.pop(object_id, None)
+            if pin is not None:
+                self._unused_bytes -= pin.size_bytes
+                del self._pins[object_id]
+                if not self.allotment.forget(object_id):
+                    unpinned.append(object_id)
+                continue
+            pin = self._pins.get(object_id)
+            if pin is None:
+                unpinned.append(object_id)
+            else:
+                pin.freed = True
+                read.append(object_id)
+        if read:
+            self.allotment.say_all()
+            self._core.agent.send(StoreFree(read, locations))
+        if unpinned:
+            self._core.agent.send(StoreFree(unpinned, locations, unpinned=True))
+
+    def empty(self, object_id: bytes, locations: list[bytes]) -> None:
+        """The value of an object of ours goes, although there are references to it."""
+        self.forget([object_id])
+        self.allotment.say_all()
+        self._core.agent.send(StoreFree([object_id], locations))
+
+    def outdate(self, object_id: bytes) -> None:
+        """The object was made again: what is pinned here is an earlier copy of it."""
+        if object_id in self._unused:
+            self.forget([object_id])
+        else:
+            self._pins.pop(object_id, None)
+
     def forget(self, object_ids: list[bytes]) -> None:
-        """The objects are freed: give their pins back at once, unless a value read in place still needs them."""
+        """Give these pins back at once, unless a value read in place still needs them."""
         dropped = []
         for object_id in object_ids:
             pin = self._unused.pop(object_id, None)
@@ -250,15 +373,17 @@ class Store:
                 del self._pins[object_id]
                 dropped.append(object_id)
         if dropped:
+            self.allotment.say_all()
             self._core.agent.send(StoreUnpin(dropped))
 
     @property
     def lingers(self) -> bool:
         """Whether there are pins to give back soon."""
-        return bool(self._unused)
+        return bool(self._unused) or self.allotment.lingers
 
     def tick(self, now: float) -> None:
-        """Gives pins back that nothing has used for a while."""
+        """Gives pins back that nothing has used for a while, and space."""
+        self.allotment.tick(now)
         if self._unused:
             self.forget([p.object_id for p in self._unused.values() if now - p.unused_since >= LINGER_S])
 

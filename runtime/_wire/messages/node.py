@@ -207,6 +207,44 @@ class StoreAbort(Message, frozen=True, array_like=True, tag=333):
     object_id: bytes
 
 
+class StoreAllotted(Message, frozen=True, array_like=True, tag=371):
+    """(offset, length) of ranges of the mapping that the asking process may fill; none when memory is short."""
+
+    ranges: list[tuple[int, int]]
+
+
+class StoreAllot(Message, Request[StoreAllotted], frozen=True, array_like=True, tag=370):
+    """Asks for space that the process will place `count` objects of `size_bytes` in, without asking for each. It goes
+    back when the connection closes."""
+
+    size_bytes: int
+    count: int
+
+
+class StoreAdd(Message, frozen=True, array_like=True, tag=372):
+    """One-way: these objects are written, sealed, to space that was allotted. What else is said about them may come
+    before this, from other processes (see `StoreSettle`). `keeper`: the process of this node that pins them from now
+    on; "": the one that says so."""
+
+    owner_worker: bytes
+    owner_node: bytes
+    objects: list[tuple[bytes, int, int]]  # id, offset, size_bytes
+    keeper: bytes = b""
+
+
+class StoreReturn(Message, frozen=True, array_like=True, tag=373):
+    """One-way: the process needs these ranges of what it was allotted no more."""
+
+    ranges: list[tuple[int, int]]
+
+
+class StoreSettle(Message, Request[Ok], frozen=True, array_like=True, tag=374):
+    """Agent -> process: say what you have placed, and, with `give_back`, return what is free of your ranges: memory is
+    short."""
+
+    give_back: bool
+
+
 class StorePinned(Message, frozen=True, array_like=True, tag=335):
     """With `path` the object is not in memory (any more): read this file in place."""
 
@@ -261,6 +299,7 @@ class StoreFree(Message, frozen=True, array_like=True, tag=337):
     object_ids: list[bytes]
     locations: list[bytes]  # node ids that hold copies
     here: bool = True  # the copy of the asking process's node goes in any case
+    unpinned: bool = False  # all pins of the asking process go as well
 
 
 # ---------------------------------------------------------------- what there is: process -> agent -> processes

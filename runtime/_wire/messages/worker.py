@@ -42,7 +42,8 @@ class Value(Message, frozen=True, array_like=True):
 
     kind 0: `data` is the pickle, `buffers` its out-of-band buffers; 1: the same, but the value is an exception to
     raise; 2: in the object store of the nodes `locations`, `size_bytes` long; 3: an exception in the object store.
-    `nested` are the references inside: (object id, owner).
+    `nested` are the references inside: (object id, owner). `offset`, if not -1, in `Done` and `StreamItem` alone: where
+    it lies in the shared memory of this node, which pins it there for the caller.
     """
 
     # Tuples, as most values have none of these: there is one empty tuple, and a new list each time.
@@ -52,6 +53,7 @@ class Value(Message, frozen=True, array_like=True):
     nested: tuple[tuple[bytes, WorkerAddress], ...] = ()
     locations: tuple[bytes, ...] = ()
     size_bytes: int = 0
+    offset: int = -1
 
     @property
     def inline_bytes(self) -> int:

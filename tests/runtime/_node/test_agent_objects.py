@@ -9,17 +9,23 @@ import os
 
 import pytest
 
-from runtime._transport.channel import CallError
-from runtime._wire.messages.base import ErrorKind, WorkerAddress
+from runtime._transport.channel import CallError, Channel
+from runtime._wire.messages.base import ErrorKind, Message, Ok, WorkerAddress
 from runtime._wire.messages.node import (
     StoreAbort,
+    StoreAdd,
+    StoreAllot,
     StoreCreate,
     StoreFree,
     StorePin,
     StorePinned,
+    StoreReturn,
     StoreSeal,
+    StoreSettle,
+    StoreStatus,
     StoreUnpin,
 )
+from tests.polling import eventually
 from tests.runtime._node.world import STORE_BYTES, Client, MakeWorld
 
 MIB = 1 << 20
@@ -348,5 +354,163 @@ def test_the_owner_frees_copies_everywhere(world: MakeWorld) -> None:
             writer.channel.send(StoreUnpin([name]))
             writer.channel.send(StoreFree([name], [here.config.node_id, there.config.node_id]))
             await w.until(lambda: here.store.index.used_bytes == there.store.index.used_bytes == 0)
+
+    asyncio.run(scenario())
+
+
+# ---------------------------------------------------------------- what processes place by themselves
+
+
+class Placer(Client):
+    """Keeps to itself what it has placed until the agent asks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unsaid: list[Message] = []
+        self.asked = 0
+        self.gives_back: list[tuple[int, int]] = []
+
+    def _handle(self, channel: Channel, message: Message) -> Message | None:
+        if not isinstance(message, StoreSettle):
+            super()._handle(channel, message)
+            return None
+        self.asked += 1
+        for said in self.unsaid:
+            channel.send(said)
+        self.unsaid.clear()
+        if message.give_back:
+            channel.send(StoreReturn(self.gives_back))
+        return Ok()
+
+    async def place(self, number: int, data: bytes, keeper: bytes = b"") -> bytes:
+        name = object_id(self, number)
+        ((offset, _),) = (await self.channel.call(StoreAllot(len(data), 1))).ranges
+        with mapping(self) as memory:
+            memory[offset : offset + len(data)] = data
+        owner = keeper or self.address.worker_id
+        self.unsaid.append(StoreAdd(owner, self.registered.node_id, [(name, offset, len(data))], keeper))
+        return name
+
+
+async def used_bytes(client: Client) -> int:
+    (store,) = (await client.channel.call(StoreStatus())).stores
+    return store.used_bytes
+
+
+def test_what_is_placed_is_found_before_it_is_said(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            placer, reader = await Placer().join(agent), await w.driver(agent)
+            name = await placer.place(1, b"hello")
+            assert await read(reader, name, [agent.config.node_id]) == b"hello"
+            assert await read(reader, name, [agent.config.node_id]) == b"hello"
+            assert placer.asked == 1
+
+    asyncio.run(scenario())
+
+
+def test_what_is_placed_is_found_by_other_nodes(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            here, there = await w.node(), await w.node()
+            placer, reader = await Placer().join(here), await w.driver(there)
+            name = await placer.place(1, b"hello")
+            assert await read(reader, name, [here.config.node_id]) == b"hello"
+
+    asyncio.run(scenario())
+
+
+def test_what_its_owner_frees_before_it_is_said_goes(world: MakeWorld) -> None:
+    """A worker has placed a result, and its caller is done with it before the agent has heard of it."""
+
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            placer, caller = await Placer().join(agent), await w.driver(agent)
+            node_id = agent.config.node_id
+            name = await placer.place(1, b"hello", caller.address.worker_id)
+            caller.channel.send(StoreUnpin([name]))
+            caller.channel.send(StoreFree([name], [node_id]))
+            name = await placer.place(2, b"hello", caller.address.worker_id)
+            caller.channel.send(StoreFree([name], [node_id], unpinned=True))
+            assert await used_bytes(caller) == 0
+            assert placer.asked
+            assert not agent.store.index.knows(name)
+
+    asyncio.run(scenario())
+
+
+def test_the_keeper_pins_what_was_placed_for_it(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            placer, caller = await Placer().join(agent), await w.driver(agent)
+            name = await placer.place(1, b"hello", caller.address.worker_id)
+            caller.channel.send(StoreFree([name], [agent.config.node_id]))
+            assert await used_bytes(caller) > 0
+            assert agent.store.index.knows(name)
+            caller.channel.send(StoreUnpin([name]))
+            assert await used_bytes(caller) == 0
+
+    asyncio.run(scenario())
+
+
+def test_what_was_placed_for_a_process_that_is_gone_goes(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            placer = await Placer().join(agent)
+            await placer.place(1, b"hello", b"?" * 28)
+            assert await used_bytes(placer) == 0
+            assert not len(agent.store.index)
+
+    asyncio.run(scenario())
+
+
+def test_allotted_space_is_free_to_see_and_comes_back_when_it_is_wanted(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            placer, writer = await Placer().join(agent), await w.driver(agent)
+            placer.gives_back = (await placer.channel.call(StoreAllot(MIB, 40))).ranges
+            assert await used_bytes(writer) == 0
+            name = object_id(writer, 1)
+            space = await writer.channel.call(StoreCreate(name, STORE_BYTES - 8 * MIB, writer.address, 30.0))
+            assert not space.path
+            writer.channel.send(StoreAbort(name))
+            assert await used_bytes(writer) == 0
+            assert not agent.store.index.allotments
+
+    asyncio.run(scenario())
+
+
+def test_a_process_that_ends_leaves_nothing_of_what_it_was_allotted(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            placer, reader = await Placer().join(agent), await w.driver(agent)
+            name = await placer.place(1, b"hello")
+            await placer.channel.call(StoreAllot(MIB, 8))
+            placer.channel.close()
+            with pytest.raises(CallError):
+                await read(reader, name, [agent.config.node_id])
+            assert await asyncio.to_thread(eventually, lambda: not agent.store.index.allotments)
+            assert agent.store.index.allocator.holes() == [(0, STORE_BYTES)]
+
+    asyncio.run(scenario())
+
+
+def test_space_that_is_not_the_processs_is_not_taken(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            placer = await Placer().join(agent)
+            name = object_id(placer, 1)
+            placer.channel.send(
+                StoreAdd(placer.address.worker_id, placer.registered.node_id, [(name, 0, MIB)])
+            )
+            assert await used_bytes(placer) == 0
+            assert not agent.store.index.knows(name)
 
     asyncio.run(scenario())

@@ -1,12 +1,16 @@
-"""A process's view of the object store: what is written is read in place, and pins live as long as what was read."""
+"""A process's view of the object store: what is written is read in place, and pins live as long as what was read.
+
+Everything holds alike for objects that the process places by itself and for those it asks its agent for.
+"""
 
 from __future__ import annotations
 
 import gc
+import itertools
 import pathlib
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,16 +18,23 @@ import pytest
 
 from runtime import exceptions
 from runtime._wire import serialization
-from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
+from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok, WorkerAddress
 from runtime._wire.messages.node import (
     StoreAbort,
+    StoreAdd,
+    StoreAllot,
+    StoreAllotted,
     StoreCreate,
+    StoreFree,
     StorePin,
     StorePinned,
+    StoreReturn,
     StoreSeal,
+    StoreSettle,
     StoreSpace,
     StoreUnpin,
 )
+from runtime._worker.allotment import IDLE_S, REFUSED_S
 from runtime._worker.released import Released
 from runtime._worker.store import LINGER_S, Pin, Store
 
@@ -33,9 +44,11 @@ A, B = b"a" * 28, b"b" * 28
 
 
 class Agent:
-    """The node's side: hands out space, knows what is sealed, counts pins."""
+    """The node's side: hands out space, knows what is sealed, counts pins. `allots`: in advance, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, allots: bool) -> None:
+        self.allots = allots
+        self.allotted: list[tuple[int, int]] = []
         self.sent: list[Any] = []
         self.spaces: dict[bytes, tuple[int, int]] = {}
         self.pins: dict[bytes, int] = {}
@@ -49,10 +62,27 @@ class Agent:
         elif isinstance(message, StoreUnpin):
             for object_id in message.object_ids:
                 self.pins[object_id] -= 1
+        elif isinstance(message, StoreAdd):
+            for object_id, offset, size in message.objects:
+                self.spaces[object_id] = offset, size
+                self.pins[object_id] = self.pins.get(object_id, 0) + (not message.keeper)
+        elif isinstance(message, StoreFree) and message.unpinned:
+            for object_id in message.object_ids:
+                self.pins[object_id] = 0
+
+    def call(self, request: Any, callback: Callable[[Any], None]) -> None:
+        callback(self.answer(request))
 
     def answer(self, request: Any) -> Any:
         if self.error is not None:
             return self.error
+        if isinstance(request, StoreAllot):
+            if not self.allots:
+                return StoreAllotted([])
+            size = -(-request.size_bytes // 64) * 64 * request.count
+            self.allotted.append((self._next, size))
+            self._next += size
+            return StoreAllotted(self.allotted[-1:])
         if isinstance(request, StoreCreate):
             if request.object_id in self.spaces:
                 return ErrorReply(ErrorKind.EXISTS, "it is sealed")
@@ -69,10 +99,11 @@ class Agent:
 class Core:
     """What the store needs of a process."""
 
-    def __init__(self) -> None:
+    def __init__(self, allots: bool) -> None:
         self.lock = threading.RLock()
         self.released = Released(lambda: None)
-        self.agent = Agent()
+        self.agent = Agent(allots)
+        self.address = OWNER
         self.store: Store
 
     def call_agent(self, request: Any, _timeout_s: float | None = None) -> Any:
@@ -86,19 +117,30 @@ class Core:
                 self.store.release(item)
 
 
-@pytest.fixture
-def core(tmp_path: pathlib.Path) -> Iterator[Core]:
+@pytest.fixture(params=[True, False], ids=["allotted", "asked for"])
+def core(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[Core]:
     path = tmp_path / "store"
     path.write_bytes(bytes(CAPACITY_BYTES))
-    core = Core()
+    core = Core(allots=request.param)
     core.store = Store(core, str(path), CAPACITY_BYTES)  # type: ignore[arg-type]
     yield core
     core.drain()
     core.store.close()
 
 
-def put(core: Core, object_id: bytes, value: Any) -> bool:
-    return core.store.create(object_id, serialization.serialize(value), OWNER)[1]
+def put(core: Core, object_id: bytes, value: Any) -> None:
+    core.store.put(object_id, serialization.serialize(value))
+
+
+def told(core: Core, object_id: bytes, value: Any) -> None:
+    """Like `put`, and the agent knows of it."""
+    put(core, object_id, value)
+    core.store.say_all()
+
+
+def create(core: Core, object_id: bytes, value: Any, **options: Any) -> int:
+    """Writes it for another process. Returns where it is pinned for the keeper."""
+    return core.store.create(object_id, serialization.serialize(value), OWNER, **options)[1]
 
 
 def get(core: Core, object_id: bytes) -> Any:
@@ -121,7 +163,7 @@ def much_later(core: Core) -> None:
     ids=repr,
 )
 def test_what_is_written_is_read(core: Core, value: Any) -> None:
-    assert put(core, A, value)
+    put(core, A, value)
     assert repr(get(core, A)) == repr(value)
 
 
@@ -141,14 +183,10 @@ def test_an_array_is_read_in_place_and_cannot_be_written(core: Core) -> None:
         array[0] = 1
 
 
-def test_an_object_is_sealed_after_it_is_written(core: Core) -> None:
-    put(core, A, 1)
-    assert core.agent.sent == [StoreSeal(A)]
-
-
-def test_an_object_that_the_node_has_is_not_written_again(core: Core) -> None:
-    assert put(core, A, 1)
-    assert not put(core, A, 1)
+def test_an_object_that_is_made_again_may_be_there(core: Core) -> None:
+    create(core, A, 1)
+    assert create(core, A, 1, again=True, keeper=b"k") == -1
+    assert get(core, A) == 1
 
 
 def test_a_full_store(core: Core) -> None:
@@ -157,11 +195,19 @@ def test_a_full_store(core: Core) -> None:
         put(core, A, 1)
 
 
-def test_a_write_that_fails_leaves_nothing(core: Core) -> None:
-    serialized = serialization.serialize(np.zeros(CAPACITY_BYTES))  # more than the mapping has
-    with pytest.raises(ValueError, match="memoryview assignment"):
-        core.store.create(A, serialized, OWNER)
-    assert core.agent.sent == [StoreAbort(A)]
+def test_a_write_that_fails_leaves_nothing(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("runtime._wire.serialization.write_block", fails)
+        with pytest.raises(KeyboardInterrupt):
+            put(core, A, 1)
+    assert StoreAbort(A) in core.agent.sent or core.agent.allots
+    core.store.tick(0.0)
+    assert not any(isinstance(message, StoreAdd | StoreSeal) for message in core.agent.sent)
+    told(core, B, 2)
+    assert not core.agent.allots or core.agent.spaces[B][0] == core.agent.allotted[0][0]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +228,7 @@ def test_what_cannot_be_fetched(core: Core, kind: str, error: type[Exception]) -
 
 
 def test_a_pin_lives_as_long_as_an_array_of_it(core: Core) -> None:
-    put(core, A, np.arange(10))
+    told(core, A, np.arange(10))
     array = get(core, A)
     view = array[2:5]
     del array
@@ -195,7 +241,7 @@ def test_a_pin_lives_as_long_as_an_array_of_it(core: Core) -> None:
 
 
 def test_freeing_an_object_leaves_what_is_being_read(core: Core) -> None:
-    put(core, A, np.arange(10))
+    told(core, A, np.arange(10))
     array = get(core, A)
     core.drain()
     core.store.forget([A])
@@ -207,13 +253,13 @@ def test_freeing_an_object_leaves_what_is_being_read(core: Core) -> None:
 
 
 def test_freeing_an_object_that_nothing_reads_gives_its_pin_back_at_once(core: Core) -> None:
-    put(core, A, np.arange(10))
+    told(core, A, np.arange(10))
     core.store.forget([A])
     assert core.agent.pins[A] == 0
 
 
 def test_values_that_were_copied_out_keep_no_pin(core: Core) -> None:
-    put(core, A, {"plain": "value" * 100})
+    told(core, A, {"plain": "value" * 100})
     value = get(core, A)
     much_later(core)
     assert core.agent.pins[A] == 0
@@ -223,7 +269,7 @@ def test_values_that_were_copied_out_keep_no_pin(core: Core) -> None:
 def test_a_pin_lingers_a_moment(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("runtime._worker.store.time", types.SimpleNamespace(monotonic=lambda: now))
-    put(core, A, 1)
+    told(core, A, 1)
     core.store.tick(now + LINGER_S * 0.9)
     assert core.agent.pins[A] == 1
     core.store.tick(now + LINGER_S * 1.1)
@@ -231,7 +277,7 @@ def test_a_pin_lingers_a_moment(core: Core, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_one_pin_serves_many_reads(core: Core) -> None:
-    put(core, A, np.arange(10))
+    told(core, A, np.arange(10))
     arrays = [get(core, A) for _ in range(10)]
     assert core.agent.pins[A] == 1
     arrays.clear()
@@ -240,7 +286,7 @@ def test_one_pin_serves_many_reads(core: Core) -> None:
 
 
 def test_an_object_is_fetched_again_after_its_pin_went(core: Core) -> None:
-    put(core, A, np.arange(10))
+    told(core, A, np.arange(10))
     much_later(core)
     assert get(core, A).sum() == 45
     assert core.agent.pins[A] == 1
@@ -249,7 +295,7 @@ def test_an_object_is_fetched_again_after_its_pin_went(core: Core) -> None:
 
 
 def test_two_threads_that_fetch_at_once_share_a_pin(core: Core) -> None:
-    put(core, A, np.arange(10))
+    told(core, A, np.arange(10))
     much_later(core)
     answer, inside = core.agent.answer, []
 
@@ -271,7 +317,148 @@ def test_two_threads_that_fetch_at_once_share_a_pin(core: Core) -> None:
 
 
 def test_closing_leaves_what_is_still_read(core: Core) -> None:
-    put(core, A, np.arange(10))
+    told(core, A, np.arange(10))
     array = get(core, A)
     core.store.close()
     assert array.sum() == 45
+
+
+# ---------------------------------------------------------------- freeing
+
+
+def test_what_is_freed_and_not_read_goes_with_its_pin(core: Core) -> None:
+    told(core, A, np.arange(10))
+    core.store.free([A], [b"n"])
+    assert core.agent.pins[A] == 0
+    assert core.agent.sent[-1] == StoreFree([A], [b"n"], unpinned=True)
+
+
+def test_what_is_freed_while_it_is_read_goes_when_it_is_not(core: Core) -> None:
+    put(core, A, np.arange(10))
+    array = get(core, A)
+    core.drain()
+    core.store.free([A], [b"n"])
+    assert core.agent.sent[-1] == StoreFree([A], [b"n"])
+    assert core.agent.pins[A] == 1
+    put(core, B, np.zeros(10))
+    assert array.sum() == 45
+    del array
+    core.drain()
+    assert core.agent.pins[A] == 0
+
+
+def test_a_value_that_goes_although_it_is_referred_to(core: Core) -> None:
+    put(core, A, 1)
+    core.store.empty(A, [b"n"])
+    assert core.agent.pins[A] == 0
+    assert core.agent.sent[-1] == StoreFree([A], [b"n"])
+
+
+def test_what_another_process_has_pinned_for_us_is_read_without_a_question(core: Core) -> None:
+    put(core, A, np.arange(10))
+    core.store.say_all()
+    offset, size = core.agent.spaces[A]
+    much_later(core)
+    core.agent.pins[A] += 1
+    core.agent.error = ErrorReply(ErrorKind.UNAVAILABLE, "nobody is asked")
+    core.store.take_over(A, offset, size)
+    assert get(core, A).sum() == 45
+    much_later(core)
+    assert core.agent.pins[A] == 0
+
+
+# ---------------------------------------------------------------- what the process places by itself
+
+
+placing = pytest.mark.parametrize("core", [True], indirect=True, ids=["allotted"])
+
+
+def said(core: Core) -> list[bytes]:
+    return [o[0] for message in core.agent.sent if isinstance(message, StoreAdd) for o in message.objects]
+
+
+@placing
+def test_what_was_freed_before_anybody_knew_was_never_there(core: Core) -> None:
+    for _ in range(100):
+        put(core, A, np.zeros(100))
+        core.store.free([A], [b"n"])
+    core.store.tick(0.0)
+    assert core.agent.sent == []
+    assert sum(size for _, size in core.agent.allotted) < 10 * 1000
+
+
+@placing
+def test_an_object_is_said_before_others_meet_it(core: Core) -> None:
+    put(core, A, 1)
+    assert said(core) == []
+    core.store.say_all()
+    assert said(core) == [A]
+    core.store.say_all()
+    assert said(core) == [A]
+
+
+@placing
+def test_an_object_for_somebody_else_is_said_at_once(core: Core) -> None:
+    offset = create(core, A, 1, keeper=b"k")
+    assert [message.keeper for message in core.agent.sent] == [b"k"]
+    assert core.agent.spaces[A][0] == offset
+    assert core.agent.pins[A] == 0
+
+
+@placing
+def test_an_object_is_said_before_its_pin_goes(core: Core) -> None:
+    put(core, A, 1)
+    core.store.forget([A])
+    assert [type(message) for message in core.agent.sent] == [StoreAdd, StoreUnpin]
+
+
+@placing
+def test_who_keeps_placing_asks_for_more_at_a_time(core: Core) -> None:
+    for number in range(60):
+        put(core, bytes([number]) * 28, np.zeros(100))
+    assert len(core.agent.allotted) < 20
+    core.store.say_all()
+    spaces = sorted(core.agent.spaces.values())
+    assert len(spaces) == 60
+    assert all(first + size <= second for (first, size), (second, _) in itertools.pairwise(spaces))
+
+
+@placing
+def test_space_that_is_not_needed_goes_back(core: Core) -> None:
+    for number in range(4):
+        told(core, bytes([number]) * 28, np.zeros(100))
+    core.store.tick(1.0)
+    core.store.tick(1.0 + IDLE_S / 2)
+    assert not any(isinstance(message, StoreReturn) for message in core.agent.sent)
+    core.store.tick(1.1 + IDLE_S)
+    (returned,) = [message for message in core.agent.sent if isinstance(message, StoreReturn)]
+    used = sum(-(-size // 64) * 64 for _, size in core.agent.spaces.values())
+    assert sum(size for _, size in returned.ranges) + used == sum(size for _, size in core.agent.allotted)
+
+
+@placing
+def test_when_memory_is_short_space_goes_back_and_each_object_is_asked_for(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    clock = types.SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr("runtime._worker.allotment.time", clock)
+    put(core, A, 1)
+    answers: list[Any] = []
+    connection = types.SimpleNamespace(reply=lambda message, number: answers.append((message, number)))
+    core.store.on_settle(connection, StoreSettle(True), 7)  # type: ignore[arg-type]
+    assert answers == [(Ok(), 7)]
+    assert said(core) == [A]
+    asked = len(core.agent.allotted)
+    put(core, B, 1)
+    assert StoreSeal(B) in core.agent.sent
+    assert len(core.agent.allotted) == asked
+    now += 2 * REFUSED_S
+    put(core, b"c" * 28, 1)
+    assert len(core.agent.allotted) == asked + 1
+
+
+@placing
+def test_a_large_object_is_asked_for(core: Core) -> None:
+    put(core, A, np.zeros(CAPACITY_BYTES // 256))
+    assert core.agent.sent == [StoreSeal(A)]

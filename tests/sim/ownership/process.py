@@ -14,7 +14,7 @@ from unittest import mock
 from runtime import exceptions
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
-from runtime._wire.messages.node import Register
+from runtime._wire.messages.node import Register, StoreFree
 from runtime._wire.messages.worker import BorrowRefs
 from runtime._worker import arguments, core_worker, executor, objects, reading, submitter
 from runtime._worker.store import Pin
@@ -55,19 +55,27 @@ class SimStore:
         self._process: Process = core.pump.process
         self._node: Node = self._process.node
 
+    def put(self, object_id: bytes, serialized: serialization.Serialized) -> int:
+        return self.create(object_id, serialized, self._core.address)[0]
+
     def create(
-        self, object_id: bytes, serialized: serialization.Serialized, owner: WorkerAddress
-    ) -> tuple[int, bool]:
+        self,
+        object_id: bytes,
+        serialized: serialization.Serialized,
+        owner: WorkerAddress,
+        *,
+        again: bool = False,
+        keeper: bytes = b"",
+    ) -> tuple[int, int]:
         self._core.drain()
         self._pause()
-        known = object_id in self._node.objects
         self._node.objects[object_id] = (
             serialized.data,
             list(map(bytes, serialized.buffers)),
             owner.worker_id,
         )
         self._node.primary.add(object_id)
-        return serialized.size_bytes, not known
+        return serialized.size_bytes, -1
 
     def fetch(self, object_id: bytes, locations: list[bytes], _timeout_s: float | None) -> Pin:
         self._pause()
@@ -99,6 +107,21 @@ class SimStore:
     def release(self, pin: Pin) -> None:
         pin.count -= 1
         self._process.pins -= 1
+
+    def free(self, object_ids: list[bytes], locations: list[bytes]) -> None:
+        self._core.agent.send(StoreFree(object_ids, locations, unpinned=True))
+
+    def empty(self, object_id: bytes, locations: list[bytes]) -> None:
+        self._core.agent.send(StoreFree([object_id], locations))
+
+    def say_all(self) -> None:
+        """The node knows each object at once."""
+
+    def on_settle(self, *_: Any) -> None:
+        raise AssertionError("the simulated agent does not ask")
+
+    def outdate(self, _object_id: bytes) -> None:
+        """See `forget`."""
 
     def forget(self, _object_ids: list[bytes]) -> None:
         """Pins of nothing are not simulated."""
