@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from runtime import _stacks
 from tests.leaks import tagged_processes
 from tests.polling import eventually
@@ -35,6 +37,13 @@ def program(text: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For those that will answer: an answer may take long."""
+    monkeypatch.setattr(_stacks, "_ANSWER_S", 60.0)
+
+
+@pytest.mark.usefixtures("patient")
 def test_a_busy_process_answers_every_time() -> None:
     with program("_stacks.register('worker')\nbusy_for_ever()") as process:
         for _ in range(3):
@@ -44,6 +53,7 @@ def test_a_busy_process_answers_every_time() -> None:
         assert process.poll() is None
 
 
+@pytest.mark.usefixtures("patient")
 def test_every_thread_is_shown() -> None:
     text = (
         "_stacks.register('worker')\nthreading.Thread(target=busy_for_ever).start()\nthreading.Event().wait()"
