@@ -594,7 +594,12 @@ def _shown_name(actor: Any, class_name: str) -> str:
 
 def is_async(cls: type) -> bool:
     """Whether any method of a class is a coroutine: then its actor runs on an event loop."""
+    members: dict[str, Any] = {}
+    for base in reversed(cls.__mro__[:-1]):  # `object` has none; what a class overrides does not count
+        members.update(vars(base))
+    functions = (m.__func__ if isinstance(m, staticmethod) else m for m in members.values())
     return any(
-        inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
-        for _, member in inspect.getmembers(cls, inspect.isfunction)
+        inspect.isfunction(function)
+        and (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function))
+        for function in functions
     )

@@ -473,3 +473,20 @@ def test_many_groups() -> None:
     for made in groups:
         util.remove_placement_group(made)
     assert eventually(lambda: free_cpus() == 4)
+
+
+def test_a_group_that_was_used_is_gone_when_its_removal_returns() -> None:
+    made = util.placement_group(CPU)
+    actor = Actor.options(scheduling_strategy=InGroup(made)).remote()
+    ray.get(actor.pid.remote(), timeout=60)
+    util.remove_placement_group(made)
+    with pytest.raises(exceptions.RayActorError):
+        ray.get(actor.pid.remote(), timeout=60)
+
+
+def test_an_unused_group_is_found_removed_by_what_follows() -> None:
+    for _ in range(20):
+        made = util.placement_group(CPU)
+        util.remove_placement_group(made)
+        assert util.placement_group_table(made)["state"] == "REMOVED"
+        util.remove_placement_group(made)
