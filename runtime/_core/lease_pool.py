@@ -30,6 +30,7 @@ class Lease:
         "inflight",
         "last_done",
         "lease_id",
+        "leaving",
         "pool",
         "taking_back",
         "worker",
@@ -43,6 +44,7 @@ class Lease:
         self.inflight: dict[bytes, Any] = {}
         self.blocked = False
         self.taking_back = False
+        self.leaving = False  # others wait for it: it goes back after the task that runs
         self.idle_since = now
         self.last_done = now
 
@@ -102,7 +104,7 @@ class LeasePool:
         """The worker with the least to do that has room, or None."""
         best, least = None, self.depth()
         for lease in self.leases:
-            if not lease.blocked and len(lease.inflight) < least:
+            if len(lease.inflight) < least and not (lease.blocked or lease.leaving):
                 best, least = lease, len(lease.inflight)
                 if not least:
                     break

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from runtime._core.lease_queue import ZERO_PACE_S, AskNode, GrantHere, LeaseQueue, Refuse, Waiting
+from runtime._core.lease_sharing import SLICE_S, recalls
 from runtime._core.ledger import Allocation, Ledger
 from runtime._core.memory_policy import Holder
 from runtime._core.resources import describe, why_infeasible
@@ -25,6 +26,7 @@ from runtime._wire.messages.node import (
     LeaseFailed,
     LeaseGranted,
     LeaseLost,
+    LeaseRecall,
     LeaseReturn,
     LeaseWaiting,
     RemoteLease,
@@ -55,7 +57,22 @@ class LocalLease:
     is_zero: bool
     retriable: bool
     since_s: float
+    class_key: bytes
     blocked: bool = False
+    recalled_s: float | None = None
+
+    @property
+    def job_id(self) -> bytes:
+        return self.worker.job_id
+
+    @property
+    def holder(self) -> tuple[Channel, bytes]:
+        """See `lease_sharing.Held`."""
+        return self.owner, self.class_key
+
+    @property
+    def resources(self) -> Mapping[str, int]:
+        return self.allocation.resources
 
 
 @dataclass(slots=True, eq=False)
@@ -101,6 +118,7 @@ class LeaseService:
         self._resuming: asyncio.TimerHandle | None = None  # while nothing is handed out
         self._asking: set[asyncio.Task[None]] = set()
         self._pacing: asyncio.TimerHandle | None = None
+        self._sharing: asyncio.TimerHandle | None = None
         self._closed = False
 
     @property
@@ -110,7 +128,7 @@ class LeaseService:
 
     def close(self) -> None:
         self._closed = True
-        for timer in (self._pacing, self._resuming):
+        for timer in (self._pacing, self._resuming, self._sharing):
             if timer is not None:
                 timer.cancel()
         for task in self._asking:
@@ -274,7 +292,8 @@ class LeaseService:
                 raise worker
             self._pool.give_back(worker)
             raise CallError(ErrorKind.UNAVAILABLE, "the asking agent is gone")
-        lease = self._begin(worker, allocation, channel, message.owner.worker_id, is_zero, message.retriable)
+        owner = message.owner.worker_id
+        lease = self._begin(worker, allocation, channel, owner, is_zero, message.retriable, owner)
         address = self._address(worker)
         return RemoteLeaseGranted(
             lease.lease_id, address, allocation.resources, allocation.gpu_ids, allocation.other_ids
@@ -294,6 +313,12 @@ class LeaseService:
                     retry=message.retry,
                 )
             )
+
+    def remote_recalled(self, message: LeaseRecall) -> None:
+        """The agent of another node wants a worker back that a process here leases."""
+        remote = self._remote.get(message.lease_id)
+        if remote is not None:
+            remote.owner.send(message)
 
     def node_lost(self, node_id: bytes, reason: str) -> None:
         """A node died, or our connection to its agent broke, which ends our leases there."""
@@ -359,7 +384,30 @@ class LeaseService:
                 self._send_failed(effect.waiting, ErrorKind.INVALID, effect.message)
         if self._queue.paced and self._pacing is None:
             self._pacing = asyncio.get_running_loop().call_later(ZERO_PACE_S, self._paced)
+        self._share_later(SLICE_S / 2)
         self._on_change()
+
+    def _share_later(self, delay_s: float) -> None:
+        """Sees to it that those who wait get their share of what others hold."""
+        if self._sharing is None and self._local and any(True for _ in self._queue.waiting()):
+            self._sharing = asyncio.get_running_loop().call_later(delay_s, self._share)
+
+    def _share(self) -> None:
+        self._sharing = None
+        held = [lease for lease in self._local.values() if not (lease.blocked or lease.is_zero)]
+        wants = [
+            (entry.job_id, (entry.owner, entry.class_key), entry.request.resources)
+            for entry in self._queue.waiting()
+            for _ in range(min(entry.wanted, len(held)))
+            if entry.request.resources
+        ]
+        now = asyncio.get_running_loop().time()
+        found, due_s = recalls(wants, held, self._ledger.available, now)
+        for lease in found:
+            lease.recalled_s = now
+            lease.owner.send(LeaseRecall(lease.lease_id))
+        if due_s is not None:
+            self._share_later(max(due_s - now, 0.01))
 
     def _paced(self) -> None:
         self._pacing = None
@@ -381,7 +429,13 @@ class LeaseService:
             else:
                 process = channel.context
                 lease = self._begin(
-                    worker, allocation, channel, process.address.worker_id, is_zero, entry.retriable
+                    worker,
+                    allocation,
+                    channel,
+                    process.address.worker_id,
+                    is_zero,
+                    entry.retriable,
+                    entry.class_key,
                 )
                 channel.send(
                     LeaseGranted(
@@ -449,6 +503,7 @@ class LeaseService:
         owner_worker: bytes,
         is_zero: bool,
         retriable: bool,
+        class_key: bytes,
     ) -> LocalLease:
         lease = LocalLease(
             self.new_lease_id(),
@@ -459,6 +514,7 @@ class LeaseService:
             is_zero,
             retriable,
             asyncio.get_running_loop().time(),
+            class_key,
         )
         self._local[lease.lease_id] = lease
         self._owned.setdefault(owner, set()).add(lease.lease_id)

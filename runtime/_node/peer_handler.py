@@ -11,6 +11,7 @@ from runtime._wire.messages.base import ErrorKind, Message, Ok
 from runtime._wire.messages.node import (
     AgentHello,
     FreeObjects,
+    LeaseRecall,
     ListState,
     RemoteLease,
     RemoteLeaseLost,
@@ -43,6 +44,8 @@ class PeerHandler:
         """What a peer says, unasked, on a connection that we opened."""
         if isinstance(message, RemoteLeaseLost):
             self._agent.leases.remote_lost(message)
+        elif isinstance(message, LeaseRecall):
+            self._agent.leases.remote_recalled(message)
         else:
             raise CallError(ErrorKind.INVALID, f"unexpected {type(message).__name__} of {channel.name}")
 

@@ -195,6 +195,7 @@ class Core:
             node.LeaseFailed: self.submitter.on_failed,
             node.LeaseWaiting: self.submitter.on_waiting,
             node.LeaseLost: self.submitter.on_lost,
+            node.LeaseRecall: self.submitter.on_recall,
             node.NodeDied: self._on_node_died,
             node.DriverLogs: self._on_driver_logs,
         }

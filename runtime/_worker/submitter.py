@@ -25,6 +25,7 @@ from runtime._wire.messages.node import (
     LeaseFailed,
     LeaseGranted,
     LeaseLost,
+    LeaseRecall,
     LeaseReturn,
     LeaseWaiting,
 )
@@ -404,10 +405,8 @@ class TaskSubmitter:
         else:
             task.take_nested(connection, message)
             task.settle(message.values, message.failed, message.seconds)
-        if pool.once and lease is not None:
-            pool.leases.remove(lease)
-            del self._leases[lease.lease_id]
-            self._core.agent.send(LeaseReturn(lease.lease_id))
+        if lease is not None and (pool.once or lease.leaving) and not lease.inflight:
+            self._return(lease)
         if pool.queue:
             self._dispatch(pool)
         elif lease is not None and not lease.inflight:
@@ -435,13 +434,34 @@ class TaskSubmitter:
             task.lease.inflight.pop(task_id, None)
             self._give_back(task)
             pools[id(task.pool)] = task.pool
-        for lease in self._leases.values():
+        for lease in list(self._leases.values()):
             if lease.connection is connection:
                 lease.taking_back = False
                 # Whatever runs there runs long: nothing more goes there before it is done.
                 lease.blocked = bool(lease.inflight)
+                if lease.leaving and not lease.inflight:
+                    self._return(lease)
         for pool in pools.values():
             self._dispatch(pool)
+
+    def on_recall(self, _connection: Connection, message: LeaseRecall, _correlation: int) -> None:
+        """Others wait for this worker."""
+        lease = self._leases.get(message.lease_id)
+        if lease is None:
+            return  # it is on its way back already
+        lease.leaving = True
+        if not lease.inflight:
+            self._return(lease)
+            self._dispatch(lease.pool)
+        elif len(lease.inflight) > 1 and not lease.taking_back:
+            lease.taking_back = True
+            lease.connection.send(TakeBack(len(lease.inflight) - 1))
+
+    def _return(self, lease: Lease) -> None:
+        """Gives a worker with nothing to do back to the agent."""
+        lease.pool.leases.remove(lease)
+        del self._leases[lease.lease_id]
+        self._core.agent.send(LeaseReturn(lease.lease_id))
 
     def on_retiring(self, connection: Connection, _message: Retiring, _correlation: int) -> None:
         """A worker ends after its last call; the agent will see it end, and has the lease back with it."""
@@ -472,9 +492,7 @@ class TaskSubmitter:
                 pool.learned(now - lease.last_done)
                 lease.connection.send(TakeBack(len(lease.inflight) - 1))
             for lease in pool.idle(now):
-                pool.leases.remove(lease)
-                del self._leases[lease.lease_id]
-                self._core.agent.send(LeaseReturn(lease.lease_id))
+                self._return(lease)
             if not pool.leases and not pool.queue:
                 self._active.pop(pool, None)
                 if pool.asked:

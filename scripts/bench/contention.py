@@ -121,11 +121,31 @@ def together(address: str, count: int, seconds: float) -> list[float]:
                 process.communicate()
 
 
+def first_batch_beside(address: str, seconds: float) -> float:
+    """How long a driver takes to its first results while another has work for all workers."""
+    command = [sys.executable, __file__, "--drive", address, "--seconds", str(seconds + DRIVER_TIMEOUT_S)]
+    first = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert first.stdin is not None
+        assert first.stdout is not None
+        first.stdout.readline()
+        first.stdin.write("go\n")
+        first.stdin.flush()
+        time.sleep(min(1.0, seconds))  # it is in full swing
+        start = time.monotonic()
+        ray.get([nothing.remote() for _ in range(BATCH)])
+        return time.monotonic() - start
+    finally:
+        first.kill()
+        first.communicate()
+
+
 def drivers(figures: Figures, seconds: float) -> None:
     """Two drivers with the same work share the node."""
     with cluster() as address:
         [alone] = together(address, 1, seconds)
         first, second = together(address, 2, seconds)
+        late = first_batch_beside(address, seconds)
     figures.add("one driver alone", alone, "tasks/s", f"batches of {BATCH} tasks without work")
     figures.add("two drivers: the first", first, "tasks/s", "each with batches of its own")
     figures.add("two drivers: the second", second, "tasks/s")
@@ -136,6 +156,13 @@ def drivers(figures: Figures, seconds: float) -> None:
         "of 0.5",
         "the part of the work that the driver with less got; 0.5 is fair",
         at_least=0.4,
+    )
+    figures.add(
+        "a driver that comes later: its first batch",
+        late,
+        "s",
+        "while another driver, which was first, has work for all workers",
+        at_most=2.0,
     )
 
 

@@ -140,6 +140,13 @@ class LeaseLost(Message, frozen=True, array_like=True, tag=323):
     retry: bool = True  # out of memory: its task may run again, at no cost
 
 
+class LeaseRecall(Message, frozen=True, array_like=True, tag=329):
+    """One-way, agent -> owner, through the owner's agent if that is another one: others wait for the worker. The owner
+    gives the lease back after the task that runs."""
+
+    lease_id: bytes
+
+
 class DriverLogs(Message, frozen=True, array_like=True, tag=324):
     """One-way, agent -> driver: see `control.LogBatch`."""
 
