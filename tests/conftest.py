@@ -61,7 +61,7 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if watchdog.has_bitten(request.module):
         return  # what was killed could not clean up
-    leaks = describe_leaks(RUN_ID, before, within_s=10.0)
+    leaks = describe_leaks(RUN_ID, before, within_s=60.0)
     if leaks:
         kill_strays(RUN_ID)
         pytest.fail("left behind:\n  " + "\n  ".join(leaks), pytrace=False)

@@ -21,7 +21,7 @@ EXPECTED = {
 
 def run(arguments: list[str]) -> str:
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=80, check=False
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=150, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -162,7 +162,7 @@ def test_a_detached_actor_outlives_its_driver() -> None:
         print(ray.get([kept.get.remote(), lost.get.remote()]))
     """)
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=80, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=150, check=False
     )
     assert done.returncode == 0, done.stderr
     box = ray.get_actor("kept", namespace="shared-space")
