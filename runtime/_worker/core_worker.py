@@ -23,6 +23,7 @@ from runtime._wire.messages import worker as messages
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request, WorkerAddress
 
 from .actor_submitter import ActorSubmitter
+from .asking import Asking
 from .borrowing import Borrowing
 from .cancellation import Cancellation
 from .environment import Environment
@@ -163,6 +164,7 @@ class Core:
         self.history = History(self)
         self.objects = Objects(self)
         self.borrowing = Borrowing(self)
+        self.asking = Asking(self)
         self.lineage = Lineage(self)
         self.owner_requests = OwnerRequests(self)
         self.reader = Reader(self)
@@ -182,7 +184,8 @@ class Core:
             messages.StreamPaused: self._on_stream_paused,
             messages.BorrowRefs: self.borrowing.on_borrow,
             messages.ReturnRefs: self.borrowing.on_return,
-            messages.GetObject: self.objects.on_get,
+            messages.GetObject: self.asking.on_get,
+            messages.GetReady: self.asking.on_get_ready,
             messages.ObjectLost: self.objects.on_lost,
             messages.AddLocation: self.objects.on_location,
             messages.AdoptObject: self.owner_requests.on_adopt,

@@ -19,13 +19,11 @@ from runtime._core import ids
 from runtime._core.references import Reference, ReferenceTable
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
-from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok, WorkerAddress
+from runtime._wire.messages.base import Ok, WorkerAddress
 from runtime._wire.messages.node import StoreFree
 from runtime._wire.messages.worker import (
     AddLocation,
-    GetObject,
     ObjectLost,
-    ObjectValue,
     Value,
 )
 from runtime.object_ref import ObjectRef
@@ -267,7 +265,8 @@ class Objects:
             if entry.callbacks is None:
                 entry.callbacks = []
             entry.callbacks.append(callback)
-            self.ask(entry)
+            if entry.owner is not None:
+                self._core.asking.ask(entry)
         self._core.pump.kick()
 
     def fail_pending(self, error: Exception) -> None:
@@ -298,6 +297,7 @@ class Objects:
         if self._core.pump.failure is not None:
             self.fail_pending(self._core.pump.failure)
         one = after(len(entries), callback)
+        self._core.asking.ask_all(entries)
         for entry in entries:
             if entry.value is not None:
                 one()
@@ -305,8 +305,6 @@ class Objects:
             if entry.callbacks is None:
                 entry.callbacks = []
             entry.callbacks.append(one)
-            if entry.owner is not None:
-                self.ask(entry)
         self._core.pump.kick()
 
     def error_value(self, error: BaseException) -> Value:
@@ -319,27 +317,6 @@ class Objects:
         except Exception:
             plain = exceptions.RaySystemError(f"{type(error).__name__}: {error}")
             return Value(INLINE_ERROR, pickle.dumps(plain))
-
-    def ask(self, entry: Entry) -> None:
-        """Asks the owner for the value. Under the lock."""
-        if entry.owner is None or entry.asked:
-            return
-        entry.asked = True
-        connection = self._core.peer(entry.owner)
-
-        def answered(reply: Any) -> None:
-            if isinstance(reply, ObjectValue):
-                value = reply.value
-                if value.nested and self._entries.get(entry.object_id) is entry:  # not dropped meanwhile
-                    self.contain(entry, value.nested)
-                self.set_value(entry, value)
-            else:
-                self._core.borrowing.fail(entry, reply.kind)
-
-        if connection is None:
-            answered(ErrorReply(ErrorKind.UNAVAILABLE, "the owner is gone"))
-        else:
-            connection.call(GetObject(entry.object_id), answered)
 
     def contain(self, entry: Entry, nested: Iterable[tuple[bytes, WorkerAddress]]) -> list[Entry]:
         """Takes the references inside a value that arrived for `entry`; returns theirs. Under the lock."""
@@ -440,23 +417,6 @@ class Objects:
             entry.value = msgspec.structs.replace(value, locations=(*value.locations, node_id))
 
     # ------------------------------------------------------------ questions of borrowers
-
-    def on_get(self, connection: Connection, message: GetObject, correlation: int) -> None:
-        entry = self._entries.get(message.object_id)
-        if entry is None or entry.owner is not None:
-            connection.reply(
-                ErrorReply(ErrorKind.LOST, f"object {message.object_id.hex()} is not owned here any more"),
-                correlation,
-            )
-            return
-
-        def answer() -> None:
-            assert entry.value is not None
-            entry.seen = True
-            self._core.store.say_all()
-            connection.reply(ObjectValue(entry.value), correlation)
-
-        self.when_ready(entry, answer)
 
     def on_lost(self, connection: Connection, message: ObjectLost, correlation: int) -> None:
         entry = self._entries.get(message.object_id)

@@ -78,10 +78,7 @@ class Reader:
 
     def _ask_all(self, refs: Sequence[ObjectRef]) -> None:
         with self._core.lock:
-            for ref in refs:
-                entry = ref._entry
-                if entry.owner is not None and entry.value is None:
-                    self._core.objects.ask(entry)
+            self._core.asking.ask_all(ref._entry for ref in refs)
 
     def _await(self, entry: Entry, deadline: float | None, errors: int | None = None) -> None:
         """Waits for an object, or until there are more errors than `errors`."""
@@ -178,7 +175,7 @@ class Reader:
 
             def told(_reply: Any) -> None:
                 entry.asked = False
-                self._core.objects.ask(entry)
+                self._core.asking.ask(entry)
 
             connection.call(ObjectLost(entry.object_id, list(lost.locations)), told)
             return None

@@ -182,11 +182,12 @@ class Waiter:
                 if entry.callbacks is None:
                     entry.callbacks = []
                 entry.callbacks.append(callback)
-                self._core.objects.ask(entry)
+                self._core.asking.ask(entry)
             else:
                 self._fetch(entry, callback)
 
         with self._core.lock:
+            self._core.asking.ask_all(ref._entry for ref in refs)
             for ref in refs:
                 look(ref._entry)
         try:

@@ -229,6 +229,18 @@ class GetObject(Message, Request[ObjectValue], frozen=True, array_like=True, tag
     object_id: bytes
 
 
+class ReadyValues(Message, frozen=True, array_like=True, tag=443):
+    """One per object; None for what is not ready, not known, or too much for one message."""
+
+    values: list[Value | None]
+
+
+class GetReady(Message, Request[ReadyValues], frozen=True, array_like=True, tag=442):
+    """The values that are there now, of objects that you own. Answered at once; `GetObject` tells of the others."""
+
+    object_ids: list[bytes]
+
+
 class ObjectLost(Message, Request[Ok], frozen=True, array_like=True, tag=434):
     """A reader found no copy on `locations`: rebuild it. Answered at once; ask `GetObject` again."""
 

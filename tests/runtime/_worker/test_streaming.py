@@ -18,6 +18,7 @@ from runtime._wire.messages.worker import (
     StreamPaused,
     Value,
 )
+from runtime._worker.asking import Asking
 from runtime._worker.borrowing import Borrowing
 from runtime._worker.objects import Objects
 from runtime._worker.reading import Reader
@@ -57,6 +58,7 @@ class Core:
         self.streams: dict[bytes, Stream] = {}
         self.objects = Objects(self)  # type: ignore[arg-type]
         self.borrowing = Borrowing(self)  # type: ignore[arg-type]
+        self.asking = Asking(self)  # type: ignore[arg-type]
         self.reader = Reader(self)  # type: ignore[arg-type]
 
     def peer(self, _address: WorkerAddress, connect: bool = True) -> Connection:
