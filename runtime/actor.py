@@ -26,7 +26,7 @@ from runtime._signature import ArgumentCheck, parameters_of
 from runtime._wire.messages.base import ErrorKind, ErrorReply
 from runtime._wire.messages.control import ActorInfo, ActorSpec, GetNamedActor
 from runtime._wire.messages.worker import ActorSetup, StreamOptions
-from runtime._worker.actor_submitter import Actor
+from runtime._worker.actor_calls import Actor
 from runtime._worker.core_worker import Core, current, current_or_none
 from runtime._worker.executor import ActorExit, is_async
 from runtime._worker.functions import Function

@@ -6,10 +6,8 @@ connection says first. Every method but `call` and `create` runs under the pump'
 
 from __future__ import annotations
 
-import logging
 import os
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -33,9 +31,10 @@ from runtime._wire.messages.control import (
 from runtime._wire.messages.worker import ActorSetup, Cancel, Done, Push, StreamOptions, Value
 
 from . import arguments
+from .actor_calls import Actor, Call, death_of, died_of
 from .arguments import NO_ARGUMENTS, PackedArguments
 from .objects import INLINE, Entry
-from .submission import NO_REFERENCES, Submission, parent
+from .submission import NO_REFERENCES, parent
 
 if TYPE_CHECKING:
     from runtime.object_ref import ObjectRef
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 
     from .core_worker import Core
 
-log = logging.getLogger("runtime")
 WATCH_S = 60.0
 RECONNECT_S = 0.5
 
@@ -51,65 +49,6 @@ RECONNECT_S = 0.5
 def handle_object_id(actor_id: bytes) -> bytes:
     """The object that counts the handles of an actor."""
     return ids.object_id(ids.CREATION_PREFIX + actor_id, 1)
-
-
-class Call(Submission, eq=False, kw_only=True):
-    """One call of an actor's method."""
-
-    actor: Actor
-    handle: Entry | None = None  # held until the call is over: an actor finishes what it was asked
-
-    def done(self, connection: Connection, message: Done) -> None:
-        self.core.actors.on_done(self, connection, message)
-
-    def rerun(self) -> None:
-        self.core.actors.rerun(self)
-
-    def refuses_rerun(self, asker: bytes) -> str:
-        actor = self.actor
-        if actor.ordered and actor.connection is not None and actor.connection.peer.worker_id == asker:
-            return "the actor that made it is the one that waits for it"
-        if actor.death is not None:
-            return "the actor that made it is dead"
-        if actor.handle is not None and not actor.handle.holds:
-            return "nothing refers to the actor that made it any more"
-        return ""
-
-
-class Actor:
-    """An actor as one of its callers knows it."""
-
-    __slots__ = (
-        "__weakref__",
-        "actor_id",
-        "calls",
-        "connection",
-        "death",
-        "handle",
-        "inflight",
-        "ordered",
-        "registered",
-        "released",
-        "sequence",
-        "state",
-        "version",
-        "watching",
-    )
-
-    def __init__(self, actor_id: bytes, handle: Entry | None, ordered: bool) -> None:
-        self.actor_id = actor_id
-        self.handle = handle  # None: nobody counts us: a detached actor, or one that we found by its name
-        self.ordered = ordered
-        self.state = "UNKNOWN"
-        self.version = -1
-        self.connection: Connection | None = None
-        self.calls: deque[Call] = deque()  # not sent yet, in the caller's order
-        self.inflight: dict[bytes, Call] = {}
-        self.death: exceptions.RayError | None = None
-        self.watching = False
-        self.registered = True
-        self.released = False  # made here, and its last handle is gone
-        self.sequence = 0
 
 
 class ActorSubmitter:
@@ -164,7 +103,7 @@ class ActorSubmitter:
                 register(codec.encode(push))
                 return
             cause = arguments.not_computed(core, f"{spec.class_name}.__init__", error)
-            self._dead(actor, _died(serialization.deserialize(cause.data)[0]))
+            self._dead(actor, died_of(serialization.deserialize(cause.data)[0]))
             core.agent.send(KillActor(spec.actor_id, cause=msgspec.msgpack.encode(cause)))
 
         def answered(reply: Any) -> None:
@@ -313,7 +252,7 @@ class ActorSubmitter:
             actor.version = info.version
             actor.state = info.state
             if info.state == "DEAD":
-                self._dead(actor, _death(info))
+                self._dead(actor, death_of(info))
             elif info.state == "RESTARTING":
                 for call in [call for call in actor.calls if not call.retries]:
                     actor.calls.remove(call)
@@ -603,38 +542,4 @@ def _creation(core: Core, spec: ActorSpec, setup: ActorSetup, packed: PackedArgu
         0,
         f"{setup.class_name}.__init__",
         actor=setup,
-    )
-
-
-def _died(raised: Any) -> exceptions.RayError:
-    known = isinstance(raised, exceptions.RayTaskError | exceptions.UnserializableException)
-    return exceptions.ActorDiedError(raised if known else str(raised))
-
-
-def _death(info: ActorInfo) -> exceptions.RayError:
-    if info.death_cause:
-        value = msgspec.msgpack.decode(info.death_cause, type=Value)
-        raised, _ = serialization.deserialize(value.data)
-        return _died(raised)
-    if info.unplaceable:
-        return exceptions.ActorUnschedulableError(info.death_reason)
-    if info.no_environment:
-        return exceptions.RuntimeEnvSetupError(
-            f"Actor {info.spec.class_name} could not be created, because its runtime environment could not be: "
-            f"{info.death_reason}"
-        )
-    spec = info.spec
-    reason = info.death_reason.rstrip(".")
-    because = reason if reason.startswith(("it", "all ", "an ")) else f"of this: {reason}"
-    return exceptions.ActorDiedError(
-        exceptions.ActorDeath(
-            f"The actor is dead because {because}.",
-            info.actor_id.hex(),
-            spec.class_name,
-            spec.name,
-            spec.namespace,
-            info.pid or None,
-            info.host,
-            never_started=info.never_started,
-        )
     )

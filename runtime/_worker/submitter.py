@@ -42,7 +42,7 @@ from runtime._wire.messages.worker import (
 )
 
 from . import arguments
-from .actor_submitter import Call
+from .actor_calls import Call
 from .arguments import NO_ARGUMENTS
 from .objects import STORED
 from .submission import NO_REFERENCES, Submission, parent
