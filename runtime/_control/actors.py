@@ -83,7 +83,8 @@ class ActorService:
 
     # ---------------------------------------------------------------- messages
 
-    async def register(self, _: Channel, message: RegisterActor) -> ActorInfo:
+    def register(self, _: Channel, message: RegisterActor) -> Awaitable[ActorInfo]:
+        """Enters the actor at once, so that whatever comes behind the request finds it."""
         spec = message.spec
         actor = self._table.get(spec.actor_id)
         if actor is None:
@@ -112,6 +113,9 @@ class ActorService:
         elif spec.creation and actor.state is ActorState.DEPENDENCIES_UNREADY:
             self._table.complete(actor, spec)
             self._scheduler.arguments_ready(actor)
+        return self._info_when_durable(actor)
+
+    async def _info_when_durable(self, actor: Actor) -> ActorInfo:
         await self._context.journal.durable()
         return actor.info()
 

@@ -39,6 +39,16 @@ class CallThreads:
         if not self._waking:
             self._wake_one()
 
+    def clear(self) -> list[tuple[Any, ...]]:
+        """Takes back the calls that wait; those that a thread has taken run."""
+        waiting = []
+        while self._calls:
+            try:
+                waiting.append(self._calls.popleft())
+            except IndexError:
+                break  # a thread was faster
+        return waiting
+
     def _wake_one(self) -> None:
         with self._lock:
             try:

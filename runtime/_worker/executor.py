@@ -199,6 +199,9 @@ class Executor:
             self._core.pump.kick()
             self._core.add_handlers({Push: self._ignore})
             self._queue.clear()
+            for threads in self._threads.values():
+                for _, _, push, _ in threads.clear():
+                    self.drop(push)
             self._ends_when_idle = True
         if self._async is not None:
             self._async.exit_if_idle()
@@ -570,10 +573,7 @@ class Executor:
     def _run_in_thread(
         self, threads: CallThreads, connection: Connection, push: Push, running: Execution
     ) -> None:
-        if self._leaving is None:
-            self._run(connection, push, running)
-        else:
-            self.drop(push)
+        self._run(connection, push, running)
         if threads.backlog:
             self._flush_now_and_then()
         else:

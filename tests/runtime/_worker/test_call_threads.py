@@ -74,6 +74,27 @@ def test_a_call_that_raises_costs_no_thread() -> None:
     assert eventually(lambda: sorted(ran) == list(range(0, 50, 2)))
 
 
+def test_what_waits_can_be_taken_back_and_what_has_begun_runs() -> None:
+    gate = threading.Event()
+    began: list[int] = []
+    ended: list[int] = []
+
+    def run(number: int) -> None:
+        began.append(number)
+        gate.wait(60)
+        ended.append(number)
+
+    threads = CallThreads(2, "t", run)
+    for number in range(10):
+        threads.submit(number)
+    assert eventually(lambda: len(began) == 2)
+    assert threads.clear() == [(number,) for number in range(2, 10)]
+    gate.set()
+    assert eventually(lambda: sorted(ended) == [0, 1])
+    threads.submit(10)
+    assert eventually(lambda: 10 in ended)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_no_call_is_forgotten(seed: int) -> None:
     """Bursts that end just when threads go idle: a lost wake-up would leave calls in the queue."""
