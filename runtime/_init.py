@@ -307,7 +307,9 @@ def is_initialized() -> bool:
 
 def _auto_init() -> None:
     if os.environ.get("RAY_ENABLE_AUTO_CONNECT", "1") != "0":
-        init()
+        with _lock:
+            if not is_initialized():  # else another thread was here first
+                init()
 
 
 core_worker.set_auto_init(_auto_init)

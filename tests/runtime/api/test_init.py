@@ -252,6 +252,17 @@ def test_calls_that_connect_by_themselves(monkeypatch: pytest.MonkeyPatch) -> No
         ray.put(1)
 
 
+@own
+def test_threads_that_connect_by_themselves_share_one_session() -> None:
+    values: list[Any] = []
+    threads = [threading.Thread(target=lambda: values.append(ray.get(ray.put(1)))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert values == [1] * 4
+
+
 # ---------------------------------------------------------------- other processes and threads
 
 
