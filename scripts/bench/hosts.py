@@ -248,7 +248,10 @@ def main() -> None:
         sys.exit(f"{reason}: run this as root on a Linux machine that has them")
     else:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        print(json.dumps(measure(options)))
+        try:
+            print(json.dumps(measure(options)))
+        except KeyboardInterrupt:
+            sys.exit(130)
 
 
 if __name__ == "__main__":
