@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     Stored = tuple[bytes, list[bytes], bytes]
 
 JOB = b"job1"
+RECALLS = 0.1
+"""How often somebody who has a worker is asked for it when others wait."""
 
 
 class Node:
@@ -253,6 +255,9 @@ class Cluster:
         self._scheduled = False
         busy = sum(worker.owner is not None and not worker.blocked for worker in self._workers)
         wanting = [key for key, demand in self._demands.items() if demand.count > 0]
+        for worker in self._workers:
+            if wanting and worker.owner is not None and self.world.rng.random() < RECALLS:
+                worker.owner.send(node.LeaseRecall(worker.lease_id))
         while wanting and busy < self._max_workers:
             key = self.world.rng.choice(wanting)
             demand = self._demands[key]
