@@ -45,9 +45,12 @@ class LogFile:
             Whether there may be more, and `(name, lines)` in order.
         """
         try:
-            with open(self.path, "rb") as file:
+            new_bytes = os.stat(self.path).st_size - self.offset
+            if new_bytes <= 0:
+                return False, []
+            with open(self.path, "rb", buffering=0) as file:
                 file.seek(self.offset)
-                data = file.read(_READ_BYTES)
+                data = file.read(min(new_bytes, _READ_BYTES))
         except OSError as error:
             log.warning("cannot read %s: %s", self.path, error)
             return False, []
