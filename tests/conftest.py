@@ -11,6 +11,7 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -18,11 +19,18 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
+from tests import stalls
 from tests.leaks import Snapshot, describe_leaks, kill_strays
 from tests.watchdog import Watchdog
 
 RUN_ID = uuid.uuid4().hex
 watchdog = Watchdog(RUN_ID)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--stalls", type=int, metavar="SEED", help="stop processes at random: see tests/stalls.py"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,12 +49,18 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["CLUSTERCTL_HOME"] = str(root / "h")
     config.stash[_ROOT] = root
     config.pluginmanager.register(watchdog)
+    if config.option.stalls is not None:
+        config.stash[_STALLS] = stalls.start(RUN_ID, config.option.stalls)
 
 
 _ROOT = pytest.StashKey[pathlib.Path]()
+_STALLS = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    if _STALLS in config.stash:
+        config.stash[_STALLS].terminate()
+        config.stash[_STALLS].wait()
     kill_strays(RUN_ID)
     shutil.rmtree(config.stash[_ROOT], ignore_errors=True)
 

@@ -156,7 +156,7 @@ def test_memory_that_was_let_go_is_not_written_any_more() -> None:
         with mmap.mmap(-1, len(DATA)) as pages:
             view = memoryview(pages)
             given_up, kept = link.ask(0, len(DATA), view), link.ask(7, 7)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not any(pages[:100]):  # noqa: ASYNC110 - nothing tells that it is being filled
                     await asyncio.sleep(0)
             given_up.let_go()

@@ -1,0 +1,61 @@
+"""Stops processes of the run at random for a moment each, the driver's own too, so that races show that otherwise need
+a loaded machine: `scripts/test tests/integration --stalls 7`. The number is the seed.
+
+Only what takes a little longer then must not fail: a test that does has a race, or the product has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+from tests.leaks import tagged_processes
+
+PAUSES_S = (0.01, 0.03, 0.06, 0.1, 0.3)
+_BETWEEN_S = 0.05
+_LOOK_S = 0.1
+
+
+def start(run_id: str, seed: int) -> subprocess.Popen[bytes]:
+    """Begins, in a process of its own that ends with this one at the latest."""
+    untagged = {name: value for name, value in os.environ.items() if name != "CLUSTERCTL_TEST_RUN"}
+    command = [sys.executable, "-m", "tests.stalls", str(os.getpid()), run_id, str(seed)]
+    return subprocess.Popen(command, cwd=pathlib.Path(__file__).parents[1], env=untagged)
+
+
+def _is_running(pid: int) -> bool:
+    """Whether it is there and not stopped, by a test for instance."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rsplit(")", 1)[1].split()[0] not in "TtZX"
+
+
+def _stall(root: int, run_id: str, rng: random.Random) -> None:
+    looked = 0.0
+    members: list[int] = []
+    while os.getppid() == root:
+        if time.monotonic() - looked > _LOOK_S:
+            members = [root, *(pid for pid in tagged_processes(run_id) if pid != os.getpid())]
+            looked = time.monotonic()
+        victim = rng.choice(members)
+        if _is_running(victim):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(victim, signal.SIGSTOP)
+                try:
+                    time.sleep(rng.choice(PAUSES_S))
+                finally:
+                    os.kill(victim, signal.SIGCONT)
+        time.sleep(rng.random() * _BETWEEN_S)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # with what it has stopped going on
+    _stall(int(sys.argv[1]), sys.argv[2], random.Random(int(sys.argv[3])))
