@@ -1,6 +1,6 @@
 """What a benchmark prints: one line of JSON with its figures, what each means and what is aimed at.
 
-    {"benchmark": "scale", "when": "...", "machine": {...}, "error": "",
+    {"benchmark": "scale", "when": "...", "machine": {...}, "load": 0.1, "error": "",
      "figures": [{"name": "...", "value": 1.5, "unit": "s", "meaning": "...", "at_most": 2.0}]}
 
 `scripts/bench/report` makes docs/performance.md of such lines, whichever benchmark they come from.
@@ -51,6 +51,7 @@ class Figures:
     def __init__(self, benchmark: str) -> None:
         self.benchmark = benchmark
         self.error = ""
+        self.load = round(os.getloadavg()[0], 1)
         self.rows: list[dict[str, Any]] = []
 
     def add(
@@ -80,6 +81,7 @@ class Figures:
                 "benchmark": self.benchmark,
                 "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
                 "machine": machine(),
+                "load": self.load,
                 "error": self.error,
                 "figures": self.rows,
             }

@@ -59,7 +59,7 @@ def _section(name: str, line: Line) -> str:
     machine = line["machine"]
     where = (
         f"Measured {line['when'][:10]} on {machine['cores']} cores ({machine['cpu']}), {machine['memory_gib']} GiB, "
-        f"{machine['kernel']}, Python {machine['python']}."
+        f"{machine['kernel']}, Python {machine['python']}; load average at the start: {line['load']:g}."
     )
     parts = [f"## {title}\n", f"{text} {where}".strip() + "\n"]
     if line["error"]:

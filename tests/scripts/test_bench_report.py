@@ -34,6 +34,7 @@ def line(benchmark: str, *rows: dict[str, Any], error: str = "") -> dict[str, An
         "benchmark": benchmark,
         "when": when,
         "machine": machine,
+        "load": 0.5,
         "error": error,
         "figures": list(rows),
     }
@@ -65,7 +66,8 @@ def test_a_least_goal_that_is_missed_is_bold() -> None:
 
 def test_the_machine_and_the_day_are_told() -> None:
     text = made(line("rest", row("x", 1.0)))
-    assert "Measured 2026-01-02 on 2 cores (some CPU), 8.0 GiB, Linux 6, Python 3.11.7." in text
+    assert "Measured 2026-01-02 on 2 cores (some CPU), 8.0 GiB, Linux 6, Python 3.11.7;" in text
+    assert "load average at the start: 0.5." in text
 
 
 def test_a_comparison_has_both_sides_and_bold_where_the_floor_is_not_reached() -> None:
