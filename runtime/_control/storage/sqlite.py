@@ -1,9 +1,9 @@
 """State in one SQLite file.
 
-WAL with synchronous=NORMAL: a commit is in the operating system's hands before it is acknowledged, so it
-survives the death of this process at any moment, at some 20 microseconds instead of a disk flush of
-milliseconds. A power failure of the whole machine may take the last moments, never the consistency
-(https://sqlite.org/wal.html); the machine's workers and their work are gone then in any case.
+WAL with synchronous=NORMAL: a commit is in the operating system's hands before it is acknowledged, so it survives the
+death of this process at any moment, and costs no disk flush. A power failure of the whole machine may take the last
+moments, never the consistency (https://sqlite.org/wal.html); the machine's workers and their work are gone then in any
+case.
 """
 
 from __future__ import annotations
