@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from types import BuiltinFunctionType, FunctionType
@@ -228,6 +229,7 @@ def dumps_function(function: Any) -> tuple[bytes, list[Any]]:
 # ---------------------------------------------------------------- layout in shared memory
 
 ALIGNMENT = 64
+LONG_COPY_BYTES = 4 << 20
 _HEAD_WORDS = 2  # data length, buffer count; then (offset, length) per buffer
 
 
@@ -251,10 +253,18 @@ def write_block(
         words += (offset, buffer.nbytes)
     head = b"".join(word.to_bytes(8, "little") for word in words)
     target[: len(head)] = head
-    target[len(head) : len(head) + len(data)] = data
+    _copy(target[len(head) : len(head) + len(data)], data)
     for buffer, offset in zip(buffers, offsets, strict=True):
         if buffer.nbytes:
-            target[offset : offset + buffer.nbytes] = buffer.cast("B")
+            _copy(target[offset : offset + buffer.nbytes], buffer.cast("B"))
+
+
+def _copy(target: memoryview, source: bytes | memoryview) -> None:
+    """Other threads, such as the one that answers other processes, go on while numpy copies what is large."""
+    if len(target) >= LONG_COPY_BYTES and (numpy := sys.modules.get("numpy")) is not None:
+        numpy.copyto(numpy.frombuffer(target, numpy.uint8), numpy.frombuffer(source, numpy.uint8))
+    else:
+        target[:] = source
 
 
 def read_block(block: memoryview) -> tuple[memoryview, list[memoryview]]:

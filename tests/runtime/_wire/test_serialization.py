@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import datetime
 import enum
 import fractions
 import math
 import pickle
+import sys
 import threading
 import types
 from collections.abc import Iterator
@@ -393,6 +395,21 @@ def test_an_array_is_read_in_place() -> None:
     assert np.array_equal(value["array"], array)
     assert not value["array"].flags.writeable
     assert np.shares_memory(value["array"], np.frombuffer(block, dtype=np.uint8))
+
+
+@pytest.mark.parametrize("without_numpy", [False, True])
+def test_what_is_large_is_written_alike(monkeypatch: pytest.MonkeyPatch, without_numpy: bool) -> None:
+    monkeypatch.setattr("runtime._wire.serialization.LONG_COPY_BYTES", 8)
+    if without_numpy:
+        monkeypatch.delitem(sys.modules, "numpy")
+    data, parts = b"0123456789", [memoryview(b"abcdefghijkl"), memoryview(array.array("q", [1, 2, 3]))]
+    size, offsets = layout(data, parts)
+    block = bytearray(size)
+    with memoryview(block) as target:
+        write_block(target, data, parts, offsets)  # nothing holds on to the target
+    got, views = read_block(memoryview(block))
+    assert bytes(got) == data
+    assert [bytes(view) for view in views] == [bytes(part) for part in parts]
 
 
 def test_buffers_of_any_item_size_are_written() -> None:
