@@ -109,7 +109,9 @@ class LogMonitor:
         self._watch = FileWatch(self.wake)
 
     def follow(self, worker: Worker, out: str, err: str) -> None:
-        """A worker has opened its files."""
+        """A worker has opened its files. Repeating it does nothing."""
+        if worker.worker_id in self._files:
+            return
         self._files[worker.worker_id] = [
             LogFile(path, worker.job_id, worker.pid, is_error)
             for path, is_error in ((out, False), (err, True))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .agent import NodeAgent
 
 log = logging.getLogger(__name__)
-TAKE_TIMEOUT_S = 1.0
+TAKE_TIMEOUT_S = 5.0
 SOURCE = "cluster"
 """The name in front of lines that no worker wrote."""
 

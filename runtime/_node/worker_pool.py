@@ -136,6 +136,8 @@ class WorkerPool:
             raise CallError(ErrorKind.INVALID, "no worker with this startup token is expected")
         worker.channel = channel
         worker.pid = pid
+        # It may have worked and be done before its zygote comes to tell that it forked.
+        self._listener.logs_opened(worker, *self._output_files(worker, str(pid)))
         return worker
 
     def set_up(self, worker: Worker, error: str) -> None:
@@ -330,7 +332,7 @@ class WorkerPool:
         self._trim_soon()
         worker.idle_since = self._now()
         worker.host = host
-        name = f"worker-{worker.worker_id.hex()}-{worker.job_id.hex()}-{{pid}}"
+        out, err = self._output_files(worker, "{pid}")
         start = {
             **self._start,
             "startup_token": worker.token,
@@ -347,8 +349,8 @@ class WorkerPool:
                 "env": place.env,
                 "cwd": place.cwd,
                 "path": place.path,
-                "out": os.path.join(self._logs, name + ".out"),
-                "err": os.path.join(self._logs, name + ".err"),
+                "out": out,
+                "err": err,
             },
         )
 
@@ -423,10 +425,14 @@ class WorkerPool:
                 host.stop()
         return bool(self._unused_since or unused)
 
+    def _output_files(self, worker: Worker, pid: str) -> tuple[str, str]:
+        name = os.path.join(self._logs, f"worker-{worker.worker_id.hex()}-{worker.job_id.hex()}-{pid}")
+        return name + ".out", name + ".err"
+
     def _error_log(self, worker: Worker) -> str:
-        name = f"worker-{worker.worker_id.hex()}-{worker.job_id.hex()}-{worker.pid}.err"
+        _, err = self._output_files(worker, str(worker.pid))
         try:
-            text = Path(self._logs, name).read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
+            text = Path(err).read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
         except OSError as error:
             return f"No error log: {error}"
         return f"The last one's error log ends with:\n{text}" if text else "The last one's error log is empty"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FOLD_WINDOW_S = float(os.environ.get("RAY_DEDUP_LOGS_AGG_WINDOW_S", "5"))
 _NUMBER = re.compile(r"\d")
 _HINT = " (RAY_DEDUP_LOGS=0 shows every line)"
-TAKE_TIMEOUT_S = 2.0
+TAKE_TIMEOUT_S = 10.0
 _COLORS = (36, 35, 33, 32, 34, 31)
 
 

@@ -16,6 +16,7 @@ import pytest
 from runtime._core import environments
 from runtime._core.environments import package_key, package_uri
 from runtime._node import registry
+from runtime._node.worker_pool import WorkerPool
 from runtime._transport.channel import CallError
 from runtime._transport.unix import connect_unix
 from runtime._wire.messages.base import ErrorKind
@@ -168,6 +169,23 @@ def test_lines_of_workers_reach_the_driver(world: MakeWorld) -> None:
             append(agent.config.session_dir, worker.worker_id, "\x01name:work\none\ntwo\n")
             lines = (await driver.wait(DriverLogs))[0]
             assert (lines.name, lines.lines, lines.pid) == ("work", ["one", "two"], worker.pid)
+
+    asyncio.run(scenario())
+
+
+def test_lines_count_before_the_zygote_tells_of_the_worker(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WorkerPool, "worker_forked", lambda *_: None)
+
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            driver = await w.driver(agent)
+            granted = await driver.lease(CPU=1)
+            append(agent.config.session_dir, granted.worker.worker_id, "the only line\n")
+            heard = [line for batch in await driver.wait(DriverLogs) for line in batch.lines]
+            assert heard == ["the only line"]
 
     asyncio.run(scenario())
 

@@ -201,6 +201,7 @@ def test_logs_in_json_say_who_wrote_them() -> None:
     )
     lines = [json.loads(found) for found in re.findall(r"\{.*\}$", output, re.M)]
     by_message = {line["message"]: line for line in lines}
+    assert len(by_message) == 3, output
     assert by_message.keys() == {"from the task", "from the actor", "from the driver"}
     task, actor, driver = (by_message[f"from the {who}"] for who in ("task", "actor", "driver"))
     assert f"task id {task['task_id']}\n" in output
