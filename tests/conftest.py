@@ -7,6 +7,7 @@ parent became.
 
 from __future__ import annotations
 
+import gc
 import os
 import pathlib
 import shutil
@@ -55,6 +56,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 _ROOT = pytest.StashKey[pathlib.Path]()
 _STALLS = pytest.StashKey[subprocess.Popen[bytes]]()
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # what there is now stays to the end, and no later collection needs to look at it
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
