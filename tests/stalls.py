@@ -48,8 +48,8 @@ def _stall(root: int, run_id: str, rng: random.Random) -> None:
         victim = rng.choice(members)
         if _is_running(victim):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(victim, signal.SIGSTOP)
                 try:
+                    os.kill(victim, signal.SIGSTOP)
                     time.sleep(rng.choice(PAUSES_S))
                 finally:
                     os.kill(victim, signal.SIGCONT)
