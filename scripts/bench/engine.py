@@ -208,7 +208,8 @@ def tasks(m: Measuring, nothing: Any) -> None:
 
     @ray.remote
     def items(count: int) -> Iterator[int]:
-        yield from range(count)
+        for number in range(count):  # Ray cannot delegate to an iterator
+            yield number
 
     def stream() -> None:
         for ref in items.options(num_returns="streaming").remote(1000):
