@@ -70,6 +70,10 @@ class ActorShape(msgspec.Struct, frozen=True, array_like=True):
     groups: list[str] = []  # the concurrency groups
 
 
+decode_shape = msgspec.msgpack.Decoder(ActorShape).decode
+"""Made here, by one thread: msgspec crashes when threads meet a type for the first time at the same moment."""
+
+
 def method(*args: Any, **options: Any) -> Any:
     """Sets defaults for a method of an actor class: num_returns, concurrency_group, max_task_retries, ...
 

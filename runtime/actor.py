@@ -16,6 +16,7 @@ from runtime._actor_methods import (
     Retry,
     check_groups,
     check_retry,
+    decode_shape,
     groups_of,
     method_table,
     unknown_group,
@@ -446,7 +447,7 @@ def _new_handle(core: Core, actor: Actor, shape: ActorShape, counted: bool = Tru
 
 def _rebuild(actor_id: bytes, shape: bytes, ref: ObjectRef | None) -> ActorHandle:
     core = current()
-    decoded = msgspec.msgpack.decode(shape, type=ActorShape)
+    decoded = decode_shape(shape)
     entry = ref._entry if ref is not None else None
     actor = core.actors.actor(actor_id, entry, decoded.ordered)
     return _new_handle(core, actor, decoded, counted=ref is not None)
@@ -454,7 +455,7 @@ def _rebuild(actor_id: bytes, shape: bytes, ref: ObjectRef | None) -> ActorHandl
 
 def handle_of(core: Core, info: ActorInfo) -> ActorHandle:
     """A handle of an actor that the control store told of. It does not keep the actor alive."""
-    shape = msgspec.msgpack.decode(info.spec.methods, type=ActorShape)
+    shape = decode_shape(info.spec.methods)
     return _new_handle(core, core.actors.actor(info.actor_id, None, shape.ordered), shape, counted=False)
 
 
