@@ -74,7 +74,7 @@ class Head:
             address = str(daemons[0].ready["address"])
             agent = asyncio.create_task(asyncio.to_thread(self._start_agent, address))
             try:
-                control = ControlClient.over_grpc(
+                control = ControlClient.over_tcp(
                     address,
                     self._secret.encode(),
                     reconnect_timeout_s=_CONTROL_PATIENCE_S,
@@ -122,6 +122,7 @@ class Head:
                     api.application(self._secret),
                     log_config=None,
                     access_log=False,
+                    date_header=False,  # it would be that of the start
                     lifespan="off",
                     timeout_graceful_shutdown=1,
                 )
@@ -242,11 +243,8 @@ class _Server(uvicorn.Server):
         self._end.set()
 
     async def main_loop(self) -> None:
-        while not self._end.is_set():
-            await self.on_tick(0)  # the date in the headers
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await self._end.wait()
+        await self.on_tick(0)  # sets the headers of all answers
+        await self._end.wait()  # a head runs until it is told to end
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from runtime._transport.channel import CallError, Channel, Handler
+from runtime._transport.tcp import connect_tcp, notice_vanished_machine
 from runtime._wire.messages.base import ErrorKind, Message, Request
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,20 @@ FIRST_DELAY_S = 0.05
 LONGEST_DELAY_S = 1.0
 MAX_KEPT = 10_000
 """One-way messages kept while there is no connection; older ones go first."""
+
+
+def connecting(address: str, secret: bytes, timeout_s: float = 5.0) -> Connect:
+    """What opens a connection to the control store that listens at `address` (host:port)."""
+    host, _, port = address.rpartition(":")
+
+    async def connect(handler: Handler) -> Channel:
+        channel = await connect_tcp(
+            host.strip("[]"), int(port), secret, handler, "the control store", timeout_s
+        )
+        notice_vanished_machine(channel)
+        return channel
+
+    return connect
 
 
 class ControlClient:
@@ -61,7 +76,7 @@ class ControlClient:
         self._gone = ""
 
     @classmethod
-    def over_grpc(
+    def over_tcp(
         cls,
         address: str,
         secret: bytes,
@@ -73,11 +88,7 @@ class ControlClient:
     ) -> ControlClient:
         """A client of the control store that listens at `address` (host:port)."""
 
-        async def connect(handler: Handler) -> Channel:
-            from runtime._transport.grpc_client import connect_grpc
-
-            return await connect_grpc(address, secret, handler, "the control store", connect_timeout_s)
-
+        connect = connecting(address, secret, connect_timeout_s)
         return cls(connect, on_message, on_connected, reconnect_timeout_s, on_lost)
 
     @property
@@ -103,10 +114,7 @@ class ControlClient:
             self._keeper = None
         channel, self._channel = self._channel, None
         if channel is not None:
-            channel.close()
-            drained = getattr(channel, "drained", None)
-            if drained is not None:
-                await drained()
+            await channel.leave()
 
     def send(self, message: Message, keep: bool = True) -> None:
         """Sends one way. Without a connection the message waits for the next one, or is dropped unless

@@ -1,4 +1,4 @@
-"""`python -m runtime._control`: the control store as a process of its own, over gRPC."""
+"""`python -m runtime._control`: the control store as a process of its own, over TCP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import sys
 from runtime import _stacks
 from runtime._control.server import ControlStore
 from runtime._control.storage import StorageError, open_storage
-from runtime._transport.grpc_server import serve_grpc
+from runtime._transport.channel import StreamChannel
+from runtime._transport.tcp import notice_vanished_machine, serve_tcp
 
 log = logging.getLogger("runtime._control")
 
@@ -70,7 +71,12 @@ async def _serve(options: argparse.Namespace, ready: Ready) -> None:
     store = ControlStore(open_storage(options.state), options.session_dir, cluster_id=options.cluster_id)
     try:
         await store.start()
-        server = await serve_grpc(options.host, options.port, secret, store.attach)
+
+        def accept(channel: StreamChannel) -> None:
+            notice_vanished_machine(channel)
+            store.attach(channel)
+
+        server = await serve_tcp(options.host, options.port, secret, accept, "the control store")
         try:
             address = f"{options.host}:{server.port}"
             log.info("cluster %s: listening on %s", store.cluster_id, address)
@@ -78,7 +84,7 @@ async def _serve(options: argparse.Namespace, ready: Ready) -> None:
             await stop.wait()  # a control store runs until it is told to end
             log.info("stopping")
         finally:
-            await server.stop()
+            server.stop()
     finally:
         await store.stop()
 

@@ -38,7 +38,9 @@ from runtime._wire.messages.control import (
 log = logging.getLogger(__name__)
 
 TABLE = "nodes"
-CHECK_S = 0.5
+CHECK_S = 1.0
+STALLED_S = 2.0
+"""When this process stood still for longer, the silence of nodes meanwhile says nothing about them."""
 BROADCAST_S = 0.02
 """Changes of what is free wait so long for others to go with them; joining, draining and dying do not."""
 
@@ -184,8 +186,8 @@ class NodeService:
             stalled_s = now - before - CHECK_S
             before = now
             for node in self._cluster.living():
-                if stalled_s > 4 * CHECK_S:
-                    node.heard_s = now  # this process stood still, so silence says nothing about the nodes
+                if stalled_s > STALLED_S:
+                    node.heard_s = now
                 else:
                     self._check(node)
 

@@ -35,7 +35,7 @@ META = "meta"
 
 
 class ControlStore:
-    """Holds the cluster's state. Attach a channel per peer; over gRPC, `listen` does that."""
+    """Holds the cluster's state. Attach a channel per peer."""
 
     def __init__(
         self,

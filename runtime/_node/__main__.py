@@ -1,4 +1,4 @@
-"""`python -m runtime._node`: a node agent as a process of its own, joined to a control store over gRPC."""
+"""`python -m runtime._node`: a node agent as a process of its own, joined to a control store over TCP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import sys
 from typing import Any
 
 from runtime import _stacks
-from runtime._transport.channel import CallError, Channel, Handler
+from runtime._clients.control import connecting
+from runtime._transport.channel import CallError
 
 from .agent import NodeAgent
 from .config import AgentConfig, default_store_bytes, node_inventory
@@ -70,13 +71,7 @@ def _config(options: argparse.Namespace) -> AgentConfig:
         raise ValueError(f"the secret file {options.secret_file} is empty")
     store_bytes = options.store_bytes or default_store_bytes()
     control: str = options.control
-
-    async def connect(handler: Handler) -> Channel:
-        # Here and not above, so that an agent inside its control store's process never loads gRPC.
-        from runtime._transport.grpc_client import connect_grpc
-
-        return await connect_grpc(control, secret, handler, "the control store", 5.0)
-
+    connect = connecting(control, secret)
     node_id = bytes.fromhex(options.node_id) if options.node_id else os.urandom(28)
     total, labels = node_inventory(
         json.loads(options.resources),

@@ -163,7 +163,6 @@ class NodeAgent:
             self.is_busy,
             self.leases.demands,
             lambda: self.store.index.used_bytes,
-            lambda: 1 + len(self.cluster.table.others),
             self._on_beat,
         )
         self._process_handler = ProcessHandler(self)

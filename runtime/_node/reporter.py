@@ -13,20 +13,20 @@ from runtime._wire.messages.base import Demand
 from runtime._wire.messages.control import NodeReport
 
 MIN_INTERVAL_S = 0.05
-HEARTBEAT_S = 1.0
-SLOWEST_HEARTBEAT_S = 4.0
-HEARTBEATS_PER_S = 250
-"""What the agents of a large cluster send together; each of them beats less often there."""
+LOOK_S = 1.0
+"""How often it is looked whether something changed that nobody told of."""
+
+HEARTBEAT_S = 3.0
+"""The longest silence: each report wakes the control store, which hears all agents."""
 
 
 class Reporter:
-    """Sends a report after each change, at most every 50 ms, and at least every second (4 in a large cluster).
+    """Sends a report after each change, at most every 50 ms, and at least every 3 s.
 
     Args:
         is_busy: whether anything holds the node.
         demands: what waits here.
         store_used_bytes: how much memory objects take.
-        node_count: how large the cluster is.
         on_beat: called every second.
     """
 
@@ -38,7 +38,6 @@ class Reporter:
         is_busy: Callable[[], bool],
         demands: Callable[[], list[Demand]],
         store_used_bytes: Callable[[], int],
-        node_count: Callable[[], int],
         on_beat: Callable[[], None],
     ) -> None:
         self._node_id = node_id
@@ -47,7 +46,6 @@ class Reporter:
         self._is_busy = is_busy
         self._demands = demands
         self._store_used_bytes = store_used_bytes
-        self._node_count = node_count
         self._on_beat = on_beat
         self._last: NodeReport | None = None
         self._last_sent = float("-inf")
@@ -105,10 +103,7 @@ class Reporter:
     def _beat(self) -> None:
         loop = asyncio.get_running_loop()
         silent_s = loop.time() - self._last_sent
-        # Half a beat less: the last report may have gone out somewhat after its own.
-        self._report(force=silent_s > self._heartbeat_s() - HEARTBEAT_S / 2)
-        self._heartbeat = loop.call_later(HEARTBEAT_S, self._beat)
+        # Half a look less: the last report may have gone out somewhat after its own.
+        self._report(force=silent_s > HEARTBEAT_S - LOOK_S / 2)
+        self._heartbeat = loop.call_later(LOOK_S, self._beat)
         self._on_beat()
-
-    def _heartbeat_s(self) -> float:
-        return min(max(HEARTBEAT_S, self._node_count() / HEARTBEATS_PER_S), SLOWEST_HEARTBEAT_S)

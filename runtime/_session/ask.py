@@ -19,7 +19,7 @@ def ask_control(address: str, secret: bytes, request: Request[Any], timeout_s: f
     """
 
     async def ask() -> Message:
-        client = ControlClient.over_grpc(address, secret)
+        client = ControlClient.over_tcp(address, secret)
         await client.start(timeout_s)
         try:
             answer: Message = await client.call(request, timeout_s=timeout_s)

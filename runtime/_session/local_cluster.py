@@ -1,4 +1,4 @@
-"""Control store and node agent in one process, for one driver. gRPC is never loaded."""
+"""Control store and node agent in one process, for one driver."""
 
 from __future__ import annotations
 

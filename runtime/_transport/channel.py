@@ -1,7 +1,7 @@
 """A channel carries messages both ways between two processes, with calls and replies on top, on an asyncio loop.
 
-`Channel` holds all the logic; `StreamChannel` (sockets), `LoopbackChannel` (one process) and the gRPC channels differ
-only in how a frame's payload reaches the other side. Whoever owns a channel sets `handler` and `on_close`.
+`Channel` holds all the logic; `StreamChannel` (sockets) and `LoopbackChannel` (one process) differ only in how a
+frame's payload reaches the other side. Whoever owns a channel sets `handler` and `on_close`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,27 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
-from runtime._wire.framing import ONE_WAY, REPLY_BIT, FrameDecoder, FrameError, encode_frame
+from runtime._wire.framing import (
+    GOOD_BYE,
+    MAX_FRAME_BYTES,
+    ONE_WAY,
+    REPLY_BIT,
+    FrameDecoder,
+    FrameError,
+    encode_frame,
+)
 from runtime._wire.messages import codec
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
 _RECEIVE_BYTES = 1 << 18
+MAX_UNSENT_BYTES = 2 * MAX_FRAME_BYTES
+"""A peer that reads so slowly that more than this piles up is dropped."""
+
+LINGER_S = 3.0
+"""How long a side that leaves tries to get its last messages across."""
+
 _receiving = threading.local()
 """Per loop's thread, what its sockets are read into: a buffer of its own for each read costs three system calls."""
 
@@ -114,6 +128,10 @@ class Channel:
         if self.on_close is not None:
             self.on_close(self)
 
+    async def leave(self) -> None:
+        """Closes, and returns when the peer has taken what was sent and knows that we left."""
+        self.close()
+
     # -- for subclasses
 
     def _write(self, payload: bytes, correlation: int) -> None:
@@ -192,6 +210,14 @@ class StreamChannel(Channel, asyncio.BufferedProtocol):
         self._decoder = FrameDecoder()
         self._transport: asyncio.Transport | None = None
         self._out: list[bytes] = []
+        self._gone: asyncio.Future[None] | None = (
+            None  # set while we leave; done when the connection has ended
+        )
+
+    @property
+    def sock(self) -> Any:
+        """The socket below, for its options; None when there is none any more."""
+        return None if self._transport is None else self._transport.get_extra_info("socket")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -211,13 +237,30 @@ class StreamChannel(Channel, asyncio.BufferedProtocol):
             for correlation, payload in self._decoder.feed(data):
                 if self._closed:
                     return
+                if not payload:
+                    self.peer_left = True
+                    self.close()
+                    return
                 self._received(correlation, payload)
         except FrameError as error:
             log.error("closing %s: %s", self.name, error)
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
         self.close()
+
+    async def leave(self) -> None:
+        if self._closed or self._transport is None:
+            return
+        self._gone = asyncio.get_running_loop().create_future()
+        self._out.append(GOOD_BYE)
+        self.close()
+        # Closing at once would throw away what the peer has not read yet, if it sends something meanwhile.
+        done, _ = await asyncio.wait((self._gone,), timeout=LINGER_S)
+        if not done:
+            self._transport.abort()
 
     def take_over(self, protocol: asyncio.BaseProtocol) -> None:
         """Gives the connection to another protocol; both sides must have said so, and the peer be silent meanwhile.
@@ -241,14 +284,23 @@ class StreamChannel(Channel, asyncio.BufferedProtocol):
         self._out.append(encode_frame(payload, correlation))
 
     def _flush(self) -> None:
-        if self._out and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(b"".join(self._out))
+        transport = self._transport
+        if self._out and transport is not None and not transport.is_closing():
+            transport.write(b"".join(self._out))
+            if transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+                log.error(
+                    "closing %s: it leaves %d bytes unread", self.name, transport.get_write_buffer_size()
+                )
+                transport.abort()
         self._out.clear()
 
     def _shut(self) -> None:
         self._flush()
         if self._transport is not None:
-            self._transport.close()
+            if self._gone is not None and self._transport.can_write_eof():
+                self._transport.write_eof()
+            else:
+                self._transport.close()
 
 
 class LoopbackChannel(Channel):

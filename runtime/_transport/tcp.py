@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import socket
 from collections.abc import Callable
 from typing import cast
@@ -15,6 +17,8 @@ from .channel import CallError, Handler, StreamChannel
 
 log = logging.getLogger(__name__)
 HANDSHAKE_TIMEOUT_S = 10.0
+SILENT_S = 4
+UNACKNOWLEDGED_S = 10
 
 
 class _Handshaking(asyncio.Protocol):
@@ -93,10 +97,11 @@ class TcpListener:
 async def serve_tcp(
     host: str, port: int, secret: bytes, on_channel: Callable[[StreamChannel], None], name: str
 ) -> TcpListener:
-    """Listens on `host:port` (0: any free port) and hands every proven channel to `on_channel`.
+    """Listens on `host:port` (0: any free port) and hands every proven channel to `on_channel`, before its first
+    message is read.
 
     Raises:
-        OSError: the address cannot be bound.
+        OSError: the address cannot be bound; the message says what to do.
     """
 
     def accept() -> asyncio.Protocol:
@@ -110,8 +115,37 @@ async def serve_tcp(
 
         return _Handshaking(secret, False, channel, done)
 
-    server = await asyncio.get_running_loop().create_server(accept, host, port, backlog=1024)
+    try:
+        server = await asyncio.get_running_loop().create_server(accept, host, port, backlog=1024)
+    except OSError as error:
+        raise _cannot_listen(host, port, error) from error
     return TcpListener(server)
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> OSError:
+    if error.errno == errno.EADDRINUSE:
+        text = (
+            f"port {port} of {host} is in use by another program; choose another port, or 0 for any free one"
+        )
+    else:
+        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        text = f"cannot listen on {host}:{port}: {why}"
+    return OSError(error.errno, text)
+
+
+def notice_vanished_machine(channel: StreamChannel) -> None:
+    """Has the kernel end the connection when the other machine does not answer any more: within `SILENT_S` while
+    nothing is under way, within `UNACKNOWLEDGED_S` otherwise. No thread of either process wakes for it.
+    """
+    sock = channel.sock
+    if sock is None:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENT_S // 2)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, SILENT_S // 2)
+    # Also ends one whose peer reads nothing for so long, as a process does that stands still.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNACKNOWLEDGED_S)
 
 
 async def connect_tcp(
@@ -125,9 +159,10 @@ async def connect_tcp(
     """Connects to a listener of `serve_tcp` and proves the secret.
 
     Raises:
-        CallError: nobody listens there (UNAVAILABLE), no answer in time (TIMEOUT), or another secret
+        CallError: nobody listens there (UNAVAILABLE), no answer in time (TIMEOUT), or another secret or protocol
             (INVALID).
     """
+    where = f"{name} at {host}:{port}" if name else f"{host}:{port}"
     loop = asyncio.get_running_loop()
     proven: asyncio.Future[Exception | None] = loop.create_future()
     channel = StreamChannel(handler, name)
@@ -146,11 +181,13 @@ async def connect_tcp(
     except TimeoutError:
         if transport is not None:
             transport.close()
-        raise CallError(ErrorKind.TIMEOUT, f"{host}:{port} did not answer within {timeout_s} s") from None
+        raise CallError(ErrorKind.TIMEOUT, f"{where} did not answer within {timeout_s:g} s") from None
     except OSError as failure:
-        raise CallError(ErrorKind.UNAVAILABLE, f"cannot connect to {host}:{port}: {failure}") from failure
+        raise CallError(
+            ErrorKind.UNAVAILABLE, f"{where} cannot be reached ({failure.strerror}); is it running?"
+        ) from failure
     if isinstance(error, HandshakeError):
-        raise CallError(ErrorKind.INVALID, f"{host}:{port}: {error}")
+        raise CallError(ErrorKind.INVALID, f"{where}: {error}")
     if error is not None:
-        raise CallError(ErrorKind.UNAVAILABLE, f"{host}:{port}: {error}")
+        raise CallError(ErrorKind.UNAVAILABLE, f"{where}: {error}")
     return channel

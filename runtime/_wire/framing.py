@@ -1,7 +1,8 @@
 """Length-prefixed frames with a correlation number: one format for every socket and stream of the system.
 
 A frame is `<II` (payload length, correlation) followed by the payload, a msgpack-encoded message. Correlation 0 is a
-one-way message; otherwise the low 31 bits number a call and the top bit marks its reply.
+one-way message; otherwise the low 31 bits number a call and the top bit marks its reply. A frame without payload is a
+good-bye: it tells a peer that left from a connection that broke.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ HEADER = struct.Struct("<II")
 HEADER_BYTES = HEADER.size
 REPLY_BIT = 0x8000_0000
 ONE_WAY = 0
+GOOD_BYE = HEADER.pack(0, ONE_WAY)
 MAX_FRAME_BYTES = 512 * 2**20
 
 

@@ -38,7 +38,9 @@ class Handshake:
             HandshakeError: the peer's greeting is of another protocol, or our own sent back to us.
         """
         if len(peer_greeting) != GREETING_BYTES or not peer_greeting.startswith(MAGIC):
-            raise HandshakeError("the peer does not speak this protocol")
+            raise HandshakeError(
+                "the peer does not speak this protocol; is it another program that listens there?"
+            )
         self._peer_nonce = peer_greeting[len(MAGIC) :]
         if hmac.compare_digest(self._peer_nonce, self._nonce):
             raise HandshakeError("the peer repeats our own greeting")
@@ -47,7 +49,9 @@ class Handshake:
     def verify(self, peer_proof: bytes) -> None:
         """Raises HandshakeError unless the peer knows the secret."""
         if not hmac.compare_digest(peer_proof, self._mac(not self._is_client)):
-            raise HandshakeError("the peer does not know the secret of this cluster")
+            raise HandshakeError(
+                "the peer does not know the secret: both sides need the secret file of the same cluster"
+            )
 
     def _mac(self, of_client: bool) -> bytes:
         client, server = (

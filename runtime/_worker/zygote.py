@@ -9,7 +9,7 @@
                       {"exited": pid, "status": int}   as of `os.waitstatus_to_exitcode`: negative is a signal
                       {"failed": token, "error": str}
 
-It has no threads, no event loop and no gRPC, so that a fork copies nothing that cannot be copied. Its
+It has no threads and no event loop, so that a fork copies nothing that cannot be copied. Its
 children die with it, and it dies with its agent. What a worker started dies with the worker, unless it left the
 worker's process group.
 """

@@ -1,7 +1,7 @@
 """What a large cluster costs its control store: `python scripts/bench/control_plane.py [--agents 1000]`.
 
 One real control store process on its SQLite file serves simulated agents: each is the agent's own control client,
-accounts and reporter over gRPC, without the workers. They join, beat, report changes, hold actors and bundles. The
+accounts and reporter over TCP, without the workers. They join, beat, report changes, hold actors and bundles. The
 calls are timed from this process, which does nothing else. Prints one line of JSON: CPU in percent of one core, times
 in milliseconds, memory in MiB.
 """
@@ -90,7 +90,7 @@ class SimulatedAgent:
         self._load: Allocation | None = None
         labels = {"zone": f"z{number % 3}", "rack": f"r{number % 40}"}
         self.cluster = Cluster(self.node_id, self.ledger, labels, lambda info: None)
-        self.control = ControlClient.over_grpc(
+        self.control = ControlClient.over_tcp(
             address, secret, self._handle, self._register, reconnect_timeout_s=60.0, connect_timeout_s=60.0
         )
         self.reporter = Reporter(
@@ -100,7 +100,6 @@ class SimulatedAgent:
             lambda: bool(self._actors or self.ledger.bundles()),
             list,
             lambda: 0,
-            lambda: 1 + len(self.cluster.table.others),
             lambda: None,
         )
 
@@ -436,7 +435,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     try:
         measured = Measured(daemon.pid)
         agents = Agents(daemon.ready["address"], secret, options.agents)
-        control = ControlClient.over_grpc(daemon.ready["address"], secret)
+        control = ControlClient.over_tcp(daemon.ready["address"], secret)
         await control.start()
         began_s, before = time.perf_counter(), measured.cpu_s()
         await asyncio.to_thread(agents.joined)

@@ -36,7 +36,7 @@ def test_the_top_help_names_every_command_and_status(cli: CliRunner) -> None:
 
 
 def test_help_loads_nothing_heavy() -> None:
-    heavy = ("grpc", "yaml", "msgspec", "uvicorn", "starlette", "psutil", "rich")
+    heavy = ("yaml", "msgspec", "uvicorn", "starlette", "psutil", "rich")
     program = f"import sys, clusterctl.app\nprint([m for m in {heavy} if m in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

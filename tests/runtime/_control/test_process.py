@@ -1,4 +1,4 @@
-"""The real process over real gRPC: starting, refusing, ending, being killed and coming back."""
+"""The real process over real TCP: starting, refusing, ending, being killed and coming back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from runtime._clients.control import ControlClient
 from runtime._transport.channel import CallError, Channel
-from runtime._wire.messages.base import Message, NodeInfo, WorkerAddress
+from runtime._wire.messages.base import ErrorKind, Message, NodeInfo, WorkerAddress
 from runtime._wire.messages.control import (
     ActorStarted,
     AddJob,
@@ -86,7 +86,7 @@ class FakeAgent:
         self.actors: list[tuple[bytes, WorkerAddress]] = []
         self.total = cpus(8)
         self.registrations = 0
-        self.client = ControlClient.over_grpc(
+        self.client = ControlClient.over_tcp(
             address, SECRET, self.handle, self.register, reconnect_timeout_s=60.0
         )
 
@@ -137,7 +137,7 @@ def test_says_where_it_listens_and_ends_on_sigterm(process: Process) -> None:
     assert words["cluster_id"] == "c0ffee"
 
     async def main() -> None:
-        client = ControlClient.over_grpc(words["address"], SECRET)
+        client = ControlClient.over_tcp(words["address"], SECRET)
         await client.start()
         info = await client.call(GetClusterInfo())
         assert (info.cluster_id, info.session_dir) == ("c0ffee", str(process.folder))
@@ -154,8 +154,9 @@ def test_a_wrong_secret(process: Process) -> None:
 
     async def main() -> None:
         with pytest.raises(CallError) as caught:
-            await ControlClient.over_grpc(words["address"], b"wrong").start()
-        assert caught.value.kind == "auth"
+            await ControlClient.over_tcp(words["address"], b"wrong").start()
+        assert caught.value.kind == ErrorKind.INVALID
+        assert "secret file" in caught.value.message
 
     asyncio.run(main())
 
@@ -233,7 +234,7 @@ def test_what_was_acknowledged_survives_a_kill_at_any_moment(process: Process) -
 
     async def main() -> None:
         acknowledged: list[int] = []
-        client = ControlClient.over_grpc(words["address"], SECRET, reconnect_timeout_s=60.0)
+        client = ControlClient.over_tcp(words["address"], SECRET, reconnect_timeout_s=60.0)
         await client.start()
 
         async def write() -> None:

@@ -102,7 +102,7 @@ def test_an_actor_keeps_only_what_it_holds(world: MakeWorld) -> None:
 def test_the_control_store_counts_what_an_actor_holds_once(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reporter, "HEARTBEAT_S", 1000.0)  # which would put it right by and by
+    monkeypatch.setattr(reporter, "LOOK_S", 1000.0)  # which would put it right by and by
 
     async def scenario() -> None:
         async with world() as w, asyncio.timeout(60):

@@ -7,7 +7,7 @@ from typing import cast
 from runtime._clients.control import ControlClient
 from runtime._core.ledger import Ledger
 from runtime._core.nodes import HEARTBEAT_TIMEOUT_S
-from runtime._node.reporter import HEARTBEAT_S, SLOWEST_HEARTBEAT_S, Reporter
+from runtime._node.reporter import HEARTBEAT_S, Reporter
 from runtime._wire.messages.base import Message
 from tests.sim.world import run_virtual
 
@@ -22,13 +22,13 @@ class Control:
         self.sent_s.append(asyncio.get_running_loop().time())
 
 
-def beats(nodes: int, for_s: float, change_every_s: float = 0.0) -> list[float]:
+def beats(for_s: float, change_every_s: float = 0.0) -> list[float]:
     """When reports go out."""
     control, ledger = Control(), Ledger({"CPU": 40_000})
 
     async def main() -> None:
         client = cast(ControlClient, control)
-        reporter = Reporter(b"n", client, ledger, lambda: False, list, lambda: 0, lambda: nodes, lambda: None)
+        reporter = Reporter(b"n", client, ledger, lambda: False, list, lambda: 0, lambda: None)
         reporter.start()
         loop = asyncio.get_running_loop()
         end_s = loop.time() + for_s
@@ -47,20 +47,10 @@ def gaps(times: list[float]) -> list[float]:
     return [after - before for before, after in pairwise(times)]
 
 
-def test_a_small_cluster_beats_every_second() -> None:
-    assert all(abs(gap - HEARTBEAT_S) < 0.01 for gap in gaps(beats(3, 10.5)))
+def test_who_has_nothing_to_say_beats_often_enough() -> None:
+    assert all(abs(gap - HEARTBEAT_S) < 0.01 for gap in gaps(beats(30.5)))
+    assert 3 * HEARTBEAT_S < HEARTBEAT_TIMEOUT_S
 
 
-def test_a_large_cluster_beats_less_often_and_often_enough() -> None:
-    silent = gaps(beats(100_000, 60.5))
-    assert all(abs(gap - SLOWEST_HEARTBEAT_S) < 0.01 for gap in silent)
-    assert 2 * SLOWEST_HEARTBEAT_S < HEARTBEAT_TIMEOUT_S
-
-
-def test_a_change_is_told_at_once_in_a_large_cluster_too() -> None:
-    changing = gaps(beats(100_000, 10.0, change_every_s=0.3))
-    assert max(changing) < 0.31
-
-
-def test_the_beats_of_all_nodes_together_are_bounded_in_between() -> None:
-    assert len(beats(500, 60.5)) <= 32
+def test_a_change_is_told_at_once() -> None:
+    assert max(gaps(beats(10.0, change_every_s=0.3))) < 0.31
