@@ -14,6 +14,7 @@ from runtime._wire.messages.base import Demand, ErrorKind, Ok
 from runtime._wire.messages.control import (
     AutoscalerReport,
     ClusterState,
+    Holding,
     PendingGroup,
     RequestResources,
     WatchClusterState,
@@ -132,6 +133,11 @@ class AutoscalingService:
             last_report=self._report,
             requested_selectors=[
                 selector for entry in self._requested.values() for selector in _selectors(entry)
+            ],
+            holdings=[
+                Holding(node.node_id, node.held, node.bound_by)
+                for node in self._cluster.living()
+                if node.held or node.bound_by
             ],
         )
 

@@ -49,6 +49,8 @@ class Node:
         )
         self.channel: Channel | None = None
         self.demands: list[Demand] = []
+        self.held: list[Demand] = []
+        self.bound_by = ""
         self.heard_s = now
         self.lost_s: float | None = now
         self.grace_s = grace_s
@@ -101,6 +103,7 @@ class Node:
         """Takes a report in; returns whether what is free or there changed."""
         self.heard_s = now
         self.demands = report.demands
+        self.held, self.bound_by = report.held, report.bound_by
         for key, charge in list(self._charges.items()):
             if charge.refused:
                 del self._charges[key]

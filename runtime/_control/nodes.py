@@ -32,6 +32,8 @@ from runtime._wire.messages.control import (
     NodeReport,
     Nodes,
     RegisterNode,
+    Resume,
+    ResumeNode,
     StopNode,
 )
 
@@ -84,6 +86,7 @@ class NodeService:
             NodeReport: self.report,
             GetNodes: self.get_nodes,
             DrainNode: self.drain,
+            ResumeNode: self.resume,
         }
 
     # ---------------------------------------------------------------- messages
@@ -154,6 +157,23 @@ class NodeService:
             raise
         log.info("draining node %s: %s", message.node_id.hex(), message.reason)
         if not node.is_dead:
+            self._save(node)
+            self.moved(node)
+            await self._context.journal.durable()
+        return Ok()
+
+    async def resume(self, _: Channel, message: ResumeNode) -> Ok:
+        """Places work on a draining node again. The agent hears of it first: what is placed there must not be
+        refused."""
+        node = self._cluster.get(message.node_id)
+        if node is None or node.is_dead:
+            raise CallError(ErrorKind.NOT_FOUND, f"node {message.node_id.hex()} is no member of the cluster")
+        if node.channel is None:
+            raise CallError(ErrorKind.UNAVAILABLE, f"node {message.node_id.hex()} has no connection now")
+        await node.channel.call(Resume(message.reason), timeout_s=5.0)
+        if not node.is_dead:
+            node.step(NodeEvent.RESUME, self._context.now())
+            log.info("node %s works again: %s", message.node_id.hex(), message.reason)
             self._save(node)
             self.moved(node)
             await self._context.journal.durable()

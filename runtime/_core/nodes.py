@@ -29,6 +29,7 @@ class NodeState(Enum):
 class NodeEvent(Enum):
     DRAIN = "drain"
     DRAIN_REFUSED = "drain refused"
+    RESUME = "resume"
     CONNECTION_LOST = "connection lost"
     SILENT = "silent"
     LEFT = "left"
@@ -38,6 +39,8 @@ TRANSITIONS: Final[Mapping[tuple[NodeState, NodeEvent], Edge[NodeState]]] = {
     (NodeState.ALIVE, NodeEvent.DRAIN): Edge(NodeState.DRAINING, "the autoscaler or a person drains it"),
     (NodeState.DRAINING, NodeEvent.DRAIN): Edge(NodeState.DRAINING, "asked again"),
     (NodeState.DRAINING, NodeEvent.DRAIN_REFUSED): Edge(NodeState.ALIVE, "work arrived before the drain"),
+    (NodeState.DRAINING, NodeEvent.RESUME): Edge(NodeState.ALIVE, "called back: it is needed after all"),
+    (NodeState.ALIVE, NodeEvent.RESUME): Edge(NodeState.ALIVE, "it was not draining"),
     (NodeState.ALIVE, NodeEvent.CONNECTION_LOST): Edge(NodeState.DEAD, "its agent did not come back"),
     (NodeState.DRAINING, NodeEvent.CONNECTION_LOST): Edge(NodeState.DEAD, "its agent did not come back"),
     (NodeState.ALIVE, NodeEvent.SILENT): Edge(NodeState.DEAD, "no report within the heartbeat timeout"),

@@ -162,6 +162,8 @@ class NodeAgent:
             self.ledger,
             self.is_busy,
             self.leases.demands,
+            self.leases.held,
+            self.bound_by,
             lambda: self.store.index.used_bytes,
             self._on_beat,
         )
@@ -279,13 +281,18 @@ class NodeAgent:
 
     def is_busy(self) -> bool:
         """Whether a lease, an actor, a bundle, a driver or a primary object copy holds the node."""
-        return bool(
-            self.leases.count
-            or self.actors.count
-            or self.bundles.count
-            or self.store.index.primary_count
-            or self.jobs.drivers()
-        )
+        return bool(self.leases.count or self.bound_by())
+
+    def bound_by(self) -> str:
+        """What holds the node and would be lost with it, "" when nothing is: leases end with their tasks, and tasks
+        that have not begun go elsewhere; this cannot."""
+        if self.jobs.drivers():
+            return "a driver"
+        if self.actors.count:
+            return "an actor"
+        if self.bundles.count:
+            return "a placement group"
+        return "objects" if self.store.index.primary_count else ""
 
     def driver_came(self) -> None:
         """A driver has registered."""

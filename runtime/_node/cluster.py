@@ -66,6 +66,10 @@ class Cluster:
         """Nothing new is placed on this node."""
         self.table.local.schedulable = False
 
+    def resume(self) -> None:
+        """This node takes work again."""
+        self.table.local.schedulable = True
+
     def others(self) -> list[bytes]:
         """The ids of the other nodes that are alive."""
         return list(self._infos)

@@ -16,6 +16,7 @@ from runtime._wire.messages.control import (
     LogBatch,
     PrepareBundle,
     ReserveGroups,
+    Resume,
     ReturnBundles,
     StartActor,
     StopActor,
@@ -37,6 +38,7 @@ class ControlHandler:
         self._handlers: dict[type[Message], Callable[[Any], Result]] = {
             ClusterView: self._view,
             Drain: self._drain,
+            Resume: self._resume,
             StopNode: lambda m: agent.finish(m.reason),
             JobFinished: lambda m: agent.job_finished(m.job_id),
             WorkersDead: lambda m: agent.processes_died(set(m.worker_ids)),
@@ -73,7 +75,14 @@ class ControlHandler:
         if message.only_if_idle and agent.is_busy():
             raise CallError(ErrorKind.BUSY, "something holds the node")
         agent.cluster.drain()
+        agent.leases.recall_all()
         agent.leases.kick()
+        agent.reporter.report_now()  # before the answer: from then on an idle draining node is taken for empty
+        return Ok()
+
+    def _resume(self, _: Resume) -> Ok:
+        self._agent.cluster.resume()
+        self._agent.leases.kick()
         return Ok()
 
     def _logs(self, message: LogBatch) -> None:

@@ -8,6 +8,7 @@ import itertools
 import logging
 import os
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -58,6 +59,7 @@ class LocalLease:
     retriable: bool
     since_s: float
     class_key: bytes
+    shape: bytes  # the request, encoded
     blocked: bool = False
     recalled_s: float | None = None
 
@@ -293,7 +295,8 @@ class LeaseService:
             self._pool.give_back(worker)
             raise CallError(ErrorKind.UNAVAILABLE, "the asking agent is gone")
         owner = message.owner.worker_id
-        lease = self._begin(worker, allocation, channel, owner, is_zero, message.retriable, owner)
+        shape = _encode(message.request)
+        lease = self._begin(worker, allocation, channel, owner, is_zero, message.retriable, owner, shape)
         address = self._address(worker)
         return RemoteLeaseGranted(
             lease.lease_id, address, allocation.resources, allocation.gpu_ids, allocation.other_ids
@@ -343,6 +346,21 @@ class LeaseService:
             Demand(decode(shape, type=ResourceRequest), count, infeasible)
             for (shape, infeasible), (_, count) in summed.items()
         ]
+
+    def held(self) -> list[Demand]:
+        """The leases of workers of this node, equal requests summed; those inside groups are left out, for the group
+        holds the node."""
+        counts = Counter(lease.shape for lease in self._local.values())
+        decode = msgspec.msgpack.decode
+        requests = [(decode(shape, type=ResourceRequest), count) for shape, count in counts.items()]
+        return [Demand(request, count) for request, count in requests if not request.placement_group_id]
+
+    def recall_all(self) -> None:
+        """Asks every lease back: the node drains. What runs is finished, what has not begun goes elsewhere."""
+        now = asyncio.get_running_loop().time()
+        for lease in self._local.values():
+            lease.recalled_s = now
+            lease.owner.send(LeaseRecall(lease.lease_id))
 
     def send_notes(self) -> None:
         """Tells owners that wait for long what they wait for."""
@@ -436,6 +454,7 @@ class LeaseService:
                     is_zero,
                     entry.retriable,
                     entry.class_key,
+                    entry.shape,
                 )
                 channel.send(
                     LeaseGranted(
@@ -504,6 +523,7 @@ class LeaseService:
         is_zero: bool,
         retriable: bool,
         class_key: bytes,
+        shape: bytes,
     ) -> LocalLease:
         lease = LocalLease(
             self.new_lease_id(),
@@ -515,6 +535,7 @@ class LeaseService:
             retriable,
             asyncio.get_running_loop().time(),
             class_key,
+            shape,
         )
         self._local[lease.lease_id] = lease
         self._owned.setdefault(owner, set()).add(lease.lease_id)

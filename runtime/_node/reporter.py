@@ -26,6 +26,8 @@ class Reporter:
     Args:
         is_busy: whether anything holds the node.
         demands: what waits here.
+        held: the leases of workers of this node, by request.
+        bound_by: what else holds the node.
         store_used_bytes: how much memory objects take.
         on_beat: called every second.
     """
@@ -37,6 +39,8 @@ class Reporter:
         ledger: Ledger,
         is_busy: Callable[[], bool],
         demands: Callable[[], list[Demand]],
+        held: Callable[[], list[Demand]],
+        bound_by: Callable[[], str],
         store_used_bytes: Callable[[], int],
         on_beat: Callable[[], None],
     ) -> None:
@@ -45,6 +49,8 @@ class Reporter:
         self._ledger = ledger
         self._is_busy = is_busy
         self._demands = demands
+        self._held = held
+        self._bound_by = bound_by
         self._store_used_bytes = store_used_bytes
         self._on_beat = on_beat
         self._last: NodeReport | None = None
@@ -71,6 +77,13 @@ class Reporter:
             delay = max(0.0, self._last_sent + MIN_INTERVAL_S - loop.time())
             self._pending = loop.call_later(delay, self._report)
 
+    def report_now(self) -> None:
+        """What is so at this moment is told before anything that is said later."""
+        if self._pending is not None:
+            self._pending.cancel()
+        if self._heartbeat is not None:
+            self._report()
+
     def note_idleness(self) -> None:
         """Takes note of whether anything holds the node, between reports."""
         if self._is_busy():
@@ -94,6 +107,8 @@ class Reporter:
             self._demands(),
             self.idle_since_s,
             self._store_used_bytes(),
+            self._held(),
+            self._bound_by(),
         )
         if force or report != self._last:
             self._last = report

@@ -49,6 +49,8 @@ class NodeReport(Message, frozen=True, array_like=True, tag=102):
     demands: list[Demand]
     idle_since_s: float
     store_used_bytes: int = 0
+    held: list[Demand] = []  # the leases of its workers, equal requests summed
+    bound_by: str = ""  # what holds it and cannot go elsewhere, e.g. "an actor"; "": nothing
 
 
 class NodeLoad(Message, frozen=True, array_like=True):
@@ -90,6 +92,20 @@ class Drain(Message, Request[Ok], frozen=True, array_like=True, tag=107):
 
     reason: str
     only_if_idle: bool
+
+
+class ResumeNode(Message, Request[Ok], frozen=True, array_like=True, tag=109):
+    """Autoscaler -> control: place work on a node again that drains. One that does not drain stays as it is. The
+    control store tells the agent with `Resume` and marks the node ALIVE."""
+
+    node_id: bytes
+    reason: str
+
+
+class Resume(Message, Request[Ok], frozen=True, array_like=True, tag=110):
+    """Control -> agent: the drain is off."""
+
+    reason: str
 
 
 class StopNode(Message, frozen=True, array_like=True, tag=108):
@@ -460,6 +476,14 @@ class PendingGroup(Message, frozen=True, array_like=True):
     selectors: list[dict[str, str]] = []  # label selector per bundle, or none at all
 
 
+class Holding(Message, frozen=True, array_like=True):
+    """What holds a busy node: leases, which end with their tasks, and whether anything is there that cannot go."""
+
+    node_id: bytes
+    held: list[Demand]
+    bound_by: str
+
+
 class ClusterState(Message, frozen=True, array_like=True, tag=201):
     """One consistent picture for the autoscaler. `demands`: waiting leases of all agents and waiting actors, equal
     shapes summed; requests inside placement groups are left out (the group itself is the demand)."""
@@ -472,6 +496,7 @@ class ClusterState(Message, frozen=True, array_like=True, tag=201):
     requested: list[dict[str, int]]  # explicit requests (autoscaler.sdk)
     last_report: bytes = b""  # the latest AutoscalerReport.report
     requested_selectors: list[dict[str, str]] = []  # of the nodes for `requested`, one each; {}: any node
+    holdings: list[Holding] = []  # of the nodes that are busy
 
 
 class WatchClusterState(Message, Request[ClusterState], frozen=True, array_like=True, tag=200):

@@ -12,6 +12,7 @@ from runtime._wire.messages.control import (
     GetClusterInfo,
     GetNodes,
     RegisterActor,
+    ResumeNode,
     StopNode,
 )
 from tests.sim.control import specs
@@ -205,6 +206,30 @@ class TestDrain:
                 assert not agent.is_draining
                 await r.ask(DrainNode(agent.node_id, "must go", only_if_idle=False))
                 assert agent.is_draining
+
+        run_virtual(main())
+
+    def test_a_draining_node_is_called_back(self) -> None:
+        async def main() -> None:
+            async with rig(4, 4) as r:
+                agent, other = r.agents
+                await r.ask(DrainNode(agent.node_id, "idle for long"))
+                await r.ask(ResumeNode(agent.node_id, "work waits"))
+                assert not agent.is_draining
+                assert (await r.node(agent)).state == "ALIVE"
+                await asyncio.sleep(0.1)
+                assert other.view[agent.node_id].state == "ALIVE"
+                await r.ask(ResumeNode(agent.node_id, "asked again"))
+                assert (await r.node(agent)).state == "ALIVE"
+                agent.crash()
+                await asyncio.sleep(0.1)
+                with pytest.raises(CallError) as caught:
+                    await r.ask(ResumeNode(agent.node_id, "too late"))
+                assert caught.value.kind == "unavailable"
+                await asyncio.sleep(RECONNECT_GRACE_S + 1)
+                with pytest.raises(CallError) as caught:
+                    await r.ask(ResumeNode(agent.node_id, "too late"))
+                assert caught.value.kind == "not_found"
 
         run_virtual(main())
 

@@ -27,8 +27,16 @@ from runtime._wire.messages.control import (
     JobInfo,
     KvPut,
     ListJobs,
+    Resume,
 )
-from runtime._wire.messages.node import DriverLogs, LeaseGranted, Register, StoreUnpin
+from runtime._wire.messages.node import (
+    DriverLogs,
+    LeaseGranted,
+    LeaseRecall,
+    LeaseReturn,
+    Register,
+    StoreUnpin,
+)
 from tests.runtime._node.world import Client, MakeWorld, exists
 
 
@@ -204,6 +212,30 @@ def test_a_drained_node_grants_nothing_and_is_refused_while_busy(world: MakeWorl
             await driver.channel.call(GetNodes())
             assert not [m for m in driver.heard if isinstance(m, LeaseGranted)]
             assert granted.lease_id
+
+    asyncio.run(scenario())
+
+
+def test_a_drained_node_asks_its_leases_back_and_works_again_when_it_is_called_back(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            driver = await w.driver(agent)
+            granted = await driver.lease(CPU=1)
+            assert [(held.request.resources, held.count) for held in agent.leases.held()] == [
+                ({"CPU": 10_000}, 1)
+            ]
+            assert agent.bound_by() == "a driver"
+            agent._control_handler.handle(driver.channel, Drain("test", only_if_idle=False))
+            assert (await driver.wait(LeaseRecall))[0].lease_id == granted.lease_id
+            driver.channel.send(LeaseReturn(granted.lease_id))
+            await w.until(lambda: agent.leases.count == 0)
+            assert agent.leases.held() == []
+            driver.demand(1, CPU=1)
+            await driver.channel.call(GetNodes())
+            assert not [m for m in driver.heard if isinstance(m, LeaseGranted)]
+            agent._control_handler.handle(driver.channel, Resume("test"))
+            assert (await driver.wait(LeaseGranted))[0].resources == {"CPU": 10_000}
 
     asyncio.run(scenario())
 

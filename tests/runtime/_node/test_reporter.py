@@ -28,7 +28,7 @@ def beats(for_s: float, change_every_s: float = 0.0) -> list[float]:
 
     async def main() -> None:
         client = cast(ControlClient, control)
-        reporter = Reporter(b"n", client, ledger, lambda: False, list, lambda: 0, lambda: None)
+        reporter = Reporter(b"n", client, ledger, lambda: False, list, list, str, lambda: 0, lambda: None)
         reporter.start()
         loop = asyncio.get_running_loop()
         end_s = loop.time() + for_s

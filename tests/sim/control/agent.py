@@ -34,6 +34,7 @@ from runtime._wire.messages.control import (
     PrepareBundle,
     RegisterNode,
     ReserveGroups,
+    Resume,
     ReturnBundles,
     StartActor,
     StopActor,
@@ -209,6 +210,9 @@ class Agent:
                 if message.only_if_idle and (not self.answers_drain or not self.idle_since_s()):
                     raise CallError(ErrorKind.BUSY, "not idle")
                 self.is_draining = True
+                return Ok()
+            case Resume():
+                self.is_draining = False
                 return Ok()
             case StopNode():
                 self.is_stopped = True

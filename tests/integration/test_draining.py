@@ -1,0 +1,110 @@
+"""Nodes that are drained: what runs is finished, what has not begun goes elsewhere, and a node that is called
+back works again."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import runtime as ray
+from runtime._session.ask import ask_control
+from runtime._transport.channel import CallError
+from runtime._wire.messages.base import NodeInfo
+from runtime._wire.messages.control import DrainNode, GetNodes, Nodes, ResumeNode
+from runtime.cluster_utils import Cluster
+from runtime.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from tests.polling import eventually, stays
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """A head without CPUs for tasks, and a node."""
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    try:
+        made.add_node(num_cpus=2)
+        ray.init(address=made.address)
+        made.wait_for_nodes()
+        yield made
+    finally:
+        ray.shutdown()
+        made.shutdown()
+
+
+def ask(cluster: Cluster, request: Any) -> Any:
+    secret = pathlib.Path(cluster._secret_file).read_bytes().strip()
+    return ask_control(cluster.address, secret, request)
+
+
+def info(cluster: Cluster, node: Any) -> NodeInfo:
+    nodes = ask(cluster, GetNodes())
+    assert isinstance(nodes, Nodes)
+    return next(found for found in nodes.nodes if found.node_id.hex() == node.node_id)
+
+
+def test_a_long_queue_leaves_a_draining_node_and_comes_back_to_it(cluster: Cluster) -> None:
+    @ray.remote
+    def work(index: int) -> int:
+        time.sleep(0.02)
+        return index
+
+    (node,) = cluster.worker_nodes
+    refs = [work.remote(index) for index in range(300)]
+    ray.get(refs[0])
+    ask(cluster, DrainNode(bytes.fromhex(node.node_id), "test", only_if_idle=False))
+    assert eventually(lambda: info(cluster, node).idle_since_s > 0)
+    assert info(cluster, node).state == "DRAINING"
+    done, waiting = ray.wait(refs, num_returns=len(refs), timeout=0)
+    assert waiting
+    assert stays(lambda: len(ray.wait(refs, num_returns=len(refs), timeout=0)[0]) == len(done))
+    ask(cluster, ResumeNode(bytes.fromhex(node.node_id), "test"))
+    assert ray.get(refs) == list(range(300))
+
+
+def test_a_task_that_runs_is_finished_and_the_next_goes_elsewhere(
+    cluster: Cluster, tmp_path: pathlib.Path
+) -> None:
+    @ray.remote
+    def work(release: str) -> str:
+        while not os.path.exists(release):
+            time.sleep(0.01)
+        return str(ray.get_runtime_context().get_node_id())
+
+    (node,) = cluster.worker_nodes
+    release = str(tmp_path / "release")
+    first = work.remote(release)
+    assert eventually(lambda: info(cluster, node).available.get("CPU", 0) == 10_000)
+    ask(cluster, DrainNode(bytes.fromhex(node.node_id), "test", only_if_idle=False))
+    other = cluster.add_node(num_cpus=1)
+    second = work.remote(release)
+    assert eventually(lambda: info(cluster, other).available.get("CPU", 0) == 0)
+    assert info(cluster, node).idle_since_s == 0
+    pathlib.Path(release).touch()
+    assert ray.get([first, second]) == [node.node_id, other.node_id]
+    assert eventually(lambda: info(cluster, node).idle_since_s > 0)
+
+
+def test_a_primary_copy_holds_its_node(cluster: Cluster) -> None:
+    @ray.remote
+    def make() -> Any:
+        return np.ones(1_000_000)
+
+    (node,) = cluster.worker_nodes
+    on_it = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+    kept = make.options(scheduling_strategy=on_it).remote()
+    ray.wait([kept], fetch_local=False)
+    assert eventually(lambda: info(cluster, node).available == info(cluster, node).total)
+    assert stays(lambda: info(cluster, node).idle_since_s == 0)
+    drain = DrainNode(bytes.fromhex(node.node_id), "test", only_if_idle=True)
+    with pytest.raises(CallError):
+        ask(cluster, drain)
+    assert ray.get(kept).sum() == 1_000_000, "a copy here changes nothing"
+    assert stays(lambda: info(cluster, node).idle_since_s == 0)
+    del kept
+    assert eventually(lambda: info(cluster, node).idle_since_s > 0)
+    ask(cluster, drain)
