@@ -147,6 +147,10 @@ class Testbed:
             holder.communicate()
         shutil.rmtree(self._places, ignore_errors=True)
 
+    def cut_off(self, host: Host) -> None:
+        """Pulls the host's cable: it runs on, and nothing reaches it or comes from it."""
+        self._ip("link", "set", host.name, "down")
+
     def _boot(self, number: int, shared: Sequence[str]) -> None:
         name = f"h{number}"
         place = os.path.join(self._places, name)
