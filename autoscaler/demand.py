@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from runtime._core.labels import matches
 from runtime._core.placement import is_group_resource
 from runtime._core.resources import UNIT, describe, fits
-from runtime._wire.messages.control import ClusterState
+from runtime._wire.messages.control import ClusterState, PendingGroup, Requester
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -95,6 +95,21 @@ class Gang:
 
 
 @dataclass(frozen=True, slots=True)
+class ExplicitRequest:
+    """What one owner asked to be kept ready, counted.
+
+    Attributes:
+        expires_s: unix time; 0: it has no end of its own.
+        job_id: the program that it ends with; b"" when it outlives its program.
+    """
+
+    owner: str
+    wanted: tuple[tuple[Shape, int], ...]
+    expires_s: float = 0.0
+    job_id: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class Demand:
     """All that is asked for at one moment.
 
@@ -103,6 +118,7 @@ class Demand:
         gangs: waiting placement groups.
         explicit: what programs asked to be kept ready, counted; measured against whole nodes, used or not.
         pinned: ids of nodes that waiting work names; they are kept.
+        requests: the same as `explicit`, owner by owner.
         names: every resource that is asked for.
         label_keys: every label that is asked about.
     """
@@ -111,6 +127,7 @@ class Demand:
     gangs: tuple[Gang, ...] = ()
     explicit: tuple[tuple[Shape, int], ...] = ()
     pinned: frozenset[bytes] = frozenset()
+    requests: tuple[ExplicitRequest, ...] = ()
     names: frozenset[str] = field(init=False)
     label_keys: frozenset[str] = field(init=False)
 
@@ -150,21 +167,34 @@ def demand_of(state: ClusterState) -> Demand:
             continue
         shape = Shape.of(waiting.request.resources, strategy.labels, strategy.fallbacks)
         shapes[shape] = shapes.get(shape, 0) + waiting.count
+    requests = _requests(state)
     explicit: dict[Shape, int] = {}
-    for index in range(len(state.requested)):
-        shape = _bundle(state.requested, state.requested_selectors, index)
-        if shape.resources:
-            explicit[shape] = explicit.get(shape, 0) + 1
-    gangs = tuple(
-        Gang(
-            group.pg_id,
-            group.strategy,
-            tuple(_bundle(group.bundles, group.selectors, index) for index in range(len(group.bundles))),
-            tuple(group.placed),
-        )
-        for group in state.groups
-    )
-    return Demand(tuple(shapes.items()), gangs, tuple(explicit.items()), frozenset(pinned))
+    for shape, count in (entry for request in requests for entry in request.wanted):
+        explicit[shape] = explicit.get(shape, 0) + count
+    gangs = tuple(gang_of(group) for group in state.groups)
+    return Demand(tuple(shapes.items()), gangs, tuple(explicit.items()), frozenset(pinned), requests)
+
+
+def gang_of(group: PendingGroup) -> Gang:
+    """A placement group that waits, as the planner sees it."""
+    bundles = tuple(_bundle(group.bundles, group.selectors, index) for index in range(len(group.bundles)))
+    return Gang(group.pg_id, group.strategy, bundles, tuple(group.placed))
+
+
+def _requests(state: ClusterState) -> tuple[ExplicitRequest, ...]:
+    counts = state.requested_counts or [1] * len(state.requested)
+    requests = []
+    start = 0
+    for who in state.requesters or [Requester("", len(state.requested))]:
+        wanted: dict[Shape, int] = {}
+        for index in range(start, start + who.size):
+            shape = _bundle(state.requested, state.requested_selectors, index)
+            if shape.resources:
+                wanted[shape] = wanted.get(shape, 0) + counts[index]
+        start += who.size
+        if wanted:
+            requests.append(ExplicitRequest(who.owner, tuple(wanted.items()), who.expires_s, who.job_id))
+    return tuple(requests)
 
 
 def _bundle(

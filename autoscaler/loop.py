@@ -1,8 +1,8 @@
 """The shell around the reconciler: waits for facts, ticks, carries out effects.
 
-One asyncio loop owns everything. The control store is watched by long polls; the provider and the setup
-block, so each of their calls has a thread of its own and a deadline. A call that outlives its deadline counts
-as failed and its late result is not used: tags and listings tell what it did.
+One asyncio loop owns everything. The control store is watched by long polls, and asked for its picture once a tick.
+The provider and the setup block, so each of their calls has a thread of its own and a deadline. A call that outlives
+its deadline counts as failed and its late result is not used: tags and listings tell what it did.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ OFFERS_EVERY_S = 600.0
 PLAN_BUDGET_S = 5.0
 """A plan that takes longer is cut short; the rest follows with the next one."""
 RETRY_S = 1.0
+WATCH_PAUSE_S = 0.05
+"""A busy cluster changes all the time; this is soon enough to hear of it."""
 REPORT_EVERY_S = 5.0
 
 
@@ -155,17 +157,25 @@ class Autoscaler:
         while True:
             wait_s = self._config.tick_s
             try:
-                state = await self._control.call(WatchClusterState(version, wait_s), timeout_s=wait_s + 30.0)
+                news = await self._control.call(
+                    WatchClusterState(version, wait_s, only_version=True), timeout_s=wait_s + 30.0
+                )
             except CallError as error:
                 self._problem("control", f"the control store does not answer: {error}")
                 await asyncio.sleep(RETRY_S)
                 continue
             self._problem("control", "")
-            changed = state.version != version
-            version = state.version
-            self._cluster = state
-            if changed:
+            if news.version != version:
+                version = news.version
                 self._wake.set()
+                await asyncio.sleep(WATCH_PAUSE_S)
+
+    async def _look(self) -> None:
+        """Asks for the picture of now; without an answer, the last one remains."""
+        try:
+            self._cluster = await self._control.call(WatchClusterState(timeout_s=0.0), timeout_s=RETRY_S)
+        except CallError as error:
+            log.warning("the control store shows no picture: %s", error)
 
     async def _keep_listing(self) -> None:
         while True:
@@ -215,7 +225,10 @@ class Autoscaler:
         while True:
             await _either(self._wake, self._pause_s())
             await self._quiet()
-            if self._cluster is not None and self._has_offers():
+            if not self._has_offers():
+                continue
+            await self._look()
+            if self._cluster is not None:
                 await self._tick(self._cluster)
 
     def _has_offers(self) -> bool:

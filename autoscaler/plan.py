@@ -51,6 +51,7 @@ class Plan:
         waiting: it could be held, but a limit is reached or nothing is to be had.
         next_s: when time alone changes the plan; None: only facts do.
         is_partial: time ran out; the rest follows with the next plan.
+        short: of what programs requested explicitly, what the nodes of now do not hold.
     """
 
     launches: tuple[Launch, ...] = ()
@@ -59,11 +60,14 @@ class Plan:
     waiting: tuple[Note, ...] = ()
     next_s: float | None = None
     is_partial: bool = False
+    short: tuple[tuple[Shape, int], ...] = ()
 
 
 MINIMUM = "min_workers"
 EXPLICIT = "requested explicitly"
 DEMAND = "waiting work"
+REQUESTED = "requested "
+"""What notes of explicit requests begin with."""
 
 
 @dataclass(slots=True)
@@ -89,6 +93,7 @@ class _Draft:
     waiting: list[Note] = field(default_factory=list)
     kept: set[str] = field(default_factory=set)
     partial: bool = False
+    short: tuple[tuple[Shape, int], ...] = ()
 
     def options(self) -> list[Candidate]:
         return candidates(self.snapshot, self.limits)
@@ -148,6 +153,7 @@ def plan(snapshot: Snapshot, out_of_time: Callable[[], bool] = never) -> Plan:
         tuple(draft.waiting),
         min(times, default=None),
         draft.partial,
+        draft.short,
     )
 
 
@@ -206,14 +212,18 @@ def _explicit(draft: _Draft) -> None:
     for entry in draft.pool:
         if entry.origin is Origin.NEW:
             whole.add(entry.copy())
-    waiting = _fill_pool(draft, whole, wanted)
-    draft.kept |= {name for name in whole.used() if not name.startswith("new:")}
+    today = Pool([entry for entry in whole if entry.origin is Origin.EXISTING])
+    later = Pool([entry for entry in whole if entry.origin is not Origin.EXISTING])
+    short = [(entry.shape, entry.count) for entry in _fill_pool(draft, today, wanted)]
+    draft.short = tuple(short)
+    waiting = _fill_pool(draft, later, short)
+    draft.kept |= today.used() | {name for name in later.used() if not name.startswith("new:")}
     limits = draft.limits.copy()
     for purchase in buy(
         waiting, lambda: candidates(draft.snapshot, limits), limits, draft.largest, draft.out_of_time
     ):
         _add(draft, purchase.candidate, purchase.count, EXPLICIT)
-    _explain(draft, waiting, "requested ")
+    _explain(draft, waiting, REQUESTED)
 
 
 def _gangs(draft: _Draft) -> None:

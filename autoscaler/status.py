@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from autoscaler.config import AutoscalerConfig
-from autoscaler.demand import Demand
+from autoscaler.demand import Demand, ExplicitRequest
 from autoscaler.instances import IN_FLIGHT, Instance, InstanceState
 from autoscaler.offerings import Penalty
-from autoscaler.plan import Note, Plan
+from autoscaler.plan import REQUESTED, Note, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,26 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Requested:
+    """What one owner requested explicitly.
+
+    Attributes:
+        job_id: the program that it ends with, "" when it outlives its program.
+        expires_s: unix time, 0 when it has no end of its own.
+        wanted: what, and how many of it.
+        state: "met", "coming" (machines are on their way), "waits" or "infeasible".
+        why: what it waits for.
+    """
+
+    owner: str
+    job_id: str
+    expires_s: float
+    wanted: tuple[tuple[str, int], ...]
+    state: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Resting:
     """Something that is left alone after it failed."""
 
@@ -101,6 +121,7 @@ class Report:
     events: tuple[Happening, ...] = ()
     problems: tuple[str, ...] = ()
     plan_s: float = field(default=0.0)
+    requested: tuple[Requested, ...] = ()
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)
@@ -159,6 +180,7 @@ def report_of(
         events=tuple(events),
         problems=tuple(problems),
         plan_s=plan_s,
+        requested=tuple(_requested(request, plan) for request in demand.requests),
     )
 
 
@@ -213,9 +235,26 @@ def _instance_status(instance: Instance) -> InstanceStatus:
     )
 
 
+def _requested(request: ExplicitRequest, plan: Plan) -> Requested:
+    short = {f"{REQUESTED}{shape}" for shape, _ in plan.short} & {
+        f"{REQUESTED}{shape}" for shape, _ in request.wanted
+    }
+    hopeless = [note.why for note in plan.infeasible if note.demand in short]
+    limits = [note.why for note in plan.waiting if note.demand in short]
+    state = "infeasible" if hopeless else "waits" if limits else "coming" if short else "met"
+    return Requested(
+        request.owner,
+        request.job_id.hex(),
+        request.expires_s,
+        tuple((str(shape), count) for shape, count in request.wanted),
+        state,
+        "; ".join(dict.fromkeys(hopeless + limits)),
+    )
+
+
 def _demands(demand: Demand) -> tuple[tuple[str, int], ...]:
     lines = [(str(shape), count) for shape, count in demand.shapes]
-    lines += [(f"requested {shape}", count) for shape, count in demand.explicit]
+    lines += [(f"{REQUESTED}{shape}", count) for shape, count in demand.explicit]
     groups: dict[str, int] = {}
     for gang in demand.gangs:
         groups[str(gang)] = groups.get(str(gang), 0) + 1
@@ -228,6 +267,7 @@ __all__ = [
     "InstanceStatus",
     "Note",
     "Report",
+    "Requested",
     "Resting",
     "TypeStatus",
     "Waiting",

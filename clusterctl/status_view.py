@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from clusterctl.demand_view import demand_lines
 from clusterctl.output import duration, size, table
 
 _EVENTS = 8
@@ -17,7 +18,7 @@ def render(report: Mapping[str, Any]) -> list[str]:
     lines = _nodes(report)
     scaling = report.get("autoscaler") or {}
     lines += _machines(scaling)
-    lines += _demand(report, scaling)
+    lines += demand_lines(report)
     lines += _failures(report, scaling)
     lines += _events(report, scaling)
     lines += _jobs(report)
@@ -76,29 +77,6 @@ def _machines(scaling: Mapping[str, Any]) -> list[str]:
         f"workers (at most {scaling['max_workers']} in all)",
         *(f"  {line}" for line in table(header, rows)),
     ]
-
-
-def _demand(report: Mapping[str, Any], scaling: Mapping[str, Any]) -> list[str]:
-    lines = []
-    for item in report["demands"]:
-        where = f" with labels {item['labels']}" if item["labels"] else ""
-        fate = "no node of today can hold one" if item["infeasible"] else "waiting for room"
-        lines.append(f"  {item['count']} x {_shape(item['resources'])}{where}: {fate}")
-    for group in report["placement_groups"]:
-        bundles = ", ".join(_shape(bundle) for bundle in group["bundles"][:5])
-        lines.append(
-            f"  placement group {group['strategy']} [{bundles}]: {group['placed']} of "
-            f"{len(group['bundles'])} placed"
-        )
-    lines += [f"  requested: {_shape(bundle)}" for bundle in report["requested"]]
-    for item in scaling.get("waiting", []):
-        mark = "infeasible" if item["infeasible"] else "waits"
-        lines.append(f"  {mark}: {item['count']} x {item['demand']}: {item['why']}")
-    return ["", "demand", *(lines or ["  none"])]
-
-
-def _shape(resources: Mapping[str, float]) -> str:
-    return "{" + ", ".join(f"{name}: {amount:g}" for name, amount in sorted(resources.items())) + "}"
 
 
 def _failures(report: Mapping[str, Any], scaling: Mapping[str, Any]) -> list[str]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
+from autoscaler.demand import gang_of
 from clusterctl.jobs.records import JobRecord, JobStatus
-from runtime._core.resources import to_floats
+from runtime._core.resources import describe, to_floats
 from runtime._wire.messages.base import Demand, NodeInfo
 from runtime._wire.messages.control import ClusterState, JobInfo
 
@@ -48,12 +49,40 @@ def demand(item: Demand) -> dict[str, Any]:
     """Equal requests that wait."""
     strategy = item.request.strategy
     return {
+        "text": describe(item.request.resources, strategy.labels),
         "resources": to_floats(item.request.resources),
         "count": item.count,
         "infeasible": item.infeasible,
         "strategy": strategy.kind,
         "labels": dict(strategy.labels),
     }
+
+
+def requests(state: ClusterState) -> list[dict[str, Any]]:
+    """What was requested explicitly, owner by owner. `expires_s` is 0 for no end, `job_id` "" for a request that
+    outlives its program."""
+    columns = zip(state.requested, state.requested_selectors, state.requested_counts, strict=True)
+    bundles = [
+        {
+            "text": describe(bundle, labels),
+            "resources": to_floats(bundle),
+            "labels": dict(labels),
+            "count": count,
+        }
+        for bundle, labels, count in columns
+    ]
+    out = []
+    for who in state.requesters:
+        mine, bundles = bundles[: who.size], bundles[who.size :]
+        out.append(
+            {
+                "owner": who.owner,
+                "job_id": who.job_id.hex(),
+                "expires_s": who.expires_s,
+                "bundles": mine,
+            }
+        )
+    return out
 
 
 def cluster_status(name: str, state: ClusterState, jobs: Iterable[JobRecord]) -> dict[str, Any]:
@@ -65,6 +94,7 @@ def cluster_status(name: str, state: ClusterState, jobs: Iterable[JobRecord]) ->
         "demands": [demand(item) for item in state.demands],
         "placement_groups": [
             {
+                "text": str(gang_of(group)),
                 "pg_id": group.pg_id.hex(),
                 "strategy": group.strategy,
                 "bundles": [to_floats(bundle) for bundle in group.bundles],
@@ -72,7 +102,7 @@ def cluster_status(name: str, state: ClusterState, jobs: Iterable[JobRecord]) ->
             }
             for group in state.groups
         ],
-        "requested": [to_floats(bundle) for bundle in state.requested],
+        "requested": requests(state),
         "autoscaler": json.loads(state.last_report) if state.last_report else None,
         "jobs": [msgspec.to_builtins(record) for record in jobs],
     }

@@ -8,6 +8,7 @@ import msgspec
 
 from runtime._control.cluster import Cluster
 from runtime._control.context import Context, Handlers
+from runtime._control.explicit_requests import ExplicitRequests
 from runtime._control.waiters import Waiters
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import Demand, ErrorKind, Ok
@@ -20,19 +21,7 @@ from runtime._wire.messages.control import (
     WatchClusterState,
 )
 
-TABLE = "requested"
 _encode = msgspec.msgpack.encode
-
-
-class _Requested(msgspec.Struct, frozen=True, array_like=True):
-    bundles: list[dict[str, int]]
-    expires_s: float  # unix time; 0: never
-    selectors: list[dict[str, str]] = []  # one for each bundle
-
-
-def _selectors(entry: _Requested) -> list[dict[str, str]]:
-    """One for each bundle; an entry of an earlier version has none."""
-    return entry.selectors or [{} for _ in entry.bundles]
 
 
 class AutoscalingService:
@@ -44,22 +33,23 @@ class AutoscalingService:
         cluster: Cluster,
         actor_demands: Callable[[], list[Demand]],
         pending_groups: Callable[[], list[PendingGroup]],
+        is_running: Callable[[bytes], bool],
     ) -> None:
         self._context = context
         self._cluster = cluster
         self._actor_demands = actor_demands
         self._pending_groups = pending_groups
+        self._is_running = is_running
         self.on_report: list[Callable[[AutoscalerReport], None]] = []
         # Above every version of an earlier life, so that those who wait for news of then hear of now.
         self._version = int(context.wall_time() * 1000)
         self._waiters = Waiters()
-        self._requested: dict[str, _Requested] = {}
+        self._requests = ExplicitRequests(context, self.touch)
         self._report = b""
 
     def load(self) -> None:
         """Takes the explicit requests of an earlier life."""
-        for owner, row in self._context.journal.storage.scan(TABLE):
-            self._requested[owner.decode()] = msgspec.msgpack.decode(row, type=_Requested)
+        self._requests.load()
 
     def handlers(self) -> Handlers:
         return {
@@ -75,7 +65,7 @@ class AutoscalingService:
 
     def watch(self, _: Channel, message: WatchClusterState) -> ClusterState | Awaitable[ClusterState]:
         if self._version > message.after_version:
-            return self.snapshot()
+            return self._answer(message)
         return self._wait(message)
 
     async def _wait(self, message: WatchClusterState) -> ClusterState:
@@ -84,34 +74,23 @@ class AutoscalingService:
             left = deadline - self._context.now()
             if left <= 0 or not await self._waiters.wait(left):
                 break
+        return self._answer(message)
+
+    def _answer(self, message: WatchClusterState) -> ClusterState:
+        if message.only_version:
+            return ClusterState(self._version, self._context.wall_time(), [], [], [], [])
         return self.snapshot()
 
     async def request(self, _: Channel, message: RequestResources) -> Ok:
-        if any(amount < 0 for bundle in message.bundles for amount in bundle.values()):
-            raise CallError(ErrorKind.INVALID, "requested resources must not be negative")
-        selectors = message.selectors or [{} for _ in message.bundles]
-        if len(selectors) != len(message.bundles):
-            raise CallError(ErrorKind.INVALID, "one selector is needed for each requested bundle")
-        key = message.owner.encode()
-        if message.bundles:
-            expires_s = self._context.wall_time() + message.ttl_s if message.ttl_s else 0.0
-            requested = _Requested(message.bundles, expires_s, selectors)
-            self._requested[message.owner] = requested
-            self._context.journal.put(TABLE, key, _encode(requested))
-            if message.ttl_s:
-                self._context.after(message.ttl_s + 0.01, self.touch)
-        elif self._requested.pop(message.owner, None) is not None:
-            self._context.journal.delete(TABLE, key)
-        self.touch()
+        if message.job_id and not self._is_running(message.job_id):
+            raise CallError(ErrorKind.INVALID, f"job {message.job_id.hex()} has ended")
+        self._requests.take(message)
         await self._context.journal.durable()
         return Ok()
 
     def job_finished(self, job_id: bytes, _driver_id: bytes) -> None:
         """What a program asked for ends with it."""
-        owner = job_id.hex()
-        if self._requested.pop(owner, None) is not None:
-            self._context.journal.delete(TABLE, owner.encode())
-            self.touch()
+        self._requests.job_finished(job_id)
 
     def take_report(self, _: Channel, message: AutoscalerReport) -> Ok:
         self._report = message.report
@@ -121,24 +100,23 @@ class AutoscalingService:
 
     def snapshot(self) -> ClusterState:
         """The picture of now."""
-        now_s = self._context.wall_time()
-        self._forget_expired(now_s)
+        requesters, requests = self._requests.everything()
         return ClusterState(
             version=self._version,
-            now_s=now_s,
+            now_s=self._context.wall_time(),
             nodes=[node.snapshot() for node in self._cluster.all()],
             demands=self._demands(),
             groups=self._pending_groups(),
-            requested=[bundle for entry in self._requested.values() for bundle in entry.bundles],
+            requested=[bundle for entry in requests for bundle in entry.bundles],
             last_report=self._report,
-            requested_selectors=[
-                selector for entry in self._requested.values() for selector in _selectors(entry)
-            ],
             holdings=[
                 Holding(node.node_id, node.held, node.bound_by)
                 for node in self._cluster.living()
                 if node.held or node.bound_by
             ],
+            requested_selectors=[selector for entry in requests for selector in entry.selectors],
+            requested_counts=[count for entry in requests for count in entry.counts],
+            requesters=requesters,
         )
 
     def _demands(self) -> list[Demand]:
@@ -155,9 +133,3 @@ class AutoscalingService:
                 )
             sums[key] = demand
         return list(sums.values())
-
-    def _forget_expired(self, now_s: float) -> None:
-        for owner, entry in list(self._requested.items()):
-            if entry.expires_s and entry.expires_s <= now_s:
-                del self._requested[owner]
-                self._context.journal.delete(TABLE, owner.encode())

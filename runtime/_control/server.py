@@ -72,7 +72,9 @@ class ControlStore:
         self.groups = GroupService(context, cluster, group_table, groups, actor_table, self.jobs.is_running)
         self.actors = ActorService(context, cluster, actor_table, actors, self.groups.is_removed)
         self.kv = KvService(context)
-        self.autoscaling = AutoscalingService(context, cluster, self.actors.demands, self.groups.pending)
+        self.autoscaling = AutoscalingService(
+            context, cluster, self.actors.demands, self.groups.pending, self.jobs.is_running
+        )
         self.packages = PackageSweeper(context, self.kv, self.jobs, actor_table)
         notes = WaitingNotes(context, actors.waiting, groups.waiting, self.jobs.tell_driver)
         self.autoscaling.on_report += [self.nodes.learn, notes.learn]
@@ -110,8 +112,8 @@ class ControlStore:
         self.nodes.load()
         self.groups.load()
         self.actors.load()
-        self.jobs.load()  # last: those whose driver's node died end now, with their actors and groups
         self.autoscaling.load()
+        self.jobs.load()  # last: those whose driver's node died end now, with their actors, groups and requests
         self.packages.look()
         self._context.tasks.spawn(self.nodes.watch(), "node liveness")
         await self._context.journal.durable()

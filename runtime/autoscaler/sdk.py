@@ -2,50 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
+from typing import Any
 
 from runtime._core import labels, resources
 from runtime._wire.messages.control import RequestResources
-from runtime._worker.core_worker import current
+from runtime._worker.core_worker import current_or_none
+
+_Wanted = tuple[dict[str, int], dict[str, str]]
 
 
 def request_resources(
     num_cpus: int | None = None,
     bundles: Sequence[Mapping[str, float]] | None = None,
     bundle_label_selectors: Sequence[Mapping[str, str]] | None = None,
+    *,
+    ttl_s: float | None = None,
+    owner: str | None = None,
 ) -> None:
-    """Has the cluster grow to hold all of this, and keeps it from shrinking below. Each call replaces the last one of
-    this program; `request_resources(num_cpus=0)` takes it back, and so does the program's end.
+    """Has the cluster grow to hold all of this, in use or not, and keeps it from shrinking below.
+
+    Each call replaces the last one of the same owner; `request_resources(num_cpus=0)` takes it back. What different
+    owners request adds up. A request ends with the program that made it, unless it has an `owner` and a `ttl_s`: then
+    it lasts until its time is over.
 
     Args:
         num_cpus: this many bundles of one CPU.
         bundles: resources per bundle, each to fit on one node, e.g. `[{"CPU": 4, "GPU": 1}]`.
         bundle_label_selectors: which nodes may hold each of `bundles`, by their labels, in the same order.
+        ttl_s: the request is forgotten after so many seconds.
+        owner: whose request it is, "" and None for the program's own.
 
     Raises:
         TypeError: an argument has the wrong type.
-        ValueError: an amount is negative or too fine, or a selector cannot be read.
-        AssertionError: there is not one selector for each bundle.
+        ValueError: an amount is negative or too fine, a selector cannot be read, there is not one selector for each
+            bundle, or `ttl_s` is not above zero.
+        RuntimeError: the program is not connected to a cluster.
     """
-    if num_cpus is not None and (isinstance(num_cpus, bool) or not isinstance(num_cpus, int)):
-        raise TypeError(f"num_cpus must be an int, not {type(num_cpus).__name__}")
-    if bundles is not None and not all(isinstance(bundle, Mapping) for bundle in bundles):
-        raise TypeError("bundles must be a list of dicts from resource to amount")
+    if num_cpus is not None and not isinstance(num_cpus, int):
+        raise TypeError("num_cpus should be of type int.")
     if num_cpus is not None and num_cpus < 0:
         raise ValueError(f"num_cpus must not be negative: {num_cpus}")
-    selectors = list(bundle_label_selectors or ())
-    if selectors and len(selectors) != len(bundles or ()):
-        raise AssertionError(
-            "If bundle_label_selectors is provided, bundles must also be provided and have the same length: "
-            f"{len(selectors)} selectors for {len(bundles or ())} bundles."
+    if ttl_s is not None and not 0 < ttl_s < math.inf:
+        raise ValueError(f"ttl_s must be a number of seconds above zero, not {ttl_s}")
+    wanted = list(_wanted(bundles, bundle_label_selectors))
+    counts: dict[tuple[frozenset[tuple[str, int]], frozenset[tuple[str, str]]], int] = {}
+    if num_cpus:
+        counts[frozenset(resources.to_units({"CPU": 1}).items()), frozenset()] = int(num_cpus)
+    for bundle, selector in wanted:
+        if bundle:
+            key = frozenset(bundle.items()), frozenset(selector.items())
+            counts[key] = counts.get(key, 0) + 1
+    core = current_or_none()
+    if core is None:
+        raise RuntimeError("Ray is not initialized yet: call init() first.")
+    core.ask(
+        RequestResources(
+            owner or core.job_id.hex(),
+            [dict(bundle) for bundle, _ in counts],
+            ttl_s or 0.0,
+            [dict(selector) for _, selector in counts],
+            list(counts.values()),
+            b"" if owner and ttl_s else core.job_id,
         )
-    for selector in selectors:
+    )
+
+
+def _wanted(bundles: Any, selectors: Any) -> Iterable[_Wanted]:
+    """Checks bundles and selectors, and pairs them."""
+    if bundles is None:
+        if selectors is not None:
+            raise ValueError("`bundles` must be provided when `bundle_label_selectors` is specified.")
+        return
+    if not isinstance(bundles, Sequence):
+        raise TypeError("bundles should be of type List")
+    if selectors is None:
+        selectors = [{}] * len(bundles)
+    elif len(selectors) != len(bundles):
+        raise ValueError(
+            "`bundle_label_selectors` must be a list with length equal to the number of bundles: "
+            f"{len(selectors)} selectors for {len(bundles)} bundles."
+        )
+    for bundle, selector in zip(bundles, selectors, strict=True):
+        if not isinstance(bundle, Mapping):
+            raise TypeError("each bundle should be a Dict.")
+        for name, amount in bundle.items():
+            if not isinstance(name, str):
+                raise TypeError("each bundle key should be str.")
+            if isinstance(amount, bool) or not isinstance(amount, Real):
+                raise TypeError("each bundle value should be a number (int or float).")
         if not isinstance(selector, Mapping):
-            raise TypeError("bundle_label_selectors must be a list of dicts from label to condition")
-        labels.check_selector(selector)
-    wanted = [resources.to_units({"CPU": 1})] * (num_cpus or 0)
-    wanted += [resources.to_units(bundle) for bundle in bundles or ()]
-    core = current()
-    if selectors:
-        selectors = [{} for _ in range(num_cpus or 0)] + selectors
-    core.ask(RequestResources(core.job_id.hex(), wanted, selectors=[dict(one) for one in selectors]))
+            raise ValueError("each of bundle_label_selectors must be a dict from label to condition")
+        try:
+            labels.check_selector(selector)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+        yield resources.to_units(bundle), dict(selector)

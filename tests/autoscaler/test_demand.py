@@ -3,10 +3,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from autoscaler.demand import Gang, Shape, demand_of, scarcity
+from autoscaler.demand import ExplicitRequest, Gang, Shape, demand_of, scarcity
 from runtime._core.placement import group_resources
 from runtime._wire.messages.base import Demand, ResourceRequest, SchedulingStrategy
-from runtime._wire.messages.control import ClusterState, PendingGroup
+from runtime._wire.messages.control import ClusterState, PendingGroup, Requester
 from tests.autoscaler.build import gang, shape
 
 U = 10_000
@@ -148,3 +148,24 @@ def test_how_they_read(one: object, text: str) -> None:
 def test_strictest_first() -> None:
     order = ["STRICT_PACK", "STRICT_SPREAD", "PACK", "SPREAD", "unknown"]
     assert [gang(strategy).strictness for strategy in order] == [0, 1, 2, 3, 4]
+
+
+def test_requests_are_counted_by_owner_and_in_all() -> None:
+    found = demand_of(
+        ClusterState(
+            1,
+            0.0,
+            [],
+            [],
+            [],
+            requested=[{"CPU": U}, {"CPU": 2 * U}, {}, {"CPU": U}],
+            requested_selectors=[{}, {"zone": "a"}, {}, {}],
+            requested_counts=[50_000, 2, 1, 3],
+            requesters=[Requester("a", 3, 60.0), Requester("b", 1, 0.0, b"job")],
+        )
+    )
+    assert dict(found.explicit) == {shape(CPU=1): 50_003, shape({"zone": "a"}, CPU=2): 2}
+    assert found.requests == (
+        ExplicitRequest("a", ((shape(CPU=1), 50_000), (shape({"zone": "a"}, CPU=2), 2)), 60.0),
+        ExplicitRequest("b", ((shape(CPU=1), 3),), 0.0, b"job"),
+    )

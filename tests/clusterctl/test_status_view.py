@@ -48,22 +48,6 @@ def test_dead_nodes_are_left_out() -> None:
     assert "c-head" not in text(nodes=[{**NODE, "state": "DEAD"}])
 
 
-def test_demand_and_why_it_waits() -> None:
-    shown = text(
-        demands=[
-            {"resources": {"GPU": 1.0}, "count": 3, "infeasible": True, "labels": {}, "strategy": "DEFAULT"}
-        ],
-        placement_groups=[{"strategy": "PACK", "bundles": [{"CPU": 1.0}], "placed": 0, "pg_id": "x"}],
-        autoscaler={
-            "types": [],
-            "waiting": [{"demand": "{GPU: 1}", "count": 3, "why": "no type has a GPU", "infeasible": True}],
-        },
-    )
-    assert "3 x {GPU: 1}: no node of today can hold one" in shown
-    assert "placement group PACK [{CPU: 1}]: 0 of 1 placed" in shown
-    assert "infeasible: 3 x {GPU: 1}: no type has a GPU" in shown
-
-
 def test_failures_name_node_step_and_log() -> None:
     failure = {
         "instance_id": "i",

@@ -484,9 +484,20 @@ class Holding(Message, frozen=True, array_like=True):
     bound_by: str
 
 
+class Requester(Message, frozen=True, array_like=True):
+    """Somebody who asked for resources explicitly. `size` entries of `ClusterState.requested` are its; `expires_s` is
+    unix time, 0 for no end; `job_id` is the program that it ends with, b"" when it outlives its program."""
+
+    owner: str
+    size: int
+    expires_s: float = 0.0
+    job_id: bytes = b""
+
+
 class ClusterState(Message, frozen=True, array_like=True, tag=201):
     """One consistent picture for the autoscaler. `demands`: waiting leases of all agents and waiting actors, equal
-    shapes summed; requests inside placement groups are left out (the group itself is the demand)."""
+    shapes summed; requests inside placement groups are left out (the group itself is the demand). `requested` are the
+    different bundles of one requester after the other."""
 
     version: int
     now_s: float
@@ -497,24 +508,30 @@ class ClusterState(Message, frozen=True, array_like=True, tag=201):
     last_report: bytes = b""  # the latest AutoscalerReport.report
     requested_selectors: list[dict[str, str]] = []  # of the nodes for `requested`, one each; {}: any node
     holdings: list[Holding] = []  # of the nodes that are busy
+    requested_counts: list[int] = []  # how many of each of `requested`; none at all: one
+    requesters: list[Requester] = []
 
 
 class WatchClusterState(Message, Request[ClusterState], frozen=True, array_like=True, tag=200):
     """Answers at once when the version is above `after_version`, else when something that matters to the autoscaler
-    changes (demand, nodes, idleness), or after `timeout_s`."""
+    changes (demand, nodes, idleness), or after `timeout_s`. With `only_version`, the answer has no more than that: the
+    picture of a large cluster is not for every change."""
 
     after_version: int = -1
     timeout_s: float = 5.0
+    only_version: bool = False
 
 
 class RequestResources(Message, Request[Ok], frozen=True, array_like=True, tag=202):
-    """Replaces the explicit demand of `owner` until `ttl_s` passes (0: for ever). `selectors`: one for each bundle, or
-    none at all."""
+    """Replaces the explicit demand of `owner` until `ttl_s` passes (0: for ever), or the job ends (b"": not with any).
+    `selectors` and `counts`: one for each bundle, or none at all."""
 
     owner: str
     bundles: list[dict[str, int]]
     ttl_s: float = 0.0
     selectors: list[dict[str, str]] = []
+    counts: list[int] = []
+    job_id: bytes = b""
 
 
 class AutoscalerReport(Message, Request[Ok], frozen=True, array_like=True, tag=203):

@@ -6,7 +6,12 @@ import pytest
 
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import Ok
-from runtime._wire.messages.control import AutoscalerReport, RequestResources, WatchClusterState
+from runtime._wire.messages.control import (
+    AutoscalerReport,
+    FinishJob,
+    RequestResources,
+    WatchClusterState,
+)
 from tests.sim.control import specs
 from tests.sim.control.agent import cpus
 from tests.sim.control.cluster import counts, demand, rig
@@ -123,13 +128,90 @@ class TestRequests:
 
         run_virtual(main())
 
-    def test_negative_amounts_are_refused(self) -> None:
+    def test_expire_after_a_restart(self) -> None:
+        async def main() -> None:
+            async with rig() as r:
+                await r.ask(RequestResources("a", [cpus(1)], ttl_s=5.0))
+                await r.restart()
+                version = (await r.state()).version
+                assert not (await r.ask(WatchClusterState(version, 50.0))).requested
+
+        run_virtual(main())
+
+    def test_are_counted_by_bundle_and_listed_by_owner(self) -> None:
+        async def main() -> None:
+            async with rig() as r:
+                await r.ask(RequestResources("a", [cpus(1), cpus(2)], counts=[50_000, 3]))
+                await r.ask(RequestResources("b", [cpus(1)], ttl_s=5.0, selectors=[{"zone": "a"}]))
+                state = await r.state()
+                assert state.requested == [cpus(1), cpus(2), cpus(1)]
+                assert state.requested_counts == [50_000, 3, 1]
+                assert state.requested_selectors == [{}, {}, {"zone": "a"}]
+                a, b = state.requesters
+                assert (a.owner, a.size, a.expires_s) == ("a", 2, 0.0)
+                assert (b.owner, b.size) == ("b", 1)
+                assert b.expires_s == pytest.approx(state.now_s + 5.0, abs=0.1)
+
+        run_virtual(main())
+
+    def test_end_with_their_program_if_they_name_it(self) -> None:
+        async def main() -> None:
+            async with rig(4) as r:
+                job = await r.job()
+                await r.ask(RequestResources("its own", [cpus(1)], job_id=job.job_id))
+                await r.ask(RequestResources("another's", [cpus(2)], ttl_s=100.0))
+                await r.ask(FinishJob(job.job_id))
+                assert (await r.state()).requested == [cpus(2)]
+                with pytest.raises(CallError, match="has ended"):
+                    await r.ask(RequestResources("late", [cpus(1)], job_id=job.job_id))
+
+        run_virtual(main())
+
+    def test_end_with_a_program_that_died_unseen(self) -> None:
+        async def main() -> None:
+            async with rig(4) as r:
+                job = await r.job()
+                await r.ask(RequestResources("its own", [cpus(1)], job_id=job.job_id))
+                r.agents[0].crash()
+                r.agents.clear()
+                await r.restart()
+                await asyncio.sleep(120)
+                assert (await r.state()).requested == []
+
+        run_virtual(main())
+
+    @pytest.mark.parametrize(
+        "request_",
+        [
+            RequestResources("a", [{"CPU": -1}]),
+            RequestResources("a", [cpus(1)], selectors=[{}, {}]),
+            RequestResources("a", [cpus(1)], counts=[0]),
+            RequestResources("a", [cpus(1)], counts=[1, 1]),
+        ],
+    )
+    def test_senseless_ones_are_refused(self, request_: RequestResources) -> None:
         async def main() -> None:
             async with rig() as r:
                 with pytest.raises(CallError):
-                    await r.ask(RequestResources("a", [{"CPU": -1}]))
+                    await r.ask(request_)
 
         run_virtual(main())
+
+
+def test_a_watch_for_the_version_alone_has_no_picture() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            await asyncio.sleep(2)
+            state = await r.state()
+            news = await r.ask(WatchClusterState(-1, only_version=True))
+            assert (news.version, news.nodes) == (state.version, [])
+            waiting = asyncio.ensure_future(r.ask(WatchClusterState(state.version, 50.0, only_version=True)))
+            r.agents[0].demands = [demand(cpus(9), 1)]
+            r.agents[0].report()
+            await asyncio.sleep(0.01)
+            assert waiting.result().version > state.version
+
+    run_virtual(main())
 
 
 def test_a_report_reaches_status_and_drivers() -> None:
