@@ -99,6 +99,8 @@ class SimulatedAgent:
             self.ledger,
             lambda: bool(self._actors or self.ledger.bundles()),
             list,
+            list,
+            str,
             lambda: 0,
             lambda: None,
         )
