@@ -38,7 +38,7 @@ class Faults:
 
     Attributes:
         call_s: how long every call takes.
-        boot_s: from creation until the machine runs.
+        boot_s: from creation until the machine runs; of machines made from now on.
         stop_s: from `terminate` until it is gone.
         lag_s: listings show the picture of up to so long ago.
         stock: the most machines per (node type, zone, market); missing: no limit.
@@ -61,14 +61,15 @@ class Faults:
 class _Record:
     machine: Machine
     made_s: float
+    boot_s: float
     ends_s: float | None = None  # when it is gone; None: nobody ended it
     stopping_s: float | None = None
 
-    def at(self, when: float, boot_s: float) -> Machine | None:
+    def at(self, when: float) -> Machine | None:
         """The machine as it was at a time; None when it was not there."""
         if when < self.made_s or (self.ends_s is not None and when >= self.ends_s):
             return None
-        state = MachineState.PENDING if when < self.made_s + boot_s else MachineState.RUNNING
+        state = MachineState.PENDING if when < self.made_s + self.boot_s else MachineState.RUNNING
         if self.stopping_s is not None and when >= self.stopping_s:
             state = MachineState.STOPPING
         return replace(self.machine, state=state)
@@ -141,7 +142,7 @@ class SimulatedProvider:
             for index in range(request.count):
                 key = (request.token, request.instance_ids[index])
                 if key in self._done:
-                    known = self._records[self._done[key]].at(now, self.faults.boot_s)
+                    known = self._records[self._done[key]].at(now)
                     if known is not None:
                         machines.append(known)
                     continue
@@ -159,7 +160,7 @@ class SimulatedProvider:
         with self._lock:
             now = self._clock()
             when = now - self._rng.uniform(0.0, self.faults.lag_s)
-            found = [record.at(when, self.faults.boot_s) for record in self._records.values()]
+            found = [record.at(when) for record in self._records.values()]
             return [machine for machine in found if machine is not None and self._is_ours(machine)]
 
     def terminate(self, ids: Sequence[str]) -> dict[str, ProviderError | None]:
@@ -169,7 +170,7 @@ class SimulatedProvider:
             answers: dict[str, ProviderError | None] = {}
             for machine_id in ids:
                 record = self._records.get(machine_id)
-                if record is None or record.at(now, 0.0) is None:
+                if record is None or record.at(now) is None:
                     answers[machine_id] = NotFound(f"there is no machine {machine_id}")
                     continue
                 if record.ends_s is None:
@@ -185,7 +186,7 @@ class SimulatedProvider:
         with self._lock:
             now = self._clock()
             self._records = {
-                key: record for key, record in self._records.items() if record.at(now, 0.0) is not None
+                key: record for key, record in self._records.items() if record.at(now) is not None
             }
 
     # ------------------------------------------------------------ for those who rehearse
@@ -194,13 +195,13 @@ class SimulatedProvider:
         """The truth about a machine, however stale the listings are."""
         with self._lock:
             record = self._records.get(machine_id)
-            return record is not None and record.at(self._clock(), 0.0) is not None
+            return record is not None and record.at(self._clock()) is not None
 
     def machines(self) -> tuple[Machine, ...]:
         """Every machine there is now, in truth."""
         with self._lock:
             now = self._clock()
-            found = [record.at(now, self.faults.boot_s) for record in self._records.values()]
+            found = [record.at(now) for record in self._records.values()]
             return tuple(machine for machine in found if machine is not None)
 
     def vanish(self, machine_id: str) -> None:
@@ -234,7 +235,7 @@ class SimulatedProvider:
             there = sum(
                 1
                 for record in self._records.values()
-                if record.at(now, 0.0) is not None
+                if record.at(now) is not None
                 and (record.machine.node_type, record.machine.zone, record.machine.market)
                 == (kind, offer.zone, offer.market)
             )
@@ -261,7 +262,7 @@ class SimulatedProvider:
             market=offer.market,
             launched_s=now,
         )
-        self._records[machine.id] = _Record(machine, now)
+        self._records[machine.id] = _Record(machine, now, self.faults.boot_s)
         return machine
 
 
