@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from autoscaler.config import AutoscalerConfig
 from autoscaler.instances import COUNTED, IN_FLIGHT, Instance, InstanceState
+from autoscaler.provider import NodeType
 
 PACE_FLOOR = 5
 """So many of a type may be in flight however slow the pace is."""
@@ -22,6 +23,10 @@ class Limits:
     by_type: dict[str, int] = field(default_factory=dict)
     total: int = 0
     hourly_price: float = 0.0
+    kinds: Mapping[str, NodeType] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kinds = {kind.name: kind for kind in self.config.node_types}
 
     @classmethod
     def of(cls, config: AutoscalerConfig, instances: Iterable[Instance]) -> Limits:
@@ -33,7 +38,7 @@ class Limits:
 
     def room(self, node_type: str, price: float = 0.0) -> int:
         """How many more machines of the type are allowed."""
-        kind = self.config.node_type(node_type)
+        kind = self.kinds.get(node_type)
         if kind is None:
             return 0
         room = min(kind.max_workers - self.by_type.get(node_type, 0), self.config.max_workers - self.total)
@@ -52,7 +57,7 @@ class Limits:
 
     def why(self, node_type: str, price: float = 0.0) -> str:
         """Which limit is reached, for the operator; "" when there is room."""
-        kind = self.config.node_type(node_type)
+        kind = self.kinds.get(node_type)
         if kind is None:
             return f"node type {node_type!r} does not exist"
         if kind.max_workers <= self.by_type.get(node_type, 0):

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from runtime._core.labels import matches
 from runtime._core.placement import is_group_resource
 from runtime._core.resources import UNIT, describe, fits
+from runtime._wire.messages.base import Demand as Waiting
+from runtime._wire.messages.base import NodeInfo
 from runtime._wire.messages.control import ClusterState, PendingGroup, Requester
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shape:
     """What one request needs of a node: resources in 1/10 000 units and a label selector, both sorted; with
-    `fallbacks`, a node that any of these selectors accepts will do as well.
+    `fallbacks`, a node that one of these selectors accepts will do as well, the earlier the better.
     """
 
     resources: tuple[tuple[str, int], ...]
@@ -35,14 +37,23 @@ class Shape:
     def __str__(self) -> str:
         return describe(dict(self.resources), dict(self.selector))
 
-    def accepts(self, labels: Mapping[str, str]) -> bool:
-        """Whether a node with `labels` may hold it. A selector that does not parse accepts none."""
+    def rank(self, labels: Mapping[str, str]) -> int | None:
+        """Which of its selectors is the first to accept a node with `labels`: 0 for the wanted one, more for
+        fallbacks; None: it may not go there. A selector that does not parse accepts none.
+        """
         if not self.selector:
-            return True
-        try:
-            return any(matches(dict(selector), labels) for selector in (self.selector, *self.fallbacks))
-        except ValueError:
-            return False
+            return 0
+        for position, selector in enumerate((self.selector, *self.fallbacks)):
+            try:
+                if matches(dict(selector), labels):
+                    return position
+            except ValueError:
+                continue
+        return None
+
+    def accepts(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with `labels` may hold it."""
+        return self.rank(labels) is not None
 
     def fits(self, resources: Mapping[str, int], labels: Mapping[str, str]) -> bool:
         """Whether an idle node with `resources` and `labels` could hold one."""
@@ -56,19 +67,22 @@ class Gang:
     Attributes:
         placed: node id per bundle that has one already (some nodes of the group were lost); b"" for the
             others.
+        domain: a label's key: all bundles go to nodes that have the same value of it.
     """
 
     id: bytes
     strategy: str
     bundles: tuple[Shape, ...]
     placed: tuple[bytes, ...] = ()
+    domain: str = ""
 
     def __str__(self) -> str:
         counts: dict[Shape, int] = {}
         for bundle in self.bundles:
             counts[bundle] = counts.get(bundle, 0) + 1
         parts = ", ".join(f"{count} x {shape}" for shape, count in counts.items())
-        return f"placement group {self.strategy} [{parts}]"
+        within = f" within one {self.domain}" if self.domain else ""
+        return f"placement group {self.strategy} [{parts}]{within}"
 
     @property
     def strictness(self) -> int:
@@ -137,8 +151,9 @@ class Demand:
         keys = frozenset(
             key for shape in shapes for selector in (shape.selector, *shape.fallbacks) for key, _ in selector
         )
+        domains = frozenset(gang.domain for gang in self.gangs if gang.domain)
         object.__setattr__(self, "names", names)
-        object.__setattr__(self, "label_keys", keys)
+        object.__setattr__(self, "label_keys", keys | domains)
 
     def _all(self) -> Iterable[Shape]:
         for shape, _ in self.shapes:
@@ -157,11 +172,12 @@ def demand_of(state: ClusterState) -> Demand:
     """
     shapes: dict[Shape, int] = {}
     pinned: set[bytes] = set()
+    nodes = {node.node_id: node for node in state.nodes if node.state == "ALIVE"}
     for waiting in state.demands:
         strategy = waiting.request.strategy
         if strategy.kind == "NODE_AFFINITY":
             pinned.add(strategy.node_id)
-            if not strategy.soft:
+            if not strategy.soft or _waits_for_its_node(waiting, nodes.get(strategy.node_id)):
                 continue
         if waiting.count <= 0 or any(is_group_resource(name) for name in waiting.request.resources):
             continue
@@ -178,7 +194,7 @@ def demand_of(state: ClusterState) -> Demand:
 def gang_of(group: PendingGroup) -> Gang:
     """A placement group that waits, as the planner sees it."""
     bundles = tuple(_bundle(group.bundles, group.selectors, index) for index in range(len(group.bundles)))
-    return Gang(group.pg_id, group.strategy, bundles, tuple(group.placed))
+    return Gang(group.pg_id, group.strategy, bundles, tuple(group.placed), group.domain)
 
 
 def _requests(state: ClusterState) -> tuple[ExplicitRequest, ...]:
@@ -197,13 +213,25 @@ def _requests(state: ClusterState) -> tuple[ExplicitRequest, ...]:
     return tuple(requests)
 
 
+def _waits_for_its_node(waiting: Waiting, node: NodeInfo | None) -> bool:
+    """Whether a soft wish for a node waits until that node has room, as the scheduler does while it could hold
+    it."""
+    strategy = waiting.request.strategy
+    return (
+        node is not None
+        and strategy.busy == "WAIT"
+        and Shape.of(waiting.request.resources, strategy.labels).fits(node.total, node.labels)
+    )
+
+
 def _bundle(
     bundles: Sequence[Mapping[str, int]], selectors: Sequence[Mapping[str, str]], index: int
 ) -> Shape:
     return Shape.of(bundles[index], selectors[index] if index < len(selectors) else None)
 
 
-_COMMON = ("CPU", "memory", "object_store_memory")
+COMMON = ("CPU", "memory", "object_store_memory")
+"""What nearly every node has."""
 
 
 def scarcity(shape: Shape, largest: Mapping[str, int]) -> tuple[int, float, int, Shape]:
@@ -212,7 +240,7 @@ def scarcity(shape: Shape, largest: Mapping[str, int]) -> tuple[int, float, int,
     Args:
         largest: per resource, the most that one node of any kind has.
     """
-    special = sum(1 for name, _ in shape.resources if name not in _COMMON) + len(shape.selector)
+    special = sum(1 for name, _ in shape.resources if name not in COMMON) + len(shape.selector)
     share = max((amount / max(largest.get(name, 0), 1) for name, amount in shape.resources), default=0.0)
     total = sum(amount for name, amount in shape.resources if name in ("CPU", "GPU"))
     return -special, -share, -total // UNIT, shape

@@ -122,16 +122,26 @@ def allowed(node_type: NodeType, offers: Sequence[Offer]) -> list[Offer]:
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """What can be launched of one type now: the open offers best first, or why there is none."""
+    """What can be launched of one type now: the open offers best first, or why there is none.
+
+    Attributes:
+        resting: offers that are left alone for a while -> why, and until when.
+    """
 
     node_type: NodeType
     offers: tuple[Offer, ...]
     blocked: str = ""
     blocked_until_s: float = 0.0
+    resting: tuple[tuple[Offer, str, float], ...] = ()
 
     @property
     def is_open(self) -> bool:
         return bool(self.offers)
+
+    @property
+    def allowed(self) -> list[Offer]:
+        """All that may be taken now or later."""
+        return [*self.offers, *(offer for offer, _, _ in self.resting)]
 
 
 def market_of(
@@ -143,7 +153,10 @@ def market_of(
         return Market(node_type, (), "no offer in the allowed zones and prices")
     held = [(offer, penalties.penalty_of(node_type.name, offer, now)) for offer in fine]
     usable = tuple(offer for offer, penalty in held if penalty is None)
+    resting = tuple(
+        (offer, penalty.reason, penalty.until_s) for offer, penalty in held if penalty is not None
+    )
     if usable:
-        return Market(node_type, usable)
-    first = min((penalty for _, penalty in held if penalty is not None), key=lambda penalty: penalty.until_s)
-    return Market(node_type, (), first.reason, first.until_s)
+        return Market(node_type, usable, resting=resting)
+    _, reason, until_s = min(resting, key=lambda entry: entry[2])
+    return Market(node_type, (), reason, until_s, resting)

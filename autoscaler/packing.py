@@ -6,11 +6,12 @@ until something makes them differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import insort_right
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from autoscaler.demand import Shape
+from autoscaler.demand import COMMON, Shape
 from runtime._core.placement import NodeView
 
 _UNBOUNDED = 1 << 60
@@ -32,8 +33,9 @@ class NodeClass:
     Attributes:
         available: what each member has left, 1/10 000 units.
         total: what each member has when idle.
-        members: names of the nodes: node ids in hex, or instance ids.
+        members: names of the nodes: node ids in hex, or instance ids. Those at the front are used first.
         used: this plan put something there.
+        holds: of new nodes: whose demand was put on each, and how many copies of it.
     """
 
     origin: Origin
@@ -43,35 +45,40 @@ class NodeClass:
     labels: Mapping[str, str]
     members: list[str]
     used: bool = False
+    holds: tuple[tuple[Hashable, int], ...] = ()
 
-    def copies(self, shape: Shape) -> int:
-        """How many of `shape` one member holds beside what it has."""
-        if shape.selector and not shape.accepts(self.labels):
-            return 0
-        return copies_in(shape, self.available)
+    @property
+    def has_gpus(self) -> bool:
+        return bool(self.total.get("GPU"))
 
-    def deduct(self, shape: Shape, copies: int) -> None:
+    def deduct(self, shape: Shape, copies: int, owner: Hashable = None) -> None:
         for name, amount in shape.resources:
             self.available[name] -= amount * copies
         self.used = True
+        if self.origin is Origin.NEW:
+            self.holds += ((owner, copies),)
 
     def split(self, count: int) -> NodeClass:
         """Takes the first `count` members out into a class of their own."""
         taken, self.members = self.members[:count], self.members[count:]
-        return NodeClass(
-            self.origin, self.node_type, dict(self.available), self.total, self.labels, taken, self.used
-        )
+        return self.alike(taken)
 
-    def copy(self) -> NodeClass:
+    def alike(self, members: list[str]) -> NodeClass:
+        """A class of other nodes that are as these."""
         return NodeClass(
             self.origin,
             self.node_type,
             dict(self.available),
             self.total,
             self.labels,
-            list(self.members),
+            members,
             self.used,
+            self.holds,
         )
+
+    def view(self, name: str) -> NodeView:
+        """A member as placement sees it."""
+        return NodeView(name.encode(), dict(self.total), dict(self.available), self.labels)
 
 
 def copies_in(shape: Shape, available: Mapping[str, int]) -> int:
@@ -84,6 +91,11 @@ def copies_in(shape: Shape, available: Mapping[str, int]) -> int:
                 return 0
             most = here
     return most
+
+
+def _rarest(shape: Shape) -> tuple[str, int]:
+    """Of what a shape needs, that which most nodes lack, as far as names tell."""
+    return max(shape.resources, key=lambda wanted: (wanted[0] not in COMMON, wanted[0] == "CPU"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,96 +123,132 @@ class Floor:
 
     def is_full(self, available: Mapping[str, int]) -> bool:
         """Whether none of the shapes fits any more, as far as this can tell."""
-        return any(available.get(name, 0) < amount for name, amount in self.always)
+        for name, amount in self.always:  # noqa: SIM110 - asked of every class, and a loop is twice as fast
+            if available.get(name, 0) < amount:
+                return True
+        return False
 
 
 @dataclass(slots=True)
 class Pool:
-    """All capacity of one plan."""
+    """All capacity of one plan.
+
+    Attributes:
+        classes: in the order in which they are used.
+        full: those that can hold nothing of what is asked for.
+    """
 
     classes: list[NodeClass] = field(default_factory=list)
     full: list[NodeClass] = field(default_factory=list)
 
     @classmethod
     def of(cls, nodes: Iterable[NodeClass]) -> Pool:
-        """Merges single nodes (or classes) that are alike, nearest origin first."""
-        merged: dict[object, NodeClass] = {}
+        """Merges single nodes (or classes) that are alike.
+
+        Those with GPUs go last, as only work that wants GPUs should get there first. Otherwise the nearest
+        origin goes first, then the fullest, so that empty nodes stay empty. The order of what is given decides
+        only among equal nodes.
+        """
+        merged: dict[_Key, NodeClass] = {}
         for node in nodes:
-            key = (
-                node.origin,
-                node.node_type,
-                tuple(sorted(node.available.items())),
-                tuple(sorted(node.total.items())),
-                tuple(sorted(node.labels.items())),
-            )
-            known = merged.get(key)
-            if known is None:
-                merged[key] = node
-            else:
+            known = merged.setdefault(_key(node), node)
+            if known is not node:
                 known.members.extend(node.members)
-        return cls(sorted(merged.values(), key=lambda entry: entry.origin))
+        largest: dict[str, int] = {}
+        for node in merged.values():
+            for name, amount in node.total.items():
+                if amount > largest.get(name, 0):
+                    largest[name] = amount
+
+        def room(entry: NodeClass) -> float:
+            return sum(
+                amount / largest.get(name, amount) for name, amount in entry.available.items() if amount
+            )
+
+        ordered = sorted(
+            merged.items(), key=lambda item: (item[1].has_gpus, item[1].origin, room(item[1]), item[0])
+        )
+        return cls([entry for _, entry in ordered])
 
     def __iter__(self) -> Iterator[NodeClass]:
         yield from self.classes
         yield from self.full
 
-    def add(self, entry: NodeClass) -> None:
-        """Adds capacity behind what is there."""
-        self.classes.append(entry)
+    def add(self, node: NodeClass) -> None:
+        """New capacity, after all of its kind."""
+        insort_right(self.classes, node, key=lambda entry: entry.has_gpus)
 
-    def place(self, shape: Shape, count: int) -> int:
+    def place(self, shape: Shape, count: int, owner: Hashable = None) -> int:
         """Places up to `count` of `shape`; returns how many found no room.
 
-        Work that needs no GPU goes to nodes with GPUs last, as the scheduler does it.
+        As the scheduler does it: nodes of the first selector before those of a fallback, and nodes with GPUs
+        last.
         """
         if not shape.resources:
-            return self._place_nothing(shape, count)
-        wants_gpu = any(name == "GPU" for name, _ in shape.resources)
-        has_gpu_nodes = not wants_gpu and any(entry.total.get("GPU") for entry in self.classes)
-        passes: Sequence[bool | None] = (False, True) if has_gpu_nodes else (None,)
-        for gpu in passes:
-            index = 0
-            while index < len(self.classes) and count > 0:
-                entry = self.classes[index]
-                index += 1
-                if gpu is not None and bool(entry.total.get("GPU")) is not gpu:
-                    continue
-                copies = entry.copies(shape)
-                if copies <= 0:
-                    continue
-                whole, rest = divmod(count, copies)
-                if whole >= len(entry.members):
-                    entry.deduct(shape, copies)
-                    count -= copies * len(entry.members)
-                    continue
-                count = 0
-                pieces = []
-                if whole:
-                    filled = entry.split(whole)
-                    filled.deduct(shape, copies)
-                    pieces.append(filled)
-                if rest:
-                    partly = entry.split(1)
-                    partly.deduct(shape, rest)
-                    pieces.append(partly)
-                self.classes[index - 1 : index - 1] = pieces
-                if not entry.members:
-                    self.classes.remove(entry)
-                return 0
+            return self._place_nothing(shape, count, owner)
+        ranks = self._ranks(shape)
+        for rank in range(1 if ranks is None else 1 + len(shape.fallbacks)):
+            if count > 0:
+                count = self._pour(shape, count, rank, ranks, owner)
         return count
 
-    def _place_nothing(self, shape: Shape, count: int) -> int:
+    def _ranks(self, shape: Shape) -> dict[int, int | None] | None:
+        """The shape's rank of every set of labels (by identity: few sets serve many nodes); None: all 0."""
+        if not shape.selector:
+            return None
+        sets = {id(entry.labels): entry.labels for entry in self.classes}
+        return {key: shape.rank(labels) for key, labels in sets.items()}
+
+    def _pour(
+        self,
+        shape: Shape,
+        count: int,
+        rank: int,
+        ranks: dict[int, int | None] | None,
+        owner: Hashable,
+    ) -> int:
+        """One turn of `place`: the classes whose labels are of this rank."""
+        name, amount = _rarest(shape)
+        for index, entry in enumerate(self.classes):
+            available = entry.available
+            if available.get(name, 0) < amount:  # most classes are passed over here: no call
+                continue
+            if ranks is not None and ranks[id(entry.labels)] != rank:
+                continue
+            copies = copies_in(shape, available)
+            if copies <= 0:
+                continue
+            whole, rest = divmod(count, copies)
+            if whole >= len(entry.members):
+                entry.deduct(shape, copies, owner)
+                count -= copies * len(entry.members)
+                if count == 0:
+                    break
+                continue
+            pieces = []
+            if whole:
+                filled = entry.split(whole)
+                filled.deduct(shape, copies, owner)
+                pieces.append(filled)
+            if rest:
+                partly = entry.split(1)
+                partly.deduct(shape, rest, owner)
+                pieces.append(partly)
+            self.classes[index : index + 1] = [*pieces, *([entry] if entry.members else [])]
+            return 0
+        return count
+
+    def _place_nothing(self, shape: Shape, count: int, owner: Hashable) -> int:
         """Work that needs no resources goes anywhere its selector allows."""
-        entry = next((entry for entry in self if shape.accepts(entry.labels)), None)
-        if entry is None:
+        fitting = [(rank, entry) for entry in self if (rank := shape.rank(entry.labels)) is not None]
+        if not fitting:
             return count
-        if not entry.used:
-            chosen = entry.split(1)
-            chosen.used = True
-            self.classes.append(chosen)
-            if not entry.members:
-                self.classes = [other for other in self.classes if other is not entry]
-                self.full = [other for other in self.full if other is not entry]
+        _, entry = min(fitting, key=lambda found: found[0])
+        home = self.classes if any(other is entry for other in self.classes) else self.full
+        index = next(i for i, other in enumerate(home) if other is entry)
+        chosen = entry.split(1)
+        chosen.deduct(shape, count, owner)
+        home[index : index + 1] = [chosen, *([entry] if entry.members else [])]
         return 0
 
     def set_full_aside(self, floor: Floor) -> None:
@@ -211,66 +259,88 @@ class Pool:
                 self.full.extend(full)
                 self.classes = [entry for entry in self.classes if not floor.is_full(entry.available)]
 
-    def views(
-        self,
-        useful: Sequence[Shape],
-        most_per_class: int,
-        named: frozenset[str] = frozenset(),
-        *,
-        farthest: Origin = Origin.NEW,
-        most: int = _UNBOUNDED,
-    ) -> list[NodeView]:
-        """Nodes as placement sees them, of the classes that can hold one of `useful`.
+    def able(self, shapes: Sequence[Shape], farthest: Origin = Origin.NEW) -> Iterator[NodeClass]:
+        """The classes that can hold one of `shapes`; those of later origins than `farthest` are left out."""
+        wanted = [(*_rarest(shape), shape) for shape in shapes if shape.resources]
+        anything = [shape for shape in shapes if not shape.resources]
+        for entry in self.classes:
+            available = entry.available
+            for name, amount, shape in wanted:
+                if (
+                    available.get(name, 0) >= amount
+                    and entry.origin <= farthest
+                    and copies_in(shape, available) > 0
+                    and shape.accepts(entry.labels)
+                ):
+                    yield entry
+                    break
+            else:
+                if anything and entry.origin <= farthest and any(s.accepts(entry.labels) for s in anything):
+                    yield entry
+        if anything:
+            yield from (
+                entry
+                for entry in self.full
+                if entry.origin <= farthest and any(shape.accepts(entry.labels) for shape in anything)
+            )
 
-        A group of n bundles never uses more than n of equal nodes, so n of each are as good as all.
+    def with_members(self, names: frozenset[str]) -> list[tuple[NodeClass, str]]:
+        """Where certain nodes are."""
+        if not names:
+            return []
+        return [(entry, name) for entry in self for name in entry.members if name in names]
+
+    def take(
+        self, usage: Mapping[str, Sequence[Shape]], homes: Mapping[str, NodeClass], owner: Hashable
+    ) -> None:
+        """Deducts shapes from single members, which thereby leave their class.
 
         Args:
-            named: members that are needed in any case.
-            farthest: classes of later origins are left out.
-            most: enough nodes; those `named` come on top.
+            usage: by the names of the nodes.
+            homes: the classes that these are in.
         """
-        out: list[NodeView] = []
-        for entry in self:
-            if entry.origin > farthest:
+        alike: dict[tuple[int, tuple[Shape, ...]], NodeClass] = {}
+        left: dict[int, tuple[NodeClass, list[NodeClass], set[str]]] = {}
+        for name, bundles in usage.items():
+            entry = homes[name]
+            shapes = tuple(sorted(bundles))
+            known = alike.get((id(entry), shapes))
+            _, pieces, gone = left.setdefault(id(entry), (entry, [], set()))
+            gone.add(name)
+            if known is not None:
+                known.members.append(name)
                 continue
-            wanted = len(out) < most and any(entry.copies(shape) > 0 for shape in useful)
-            chosen = entry.members[:most_per_class] if wanted else []
-            if named:
-                chosen = chosen + [name for name in entry.members if name in named and name not in chosen]
-            out += [
-                NodeView(name.encode(), dict(entry.total), dict(entry.available), entry.labels)
-                for name in chosen
-            ]
-        return out
+            single = entry.alike([name])
+            for shape in shapes:
+                single.deduct(shape, 1, owner)
+            alike[id(entry), shapes] = single
+            pieces.append(single)
+        if len(self._replace(self.classes, left)) < len(left):
+            self._replace(self.full, left)
 
-    def take(self, usage: Mapping[str, Sequence[Shape]]) -> None:
-        """Deducts shapes from single members (by name), which thereby leave their class."""
-        for entry in list(self.classes + self.full):
-            touched = [name for name in entry.members if name in usage]
-            if not touched:
-                continue
-            home = self.classes if entry in self.classes else self.full
-            alike: dict[tuple[Shape, ...], NodeClass] = {}
-            for name in touched:
-                shapes = tuple(sorted(usage[name]))
-                if shapes in alike:
-                    alike[shapes].members.append(name)
-                    continue
-                single = NodeClass(
-                    entry.origin, entry.node_type, dict(entry.available), entry.total, entry.labels, [name]
-                )
-                for shape in shapes:
-                    single.deduct(shape, 1)
-                alike[shapes] = single
-            entry.members = [name for name in entry.members if name not in usage]
-            position = next(i for i, other in enumerate(home) if other is entry)
-            home[position : position + 1] = [*alike.values(), *([entry] if entry.members else [])]
+    @staticmethod
+    def _replace(
+        home: list[NodeClass], left: Mapping[int, tuple[NodeClass, list[NodeClass], set[str]]]
+    ) -> list[int]:
+        found = [index for index, entry in enumerate(home) if id(entry) in left]
+        for index in reversed(found):
+            entry, pieces, gone = left[id(home[index])]
+            front = len(gone)
+            if all(name in gone for name in entry.members[:front]):
+                entry.members = entry.members[front:]
+            else:
+                entry.members = [name for name in entry.members if name not in gone]
+            home[index : index + 1] = [*pieces, *([entry] if entry.members else [])]
+        return found
 
     def compact(self) -> None:
         """Merges classes that have become alike."""
-        used = Pool.of(entry for entry in self.classes if entry.used)
-        unused = Pool.of(entry for entry in self.classes if not entry.used)
-        self.classes = sorted([*used.classes, *unused.classes], key=lambda entry: entry.origin)
+        merged: dict[_Key, NodeClass] = {}
+        for entry in self.classes:
+            known = merged.setdefault(_key(entry), entry)
+            if known is not entry:
+                known.members.extend(entry.members)
+        self.classes = list(merged.values())
 
     def used(self) -> set[str]:
         """Names of the nodes on which something was placed."""
@@ -278,4 +348,24 @@ class Pool:
 
     def copy(self) -> Pool:
         """An overlay to try things on: throw it away, or put it in this one's place."""
-        return Pool([entry.copy() for entry in self.classes], [entry.copy() for entry in self.full])
+        return Pool(
+            [entry.alike(list(entry.members)) for entry in self.classes],
+            [entry.alike(list(entry.members)) for entry in self.full],
+        )
+
+
+_Items = tuple[tuple[str, int], ...]
+_Key = tuple[Origin, str, _Items, _Items, tuple[tuple[str, str], ...], bool, tuple[tuple[Hashable, int], ...]]
+
+
+def _key(entry: NodeClass) -> _Key:
+    """Equal for classes that are alike."""
+    return (
+        entry.origin,
+        entry.node_type,
+        tuple(sorted(entry.available.items())),
+        tuple(sorted(entry.total.items())),
+        tuple(sorted(entry.labels.items())),
+        entry.used,
+        entry.holds,
+    )

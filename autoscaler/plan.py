@@ -3,33 +3,28 @@
 Order: what exceeds a maximum goes; minimum and explicit requests; placement groups, strictest first; waiting
 tasks and actors, hardest first; then what nobody needs. Each step uses nodes that exist before machines on
 their way before new ones, and what one step uses is not there for the next.
+
+Every demand ends in one of three ways: there is or will be room for it, or the plan has a note that says why not:
+it waits, or it is infeasible.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 
 from autoscaler import gangs
 from autoscaler.budgets import Limits, count_by_type, pace
 from autoscaler.demand import Gang, Shape, scarcity
 from autoscaler.instances import ACTIVE
-from autoscaler.packing import Floor, Origin, Pool
-from autoscaler.policy import Candidate, Waiting, buy, candidates, is_feasible, why_infeasible, why_waiting
-from autoscaler.provider import Offer
+from autoscaler.packing import Floor, NodeClass, Origin, Pool
+from autoscaler.policy import Candidate, Menu, Waiting, buy, is_feasible, why_infeasible, why_waiting
 from autoscaler.scale_down import Removal, idle, surplus, unwanted
-from autoscaler.snapshot import Snapshot, new_class, pool_of
+from autoscaler.snapshot import Snapshot, asked_names, new_class, pool_of
+from autoscaler.wishes import Launch, Wish, start
 
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """`count` machines of a type from one offer."""
-
-    node_type: str
-    offer: Offer
-    count: int
-    reason: str
+__all__ = ["DEMAND", "EXPLICIT", "MINIMUM", "Launch", "Note", "Plan", "never", "plan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +61,9 @@ class Plan:
 MINIMUM = "min_workers"
 EXPLICIT = "requested explicitly"
 DEMAND = "waiting work"
+NO_TIME = "the last decision took too long and left this for the next one"
 REQUESTED = "requested "
 """What notes of explicit requests begin with."""
-
-
-@dataclass(slots=True)
-class _Wish:
-    candidate: Candidate
-    count: int
-    reason: str
 
 
 @dataclass(slots=True)
@@ -83,28 +72,44 @@ class _Draft:
 
     snapshot: Snapshot
     limits: Limits
+    menu: Menu
     pool: Pool
     leaving: frozenset[str]
     out_of_time: Callable[[], bool]
+    names: tuple[str, ...]
     largest: dict[str, int]
     rng: random.Random = field(default_factory=lambda: random.Random(0))
-    wishes: list[_Wish] = field(default_factory=list)
+    wishes: list[Wish] = field(default_factory=list)
     infeasible: list[Note] = field(default_factory=list)
     waiting: list[Note] = field(default_factory=list)
     kept: set[str] = field(default_factory=set)
+    made: int = 0
     partial: bool = False
     short: tuple[tuple[Shape, int], ...] = ()
 
-    def options(self) -> list[Candidate]:
-        return candidates(self.snapshot, self.limits)
+    def is_late(self) -> bool:
+        """Whether time has run out; from then on the plan is partial."""
+        self.partial = self.partial or self.out_of_time()
+        return self.partial
 
-    def refuse(
-        self, demand: str, count: int, shapes: list[Shape], feasible: bool, why: str, group: bytes = b""
-    ) -> None:
-        if feasible:
-            self.waiting.append(Note(demand, why_waiting(shapes, self.snapshot, self.limits), count, group))
-        else:
-            self.infeasible.append(Note(demand, why, count, group))
+    def wish(
+        self,
+        option: Candidate,
+        count: int,
+        reason: str,
+        holds: tuple[tuple[Hashable, int], ...] = (),
+        *,
+        is_paced: bool = False,
+    ) -> NodeClass:
+        """New machines become part of the pool, for all that comes later. `holds`: whom they are for."""
+        self.limits.take(option.name, count, option.offer.price)
+        members = [f"new:{option.name}:{self.made + index}" for index in range(count)]
+        self.made += count
+        entry = new_class(option.profile, Origin.NEW, members, self.names, option.labels)
+        entry.holds = holds
+        self.pool.add(entry)
+        self.wishes.append(Wish(option, count, reason, is_paced, (), tuple(members)))
+        return entry
 
 
 def never() -> bool:
@@ -121,18 +126,22 @@ def plan(snapshot: Snapshot, out_of_time: Callable[[], bool] = never) -> Plan:
     """
     too_many = surplus(snapshot)
     leaving = frozenset(removal.instance_id for removal in too_many)
+    pool = pool_of(snapshot, leaving)
     draft = _Draft(
         snapshot,
         Limits.of(snapshot.config, snapshot.instances),
-        pool_of(snapshot, leaving),
+        Menu(snapshot),
+        pool,
         leaving,
         out_of_time,
-        _largest(snapshot),
+        asked_names(snapshot.demand),
+        _largest(snapshot, pool),
     )
     _minimum(draft)
     _explicit(draft)
     _gangs(draft)
     _shapes(draft)
+    launches = _start(draft)
     used = draft.pool.used() | draft.kept
     removals = list(too_many)
     resting = None
@@ -147,7 +156,7 @@ def plan(snapshot: Snapshot, out_of_time: Callable[[], bool] = never) -> Plan:
         if not market.is_open and market.blocked_until_s > snapshot.now
     ]
     return Plan(
-        _throttled(draft),
+        launches,
         tuple(removals),
         tuple(draft.infeasible),
         tuple(draft.waiting),
@@ -157,13 +166,11 @@ def plan(snapshot: Snapshot, out_of_time: Callable[[], bool] = never) -> Plan:
     )
 
 
-def _largest(snapshot: Snapshot) -> dict[str, int]:
+def _largest(snapshot: Snapshot, pool: Pool) -> dict[str, int]:
+    """The most that one node of any kind has of each resource that is asked for."""
     out: dict[str, int] = {}
-    sizes = [profile.resources for profile in snapshot.profiles.values()]
-    sizes += [node.total for node in snapshot.nodes if node.state == "ALIVE"]
-    names = snapshot.demand.names
-    for amounts in sizes:
-        for name in names:
+    for amounts in [profile.resources for profile in snapshot.profiles.values()] + [e.total for e in pool]:
+        for name in snapshot.demand.names:
             amount = amounts.get(name, 0)
             if amount > out.get(name, 0):
                 out[name] = amount
@@ -174,33 +181,23 @@ def _minimum(draft: _Draft) -> None:
     counts = count_by_type((i for i in draft.snapshot.instances if i.id not in draft.leaving), ACTIVE)
     for kind in draft.snapshot.config.node_types:
         lacking = kind.min_workers - counts.get(kind.name, 0)
-        if lacking <= 0:
-            continue
-        option = next((c for c in draft.options() if c.name == kind.name), None)
-        count = 0 if option is None else min(lacking, draft.limits.room(kind.name, option.offer.price))
-        if option is not None and count > 0:
-            _add(draft, option, count, MINIMUM)
-        if count < lacking:
+        owner = f"{MINIMUM} of {kind.name!r}"
+        while lacking > 0:
+            option = next((c for c in draft.menu.open(draft.limits) if c.name == kind.name), None)
+            if option is None:
+                break
+            count = min(lacking, draft.limits.room(kind.name, option.offer.price))
+            draft.wish(option, count, MINIMUM, ((owner, 1),))
+            lacking -= count
+        if lacking > 0:
             market = draft.snapshot.markets.get(kind.name)
+            price = min((offer.price for offer in market.offers), default=0.0) if market else 0.0
             why = (
-                draft.limits.why(kind.name, option.offer.price if option else 0.0)
+                draft.limits.why(kind.name, price)
                 or draft.snapshot.held.get(kind.name)
                 or (market.blocked if market is not None else "")
             )
-            draft.waiting.append(Note(f"min_workers of {kind.name!r}", why, lacking - count))
-
-
-def _add(draft: _Draft, option: Candidate, count: int, reason: str) -> list[str]:
-    """New machines become part of the pool, for all that comes later."""
-    start = draft.limits.total
-    draft.limits.take(option.name, count, option.offer.price)
-    members = [f"new:{option.name}:{start + index}" for index in range(count)]
-    names = draft.snapshot.demand.names | {"CPU", "GPU"}
-    draft.pool.add(
-        new_class(option.profile, Origin.NEW, list(members), names, draft.snapshot.demand.label_keys)
-    )
-    draft.wishes.append(_Wish(option, count, reason))
-    return members
+            draft.waiting.append(Note(owner, why, lacking))
 
 
 def _explicit(draft: _Draft) -> None:
@@ -211,125 +208,159 @@ def _explicit(draft: _Draft) -> None:
     whole = pool_of(draft.snapshot, draft.leaving, whole=True)
     for entry in draft.pool:
         if entry.origin is Origin.NEW:
-            whole.add(entry.copy())
+            whole.add(entry.alike(list(entry.members)))
     today = Pool([entry for entry in whole if entry.origin is Origin.EXISTING])
     later = Pool([entry for entry in whole if entry.origin is not Origin.EXISTING])
-    short = [(entry.shape, entry.count) for entry in _fill_pool(draft, today, wanted)]
-    draft.short = tuple(short)
-    waiting = _fill_pool(draft, later, short)
+    short, unseen = _fill_pool(draft, today, wanted, _requested)
+    draft.short = tuple((entry.shape, entry.count) for entry in (*short, *unseen))
+    waiting, rest = _fill_pool(draft, later, [(entry.shape, entry.count) for entry in short], _requested)
     draft.kept |= today.used() | {name for name in later.used() if not name.startswith("new:")}
-    limits = draft.limits.copy()
-    for purchase in buy(
-        waiting, lambda: candidates(draft.snapshot, limits), limits, draft.largest, draft.out_of_time
-    ):
-        _add(draft, purchase.candidate, purchase.count, EXPLICIT)
-    _explain(draft, waiting, REQUESTED)
+    trial = draft.limits.copy()
+    for purchase in buy(waiting, draft.menu, trial, draft.largest, draft.is_late):
+        holds = tuple((_requested(shape), copies) for shape, copies in purchase.contents)
+        draft.wish(purchase.candidate, purchase.count, EXPLICIT, holds)
+    _explain(draft, waiting, [*unseen, *rest], _requested)
+
+
+def _requested(shape: Shape) -> str:
+    return f"{REQUESTED}{shape}"
 
 
 def _gangs(draft: _Draft) -> None:
-    ordered = sorted(
-        draft.snapshot.demand.gangs, key=lambda gang: (gang.strictness, -len(gang.bundles), gang.id)
-    )
-    hopeless: dict[tuple[str, tuple[Shape, ...]], bool] = {}
-    for number, gang in enumerate(ordered):
-        if draft.out_of_time():
-            draft.partial = True
-            return
-        alike = (gang.strategy, gang.bundles)
+    demand = draft.snapshot.demand
+    ordered = sorted(demand.gangs, key=lambda gang: (gang.strictness, -len(gang.bundles), gang.id))
+    if not ordered:
+        return
+    floor = Floor.of([*(shape for shape, _ in demand.shapes), *(s for gang in ordered for s in gang.missing)])
+    hopeless: dict[object, bool] = {}
+    crowded: set[object] = set()
+    draft.pool.set_full_aside(floor)
+    utmost: gangs.Utmost | None = None
+    tidy_at = 2 * len(draft.pool.classes) + 64
+    for gang in ordered:
+        alike = (gang.strategy, gang.bundles, gang.domain)
         is_whole = not any(gang.placed)
+        if draft.is_late():
+            draft.waiting.append(Note(str(gang), NO_TIME, 1, gang.id))
+            continue
         if is_whole and alike in hopeless:
             _refuse_gang(draft, gang, hopeless[alike])
             continue
-        placed = gangs.place_on_pool(gang, draft.pool, draft.rng)
+        placed = None
+        if not (is_whole and alike in crowded):
+            placed = gangs.place_on_pool(gang, draft.pool, draft.rng)
         if placed is None:
-            placed = gangs.place_with_new(
-                gang, draft.pool, draft.options(), draft.limits, draft.snapshot, draft.rng
+            crowded.add(alike)
+            around = gangs.stage(gang, draft.pool)
+            placed = gangs.place_all(gang, around, draft.rng) or gangs.place_with_new(
+                gang, around, draft.menu, draft.limits, draft.rng, draft.is_late
             )
+        if placed is None and draft.is_late():
+            draft.waiting.append(Note(str(gang), NO_TIME, 1, gang.id))
+            continue
         if placed is None:
-            feasible = gangs.could_ever_fit(gang, draft.snapshot)
+            utmost = utmost or gangs.Utmost.of(draft.snapshot, draft.leaving)
+            feasible = gangs.could_ever_fit(gang, draft.snapshot, utmost)
             if is_whole:
                 hopeless[alike] = feasible
             _refuse_gang(draft, gang, feasible)
             continue
-        for candidate, count in placed.new:
-            draft.wishes.append(_Wish(candidate, count, str(gang)))
-        gangs.commit(placed, draft.pool, draft.limits, draft.snapshot)
-        if number % 16 == 15:
+        _commit(draft, gang, placed)
+        if len(draft.pool.classes) > tidy_at:
             draft.pool.compact()
+            draft.pool.set_full_aside(floor)
+            tidy_at = 2 * len(draft.pool.classes) + 64
+
+
+def _commit(draft: _Draft, gang: Gang, placed: gangs.Placed) -> None:
+    """Takes what the gang uses out of the pool and the limits."""
+    draft.pool.take(placed.usage, placed.homes, gang.id)
+    usage: dict[str, tuple[Shape, ...]] = {}
+    homes: dict[str, NodeClass] = {}
+    for candidate in {id(candidate): candidate for candidate, _ in placed.new}.values():
+        mine = [bundles for other, bundles in placed.new if other is candidate]
+        entry = draft.wish(candidate, len(mine), str(gang), is_paced=True)
+        usage.update(zip(entry.members, mine, strict=True))
+        homes.update(dict.fromkeys(entry.members, entry))
+    if usage:
+        draft.pool.take(usage, homes, gang.id)
 
 
 def _refuse_gang(draft: _Draft, gang: Gang, feasible: bool) -> None:
-    why = ""
-    if not feasible:
-        lone = next((shape for shape in gang.bundles if not is_feasible(shape, draft.snapshot)), None)
-        if lone is not None:
-            why = f"bundle {lone}: {why_infeasible(lone, draft.snapshot)}"
-        elif gang.strategy == "STRICT_PACK":
-            why = f"together on one node: {why_infeasible(gang.rest, draft.snapshot)}"
-        else:
-            why = "each bundle fits alone, all of them do not within the limits of the node types"
-    draft.refuse(str(gang), 1, list(gang.bundles), feasible, why, gang.id)
+    if feasible:
+        why = why_waiting(gang.missing, draft.snapshot, draft.limits)
+        draft.waiting.append(Note(str(gang), why, 1, gang.id))
+        return
+    lone = next((shape for shape in gang.bundles if not is_feasible(shape, draft.snapshot)), None)
+    if lone is not None:
+        why = f"bundle {lone}: {why_infeasible(lone, draft.snapshot)}"
+    elif gang.strategy == "STRICT_PACK":
+        why = f"together on one node: {why_infeasible(gang.rest, draft.snapshot)}"
+    else:
+        why = "each bundle fits alone, all of them do not within the limits of the node types"
+    draft.infeasible.append(Note(str(gang), why, 1, gang.id))
 
 
 def _shapes(draft: _Draft) -> None:
-    if draft.partial:
-        return
-    waiting = _fill_pool(draft, draft.pool, draft.snapshot.demand.shapes)
-    limits = draft.limits.copy()
-    for purchase in buy(
-        waiting, lambda: candidates(draft.snapshot, limits), limits, draft.largest, draft.out_of_time
-    ):
-        draft.wishes.append(_Wish(purchase.candidate, purchase.count, DEMAND))
-        draft.limits.take(purchase.candidate.name, purchase.count, purchase.candidate.offer.price)
-    _explain(draft, waiting, "")
+    waiting, unseen = _fill_pool(draft, draft.pool, draft.snapshot.demand.shapes, _itself)
+    for purchase in buy(waiting, draft.menu, draft.limits, draft.largest, draft.is_late):
+        draft.wishes.append(Wish(purchase.candidate, purchase.count, DEMAND, True, purchase.contents))
+    _explain(draft, waiting, unseen, str)
 
 
-def _fill_pool(draft: _Draft, pool: Pool, wanted: Iterable[tuple[Shape, int]]) -> list[Waiting]:
-    """Places what fits on the pool; returns what does not, hardest first."""
+def _itself(shape: Shape) -> Hashable:
+    return shape
+
+
+def _fill_pool(
+    draft: _Draft, pool: Pool, wanted: Iterable[tuple[Shape, int]], owner: Callable[[Shape], Hashable]
+) -> tuple[list[Waiting], list[Waiting]]:
+    """Places what fits on the pool; returns what does not, hardest first, and what there was no time for."""
     ordered = sorted(wanted, key=lambda entry: scarcity(entry[0], draft.largest))
     floor = Floor.of(shape for shape, _ in ordered)
     pool.set_full_aside(floor)
     waiting: list[Waiting] = []
     for number, (shape, count) in enumerate(ordered):
-        rest = pool.place(shape, count)
+        if draft.is_late():
+            return waiting, [Waiting(*entry) for entry in ordered[number:]]
+        rest = pool.place(shape, count, owner(shape))
         if rest:
             waiting.append(Waiting(shape, rest))
         if number % 16 == 15:
             pool.set_full_aside(floor)
-            if draft.out_of_time():
-                draft.partial = True
-                break
-    return waiting
+    return waiting, []
 
 
-def _explain(draft: _Draft, waiting: Iterable[Waiting], prefix: str) -> None:
-    if draft.out_of_time():
-        draft.partial = True
-    for entry in waiting:
+def _explain(
+    draft: _Draft, waiting: Iterable[Waiting], unseen: Iterable[Waiting], name: Callable[[Shape], str]
+) -> None:
+    for entry in [*waiting, *unseen]:
         if entry.count <= 0:
             continue
-        feasible = is_feasible(entry.shape, draft.snapshot)
-        if feasible and draft.partial:
+        if not is_feasible(entry.shape, draft.snapshot):
+            why = why_infeasible(entry.shape, draft.snapshot)
+            draft.infeasible.append(Note(name(entry.shape), why, entry.count))
             continue
-        why = "" if feasible else why_infeasible(entry.shape, draft.snapshot)
-        draft.refuse(f"{prefix}{entry.shape}", entry.count, [entry.shape], feasible, why)
+        why = NO_TIME if draft.partial else why_waiting([entry.shape], draft.snapshot, draft.limits)
+        draft.waiting.append(Note(name(entry.shape), why, entry.count))
 
 
-def _throttled(draft: _Draft) -> tuple[Launch, ...]:
-    """Merges the wishes per type and reason, at the pace allowed. Minimum and explicit requests know no
-    pace."""
-    left = pace(draft.snapshot.config, draft.snapshot.instances)
-    allowance = draft.snapshot.allowance
-    merged: dict[tuple[str, str, str, str], tuple[Offer, int]] = {}
-    for wish in draft.wishes:
-        name, offer, count = wish.candidate.name, wish.candidate.offer, wish.count
-        if wish.reason not in (MINIMUM, EXPLICIT):
-            count = min(count, left.get(name, 0))
-            left[name] = left.get(name, 0) - count
-        if allowance is not None:
-            count = min(count, allowance)
-            allowance -= count
-        if count > 0:
-            key = (name, offer.zone, offer.market, wish.reason)
-            merged[key] = offer, count + (merged[key][1] if key in merged else 0)
-    return tuple(Launch(key[0], offer, count, key[3]) for key, (offer, count) in merged.items())
+def _start(draft: _Draft) -> tuple[Launch, ...]:
+    """What may start now; the rest waits."""
+    config = draft.snapshot.config
+    started = start(
+        draft.wishes,
+        pace(config, draft.snapshot.instances),
+        config.upscaling_speed,
+        draft.snapshot.allowance,
+        (entry for entry in draft.pool if entry.origin is Origin.NEW),
+    )
+    names = {gang.id: str(gang) for gang in draft.snapshot.demand.gangs} if started.put_off else {}
+    told: set[bytes] = set()
+    for (owner, why), count in started.put_off.items():
+        if not isinstance(owner, bytes):
+            draft.waiting.append(Note(str(owner), why, count))
+        elif owner not in told:
+            told.add(owner)
+            draft.waiting.append(Note(names[owner], why, 1, owner))
+    return started.launches

@@ -9,35 +9,61 @@ from autoscaler.budgets import Limits
 from autoscaler.demand import Shape
 from autoscaler.offerings import Market
 from autoscaler.packing import Floor, copies_in
-from autoscaler.provider import Offer
-from autoscaler.snapshot import Profile, Snapshot
+from autoscaler.provider import NodeType, Offer
+from autoscaler.snapshot import Profile, Snapshot, only
 from runtime._core.resources import UNIT
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node type that may be launched now, with the offer it would be launched from."""
+    """A node type that may be launched now, with the offer it would be launched from and the labels that its
+    nodes would then have, as far as they are asked about."""
 
     profile: Profile
     offer: Offer
+    labels: Mapping[str, str]
 
     @property
     def name(self) -> str:
         return self.profile.node_type
 
+    @property
+    def has_gpus(self) -> bool:
+        return bool(self.profile.resources.get("GPU"))
 
-def candidates(snapshot: Snapshot, limits: Limits) -> list[Candidate]:
-    """The types that are open, not held back, and have room."""
-    out = []
-    for kind in snapshot.config.node_types:
-        market = snapshot.markets.get(kind.name)
-        profile = snapshot.profiles.get(kind.name)
-        if market is None or profile is None or not market.is_open or kind.name in snapshot.held:
-            continue
-        offer = market.offers[0]
-        if limits.room(kind.name, offer.price) > 0:
-            out.append(Candidate(profile, offer))
-    return out
+    def fits(self, shape: Shape) -> bool:
+        """Whether its nodes could hold one."""
+        return shape.fits(self.profile.resources, self.labels)
+
+
+class Menu:
+    """What may be launched at all in one plan: the types that are open and not held back.
+
+    Offers of a type that differ in labels which the demand asks about (zone, market) are choices of their own.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._choices: list[tuple[Candidate, ...]] = []
+        for kind in snapshot.config.node_types:
+            market = snapshot.markets.get(kind.name)
+            profile = snapshot.profiles.get(kind.name)
+            if market is None or profile is None or kind.name in snapshot.held:
+                continue
+            alike: dict[tuple[tuple[str, str], ...], list[Candidate]] = {}
+            for offer in market.offers:
+                labels = only(profile.labels_from(offer.zone, offer.market), snapshot.demand.label_keys)
+                alike.setdefault(tuple(sorted(labels.items())), []).append(Candidate(profile, offer, labels))
+            self._choices += [tuple(found) for found in alike.values()]
+
+    def open(self, limits: Limits) -> list[Candidate]:
+        """The choices for which there is room, each with the first offer that the price budget allows."""
+        out = []
+        for choice in self._choices:
+            for candidate in choice:
+                if limits.room(candidate.name, candidate.offer.price) > 0:
+                    out.append(candidate)
+                    break
+        return out
 
 
 @dataclass(slots=True)
@@ -50,15 +76,16 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """`count` equal new nodes."""
+    """`count` equal new nodes, and how many copies of which shapes each is bought for."""
 
     candidate: Candidate
     count: int
+    contents: tuple[tuple[Shape, int], ...] = ()
 
 
 def buy(
     waiting: Sequence[Waiting],
-    options: Callable[[], list[Candidate]],
+    menu: Menu,
     limits: Limits,
     largest: Mapping[str, int],
     out_of_time: Callable[[], bool],
@@ -76,7 +103,7 @@ def buy(
         while seed.count > 0:
             if out_of_time():
                 return bought
-            best = _best(waiting, position, options(), floor, largest)
+            best = _best(waiting, position, menu.open(limits), floor, largest)
             if best is None:
                 break
             candidate, contents = best
@@ -85,7 +112,8 @@ def buy(
             for index, each in contents:
                 waiting[index].count -= copies * each
             limits.take(candidate.name, copies, candidate.offer.price)
-            bought.append(Purchase(candidate, copies))
+            shapes = tuple((waiting[index].shape, each) for index, each in contents)
+            bought.append(Purchase(candidate, copies, shapes))
     return bought
 
 
@@ -100,30 +128,32 @@ def _best(
     largest: Mapping[str, int],
 ) -> tuple[Candidate, _Contents] | None:
     best: tuple[Candidate, _Contents] | None = None
-    best_score: tuple[bool, float, float, float, str] | None = None
+    best_score: _Score | None = None
+    seed = waiting[start].shape
     for candidate in options:
-        if not waiting[start].shape.fits(candidate.profile.resources, candidate.profile.labels):
+        rank = seed.rank(candidate.labels)
+        if rank is None or not copies_in(seed, candidate.profile.resources):
             continue
-        contents, left = _fill(candidate.profile, waiting, start, floor)
-        score = _score(candidate, waiting, contents, left, largest)
+        contents, left = _fill(candidate, waiting, start, floor)
+        score = (rank, *_score(candidate, waiting, contents, left, largest))
         if best_score is None or score < best_score:
             best, best_score = (candidate, contents), score
     return best
 
 
 def _fill(
-    profile: Profile, waiting: Sequence[Waiting], start: int, floor: Floor
+    candidate: Candidate, waiting: Sequence[Waiting], start: int, floor: Floor
 ) -> tuple[_Contents, dict[str, int]]:
     """What one node of the type would hold of the waiting shapes from `start` on, and what would be left of
     it."""
-    left = dict(profile.resources)
+    left = dict(candidate.profile.resources)
     contents: _Contents = []
     for index in range(start, len(waiting)):
         entry = waiting[index]
         if entry.count <= 0:
             continue
         copies = min(copies_in(entry.shape, left), entry.count)
-        if copies <= 0 or not entry.shape.accepts(profile.labels):
+        if copies <= 0 or not entry.shape.accepts(candidate.labels):
             continue
         contents.append((index, copies))
         for name, amount in entry.shape.resources:
@@ -131,6 +161,9 @@ def _fill(
         if floor.is_full(left):
             break
     return contents, left
+
+
+_Score = tuple[int, bool, float, float, float, str]
 
 
 def _score(
@@ -145,7 +178,6 @@ def _score(
     total = candidate.profile.resources
     shapes = [(waiting[index].shape, copies) for index, copies in contents]
     wanted = {name for shape, _ in shapes for name, _ in shape.resources}
-    wastes_gpu = bool(total.get("GPU")) and "GPU" not in wanted
     work = sum(
         copies * amount / max(largest.get(name, amount), 1)
         for shape, copies in shapes
@@ -154,21 +186,35 @@ def _score(
     measured = [name for name in total if name in wanted or name not in ("memory", "object_store_memory")]
     used = sum((total[name] - left.get(name, 0)) / total[name] for name in measured) / max(len(measured), 1)
     price_per_work = candidate.offer.price / work if work else candidate.offer.price
-    return wastes_gpu, price_per_work, -round(used, 3), -work, candidate.name
+    wastes_gpus = candidate.has_gpus and "GPU" not in wanted
+    return wastes_gpus, price_per_work, -round(used, 3), -work, candidate.name
 
 
 # ---------------------------------------------------------------- why not
 
 
+def could_hold(kind: NodeType, shape: Shape, snapshot: Snapshot) -> bool:
+    """Whether nodes of a type could hold one, from any of its offers, taken or not."""
+    profile = snapshot.profiles.get(kind.name)
+    if profile is None or not copies_in(shape, profile.resources):
+        return False
+    return any(shape.accepts(labels) for labels in _possible_labels(kind, profile, snapshot))
+
+
+def _possible_labels(kind: NodeType, profile: Profile, snapshot: Snapshot) -> list[dict[str, str]]:
+    market = snapshot.markets.get(kind.name)
+    offers = market.allowed if market is not None else ()
+    found = [profile.labels_from(offer.zone, offer.market) for offer in offers]
+    return found or [profile.labels_from("", "")]
+
+
 def is_feasible(shape: Shape, snapshot: Snapshot) -> bool:
-    """Whether some node of today, or of a type that may exist at all, could ever hold one."""
-    if any(node.state == "ALIVE" and shape.fits(node.total, node.labels) for node in snapshot.nodes):
-        return True
+    """Whether some node of a type that may exist at all, or of today, could ever hold one."""
     return any(
-        kind.max_workers > 0
-        and kind.name in snapshot.profiles
-        and shape.fits(snapshot.profiles[kind.name].resources, snapshot.profiles[kind.name].labels)
-        for kind in snapshot.config.node_types
+        kind.max_workers > 0 and could_hold(kind, shape, snapshot) for kind in snapshot.config.node_types
+    ) or any(
+        node.state == "ALIVE" and copies_in(shape, node.total) and shape.accepts(node.labels)
+        for node in snapshot.nodes
     )
 
 
@@ -189,7 +235,7 @@ def why_infeasible(shape: Shape, snapshot: Snapshot) -> str:
             for name, amount in shape.resources
             if profile.resources.get(name, 0) < amount
         )
-        if not shape.accepts(profile.labels):
+        if not any(shape.accepts(labels) for labels in _possible_labels(kind, profile, snapshot)):
             gaps.append("its labels do not match")
         if not gaps and kind.max_workers == 0:
             gaps.append("its max_workers is 0")
@@ -201,25 +247,41 @@ def why_infeasible(shape: Shape, snapshot: Snapshot) -> str:
 
 def why_waiting(shapes: Sequence[Shape], snapshot: Snapshot, limits: Limits) -> str:
     """Says which limit keeps feasible work waiting: type by type, those that could hold one of the shapes."""
-    reasons: list[str] = []
-    for kind in snapshot.config.node_types:
-        profile = snapshot.profiles.get(kind.name)
-        if profile is None or kind.max_workers == 0:
-            continue
-        if not any(shape.fits(profile.resources, profile.labels) for shape in shapes):
-            continue
-        market: Market | None = snapshot.markets.get(kind.name)
-        price = market.offers[0].price if market is not None and market.offers else 0.0
-        limit = limits.why(kind.name, price)
-        if limit:
-            reasons.append(limit)
-        elif kind.name in snapshot.held:
-            reasons.append(f"{kind.name!r}: {snapshot.held[kind.name]}")
-        elif market is not None and not market.is_open:
-            reasons.append(f"no machine of {kind.name!r} to be had: {market.blocked}")
-        elif limits.room(kind.name, price) < len(shapes):
-            reasons.append(
-                f"max_workers {kind.max_workers} of node type {kind.name!r} and of the cluster leave room "
-                f"for {limits.room(kind.name, price)} more"
-            )
+    reasons = [
+        why
+        for kind in snapshot.config.node_types
+        if kind.max_workers > 0 and any(could_hold(kind, shape, snapshot) for shape in shapes)
+        if (why := _why_no_more(kind, shapes, snapshot, limits))
+    ]
     return "; ".join(dict.fromkeys(reasons)) or "the nodes that could hold it are busy"
+
+
+def _why_no_more(kind: NodeType, shapes: Sequence[Shape], snapshot: Snapshot, limits: Limits) -> str:
+    limit = limits.why(kind.name)
+    if limit:
+        return limit
+    if kind.name in snapshot.held:
+        return f"{kind.name!r}: {snapshot.held[kind.name]}"
+    market: Market | None = snapshot.markets.get(kind.name)
+    profile = snapshot.profiles[kind.name]
+    if market is None:
+        return ""
+
+    def suits(offer: Offer) -> bool:
+        labels = profile.labels_from(offer.zone, offer.market)
+        return any(shape.accepts(labels) for shape in shapes)
+
+    prices = [offer.price for offer in market.offers if suits(offer)]
+    if not prices:
+        resting = [reason for offer, reason, _ in market.resting if suits(offer)]
+        return f"no machine of {kind.name!r} to be had: {resting[0] if resting else market.blocked}"
+    limit = limits.why(kind.name, min(prices))
+    if limit:
+        return limit
+    room = limits.room(kind.name, min(prices))
+    if room < len(shapes):
+        return (
+            f"max_workers {kind.max_workers} of node type {kind.name!r}, that of the cluster and the price budget "
+            f"leave room for {room} more"
+        )
+    return ""

@@ -28,6 +28,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
+from runtime._core.labels import MARKET_TYPE, NODE_GROUP, ZONE
+
 # ---------------------------------------------------------------- errors
 
 
@@ -158,6 +160,12 @@ class Offer:
     market: str = ON_DEMAND
     price: float = 0.0
     resources: Mapping[str, float] = field(default_factory=dict)
+
+
+def machine_labels(node_type: NodeType, zone: str, market: str) -> dict[str, str]:
+    """The labels of a node on a machine of a type: what the type says, and where the machine came from."""
+    found = {NODE_GROUP: node_type.name, ZONE: zone, MARKET_TYPE: market}
+    return {**{key: value for key, value in found.items() if value}, **node_type.labels}
 
 
 class MachineTags:

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from autoscaler.config import AutoscalerConfig
 from autoscaler.demand import Demand
 from autoscaler.instances import IN_FLIGHT, Instance, InstanceState
 from autoscaler.offerings import Market
 from autoscaler.packing import NodeClass, Origin, Pool
-from autoscaler.provider import NodeType, Offer
+from autoscaler.provider import NodeType, Offer, machine_labels
 from runtime._core.placement import is_group_resource
 from runtime._core.resources import Resources, to_units
 from runtime._wire.messages.base import NodeInfo
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
     """What a node of a type will bring, as the scheduler will see it. Amounts in 1/10 000 units."""
 
-    node_type: str
+    kind: NodeType
     resources: Mapping[str, int]
-    labels: Mapping[str, str]
+
+    @property
+    def node_type(self) -> str:
+        return self.kind.name
+
+    def labels_from(self, zone: str, market: str) -> dict[str, str]:
+        """The labels of its node on a machine from there."""
+        return machine_labels(self.kind, zone, market)
 
 
 def observed(nodes: Iterable[NodeInfo]) -> Resources | None:
@@ -52,10 +62,10 @@ def profile_of(kind: NodeType, offers: Sequence[Offer], seen: Mapping[str, int] 
     if not declared and offers:
         declared = to_units(offers[0].resources)
     if seen is None:
-        return Profile(kind.name, declared, dict(kind.labels))
+        return Profile(kind, declared)
     resources = {name: min(amount, seen.get(name, 0)) for name, amount in declared.items()}
     resources.update({name: amount for name, amount in seen.items() if name not in declared})
-    return Profile(kind.name, {name: amount for name, amount in resources.items() if amount}, kind.labels)
+    return Profile(kind, {name: amount for name, amount in resources.items() if amount})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,46 +95,90 @@ class Snapshot:
 def pool_of(snapshot: Snapshot, leaving: frozenset[str], *, whole: bool = False) -> Pool:
     """All capacity that is or will be there without this plan.
 
+    Among equal nodes those that work go first, and those idle longest go last, so that these can be removed.
+
     Args:
         snapshot: the picture.
         leaving: instances that the plan has already decided to remove.
         whole: look at nodes as if they were idle.
     """
-    names = snapshot.demand.names | {"CPU", "GPU"}
+    names = asked_names(snapshot.demand)
     keys = snapshot.demand.label_keys
     by_node = {instance.node_id: instance for instance in snapshot.instances if instance.node_id}
-    entries: list[NodeClass] = []
-    for node in snapshot.nodes:
+    shared = _Labels(keys)
+    merged: dict[object, NodeClass] = {}
+    ordered = sorted(
+        (node for node in snapshot.nodes if node.state == "ALIVE"),
+        key=lambda node: (node.idle_since_s > 0, -node.idle_since_s, node.node_id),
+    )
+    for node in ordered:
         owner = by_node.get(node.node_id)
-        if node.state != "ALIVE" or (
-            owner is not None and (owner.state is not InstanceState.RUNNING or owner.id in leaving)
-        ):
+        if owner is not None and (owner.state is not InstanceState.RUNNING or owner.id in leaving):
             continue
-        total = _only(node.total, names)
-        available = total if whole else _only(node.available, names)
+        amounts = node.total if whole else node.available
         kind = owner.node_type if owner is not None else node.node_type
-        labels = {key: value for key, value in node.labels.items() if key in keys}
-        entries.append(NodeClass(Origin.EXISTING, kind, dict(available), total, labels, [node.node_id.hex()]))
-    known = {node.node_id for node in snapshot.nodes if node.state == "ALIVE"}
+        labels = shared.of(node.labels)
+        # Most nodes are like one seen before, so that what makes them so is compared before anything is made.
+        key = (
+            kind,
+            id(labels),
+            *[amounts.get(name) for name in names],
+            *[node.total.get(name) for name in names],
+        )
+        known = merged.get(key)
+        if known is not None:
+            known.members.append(node.node_id.hex())
+            continue
+        total = only(node.total, names)
+        available = dict(total) if whole else only(node.available, names)
+        merged[key] = NodeClass(Origin.EXISTING, kind, available, total, labels, [node.node_id.hex()])
+    entries = list(merged.values())
+    known_ids = {node.node_id for node in ordered}
+    by_kind: dict[tuple[Origin, str, str, str], list[str]] = {}
     for instance in snapshot.instances:
         coming = instance.state in IN_FLIGHT or (
-            instance.state is InstanceState.RUNNING and instance.node_id not in known
+            instance.state is InstanceState.RUNNING and instance.node_id not in known_ids
         )
         if not coming or instance.id in leaving or instance.node_type not in snapshot.profiles:
             continue
         origin = Origin.QUEUED if instance.state is InstanceState.QUEUED else Origin.COMING
-        entries.append(new_class(snapshot.profiles[instance.node_type], origin, [instance.id], names, keys))
+        offer = instance.offer
+        by_kind.setdefault((origin, instance.node_type, offer.zone, offer.market), []).append(instance.id)
+    for (origin, node_type, zone, market), members in by_kind.items():
+        profile = snapshot.profiles[node_type]
+        labels = shared.of(profile.labels_from(zone, market))
+        entries.append(new_class(profile, origin, sorted(members), names, labels))
     return Pool.of(entries)
 
 
+def asked_names(demand: Demand) -> tuple[str, ...]:
+    """The resources that a plan looks at."""
+    return tuple(sorted(demand.names | {"CPU", "GPU"}))
+
+
+class _Labels:
+    """Labels reduced to the keys that are asked about; equal ones are one object."""
+
+    def __init__(self, keys: frozenset[str]) -> None:
+        self._keys = sorted(keys)
+        self._known: dict[tuple[str | None, ...], dict[str, str]] = {}
+
+    def of(self, labels: Mapping[str, str]) -> dict[str, str]:
+        values = tuple([labels.get(key) for key in self._keys])
+        known = self._known.get(values)
+        if known is None:
+            known = self._known[values] = only(labels, self._keys)
+        return known
+
+
 def new_class(
-    profile: Profile, origin: Origin, members: list[str], names: frozenset[str], keys: frozenset[str]
+    profile: Profile, origin: Origin, members: list[str], names: Iterable[str], labels: Mapping[str, str]
 ) -> NodeClass:
     """Idle nodes of a type, reduced to what the demand asks about."""
-    total = _only(profile.resources, names)
-    labels = {key: value for key, value in profile.labels.items() if key in keys}
+    total = only(profile.resources, names)
     return NodeClass(origin, profile.node_type, dict(total), total, labels, members)
 
 
-def _only(amounts: Mapping[str, int], names: frozenset[str]) -> dict[str, int]:
-    return {name: amount for name, amount in amounts.items() if name in names}
+def only(items: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
+    """Some of the items."""
+    return {name: items[name] for name in names if name in items}

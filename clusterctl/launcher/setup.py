@@ -28,6 +28,7 @@ from autoscaler.provider import (
     ShellError,
     ShellRefused,
     ShellTimedOut,
+    machine_labels,
 )
 from clusterctl.jobs import package
 from clusterctl.providers import OperatorProvider
@@ -133,16 +134,24 @@ def head_facts(spec: ClusterSpec, secret_file: str, config_file: str) -> NodeFac
 
 
 def worker_facts(
-    spec: ClusterSpec, node_type: NodeType, instance_id: str, control_address: str, secret_file: str
+    spec: ClusterSpec,
+    node_type: NodeType,
+    instance_id: str,
+    control_address: str,
+    secret_file: str,
+    *,
+    zone: str = "",
+    market: str = "",
 ) -> NodeFacts:
     """Facts of a worker, seen from the head: file mounts come from where the head has them."""
+    labels = machine_labels(node_type, zone, market)
     start = [
         *("--address", control_address),
         *("--secret-file", "@"),
         *("--node-type", node_type.name),
         *("--instance-id", instance_id),
         *("--resources", msgspec.json.encode(dict(node_type.resources)).decode()),
-        *("--labels", msgspec.json.encode(dict(node_type.labels)).decode()),
+        *("--labels", msgspec.json.encode(labels).decode()),
     ]
     words = " ".join(f"{NODE_FOLDER}/secret" if word == "@" else shlex.quote(word) for word in start)
     return NodeFacts(
@@ -280,7 +289,15 @@ class WorkerSetup:
         self._secret_file = secret_file
 
     def run(self, machine: Machine, node_type: NodeType, instance_id: str, log_path: str) -> None:
-        facts = worker_facts(self._spec, node_type, instance_id, self._control_address, self._secret_file)
+        facts = worker_facts(
+            self._spec,
+            node_type,
+            instance_id,
+            self._control_address,
+            self._secret_file,
+            zone=machine.zone,
+            market=machine.market,
+        )
         try:
             shell = self._provider.shell(machine)
         except ProviderError as error:

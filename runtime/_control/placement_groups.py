@@ -203,6 +203,7 @@ class GroupService:
                 group.request.bundles,
                 list(group.nodes),
                 group.request.label_selectors,
+                group.request.domain,
             )
             for group in self._table.all()
             if group.is_waiting and not group.busy

@@ -7,7 +7,7 @@ from autoscaler.demand import ExplicitRequest, Gang, Shape, demand_of, scarcity
 from runtime._core.placement import group_resources
 from runtime._wire.messages.base import Demand, ResourceRequest, SchedulingStrategy
 from runtime._wire.messages.control import ClusterState, PendingGroup, Requester
-from tests.autoscaler.build import gang, shape
+from tests.autoscaler.build import gang, node, shape
 
 U = 10_000
 
@@ -61,6 +61,14 @@ def test_soft_affinity_takes_any_node() -> None:
     found = demand_of(state([demand(5, SchedulingStrategy("NODE_AFFINITY", b"n", True), CPU=1)]))
     assert dict(found.shapes) == {shape(CPU=1): 5}
     assert found.pinned == {b"n"}
+
+
+@pytest.mark.parametrize(("size", "busy", "count"), [(4, "WAIT", 0), (4, "SPILL", 5), (0, "WAIT", 5)])
+def test_soft_affinity_waits_for_its_node_while_that_could_hold_it(size: int, busy: str, count: int) -> None:
+    where = SchedulingStrategy("NODE_AFFINITY", b"n", True, busy=busy)
+    picture = state([demand(5, where, CPU=1)])
+    picture.nodes.append(node("n", total={"CPU": size}, free={}))
+    assert dict(demand_of(picture).shapes) == ({shape(CPU=1): count} if count else {})
 
 
 @pytest.mark.parametrize("count", [0, -1])

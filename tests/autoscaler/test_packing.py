@@ -16,6 +16,10 @@ def nodes(count: int, origin: Origin = Origin.EXISTING, name: str = "n", **amoun
     return NodeClass(origin, "kind", dict(units), units, {}, [f"{name}{i}" for i in range(count)])
 
 
+def take(pool: Pool, usage: dict[str, list[Shape]]) -> None:
+    pool.take(usage, {name: entry for entry in pool for name in entry.members}, None)
+
+
 def left(pool: Pool) -> dict[str, dict[str, int]]:
     return {name: dict(entry.available) for entry in pool for name in entry.members}
 
@@ -113,7 +117,7 @@ def test_an_overlay_leaves_the_original_alone() -> None:
 
 def test_single_members_leave_their_class() -> None:
     pool = Pool.of([nodes(4, CPU=4)])
-    pool.take({"n1": [shape(CPU=1)], "n2": [shape(CPU=1)], "n3": [shape(CPU=1), shape(CPU=2)]})
+    take(pool, {"n1": [shape(CPU=1)], "n2": [shape(CPU=1)], "n3": [shape(CPU=1), shape(CPU=2)]})
     assert {name: a["CPU"] // U for name, a in left(pool).items()} == {"n0": 4, "n1": 3, "n2": 3, "n3": 1}
     assert pool.used() == {"n1", "n2", "n3"}
     assert len(pool.classes) == 3
@@ -122,20 +126,55 @@ def test_single_members_leave_their_class() -> None:
 def test_compacting_merges_what_became_alike() -> None:
     pool = Pool.of([nodes(4, CPU=4)])
     for name in ("n1", "n2"):
-        pool.take({name: [shape(CPU=1)]})
+        take(pool, {name: [shape(CPU=1)]})
     assert len(pool.classes) == 3
     pool.compact()
     assert len(pool.classes) == 2
     assert pool.used() == {"n1", "n2"}
 
 
-def test_views_are_few_useful_and_named() -> None:
-    pool = Pool.of([nodes(10, CPU=4), nodes(10, name="tiny", CPU=1)])
-    assert len(pool.views([shape(CPU=2)], 3)) == 3
-    assert len(pool.views([shape(CPU=1)], 3)) == 6
-    names = {view.node_id for view in pool.views([shape(CPU=2)], 1, frozenset({"tiny7"}))}
-    assert names == {b"n0", b"tiny7"}
-    assert len(pool.views([shape(CPU=1)], 3, most=1)) == 3
+def test_work_of_the_first_selector_goes_there_and_else_to_a_fallback() -> None:
+    fast = NodeClass(Origin.EXISTING, "kind", {"CPU": U}, {"CPU": U}, {"tier": "fast"}, ["fast"])
+    slow = NodeClass(Origin.EXISTING, "kind", {"CPU": U}, {"CPU": U}, {"tier": "slow"}, ["slow"])
+    picky = Shape.of({"CPU": U}, {"tier": "fast"}, [{"tier": "slow"}])
+    pool = Pool.of([slow, fast])
+    assert pool.place(picky, 1) == 0
+    assert pool.used() == {"fast"}
+    assert pool.place(picky, 2) == 1
+    assert pool.used() == {"fast", "slow"}
+
+
+def test_full_nodes_are_filled_up_before_empty_ones() -> None:
+    half = NodeClass(Origin.EXISTING, "kind", {"CPU": 2 * U}, {"CPU": 4 * U}, {}, ["half"])
+    pool = Pool.of([nodes(3, CPU=4), half])
+    pool.place(shape(CPU=1), 2)
+    assert pool.used() == {"half"}
+
+
+def test_new_nodes_know_whose_work_they_hold() -> None:
+    pool = Pool.of([nodes(1, CPU=2)])
+    pool.add(nodes(3, Origin.NEW, "new", CPU=2))
+    pool.place(shape(CPU=1), 7, "somebody")
+    held = {name: entry.holds for entry in pool for name in entry.members}
+    two, one = (("somebody", 2),), (("somebody", 1),)
+    assert held == {"n0": (), "new0": two, "new1": two, "new2": one}
+
+
+def test_new_nodes_without_gpus_stand_before_nodes_with_gpus() -> None:
+    pool = Pool.of([nodes(1, name="gpu", CPU=4, GPU=1)])
+    pool.add(nodes(1, Origin.NEW, "new", CPU=4))
+    pool.place(shape(CPU=4), 1)
+    assert pool.used() == {"new0"}
+
+
+def test_the_classes_that_can_hold_something() -> None:
+    pool = Pool.of(
+        [nodes(1, name="a", CPU=1), nodes(1, Origin.COMING, "b", CPU=4), nodes(1, name="c", GPU=1)]
+    )
+    assert [entry.members for entry in pool.able([shape(CPU=2)])] == [["b0"]]
+    assert [entry.members for entry in pool.able([shape(CPU=1)], Origin.EXISTING)] == [["a0"]]
+    assert len(list(pool.able([shape(CPU=4), shape(GPU=1)]))) == 2
+    assert len(list(pool.able([shape()]))) == 3
 
 
 amounts = st.fixed_dictionaries(

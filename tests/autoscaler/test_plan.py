@@ -177,6 +177,55 @@ def test_nothing_to_be_had_says_so_and_when_to_look_again() -> None:
     assert note.count == 3
 
 
+SPOT_OR_NOT = replace(BIG, spot=True)
+SPOT_OFFERS = {"big": [Offer("a", SPOT, 1.0), Offer("b", price=4.0), Offer("c", price=3.0)]}
+MARKET = "ray.io/market-type"
+
+
+@pytest.mark.parametrize(
+    ("selector", "zone"),
+    [
+        ({}, "a"),
+        ({MARKET: "on-demand"}, "c"),
+        ({"ray.io/availability-zone": "b"}, "b"),
+        ({"ray.io/node-group": "big"}, "a"),
+        ({MARKET: "!spot", "ray.io/availability-zone": "!c"}, "b"),
+    ],
+)
+def test_labels_choose_the_offer(selector: dict[str, str], zone: str) -> None:
+    wanted = [(shape(selector, CPU=1), 1)]
+    (launch,) = plan(snapshot(config(SPOT_OR_NOT), offers=SPOT_OFFERS, shapes=wanted)).launches
+    assert launch.offer.zone == zone
+    (launch,) = plan(
+        snapshot(config(SPOT_OR_NOT), offers=SPOT_OFFERS, gangs=[gang("PACK", shape(selector, CPU=1))])
+    ).launches
+    assert launch.offer.zone == zone
+
+
+def test_an_offer_that_does_not_exist_is_infeasible_and_one_that_rests_is_waited_for() -> None:
+    penalties = Offerings()
+    penalties.refused("big", Offer("a", SPOT), Capacity("no spot in a"), NOW)
+    settings = config(SPOT_OR_NOT)
+    for zone, word in (("a", "no spot in a"), ("z", "labels do not match")):
+        wanted = [(shape({"ray.io/availability-zone": zone}, CPU=1), 1)]
+        result = plan(snapshot(settings, offers=SPOT_OFFERS, penalties=penalties, shapes=wanted))
+        assert not result.launches
+        (note,) = (*result.waiting, *result.infeasible)
+        assert word in note.why
+        assert bool(result.waiting) == (zone == "a")
+
+
+def test_the_first_selector_is_bought_for_and_a_fallback_when_there_is_none() -> None:
+    fast = replace(BIG, name="fast", labels={"tier": "fast"})
+    slow = replace(SMALL, name="slow", labels={"tier": "slow"})
+    picky = Shape.of(to_units({"CPU": 1}), {"tier": "fast"}, [{"tier": "slow"}])
+    wanted = [(picky, 1)]
+    offers = {"fast": [Offer(price=9.0)], "slow": [Offer(price=0.1)]}
+    assert launched(plan(snapshot(config(fast, slow), offers=offers, shapes=wanted))) == {"fast": 1}
+    full = config(replace(fast, max_workers=0), slow)
+    assert launched(plan(snapshot(full, offers=offers, shapes=wanted))) == {"slow": 1}
+
+
 # ---------------------------------------------------------------- limits
 
 
@@ -201,6 +250,42 @@ def test_the_price_budget() -> None:
     result = plan(snapshot(settings, offers=offers, shapes=[(shape(CPU=8), 5)]))
     assert launched(result) == {"big": 2}
     assert "price budget" in result.waiting[0].why
+
+
+def test_what_the_budget_does_not_allow_of_one_offer_it_may_of_the_next() -> None:
+    settings = config(SPOT_OR_NOT, budgets=Budgets(max_hourly_price=8.0), upscaling_speed=100.0)
+    offers = {"big": [Offer("a", SPOT, 3.0), Offer("b", price=1.0)]}
+    result = plan(snapshot(settings, offers=offers, shapes=[(shape(CPU=8), 9)]))
+    assert [(launch.offer.zone, launch.count) for launch in result.launches] == [("a", 2), ("b", 2)]
+    assert [note.count for note in result.waiting] == [5]
+
+
+def test_what_the_pace_puts_off_is_told() -> None:
+    settings = config(replace(SMALL, max_workers=90), upscaling_speed=1.0)
+    result = plan(snapshot(settings, shapes=[(shape(CPU=1), 60)]))
+    (note,) = result.waiting
+    assert note.count == 60 - 2 * PACE_FLOOR
+    assert "upscaling_speed 1" in note.why
+
+
+def test_a_group_that_the_pace_puts_off_is_told_and_so_is_what_would_fill_its_machines() -> None:
+    settings = config(replace(BIG, max_workers=90), upscaling_speed=1.0)
+    one = gang("STRICT_SPREAD", *[shape(CPU=6)] * 7)
+    result = plan(snapshot(settings, gangs=[one], shapes=[(shape(CPU=1), 14)]))
+    assert launched(result) == {"big": PACE_FLOOR}
+    assert {(note.demand, note.count) for note in result.waiting} == {(str(one), 1), ("{CPU: 1}", 4)}
+
+
+def test_what_the_breaker_puts_off_is_told() -> None:
+    settings = config(replace(BIG, min_workers=2), upscaling_speed=100.0)
+    result = plan(snapshot(settings, shapes=[(shape(CPU=8), 5)], explicit=[(shape(CPU=8), 3)], allowance=1))
+    assert launched(result) == {"big": 1}
+    assert {(note.demand, note.count) for note in result.waiting} == {
+        ("min_workers of 'big'", 1),
+        ("requested {CPU: 8}", 1),
+        ("{CPU: 8}", 4),
+    }
+    assert all("failed their setup" in note.why for note in result.waiting)
 
 
 def test_growth_has_a_pace() -> None:
@@ -332,7 +417,9 @@ def test_an_infeasible_explicit_request() -> None:
         ("STRICT_SPREAD", [shape(CPU=1)] * 3, {"small": 3}),
         ("STRICT_SPREAD", [shape(CPU=8)] * 2, {"big": 2}),
         ("PACK", [shape(GPU=1), shape(GPU=1), shape(CPU=1)], {"gpu": 1}),
-        ("PACK", [shape(CPU=8), shape(GPU=2, CPU=8)], {"gpu": 2}),
+        ("PACK", [shape(CPU=8), shape(GPU=2, CPU=8)], {"gpu": 1, "big": 1}),
+        ("SPREAD", [shape(GPU=1), *[shape(CPU=4)] * 9], {"gpu": 1, "big": 4}),
+        ("STRICT_SPREAD", [shape(GPU=1), shape(CPU=1), shape(CPU=8)], {"gpu": 1, "small": 1, "big": 1}),
     ],
 )
 def test_machines_for_a_group(strategy: str, bundles: list[Shape], expected: dict[str, int]) -> None:
@@ -427,6 +514,15 @@ def test_many_equal_hopeless_groups_are_all_told() -> None:
     assert len(plan(snapshot(ALL, gangs=many)).infeasible) == 50
 
 
+def test_a_group_within_one_domain() -> None:
+    a, b = (replace(BIG, name=name, labels={"rack": name}, max_workers=2) for name in "ab")
+    busy = running("x", a, free={"CPU": 8})
+    one = Gang(b"g" * 18, "STRICT_SPREAD", (shape(CPU=8),) * 3, (), "rack")
+    assert plan(snapshot(config(a, b), busy, gangs=[one])).infeasible
+    two = replace(one, bundles=(shape(CPU=8),) * 2)
+    assert launched(plan(snapshot(config(a, b), busy, gangs=[two]))) == {"a": 1}
+
+
 def test_a_group_with_a_selector() -> None:
     tagged = replace(BIG, name="tagged", labels={"tier": "fast"})
     one = gang("PACK", shape({"tier": "fast"}, CPU=1))
@@ -450,6 +546,7 @@ def test_out_of_time_gives_what_there_is() -> None:
         snapshot(config(replace(BIG, max_workers=1000), max_workers=1000), shapes=shapes), lambda: next(asked)
     )
     assert result.is_partial
+    assert any("took too long" in note.why for note in result.waiting)
     idle = snapshot(ALL, running("a", idle_since_s=1.0), gangs=[gang("PACK", shape(CPU=1))])
     assert plan(idle, lambda: True).removals == (), "nothing is removed on half the picture"
 

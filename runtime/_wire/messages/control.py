@@ -474,6 +474,7 @@ class PendingGroup(Message, frozen=True, array_like=True):
     bundles: list[dict[str, int]]
     placed: list[bytes]
     selectors: list[dict[str, str]] = []  # label selector per bundle, or none at all
+    domain: str = ""  # a label's key: all bundles go to nodes that have the same value of it
 
 
 class Holding(Message, frozen=True, array_like=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import io
 import pathlib
 from collections.abc import Callable, Mapping
@@ -98,7 +100,7 @@ def test_the_heads_steps_in_order() -> None:
 
 
 def test_a_workers_start_command_carries_all_and_no_secret() -> None:
-    node = setup.worker_facts(SPEC, WORKER, "i-1", "1.2.3.4:5", "/secret")
+    node = setup.worker_facts(SPEC, WORKER, "i-1", "1.2.3.4:5", "/secret", zone="eu-1", market="spot")
     commands = [step for step in setup.steps(node) if "setup_commands" in step.name]
     assert [(step.name, step.command) for step in commands] == [
         ("setup_commands[0]", "s"),
@@ -107,7 +109,12 @@ def test_a_workers_start_command_carries_all_and_no_secret() -> None:
     for part in ("--address 1.2.3.4:5", "--node-type w", "--instance-id i-1", "--secret-file ~/"):
         assert part in node.start
     words = LocalShell("/", {}).run(f"printf '%s\\n' {node.start.split('-m', 1)[1]}").output.splitlines()
-    assert words[words.index("--labels") + 1] == '{"zone":"it\'s"}'
+    assert json.loads(words[words.index("--labels") + 1]) == {
+        "ray.io/node-group": "w",
+        "ray.io/availability-zone": "eu-1",
+        "ray.io/market-type": "spot",
+        "zone": "it's",
+    }
 
 
 def test_all_steps_run_and_the_last_output_is_returned(tmp_path: pathlib.Path) -> None:
