@@ -68,7 +68,14 @@ REQUESTED = "requested "
 
 @dataclass(slots=True)
 class _Draft:
-    """A plan while it is made."""
+    """A plan while it is made.
+
+    Attributes:
+        leaving: instances that are to be removed whatever is asked for.
+        kept: nodes and machines that explicit requests keep.
+        asked_of: new machines, and the explicit requests that count on them.
+        made: how many new machines have a name.
+    """
 
     snapshot: Snapshot
     limits: Limits
@@ -83,6 +90,7 @@ class _Draft:
     infeasible: list[Note] = field(default_factory=list)
     waiting: list[Note] = field(default_factory=list)
     kept: set[str] = field(default_factory=set)
+    asked_of: list[NodeClass] = field(default_factory=list)
     made: int = 0
     partial: bool = False
     short: tuple[tuple[Shape, int], ...] = ()
@@ -208,12 +216,15 @@ def _explicit(draft: _Draft) -> None:
     whole = pool_of(draft.snapshot, draft.leaving, whole=True)
     for entry in draft.pool:
         if entry.origin is Origin.NEW:
-            whole.add(entry.alike(list(entry.members)))
+            fresh = entry.alike(list(entry.members))
+            fresh.holds = ()
+            whole.add(fresh)
     today = Pool([entry for entry in whole if entry.origin is Origin.EXISTING])
     later = Pool([entry for entry in whole if entry.origin is not Origin.EXISTING])
     short, unseen = _fill_pool(draft, today, wanted, _requested)
     draft.short = tuple((entry.shape, entry.count) for entry in (*short, *unseen))
     waiting, rest = _fill_pool(draft, later, [(entry.shape, entry.count) for entry in short], _requested)
+    draft.asked_of = [entry for entry in later if entry.origin is Origin.NEW]
     draft.kept |= today.used() | {name for name in later.used() if not name.startswith("new:")}
     trial = draft.limits.copy()
     for purchase in buy(waiting, draft.menu, trial, draft.largest, draft.is_late):
@@ -353,7 +364,7 @@ def _start(draft: _Draft) -> tuple[Launch, ...]:
         pace(config, draft.snapshot.instances),
         config.upscaling_speed,
         draft.snapshot.allowance,
-        (entry for entry in draft.pool if entry.origin is Origin.NEW),
+        [*(entry for entry in draft.pool if entry.origin is Origin.NEW), *draft.asked_of],
     )
     names = {gang.id: str(gang) for gang in draft.snapshot.demand.gangs} if started.put_off else {}
     told: set[bytes] = set()

@@ -282,10 +282,19 @@ def test_what_the_breaker_puts_off_is_told() -> None:
     assert launched(result) == {"big": 1}
     assert {(note.demand, note.count) for note in result.waiting} == {
         ("min_workers of 'big'", 1),
-        ("requested {CPU: 8}", 1),
+        ("requested {CPU: 8}", 2),
         ("{CPU: 8}", 4),
     }
     assert all("failed their setup" in note.why for note in result.waiting)
+
+
+def test_requests_that_count_on_machines_put_off_are_told() -> None:
+    settings = config(replace(BIG, min_workers=2))
+    result = plan(snapshot(settings, explicit=[(shape(CPU=1), 16)], allowance=1))
+    assert {(note.demand, note.count) for note in result.waiting} == {
+        ("min_workers of 'big'", 1),
+        ("requested {CPU: 1}", 8),
+    }
 
 
 def test_growth_has_a_pace() -> None:
