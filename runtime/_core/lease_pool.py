@@ -18,6 +18,8 @@ AVERAGE_WEIGHT = 0.2
 STUCK_FACTOR = 20
 STUCK_MIN_S = 0.01
 IDLE_LEASE_S = 0.05
+EXACT_EVERY_S = 0.25
+"""What is asked for may be half of what is wanted for this long."""
 
 
 class Lease:
@@ -55,6 +57,7 @@ class LeasePool:
     __slots__ = (
         "asked",
         "average_s",
+        "exact_at",
         "key",
         "leases",
         "name",
@@ -79,6 +82,7 @@ class LeasePool:
         self.queue: deque[Any] = deque()
         self.leases: list[Lease] = []
         self.asked = 0
+        self.exact_at = 0.0
         self.average_s: float | None = None
 
     def copy(self, key: bytes) -> LeasePool:
@@ -124,6 +128,15 @@ class LeasePool:
             return None
         if self.asked and wanted and self.asked * 0.5 <= wanted <= self.asked * 1.5:
             return None
+        self.asked = wanted
+        return wanted
+
+    def exact_demand(self, now: float) -> int | None:
+        """The number to ask for, near or not, if it is another: what waits decides how many machines are launched."""
+        wanted = self.wanted()
+        if wanted == self.asked or now - self.exact_at < EXACT_EVERY_S:
+            return None
+        self.exact_at = now
         self.asked = wanted
         return wanted
 

@@ -220,20 +220,23 @@ class TaskSubmitter:
                 break
             self._push(lease, queue.popleft())
         self._active[pool] = None
-        wanted = pool.demand()
-        if wanted is not None:
-            locality = self._locality(queue[0]) if queue else {}
-            self._core.agent.send(
-                LeaseDemand(
-                    pool.key,
-                    wanted,
-                    pool.request,
-                    pool.runtime_env,
-                    locality,
-                    pool.name,
-                    not pool.strict,
-                )
+        self._ask(pool, pool.demand())
+
+    def _ask(self, pool: LeasePool, wanted: int | None) -> None:
+        if wanted is None:
+            return
+        locality = self._locality(pool.queue[0]) if pool.queue else {}
+        self._core.agent.send(
+            LeaseDemand(
+                pool.key,
+                wanted,
+                pool.request,
+                pool.runtime_env,
+                locality,
+                pool.name,
+                not pool.strict,
             )
+        )
 
     def _locality(self, task: Task) -> dict[bytes, int]:
         held: dict[bytes, int] = {}
@@ -493,6 +496,7 @@ class TaskSubmitter:
                 lease.connection.send(TakeBack(len(lease.inflight) - 1))
             for lease in pool.idle(now):
                 self._return(lease)
+            self._ask(pool, pool.exact_demand(now))
             if not pool.leases and not pool.queue:
                 self._active.pop(pool, None)
                 if pool.asked:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime._core.lease_pool import (
+    EXACT_EVERY_S,
     IDLE_LEASE_S,
     MAX_DEPTH,
     QUEUE_AHEAD_S,
@@ -180,6 +181,17 @@ def test_a_large_change_is_told(queued: int) -> None:
     pool = pool_of(queued=queued)
     pool.asked = 10
     assert pool.demand() == queued
+
+
+def test_what_is_near_enough_is_told_exactly_a_moment_later() -> None:
+    pool = pool_of(queued=13)
+    pool.asked = 10
+    assert pool.demand() is None
+    assert pool.exact_demand(100.0) == 13
+    assert pool.exact_demand(200.0) is None
+    pool.queue.append(object())
+    assert pool.exact_demand(100.0 + EXACT_EVERY_S / 2) is None
+    assert pool.exact_demand(100.0 + EXACT_EVERY_S) == 14
 
 
 def test_an_emptied_queue_withdraws_its_demand_once() -> None:
