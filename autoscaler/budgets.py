@@ -1,5 +1,4 @@
-"""The limits a plan must keep: machines per type and in all, their price, the pace of growth, and
-disruption."""
+"""The limits of growth: machines per type and in all, their price, the pace."""
 
 from __future__ import annotations
 
@@ -86,14 +85,6 @@ def pace(config: AutoscalerConfig, instances: Iterable[Instance]) -> dict[str, i
         )
         for kind in config.node_types
     }
-
-
-def disruptions_left(config: AutoscalerConfig, instances: Iterable[Instance]) -> int:
-    """How many more busy or wanted nodes may be drained now."""
-    draining = sum(
-        1 for instance in instances if instance.state is InstanceState.DRAINING and not instance.only_if_idle
-    )
-    return max(0, config.budgets.max_disrupted - draining)
 
 
 def count_by_type(instances: Iterable[Instance], states: frozenset[InstanceState]) -> Mapping[str, int]:

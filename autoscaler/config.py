@@ -5,14 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 import msgspec
 
 from autoscaler.provider import NodeType
 
 HASH_VERSION = "1"
-"""Version of the rule by which config hashes are made; machines of another version are not called
-outdated."""
+"""Version of the rule by which config hashes are made; a hash begins with it, and machines of another version
+are not called outdated."""
+
+
+def hash_rule(config_hash: str) -> str:
+    """The version of the rule by which a config hash was made."""
+    return config_hash.partition("-")[0] if "-" in config_hash else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +33,34 @@ class Deadlines:
     terminating_s: float = 60.0  # until it is asked again
 
 
+class Cause(Enum):
+    """Why a node is drained."""
+
+    IDLE = "idle"  # it was idle for longer than its timeout
+    OUTDATED = "outdated"  # it is idle, and was made from another configuration than today's
+    CONSOLIDATION = "consolidation"  # what it holds has room elsewhere
+    SURPLUS = "surplus"  # there are more than a maximum allows
+    BY_HAND = "by hand"  # somebody else than the autoscaler drains it
+
+
 @dataclass(frozen=True, slots=True)
 class Budgets:
     """Limits beside the counts of machines.
 
     Attributes:
         max_hourly_price: of all workers together; None: no limit.
-        max_disrupted: nodes drained at the same time for another reason than idleness.
+        max_disrupted: nodes drained at the same time for another reason than idleness, in all.
         max_creating: `create` calls in flight at once.
         max_setting_up: setups in flight at once.
+        max_disrupted_by: nodes drained at the same time for one cause; within `max_disrupted`, but for idleness,
+            which has no other limit than one given here.
     """
 
     max_hourly_price: float | None = None
     max_disrupted: int = 10
     max_creating: int = 8
     max_setting_up: int = 32
+    max_disrupted_by: Mapping[Cause, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

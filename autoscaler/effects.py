@@ -43,7 +43,16 @@ class Drain:
     only_if_idle: bool
 
 
-Effect = Create | Terminate | SetUp | Drain
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Ask the control store to place work on a drained node again."""
+
+    instance_id: str
+    node_id: bytes
+    reason: str
+
+
+Effect = Create | Terminate | SetUp | Drain | Resume
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +87,15 @@ class Drained:
     refused: str = ""
 
 
-Outcome = Created | Terminated | SetUpEnded | Drained
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The control store's answer; `failure` says why the node was not told yet."""
+
+    instance_id: str
+    failure: str = ""
+
+
+Outcome = Created | Terminated | SetUpEnded | Drained | Resumed
 
 
 @dataclass(frozen=True, slots=True)

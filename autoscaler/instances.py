@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from autoscaler.config import Deadlines
+from autoscaler.config import Cause, Deadlines
 from autoscaler.provider import Offer
 from runtime._core.fsm import HISTORY, Edge, InvalidTransition, Transitions
 
@@ -44,10 +44,10 @@ TRANSITIONS: Transitions[InstanceState, InstanceState] = {
         _S.TERMINATING, "setup failed, surplus, or not joined by the deadline"
     ),
     (_S.SETTING_UP, _S.TERMINATED): Edge(_S.TERMINATED, "the platform lists it no more"),
-    (_S.RUNNING, _S.DRAINING): Edge(_S.DRAINING, "idle, surplus or outdated"),
+    (_S.RUNNING, _S.DRAINING): Edge(_S.DRAINING, "idle, surplus, outdated, or its work fits elsewhere"),
     (_S.RUNNING, _S.TERMINATING): Edge(_S.TERMINATING, "its node died or its machine stopped"),
     (_S.RUNNING, _S.TERMINATED): Edge(_S.TERMINATED, "the platform lists it no more"),
-    (_S.DRAINING, _S.RUNNING): Edge(_S.RUNNING, "work arrived, the drain was refused"),
+    (_S.DRAINING, _S.RUNNING): Edge(_S.RUNNING, "work arrived: the drain was refused or called off"),
     (_S.DRAINING, _S.TERMINATING): Edge(_S.TERMINATING, "drained, died, or the deadline passed"),
     (_S.DRAINING, _S.TERMINATED): Edge(_S.TERMINATED, "the platform lists it no more"),
     (_S.TERMINATING, _S.TERMINATED): Edge(_S.TERMINATED, "the platform lists it no more"),
@@ -78,7 +78,8 @@ class Instance:
         not_before_s: the effect is not repeated before.
         expires_s: a deadline for the present state other than the usual one; 0: the usual one.
         settled: the state's effect succeeded: setup ended well, the drain was accepted.
-        only_if_idle: the drain is refused when the node is busy.
+        cause: why it is, or was last, drained.
+        recalled: its drain was called off, and its node has not been told so yet.
         reason: why it is in its state.
         failure: set when it ended for a fault: what the operator should read.
         step: the setup step that failed.
@@ -101,7 +102,8 @@ class Instance:
     not_before_s: float = 0.0
     expires_s: float = 0.0
     settled: bool = False
-    only_if_idle: bool = True
+    cause: Cause = Cause.IDLE
+    recalled: bool = False
     reason: str = ""
     failure: str = ""
     step: str = ""
@@ -111,6 +113,16 @@ class Instance:
     @property
     def is_terminal(self) -> bool:
         return self.state in TERMINAL
+
+    @property
+    def only_if_idle(self) -> bool:
+        """Whether its drain is refused when the node is busy."""
+        return only_if_idle(self.cause)
+
+
+def only_if_idle(cause: Cause) -> bool:
+    """Whether nodes that got work meanwhile are spared."""
+    return cause in (Cause.IDLE, Cause.OUTDATED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +137,8 @@ class Transition:
     node_id: bytes | None = None
     failure: str | None = None
     step: str | None = None
-    only_if_idle: bool | None = None
+    cause: Cause | None = None
+    recalled: bool = False
 
 
 def deadline_of(instance: Instance, deadlines: Deadlines) -> float | None:
@@ -171,7 +184,8 @@ def advance(instance: Instance, step: Transition, now: float) -> Instance:
         node_id=instance.node_id if step.node_id is None else step.node_id,
         failure=instance.failure if step.failure is None else step.failure,
         step=instance.step if step.step is None else step.step,
-        only_if_idle=instance.only_if_idle if step.only_if_idle is None else step.only_if_idle,
+        cause=instance.cause if step.cause is None else step.cause,
+        recalled=step.recalled,
         history=(*instance.history, note)[-HISTORY:],
     )
 
@@ -188,6 +202,9 @@ class InstanceTable:
 
     def __len__(self) -> int:
         return len(self._instances)
+
+    def __getitem__(self, instance_id: str) -> Instance:
+        return self._instances[instance_id]
 
     def get(self, instance_id: str) -> Instance | None:
         return self._instances.get(instance_id)

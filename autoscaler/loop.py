@@ -25,6 +25,8 @@ from autoscaler.effects import (
     Effect,
     Listing,
     Outcome,
+    Resume,
+    Resumed,
     SetUp,
     SetUpEnded,
     Terminate,
@@ -43,6 +45,7 @@ from runtime._wire.messages.control import (
     DrainNode,
     KvGet,
     KvPut,
+    ResumeNode,
     WatchClusterState,
 )
 
@@ -307,8 +310,10 @@ class Autoscaler:
             work = self._terminate(effect)
         elif isinstance(effect, SetUp):
             work = self._set_up(effect)
-        else:
+        elif isinstance(effect, Drain):
             work = self._drain(effect)
+        else:
+            work = self._call_back(effect)
         task = asyncio.create_task(work)
         self._effects.add(task)
         task.add_done_callback(self._effects.discard)
@@ -368,6 +373,14 @@ class Autoscaler:
                 self._ended(Drained(effect.instance_id, refused=str(error)))
         else:
             self._ended(Drained(effect.instance_id))
+
+    async def _call_back(self, effect: Resume) -> None:
+        try:
+            await self._control.call(ResumeNode(effect.node_id, effect.reason), timeout_s=15.0)
+        except CallError as error:
+            self._ended(Resumed(effect.instance_id, failure=str(error)))
+        else:
+            self._ended(Resumed(effect.instance_id))
 
     async def _blocking(self, call: Callable[[], T], name: str, timeout_s: float | None = None) -> T:
         """Runs a blocking call in a thread of its own.

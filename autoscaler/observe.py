@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from autoscaler import drain
-from autoscaler.config import AutoscalerConfig
-from autoscaler.effects import Created, Drained, Listing, Outcome, SetUpEnded, Terminated
+from autoscaler.config import AutoscalerConfig, Cause
+from autoscaler.effects import Created, Drained, Listing, Outcome, Resumed, SetUpEnded, Terminated
 from autoscaler.instances import Instance, InstanceState, InstanceTable, Transition, deadline_of
 from autoscaler.provider import (
     Machine,
@@ -150,6 +150,8 @@ class _Observer:
                 self._terminated(outcome)
             elif isinstance(outcome, SetUpEnded):
                 self._set_up(outcome)
+            elif isinstance(outcome, Resumed):
+                self._resumed(outcome)
             else:
                 self._drained(outcome)
 
@@ -228,6 +230,11 @@ class _Observer:
         if back is not None:
             self.note(drain.rest_after_refusal(back, self.now))
 
+    def _resumed(self, outcome: Resumed) -> None:
+        instance = self.table.get(outcome.instance_id)
+        if instance is not None and instance.state is _S.RUNNING and instance.recalled:
+            self.note(drain.resumed(instance, outcome, self.now))
+
     # ------------------------------------------------------------ nodes
 
     def nodes(self) -> None:
@@ -253,13 +260,8 @@ class _Observer:
                 self._useless(instance, failure, "join the cluster")
         elif instance.state is _S.RUNNING:
             self._check_running(instance, node)
-        elif instance.state is _S.DRAINING:
-            if node is not None and node.state == "DEAD":
-                self.move(instance, _S.TERMINATING, "its node ended while it drained")
-                return
-            step = drain.progress(instance, node)
-            if step is not None:
-                self.do(step)
+        elif instance.state is _S.DRAINING and node is not None and node.state == "DEAD":
+            self.move(instance, _S.TERMINATING, "its node ended while it drained")
 
     def _joined(self, instance: Instance, node: NodeInfo) -> None:
         if instance.state is _S.ALLOCATED:
@@ -280,13 +282,18 @@ class _Observer:
             self.move(instance, _S.TERMINATING, reason, failure=reason)
         else:
             self.note(replace(instance, unjoined_since_s=0.0, node_id=node.node_id))
-            if node.state == "DRAINING" and self.now - instance.since_s > drain.REFUSED_REST_S:
-                self.do(
-                    Transition(instance.id, _S.DRAINING, "its node was drained by hand", only_if_idle=False)
-                )
-                draining = self.table.get(instance.id)
-                if draining is not None:
-                    self.note(replace(draining, settled=True))
+            if node.state == "DRAINING" and not instance.recalled:
+                self._drained_by_hand(instance)
+
+    def _drained_by_hand(self, instance: Instance) -> None:
+        """Nobody here drains the node. What is known of one that refused, or was called back, may be old."""
+        rests_s = max(instance.since_s, instance.not_before_s - drain.REFUSED_REST_S) + drain.REFUSED_REST_S
+        if self.now <= rests_s:
+            return
+        self.do(Transition(instance.id, _S.DRAINING, "its node was drained by hand", cause=Cause.BY_HAND))
+        draining = self.table.get(instance.id)
+        if draining is not None:
+            self.note(replace(draining, settled=True))
 
     # ------------------------------------------------------------ listing
 
@@ -404,7 +411,7 @@ class _Observer:
             elif instance.state is _S.SETTING_UP:
                 self._too_slow(instance, spent)
             elif instance.state is _S.DRAINING:
-                self.move(instance, _S.TERMINATING, f"not drained within {spent}: {instance.reason}")
+                self.do(drain.overdue(instance, spent))
             elif (
                 instance.state is _S.TERMINATING
                 and instance.asked_s

@@ -21,9 +21,10 @@ class Origin(IntEnum):
     """Where a class's capacity comes from, best first."""
 
     EXISTING = 0  # nodes of the cluster
-    COMING = 1  # machines that boot or are set up
-    QUEUED = 2  # asked for by us, not yet of the platform
-    NEW = 3  # this plan's own
+    DRAINING = 1  # nodes whose drain can be called off
+    COMING = 2  # machines that boot or are set up
+    QUEUED = 3  # asked for by us, not yet of the platform
+    NEW = 4  # this plan's own
 
 
 @dataclass(slots=True, eq=False)

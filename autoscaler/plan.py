@@ -11,16 +11,17 @@ it waits, or it is infeasible.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from autoscaler import gangs
 from autoscaler.budgets import Limits, count_by_type, pace
 from autoscaler.demand import Gang, Shape, scarcity
-from autoscaler.instances import ACTIVE
+from autoscaler.drain import due_back, recallable
+from autoscaler.instances import ACTIVE, InstanceState
 from autoscaler.packing import Floor, NodeClass, Origin, Pool
 from autoscaler.policy import Candidate, Menu, Waiting, buy, is_feasible, why_infeasible, why_waiting
-from autoscaler.scale_down import Removal, idle, surplus, unwanted
+from autoscaler.scale_down import Removal, called_back, drained, idle, surplus, unwanted
 from autoscaler.snapshot import Snapshot, asked_names, new_class, pool_of
 from autoscaler.wishes import Launch, Wish, start
 
@@ -47,6 +48,7 @@ class Plan:
         next_s: when time alone changes the plan; None: only facts do.
         is_partial: time ran out; the rest follows with the next plan.
         short: of what programs requested explicitly, what the nodes of now do not hold.
+        recalls: draining instances that go back to work -> why.
     """
 
     launches: tuple[Launch, ...] = ()
@@ -56,6 +58,7 @@ class Plan:
     next_s: float | None = None
     is_partial: bool = False
     short: tuple[tuple[Shape, int], ...] = ()
+    recalls: Mapping[str, str] = field(default_factory=dict)
 
 
 MINIMUM = "min_workers"
@@ -82,6 +85,8 @@ class _Draft:
     menu: Menu
     pool: Pool
     leaving: frozenset[str]
+    back: Mapping[str, str]
+    spare: frozenset[str]
     out_of_time: Callable[[], bool]
     names: tuple[str, ...]
     largest: dict[str, int]
@@ -134,13 +139,18 @@ def plan(snapshot: Snapshot, out_of_time: Callable[[], bool] = never) -> Plan:
     """
     too_many = surplus(snapshot)
     leaving = frozenset(removal.instance_id for removal in too_many)
-    pool = pool_of(snapshot, leaving)
+    options = recallable(snapshot, leaving)
+    back = due_back(snapshot, leaving, options)
+    spare = frozenset(instance.id for instance in options)
+    pool = pool_of(snapshot, leaving, back=back, spare=spare)
     draft = _Draft(
         snapshot,
         Limits.of(snapshot.config, snapshot.instances),
         Menu(snapshot),
         pool,
         leaving,
+        back,
+        spare,
         out_of_time,
         asked_names(snapshot.demand),
         _largest(snapshot, pool),
@@ -151,9 +161,11 @@ def plan(snapshot: Snapshot, out_of_time: Callable[[], bool] = never) -> Plan:
     _shapes(draft)
     launches = _start(draft)
     used = draft.pool.used() | draft.kept
+    recalls = {**called_back(snapshot, spare, used), **back}
     removals = list(too_many)
     resting = None
     if not draft.partial:
+        removals += drained(snapshot, recalls)
         removals += unwanted(snapshot, used, leaving)
         resting = idle(snapshot, used, leaving | {removal.instance_id for removal in removals})
         removals += resting.removals
@@ -171,6 +183,7 @@ def plan(snapshot: Snapshot, out_of_time: Callable[[], bool] = never) -> Plan:
         min(times, default=None),
         draft.partial,
         draft.short,
+        recalls,
     )
 
 
@@ -186,7 +199,14 @@ def _largest(snapshot: Snapshot, pool: Pool) -> dict[str, int]:
 
 
 def _minimum(draft: _Draft) -> None:
-    counts = count_by_type((i for i in draft.snapshot.instances if i.id not in draft.leaving), ACTIVE)
+    counts = count_by_type(
+        (
+            instance
+            for instance in draft.snapshot.instances
+            if instance.id not in draft.leaving and (instance.state in ACTIVE or instance.id in draft.back)
+        ),
+        ACTIVE | {InstanceState.DRAINING},
+    )
     for kind in draft.snapshot.config.node_types:
         lacking = kind.min_workers - counts.get(kind.name, 0)
         owner = f"{MINIMUM} of {kind.name!r}"
@@ -213,7 +233,7 @@ def _explicit(draft: _Draft) -> None:
     wanted = draft.snapshot.demand.explicit
     if not wanted:
         return
-    whole = pool_of(draft.snapshot, draft.leaving, whole=True)
+    whole = pool_of(draft.snapshot, draft.leaving, back=draft.back, spare=draft.spare, whole=True)
     for entry in draft.pool:
         if entry.origin is Origin.NEW:
             fresh = entry.alike(list(entry.members))

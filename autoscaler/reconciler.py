@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from autoscaler.budgets import count_by_type
 from autoscaler.config import HASH_VERSION, AutoscalerConfig
 from autoscaler.demand import Demand, demand_of
+from autoscaler.drain import back_to_work
 from autoscaler.effects import (
     Create,
     Created,
@@ -19,6 +20,8 @@ from autoscaler.effects import (
     Effect,
     Listing,
     Outcome,
+    Resume,
+    Resumed,
     SetUp,
     SetUpEnded,
     Terminate,
@@ -127,6 +130,8 @@ class Reconciler:
         self.plan = plan(snapshot, out_of_time)
         for removal in self.plan.removals:
             self._remove(removal, now)
+        for instance_id, reason in self.plan.recalls.items():
+            self._move(back_to_work(self.table[instance_id], reason), now)
         if world.listing is not None:
             for launch in self.plan.launches:
                 self._queue(launch, now)
@@ -136,6 +141,7 @@ class Reconciler:
         return [
             *self._terminations(now),
             *self._drains(now),
+            *self._resumptions(now),
             *self._setups(now),
             *self._creations(now),
         ]
@@ -237,6 +243,8 @@ class Reconciler:
             self._busy.discard(("setup", outcome.instance_id))
         elif isinstance(outcome, Drained):
             self._busy.discard(("drain", outcome.instance_id))
+        elif isinstance(outcome, Resumed):
+            self._busy.discard(("resume", outcome.instance_id))
         elif isinstance(outcome, Terminated):
             for machine_id in outcome.answers:
                 self._busy.discard(("terminate", machine_id))
@@ -270,9 +278,7 @@ class Reconciler:
         target = {Way.CANCEL: _S.CANCELLED, Way.TERMINATE: _S.TERMINATING, Way.DRAIN: _S.DRAINING}[
             removal.way
         ]
-        self._move(
-            Transition(removal.instance_id, target, removal.reason, only_if_idle=removal.only_if_idle), now
-        )
+        self._move(Transition(removal.instance_id, target, removal.reason, cause=removal.cause), now)
 
     def _queue(self, launch: Launch, now: float) -> None:
         left = launch.count
@@ -322,6 +328,14 @@ class Reconciler:
             if not instance.settled and self._due(instance, "drain", instance.id, now):
                 self._start("drain", instance.id, instance, now)
                 effects.append(Drain(instance.id, instance.node_id, instance.reason, instance.only_if_idle))
+        return effects
+
+    def _resumptions(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        for instance in self.table.in_state(_S.RUNNING):
+            if instance.recalled and self._due(instance, "resume", instance.id, now):
+                self._start("resume", instance.id, instance, now)
+                effects.append(Resume(instance.id, instance.node_id, instance.reason))
         return effects
 
     def _setups(self, now: float) -> list[Effect]:

@@ -1,5 +1,5 @@
 """Which instances go: more than the maximum allows, wishes nobody has any more, idle nodes, outdated
-machines."""
+machines, and those whose drain has come to its end."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
-from autoscaler.budgets import count_by_type, disruptions_left
-from autoscaler.instances import ACTIVE, Instance, InstanceState
+from autoscaler.budgets import count_by_type
+from autoscaler.config import Cause, hash_rule
+from autoscaler.disruption import Disruptions
+from autoscaler.drain import is_done
+from autoscaler.instances import ACTIVE, IN_FLIGHT, Instance, InstanceState, only_if_idle
 from autoscaler.snapshot import Snapshot
-from runtime._wire.messages.base import NodeInfo
 
 
 class Way(Enum):
@@ -23,12 +25,17 @@ class Way(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """One instance to remove. `only_if_idle`: not when its node turns out to be busy."""
+    """One instance to remove. `cause`: of a drain."""
 
     instance_id: str
     way: Way
     reason: str
-    only_if_idle: bool = True
+    cause: Cause | None = None
+
+    @property
+    def only_if_idle(self) -> bool:
+        """Not when its node turns out to be busy."""
+        return self.cause is not None and only_if_idle(self.cause)
 
 
 def surplus(snapshot: Snapshot) -> list[Removal]:
@@ -37,7 +44,7 @@ def surplus(snapshot: Snapshot) -> list[Removal]:
     A machine that was just asked for cannot be taken back before it is there; it is counted as going and
     removed then.
     """
-    left = disruptions_left(snapshot.config, snapshot.instances)
+    disruptions = Disruptions.of(snapshot.config.budgets, snapshot.instances)
     removals: list[Removal] = []
     gone: set[str] = set()
     active = [instance for instance in snapshot.instances if instance.state in ACTIVE]
@@ -68,14 +75,7 @@ def surplus(snapshot: Snapshot) -> list[Removal]:
         chosen = (above + [instance for instance in ordered if instance not in above])[:excess]
         for instance in chosen:
             _remove(instance, f"more than the cluster's max_workers {snapshot.config.max_workers}", removals)
-    allowed: list[Removal] = []
-    for removal in removals:
-        if removal.way is Way.DRAIN and not removal.only_if_idle:
-            if left <= 0:
-                continue
-            left -= 1
-        allowed.append(removal)
-    return allowed
+    return [removal for removal in removals if removal.cause is None or disruptions.take(removal.cause)]
 
 
 def _remove(instance: Instance, reason: str, removals: list[Removal]) -> None:
@@ -85,7 +85,7 @@ def _remove(instance: Instance, reason: str, removals: list[Removal]) -> None:
     elif state in (InstanceState.ALLOCATED, InstanceState.SETTING_UP):
         removals.append(Removal(instance.id, Way.TERMINATE, reason))
     elif state is InstanceState.RUNNING:
-        removals.append(Removal(instance.id, Way.DRAIN, reason, only_if_idle=False))
+        removals.append(Removal(instance.id, Way.DRAIN, reason, Cause.SURPLUS))
 
 
 _DISTANCE = {
@@ -131,13 +131,14 @@ class Idle:
 
 
 def idle(snapshot: Snapshot, used: Collection[str], leaving: Collection[str]) -> Idle:
-    """Nodes idle beyond their timeout, and idle nodes of an old configuration. Never below the minimum, never
-    a node that demand would use in a moment. Longest idle first."""
+    """Nodes idle beyond their timeout, and idle nodes of an old configuration at once. Never below the minimum
+    (but to replace an outdated one), never a node that demand would use in a moment. Longest idle first."""
     nodes = {node.node_id: node for node in snapshot.nodes if node.state == "ALIVE"}
     counts = dict(count_by_type((i for i in snapshot.instances if i.id not in leaving), ACTIVE))
+    flying = count_by_type(snapshot.instances, IN_FLIGHT)
     minimum = {kind.name: kind.min_workers for kind in snapshot.config.node_types}
-    left = disruptions_left(snapshot.config, snapshot.instances)
-    found: list[tuple[float, Instance, NodeInfo]] = []
+    disruptions = Disruptions.of(snapshot.config.budgets, snapshot.instances)
+    found: list[tuple[float, Instance]] = []
     for instance in snapshot.instances:
         node = nodes.get(instance.node_id)
         if (
@@ -148,26 +149,58 @@ def idle(snapshot: Snapshot, used: Collection[str], leaving: Collection[str]) ->
             and node.node_id.hex() not in used
             and node.node_id not in snapshot.demand.pinned
         ):
-            found.append((node.idle_since_s, instance, node))
+            found.append((node.idle_since_s, instance))
     found.sort(key=lambda entry: (entry[0], entry[1].id))
     removals: list[Removal] = []
     times: list[float] = []
-    for since_s, instance, _ in found:
-        timeout_s = snapshot.config.idle_timeout_of(instance.node_type)
-        due_s = max(since_s + timeout_s, instance.not_before_s)
-        if counts[instance.node_type] > minimum.get(instance.node_type, 0):
-            if due_s <= snapshot.now:
-                counts[instance.node_type] -= 1
-                removals.append(Removal(instance.id, Way.DRAIN, f"idle for {snapshot.now - since_s:.0f} s"))
-            else:
+    for since_s, instance in found:
+        name = instance.node_type
+        due_s = max(since_s + snapshot.config.idle_timeout_of(name), instance.not_before_s)
+        is_above = counts[name] > minimum.get(name, 0)
+        if is_above and due_s <= snapshot.now and disruptions.take(Cause.IDLE):
+            reason = f"idle for {snapshot.now - since_s:.0f} s"
+            removals.append(Removal(instance.id, Way.DRAIN, reason, Cause.IDLE))
+        elif (
+            is_outdated(instance, snapshot)
+            and instance.not_before_s <= snapshot.now
+            and _may_replace(disruptions, flying.get(name, 0))
+        ):
+            removals.append(Removal(instance.id, Way.DRAIN, "its configuration is outdated", Cause.OUTDATED))
+        else:
+            if is_above and due_s > snapshot.now:
                 times.append(due_s)
-        elif is_outdated(instance, snapshot) and left > 0 and instance.not_before_s <= snapshot.now:
-            left -= 1
-            removals.append(Removal(instance.id, Way.DRAIN, "its configuration is outdated"))
+            continue
+        counts[name] -= 1
     return Idle(tuple(removals), min(times, default=None))
 
 
+def _may_replace(disruptions: Disruptions, flying: int) -> bool:
+    """One more outdated node may go: those that come in the place of others count until they run."""
+    left = disruptions.left(Cause.OUTDATED)
+    return (left is None or left > flying) and disruptions.take(Cause.OUTDATED)
+
+
+def called_back(snapshot: Snapshot, spare: Collection[str], used: Collection[str]) -> dict[str, str]:
+    """Draining instances whose nodes the plan has put waiting work on, with the reason."""
+    return {
+        instance.id: "waiting work will use it"
+        for instance in snapshot.instances
+        if instance.id in spare and instance.node_id.hex() in used
+    }
+
+
+def drained(snapshot: Snapshot, staying: Collection[str]) -> list[Removal]:
+    """Instances whose nodes are empty and take no work: they end, now that nothing has called them back."""
+    nodes = {node.node_id: node for node in snapshot.nodes}
+    return [
+        Removal(instance.id, Way.TERMINATE, f"drained: {instance.reason}")
+        for instance in snapshot.instances
+        if instance.id not in staying and is_done(instance, nodes.get(instance.node_id))
+    ]
+
+
 def is_outdated(instance: Instance, snapshot: Snapshot) -> bool:
-    """Whether the machine was made from another configuration than today's."""
-    wanted = snapshot.config.config_hashes.get(instance.node_type, "")
-    return bool(wanted and instance.config_hash) and instance.config_hash != wanted
+    """Whether the machine was made from another configuration than today's. Hashes that were made by different
+    rules cannot be compared."""
+    wanted, has = snapshot.config.config_hashes.get(instance.node_type, ""), instance.config_hash
+    return bool(wanted and has) and has != wanted and hash_rule(has) == hash_rule(wanted)

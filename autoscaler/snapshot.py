@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -92,7 +92,14 @@ class Snapshot:
     allowance: int | None = None
 
 
-def pool_of(snapshot: Snapshot, leaving: frozenset[str], *, whole: bool = False) -> Pool:
+def pool_of(
+    snapshot: Snapshot,
+    leaving: frozenset[str],
+    *,
+    back: Collection[str] = (),
+    spare: Collection[str] = (),
+    whole: bool = False,
+) -> Pool:
     """All capacity that is or will be there without this plan.
 
     Among equal nodes those that work go first, and those idle longest go last, so that these can be removed.
@@ -100,6 +107,8 @@ def pool_of(snapshot: Snapshot, leaving: frozenset[str], *, whole: bool = False)
     Args:
         snapshot: the picture.
         leaving: instances that the plan has already decided to remove.
+        back: draining instances that go back to work.
+        spare: draining instances that would, if they were of use.
         whole: look at nodes as if they were idle.
     """
     names = asked_names(snapshot.demand)
@@ -108,18 +117,23 @@ def pool_of(snapshot: Snapshot, leaving: frozenset[str], *, whole: bool = False)
     shared = _Labels(keys)
     merged: dict[object, NodeClass] = {}
     ordered = sorted(
-        (node for node in snapshot.nodes if node.state == "ALIVE"),
+        (node for node in snapshot.nodes if node.state != "DEAD"),
         key=lambda node: (node.idle_since_s > 0, -node.idle_since_s, node.node_id),
     )
+    known_ids: set[bytes] = set()
     for node in ordered:
         owner = by_node.get(node.node_id)
-        if owner is not None and (owner.state is not InstanceState.RUNNING or owner.id in leaving):
+        origin = _origin(node, owner, back, spare)
+        if origin is Origin.EXISTING:
+            known_ids.add(node.node_id)
+        if origin is None or (owner is not None and owner.id in leaving):
             continue
         amounts = node.total if whole else node.available
         kind = owner.node_type if owner is not None else node.node_type
         labels = shared.of(node.labels)
         # Most nodes are like one seen before, so that what makes them so is compared before anything is made.
         key = (
+            origin,
             kind,
             id(labels),
             *[amounts.get(name) for name in names],
@@ -131,9 +145,8 @@ def pool_of(snapshot: Snapshot, leaving: frozenset[str], *, whole: bool = False)
             continue
         total = only(node.total, names)
         available = dict(total) if whole else only(node.available, names)
-        merged[key] = NodeClass(Origin.EXISTING, kind, available, total, labels, [node.node_id.hex()])
+        merged[key] = NodeClass(origin, kind, available, total, labels, [node.node_id.hex()])
     entries = list(merged.values())
-    known_ids = {node.node_id for node in ordered}
     by_kind: dict[tuple[Origin, str, str, str], list[str]] = {}
     for instance in snapshot.instances:
         coming = instance.state in IN_FLIGHT or (
@@ -149,6 +162,20 @@ def pool_of(snapshot: Snapshot, leaving: frozenset[str], *, whole: bool = False)
         labels = shared.of(profile.labels_from(zone, market))
         entries.append(new_class(profile, origin, sorted(members), names, labels))
     return Pool.of(entries)
+
+
+def _origin(
+    node: NodeInfo, owner: Instance | None, back: Collection[str], spare: Collection[str]
+) -> Origin | None:
+    """What a node is to a plan; None: nothing."""
+    if owner is not None and owner.state is InstanceState.DRAINING and node.state != "DEAD":
+        if owner.id in back:
+            return Origin.EXISTING
+        return Origin.DRAINING if owner.id in spare else None
+    works = node.state == "ALIVE" or (node.state == "DRAINING" and owner is not None and owner.recalled)
+    if not works or (owner is not None and owner.state is not InstanceState.RUNNING):
+        return None
+    return Origin.EXISTING
 
 
 def asked_names(demand: Demand) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ def worker_hash(spec: ClusterSpec, name: str) -> str:
     commands = (
         spec.worker_setup_commands if kind.worker_setup_commands is None else kind.worker_setup_commands
     )
-    return _digest(
+    digest = _digest(
         [
             spec.provider,
             kind.resources,
@@ -88,6 +88,7 @@ def worker_hash(spec: ClusterSpec, name: str) -> str:
             spec.worker_start_ray_commands,
         ]
     )
+    return f"{HASH_VERSION}-{digest}"
 
 
 def head_hash(spec: ClusterSpec) -> str:

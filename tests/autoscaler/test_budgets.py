@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.budgets import Limits, disruptions_left, pace
+from autoscaler.budgets import Limits, pace
 from autoscaler.config import Budgets
 from autoscaler.instances import COUNTED, InstanceState
 from autoscaler.provider import Offer
@@ -63,11 +63,3 @@ def test_the_pace(running: int, flying: int, speed: float, expected: int) -> Non
     instances = [instance(f"r{n}") for n in range(running)]
     instances += [instance(f"f{n}", state=S.SETTING_UP) for n in range(flying)]
     assert pace(settings, instances)["small"] == expected
-
-
-def test_only_forced_drains_are_disruptions() -> None:
-    settings = config(SMALL, budgets=Budgets(max_disrupted=2))
-    forced = instance("a", state=S.DRAINING, only_if_idle=False)
-    idle = instance("b", state=S.DRAINING, only_if_idle=True)
-    assert disruptions_left(settings, [forced, idle]) == 1
-    assert disruptions_left(settings, [forced, replace(forced, id="c"), replace(forced, id="d")]) == 0

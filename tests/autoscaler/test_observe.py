@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.effects import Created, Drained, Listing, Outcome, SetUpEnded, Terminated
+from autoscaler.config import Cause
+from autoscaler.effects import Created, Drained, Listing, Outcome, Resumed, SetUpEnded, Terminated
 from autoscaler.instances import TERMINAL, Instance, InstanceState, InstanceTable, Transition
 from autoscaler.observe import (
     Adopted,
@@ -322,12 +323,11 @@ def test_without_a_listing_nothing_is_gone() -> None:
 # ---------------------------------------------------------------- drain and terminate
 
 
-def test_an_accepted_drain_of_an_idle_node_ends_it() -> None:
+def test_an_accepted_drain_is_settled_and_the_plan_ends_it() -> None:
     one = instance("a", state=S.DRAINING, reason="idle for 61 s")
     table, _ = see(one, nodes=[node("a", state="DRAINING")], outcomes=[Drained("a")])
-    assert only(table).state is S.TERMINATING
-    assert "idle for 61 s" in only(table).reason
-    assert not only(table).failure
+    assert only(table).state is S.DRAINING
+    assert only(table).settled
 
 
 def test_a_refused_drain_goes_back_to_work_and_rests() -> None:
@@ -337,16 +337,26 @@ def test_a_refused_drain_goes_back_to_work_and_rests() -> None:
     assert only(table).not_before_s > NOW
 
 
-def test_a_busy_drain_waits_until_the_node_is_idle() -> None:
-    one = instance("a", state=S.DRAINING, only_if_idle=False, settled=True)
+@pytest.mark.parametrize("cause", Cause)
+def test_at_the_deadline_of_a_drain_only_those_go_that_must(cause: Cause) -> None:
+    one = instance("a", state=S.DRAINING, cause=cause, settled=True, since_s=NOW - 5000)
     table, _ = see(one, nodes=[node("a", state="DRAINING")])
-    assert only(table).state is S.DRAINING
-    table, _ = see(one, nodes=[node("a", state="ALIVE", idle_since_s=NOW)])
-    assert only(table).state is S.DRAINING, "not before the node itself refuses work"
-    table, _ = see(one, nodes=[node("a", state="DRAINING", idle_since_s=NOW)])
-    assert only(table).state is S.TERMINATING
-    table, _ = see(replace(one, since_s=NOW - 5000), nodes=[node("a", state="DRAINING")])
-    assert only(table).state is S.TERMINATING, "the deadline passed"
+    must = cause in (Cause.SURPLUS, Cause.BY_HAND)
+    assert only(table).state is (S.TERMINATING if must else S.RUNNING)
+    assert only(table).recalled is not must
+
+
+def test_a_node_called_back_is_told_until_it_has_heard_it() -> None:
+    one = instance("a", recalled=True, asked_s=NOW - 1)
+    still = [node("a", state="DRAINING")]
+    table, _ = see(one, nodes=still)
+    assert only(table).recalled
+    table, _ = see(one, nodes=still, outcomes=[Resumed("a", "no connection")])
+    assert only(table).recalled
+    assert (only(table).asked_s, only(table).not_before_s) == (0.0, NOW + 1.0)
+    table, _ = see(one, nodes=still, outcomes=[Resumed("a")])
+    assert only(table).state is S.RUNNING, "what is known of its node may be old"
+    assert not only(table).recalled
 
 
 def test_a_node_that_dies_while_draining_is_no_failure() -> None:

@@ -16,6 +16,8 @@ from autoscaler.effects import (
     Effect,
     Listing,
     Outcome,
+    Resume,
+    Resumed,
     SetUp,
     SetUpEnded,
     Terminate,
@@ -327,7 +329,15 @@ def test_lowering_the_maximum_drains_and_raising_it_back_launches() -> None:
     ]
     assert rig.tick(Drained(drain.instance_id)) == [], "it finishes its work first"
     rig.reconciler.config = settings
-    assert len(rig.tick()) == 1
+    (resume,) = rig.tick()
+    assert isinstance(resume, Resume), "no new machine: the one that drains works on"
+    assert resume.node_id == drain.node_id
+    (again,) = rig.tick(Resumed(drain.instance_id, "no connection"), after_s=1.0) or rig.tick(after_s=1.0)
+    assert again == resume
+    assert rig.tick(Resumed(drain.instance_id)) == []
+    rig.nodes = [node(name) for name in names]
+    assert rig.tick(after_s=60.0) == []
+    assert set(rig.states().values()) == {"RUNNING"}
 
 
 def replace_state(info: NodeInfo, state: str) -> NodeInfo:
