@@ -167,6 +167,12 @@ class Cluster:
         node.view.schedulable = False
         self._freed.pop(node.id, None)
 
+    def resume(self, node: Node) -> None:
+        """A node that drained takes work again."""
+        self._set_state(node, "ALIVE")
+        node.view.schedulable = True
+        self._has_room(node)
+
     def lose(self, node: Node) -> None:
         """What happens on the node stops; nobody knows yet (see `bury`). It takes no part in placement: a
         lease asked of it would not be answered."""

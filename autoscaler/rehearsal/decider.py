@@ -10,8 +10,8 @@ time:
 - `Create` makes machines; `LaunchRequest.tags` must hold `MachineTags.CLUSTER_ID`, or they are never listed.
 - A machine that is listed as RUNNING becomes a node only after a `SetUp` for it (once per machine); the node
   carries the effect's `instance_id`.
-- `Drain` keeps new work off a node (refused while it is busy, if `only_if_idle`), `Terminate` ends machines;
-  what still runs there is lost and waits again.
+- `Drain` keeps new work off a node (refused while it is busy, if `only_if_idle`), `Resume` lets it take
+  work again, `Terminate` ends machines; what still runs there is lost and waits again.
 
 Outcomes are given once. A decider that has nothing to do with time returns None from `next_s`.
 """

@@ -26,6 +26,8 @@ from autoscaler.effects import (
     Effect,
     Listing,
     Outcome,
+    Resume,
+    Resumed,
     SetUp,
     SetUpEnded,
     Terminate,
@@ -449,8 +451,10 @@ class FakeWorld:
             self._answer(call_s, partial(self._terminate, effect))
         elif isinstance(effect, SetUp):
             self._answer(self.timing.setup_s, partial(self._set_up, effect))
-        else:
+        elif isinstance(effect, Drain):
             self._answer(0.0, partial(self._drain, effect))
+        else:
+            self._answer(0.0, partial(self._resume, effect))
 
     def _answer(self, delay_s: float, work: Callable[[], Outcome]) -> None:
         """Does the work after a while; what came of it is a fact of the next decision."""
@@ -518,6 +522,14 @@ class FakeWorld:
             return Drained(effect.instance_id, "the node is busy")
         self.cluster.drain(node)
         return Drained(effect.instance_id)
+
+    def _resume(self, effect: Resume) -> Resumed:
+        node = self.cluster.nodes.get(effect.node_id)
+        if node is None or node.is_silent:
+            return Resumed(effect.instance_id, "the node is gone")
+        if not node.view.schedulable:
+            self.cluster.resume(node)
+        return Resumed(effect.instance_id)
 
     def _watch_machines(self) -> list[Machine]:
         """Takes stock of what exists, and is paid for; returns what is new."""

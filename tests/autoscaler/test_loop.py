@@ -20,7 +20,7 @@ from runtime._control.storage.memory import MemoryStorage
 from runtime._core.resources import to_units
 from runtime._transport.channel import Channel, Handler, LoopbackChannel
 from runtime._wire.messages.base import Demand, Message, NodeInfo, Ok, ResourceRequest
-from runtime._wire.messages.control import Drain, NodeReport, RegisterNode, WatchClusterState
+from runtime._wire.messages.control import Drain, NodeReport, RegisterNode, Resume, WatchClusterState
 from tests.autoscaler.build import SMALL, config
 
 QUICK: dict[str, object] = {
@@ -45,6 +45,7 @@ class Agent:
         self.total = to_units(node_type.resources)
         self.demands: list[Demand] = []
         self.busy = False
+        self.is_draining = False
         self._info = NodeInfo(
             self.node_id,
             "ALIVE",
@@ -76,7 +77,10 @@ class Agent:
         self._channel.close()
 
     def _handle(self, _: Channel, message: Message) -> Message | None:
-        return Ok() if isinstance(message, Drain) else None
+        if isinstance(message, Drain | Resume):
+            self.is_draining = isinstance(message, Drain)
+            return Ok()
+        return None
 
 
 class Setup:
@@ -213,6 +217,27 @@ def test_demand_brings_workers_and_idleness_takes_them_away() -> None:
             await rig.until(lambda r: rig.workers() == 0 and not r.instances)
 
     play(scenario, quick(SMALL))
+
+
+def test_a_node_that_drains_is_called_back_when_there_is_room_for_it_again() -> None:
+    two = quick(replace(SMALL, max_workers=2))
+
+    async def scenario(rig: Rig) -> None:
+        async with rig.run():
+            rig.want(2, 2)
+            names = {i.id for i in (await rig.running(2)).instances}
+            rig.configure(quick(replace(SMALL, max_workers=1)))
+            report = await rig.until(lambda r: any(i.state == "DRAINING" for i in r.instances))
+            (name,) = [i.id for i in report.instances if i.state == "DRAINING"]
+            agent = rig.setup.agents[name]
+            await rig.until(lambda r: agent.is_draining)
+            rig.configure(two)
+            await rig.until(lambda r: not agent.is_draining)
+            report = await rig.running(2)
+            assert {i.id for i in report.instances} == names, "nothing was launched"
+            assert rig.workers() == 2
+
+    play(scenario, two)
 
 
 def test_infeasible_demand_is_told_to_the_agents() -> None:
