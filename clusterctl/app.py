@@ -13,6 +13,7 @@ from clusterctl.commands import (
     execute,
     job,
     logs,
+    simulate,
     stack,
     start,
     status,
@@ -64,6 +65,7 @@ app.command("down")(guarded(down.down))
 app.command("stop")(guarded(stop.stop))
 app.command("status")(guarded(status.status))
 app.command("check")(guarded(check.check))
+app.command("simulate")(guarded(simulate.simulate))
 app.command("submit", context_settings=_PASS_ON)(guarded(submit.submit))
 app.command("attach")(guarded(attach.attach))
 app.command("exec", context_settings=_PASS_ON)(guarded(execute.execute))

@@ -77,19 +77,25 @@ class ReconcilerDecider:
         return tuple(self._happened)
 
     def _note_changes(self) -> None:
-        """Alike changes of one decision are told together."""
+        """What was launched and why, and what else changed; alike changes are told together."""
+        told: dict[str, int] = {}
+        for launch in self.reconciler.plan.launches:
+            told[f"{launch.node_type} wanted for {launch.reason}"] = launch.count
         states: dict[str, InstanceState] = {}
-        changes: dict[str, int] = {}
         for instance in self.reconciler.table:
             states[instance.id] = instance.state
-            if self._states.get(instance.id) is not instance.state:
-                # Machines have names of their own, and would each be told of alone.
-                reason = (
-                    instance.reason.replace(f" {instance.machine_id}", "")
-                    if instance.machine_id
-                    else instance.reason
-                )
-                text = f"{instance.node_type} {instance.state.name}: {reason}"
-                changes[text] = changes.get(text, 0) + 1
+            if self._states.get(instance.id) is instance.state or instance.state in _TOLD_BY_LAUNCHES:
+                continue
+            # Machines have names of their own, and would each be told of alone.
+            reason = (
+                instance.reason.replace(f" {instance.machine_id}", "")
+                if instance.machine_id
+                else instance.reason
+            )
+            text = f"{instance.node_type} {instance.state.name}: {reason}"
+            told[text] = told.get(text, 0) + 1
         self._states = states
-        self._happened = [f"{count} x {text}" if count > 1 else text for text, count in changes.items()]
+        self._happened = [f"{count} x {text}" if count > 1 else text for text, count in told.items()]
+
+
+_TOLD_BY_LAUNCHES = (InstanceState.QUEUED, InstanceState.REQUESTED)

@@ -12,8 +12,22 @@ from autoscaler.rehearsal.cluster import Group, Waits
 from autoscaler.rehearsal.decider import Decider
 from autoscaler.rehearsal.meter import HOUR_S
 from autoscaler.rehearsal.trace import Trace
-from autoscaler.rehearsal.world import START_S, FakeWorld, Tally, Timing
+from autoscaler.rehearsal.world import FAULT, START_S, STEP, FakeWorld, Tally, Timing
 from runtime._core.resources import UNIT, to_units
+
+__all__ = [
+    "DRAINING",
+    "ENDING",
+    "FAULT",
+    "RUNNING",
+    "STARTING",
+    "STEP",
+    "Event",
+    "Result",
+    "Sample",
+    "Summary",
+    "rehearse",
+]
 
 STARTING = "starting"
 RUNNING = "running"
@@ -55,9 +69,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened, in words."""
+    """Something that happened, in words. `kind`: `FAULT` (of the trace) or `STEP` (of the decider)."""
 
     at_s: float
+    kind: str
     text: str
 
 
@@ -152,6 +167,18 @@ class Result:
             found = sample
         return found
 
+    def thinned(self, columns: int) -> list[Sample]:
+        """At most two samples for each of `columns` equal parts of the time: with the fullest queue, and the last."""
+        end_s = max(self.summary.end_s, 1e-9)
+        parts: dict[int, list[Sample]] = {}
+        for sample in self.samples:
+            parts.setdefault(min(columns - 1, int(sample.at_s / end_s * columns)), []).append(sample)
+        out: list[Sample] = []
+        for part in parts.values():
+            fullest = max(part, key=lambda sample: sample.waiting)
+            out += [part[-1]] if fullest is part[-1] else [fullest, part[-1]]
+        return out
+
 
 def rehearse(
     config: AutoscalerConfig, trace: Trace, decider: Decider | None = None, *, timing: Timing | None = None
@@ -169,7 +196,11 @@ def rehearse(
     """
     events: list[Event] = []
     world = FakeWorld(
-        config, trace, decider, timing=timing, on_event=lambda at_s, text: events.append(Event(at_s, text))
+        config,
+        trace,
+        decider,
+        timing=timing,
+        on_event=lambda at_s, kind, text: events.append(Event(at_s, kind, text)),
     )
     recorder = _Recorder()
     ended = world.run(recorder.watch)

@@ -99,8 +99,10 @@ class Groups(Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Requests(Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An explicit request: it replaces the owner's last one and holds for `ttl_s` (0: for ever)."""
+    """An explicit request for `count` of each bundle: it replaces the owner's last one and holds for `ttl_s` (0: for
+    ever)."""
 
+    count: Count = 1
     bundles: list[Amounts]
     selectors: list[Labels] = []
     ttl_s: Seconds = 0.0
@@ -134,6 +136,14 @@ class Fault(Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
     probability: Share = 1.0
     count: Annotated[int, Meta(ge=0)] | None = None
     seconds: Seconds | None = None
+
+
+def describe(fault: Fault) -> str:
+    """The fault in a few words: "stockout of gpu in zone a"."""
+    where = [f"of {fault.node_type}"] if fault.node_type else []
+    where += [f"in zone {fault.zone}"] if fault.zone else []
+    where += [f"({fault.market})"] if fault.market else []
+    return " ".join([fault.kind.replace("_", " "), *where])
 
 
 class Offered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

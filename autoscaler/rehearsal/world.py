@@ -43,18 +43,18 @@ from autoscaler.rehearsal.trace import (
     Actors,
     Fault,
     Groups,
-    Labels,
     Requests,
     Tasks,
     Trace,
     TraceError,
+    describe,
 )
 from autoscaler.rehearsal.troubles import Troubles
 from autoscaler.simulation import Faults, SimulatedProvider
 from runtime._core.nodes import HEARTBEAT_TIMEOUT_S, RECONNECT_GRACE_S
-from runtime._core.resources import Resources, to_units
+from runtime._core.resources import to_units
 from runtime._wire.messages.base import NodeInfo
-from runtime._wire.messages.control import ClusterState
+from runtime._wire.messages.control import ClusterState, Requester
 
 START_S = 1_000_000.0
 """The unix time at which rehearsals begin; 0 means "never" to the autoscaler."""
@@ -95,6 +95,9 @@ class Tally:
     decisions: int = 0
 
 
+FAULT = "fault"
+STEP = "step"
+
 Watcher = Callable[["FakeWorld"], None]
 """Called after every moment at which something happened."""
 
@@ -106,7 +109,7 @@ class FakeWorld:
         config: as the autoscaler gets it.
         trace: what happens.
         decider: who sizes the cluster; None: the autoscaler.
-        on_event: called with a line about everything that happened.
+        on_event: called with time, `FAULT` or `STEP`, and a line about everything that happened.
 
     Raises:
         TraceError: the trace names node types that the configuration does not have.
@@ -119,7 +122,7 @@ class FakeWorld:
         decider: Decider | None = None,
         *,
         timing: Timing | None = None,
-        on_event: Callable[[float, str], None] = lambda _at_s, _text: None,
+        on_event: Callable[[float, str, str], None] = lambda _at_s, _kind, _text: None,
     ) -> None:
         _check_names(config, trace)
         self.config = config
@@ -149,7 +152,7 @@ class FakeWorld:
         self._pending = 0
         self._outside = 0
         self._progress_s = START_S
-        self._requested: dict[str, tuple[list[Resources], list[Labels]]] = {}
+        self._requested: dict[str, Requests] = {}
         self._request_numbers: dict[str, int] = {}
         self._outcomes: list[Outcome] = []
         self._listing: Listing | None = None
@@ -286,8 +289,7 @@ class FakeWorld:
     def _request(self, entry: Requests) -> None:
         number = self._request_numbers.get(entry.owner, 0) + 1
         self._request_numbers[entry.owner] = number
-        selectors = entry.selectors or [{} for _ in entry.bundles]
-        self._requested[entry.owner] = [to_units(amounts) for amounts in entry.bundles], selectors
+        self._requested[entry.owner] = entry
         if entry.ttl_s:
             self.after(entry.ttl_s, partial(self._expire, entry.owner, number))
 
@@ -298,7 +300,7 @@ class FakeWorld:
             self.wake()
 
     def _strike(self, fault: Fault) -> None:
-        self._tell(f"fault: {fault.kind}" + "".join(f" {x}" for x in (fault.node_type, fault.zone) if x))
+        self._tell(FAULT, describe(fault))
         if fault.kind not in MOMENTARY:
             self.troubles.begin(fault)
             return
@@ -323,7 +325,7 @@ class FakeWorld:
         self.after(noticed_s, partial(self._bury, node, reason))
 
     def _relent(self, fault: Fault) -> None:
-        self._tell(f"over: {fault.kind}" + "".join(f" {x}" for x in (fault.node_type, fault.zone) if x))
+        self._tell(FAULT, f"{describe(fault)} is over")
         self.troubles.end(fault)
 
     # ------------------------------------------------------------ the cluster
@@ -399,7 +401,7 @@ class FakeWorld:
         picture = Picture(self._state(), self._listing, outcomes, self.offers)
         effects = self.decider.decide(picture, self.provider.capabilities, self.now)
         for line in self.decider.happened():
-            self._tell(line)
+            self._tell(STEP, line)
         for effect in effects:
             self._under_way += 1
             self._carry_out(effect)
@@ -428,17 +430,22 @@ class FakeWorld:
             self.troubles.throttle()
             self._listing = Listing(self.now, tuple(self.provider.list()))
         except ProviderError as error:
-            self._tell(f"listing failed: {error}")
+            self._tell(FAULT, f"listing failed: {error}")
 
     def _state(self) -> ClusterState:
+        requests = list(self._requested.values())
         return ClusterState(
             self._version,
             self.now,
             self.cluster.reports(self.now),
             self.cluster.demands(),
             self.cluster.pending_groups(),
-            [bundle for bundles, _ in self._requested.values() for bundle in bundles],
-            requested_selectors=[one for _, selectors in self._requested.values() for one in selectors],
+            [to_units(amounts) for entry in requests for amounts in entry.bundles],
+            requested_selectors=[
+                one for entry in requests for one in entry.selectors or [{}] * len(entry.bundles)
+            ],
+            requested_counts=[entry.count for entry in requests for _ in entry.bundles],
+            requesters=[Requester(entry.owner, len(entry.bundles)) for entry in requests],
         )
 
     # ------------------------------------------------------------ effects
@@ -538,8 +545,8 @@ class FakeWorld:
         self.tally.launches += len(new)
         return new
 
-    def _tell(self, text: str) -> None:
-        self._on_event(self.elapsed_s, text)
+    def _tell(self, kind: str, text: str) -> None:
+        self._on_event(self.elapsed_s, kind, text)
 
 
 def _offers_of(trace: Trace, node_type: str) -> tuple[Offer, ...]:

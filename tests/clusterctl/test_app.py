@@ -12,7 +12,20 @@ from typer.testing import CliRunner
 
 from clusterctl.app import app
 
-COMMANDS = ["up", "down", "stop", "status", "check", "submit", "attach", "exec", "logs", "stack", "start"]
+COMMANDS = [
+    "up",
+    "down",
+    "stop",
+    "status",
+    "check",
+    "submit",
+    "attach",
+    "exec",
+    "logs",
+    "stack",
+    "start",
+    "simulate",
+]
 JOB_COMMANDS = ["list", "stop", "logs"]
 
 
