@@ -35,7 +35,7 @@ class Shape:
         return cls(amounts, tuple(sorted((selector or {}).items())), others)
 
     def __str__(self) -> str:
-        return describe(dict(self.resources), dict(self.selector))
+        return describe(dict(self.resources), dict(self.selector), map(dict, self.fallbacks))
 
     def rank(self, labels: Mapping[str, str]) -> int | None:
         """Which of its selectors is the first to accept a node with `labels`: 0 for the wanted one, more for

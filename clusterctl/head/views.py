@@ -49,12 +49,13 @@ def demand(item: Demand) -> dict[str, Any]:
     """Equal requests that wait."""
     strategy = item.request.strategy
     return {
-        "text": describe(item.request.resources, strategy.labels),
+        "text": describe(item.request.resources, strategy.labels, strategy.fallbacks),
         "resources": to_floats(item.request.resources),
         "count": item.count,
         "infeasible": item.infeasible,
         "strategy": strategy.kind,
         "labels": dict(strategy.labels),
+        "fallbacks": [dict(fallback) for fallback in strategy.fallbacks],
     }
 
 

@@ -44,12 +44,12 @@ class AutoscalingService:
         # Above every version of an earlier life, so that those who wait for news of then hear of now.
         self._version = int(context.wall_time() * 1000)
         self._waiters = Waiters()
-        self._requests = ExplicitRequests(context, self.touch)
+        self.requests = ExplicitRequests(context, self.touch)
         self._report = b""
 
     def load(self) -> None:
         """Takes the explicit requests of an earlier life."""
-        self._requests.load()
+        self.requests.load()
 
     def handlers(self) -> Handlers:
         return {
@@ -84,13 +84,13 @@ class AutoscalingService:
     async def request(self, _: Channel, message: RequestResources) -> Ok:
         if message.job_id and not self._is_running(message.job_id):
             raise CallError(ErrorKind.INVALID, f"job {message.job_id.hex()} has ended")
-        self._requests.take(message)
+        self.requests.take(message)
         await self._context.journal.durable()
         return Ok()
 
     def job_finished(self, job_id: bytes, _driver_id: bytes) -> None:
         """What a program asked for ends with it."""
-        self._requests.job_finished(job_id)
+        self.requests.job_finished(job_id)
 
     def take_report(self, _: Channel, message: AutoscalerReport) -> Ok:
         self._report = message.report
@@ -100,7 +100,7 @@ class AutoscalingService:
 
     def snapshot(self) -> ClusterState:
         """The picture of now."""
-        requesters, requests = self._requests.everything()
+        requesters, requests = self.requests.everything()
         return ClusterState(
             version=self._version,
             now_s=self._context.wall_time(),

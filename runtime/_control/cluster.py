@@ -49,6 +49,7 @@ class Node:
         )
         self.channel: Channel | None = None
         self.demands: list[Demand] = []
+        self.noted: list[tuple[str, str]] | None = None  # what its agent knows of reasons why these wait
         self.held: list[Demand] = []
         self.bound_by = ""
         self.heard_s = now
@@ -75,6 +76,7 @@ class Node:
         self.info = msgspec.structs.replace(info, state=self.state.value)
         self.heard_s = now
         self.lost_s = None
+        self.noted = None
         self._charges.clear()
         self.view.total = dict(info.total)
         self.view.available = dict(info.available)

@@ -4,11 +4,12 @@ the program that it ends with has ended. Kept on disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from runtime._control.context import Context
+from runtime._core.resources import describe
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
 from runtime._wire.messages.control import Requester, RequestResources
@@ -94,6 +95,13 @@ class ExplicitRequests:
             for owner, entry in self._entries.items()
         ]
         return requesters, list(self._entries.values())
+
+    def of_programs(self) -> Iterator[tuple[bytes, str, int]]:
+        """(job, what, how many of it) for all that ends with a program."""
+        for entry in self._entries.values():
+            if entry.job_id:
+                for bundle, selector, count in zip(entry.bundles, entry.selectors, entry.counts, strict=True):
+                    yield entry.job_id, describe(bundle, selector), count
 
     def _expire(self, owner: str, entry: Entry) -> None:
         """Forgets the entry when its time is over."""

@@ -22,7 +22,6 @@ from runtime._core.nodes import (
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind, Message, NodeInfo, Ok
 from runtime._wire.messages.control import (
-    AutoscalerReport,
     ClusterView,
     Drain,
     DrainNode,
@@ -61,7 +60,7 @@ class NodeService:
         self.on_registered: list[Callable[[Node, RegisterNode], None]] = []
         self.on_dead: list[Callable[[Node], None]] = []
         self.on_demand: list[Callable[[], None]] = []
-        self.notes: list[tuple[str, str]] = []
+        self.on_demands_of: list[Callable[[Node], None]] = []
         self._context = context
         self._cluster = cluster
         self._cluster_id = cluster_id
@@ -119,7 +118,6 @@ class NodeService:
             listener(node, message)
         self.moved(node)
         await self._context.journal.durable()
-        channel.send(ClusterView([], self.notes))
         return NodeRegistered(self._cluster_id, [other.snapshot() for other in self._cluster.living()])
 
     def report(self, channel: Channel, message: NodeReport) -> None:
@@ -133,6 +131,9 @@ class NodeService:
             self._view_changed.set()
         if before != (node.demands, node.info.idle_since_s > 0):
             self._demand_changed()
+        if before[0] != node.demands or node.noted is None:
+            for listener in self.on_demands_of:
+                listener(node)
 
     def get_nodes(self, _: Channel, __: GetNodes) -> Nodes:
         return Nodes([node.snapshot() for node in self._cluster.all()])
@@ -249,13 +250,6 @@ class NodeService:
         self._view_changed.set()
         self._demand_changed()
 
-    def learn(self, report: AutoscalerReport) -> None:
-        """Replaces what the autoscaler says of demands that are not met, and tells every agent."""
-        notes = list(report.notes)
-        if notes != self.notes:
-            self.notes = notes
-            self.send_all(ClusterView([], notes))
-
     def send_all(self, message: Message) -> None:
         """Sends one way to every connected agent."""
         tell_all(self._cluster, message)
@@ -278,7 +272,7 @@ class NodeService:
             return None
         # An agent knows best what is free on its own node, and ignores what is said of it.
         only = self._cluster.get(loads[0].node_id) if len(loads) == 1 and not infos else None
-        return ClusterView(infos, self.notes, loads), only
+        return ClusterView(infos, loads=loads), only
 
     def _demand_changed(self) -> None:
         for listener in self.on_demand:

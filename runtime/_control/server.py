@@ -15,6 +15,7 @@ from runtime._control.actors import ActorService
 from runtime._control.autoscaling import AutoscalingService
 from runtime._control.cluster import Cluster
 from runtime._control.context import Context, Handlers, Signal
+from runtime._control.demand_notes import DemandNotes
 from runtime._control.group_scheduler import GroupScheduler
 from runtime._control.group_table import GroupTable
 from runtime._control.jobs import JobService
@@ -76,8 +77,16 @@ class ControlStore:
             context, cluster, self.actors.demands, self.groups.pending, self.jobs.is_running
         )
         self.packages = PackageSweeper(context, self.kv, self.jobs, actor_table)
-        notes = WaitingNotes(context, actors.waiting, groups.waiting, self.jobs.tell_driver)
-        self.autoscaling.on_report += [self.nodes.learn, notes.learn]
+        notes = WaitingNotes(
+            context,
+            actors.waiting,
+            groups.waiting,
+            self.autoscaling.requests.of_programs,
+            self.jobs.tell_driver,
+        )
+        demand_notes = DemandNotes(cluster)
+        self.nodes.on_demands_of.append(demand_notes.tell)
+        self.autoscaling.on_report += [demand_notes.learn, notes.learn]
 
         # Groups first: actors may live in them.
         self._view_changed.connect(groups.schedule)

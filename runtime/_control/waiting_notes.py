@@ -20,6 +20,10 @@ REPEAT_S = 30.0
 _LOOK_S = 0.5
 _NO_PID = 0
 _MOST_BUNDLES = 4
+_REQUESTED = "requested "  # what the autoscaler's notes of explicit requests begin with
+
+_Waiting = tuple[bytes, str, int, bool, str]
+"""A job, what waits for what, how many of it, whether no node of now can ever hold it, and why."""
 
 
 @dataclass(slots=True)
@@ -36,6 +40,7 @@ class WaitingNotes:
     Args:
         actors: those that no node has room for.
         groups: those with bundles that have no node.
+        requests: what programs requested explicitly: (job, what, how many of it).
         send: takes lines for a job's driver.
     """
 
@@ -44,25 +49,32 @@ class WaitingNotes:
         context: Context,
         actors: Callable[[], Iterable[Actor]],
         groups: Callable[[], Iterable[Group]],
+        requests: Callable[[], Iterable[tuple[bytes, str, int]]],
         send: Callable[[LogBatch], None],
     ) -> None:
         self._context = context
         self._actors = actors
         self._groups = groups
+        self._requests = requests
         self._send = send
         self._waits: dict[tuple[bytes, str], _Wait] = {}
         self._shapes: dict[str, str] = {}
         self._of_groups: dict[bytes, str] = {}
         self._looks_soon = False
+        self._has_refused_requests = False
 
     def learn(self, report: AutoscalerReport) -> None:
         """Takes the autoscaler's reasons."""
         self._shapes = dict(report.notes)
         self._of_groups = dict(report.group_notes)
+        self._has_refused_requests = any(text.startswith(_REQUESTED) for text in self._shapes)
+        self.wake()
 
     def wake(self) -> None:
         """Something may wait, or wait no longer."""
-        if not self._looks_soon and (self._waits or any(self._actors()) or any(self._groups())):
+        if not self._looks_soon and (
+            self._waits or self._has_refused_requests or any(self._actors()) or any(self._groups())
+        ):
             self._looks_soon = True
             self._context.after(_LOOK_S, self._look)
 
@@ -70,9 +82,10 @@ class WaitingNotes:
         self._looks_soon = False
         now = self._context.now()
         found: dict[tuple[bytes, str], tuple[int, bool, str]] = {}
-        for job_id, what, hopeless, why in (*self._waiting_actors(), *self._waiting_groups()):
+        waiting = (*self._waiting_actors(), *self._waiting_groups(), *self._waiting_requests())
+        for job_id, what, number, hopeless, why in waiting:
             count = found[job_id, what][0] if (job_id, what) in found else 0
-            found[job_id, what] = (count + 1, hopeless, why)
+            found[job_id, what] = (count + number, hopeless, why)
         self._waits = {key: self._waits.get(key) or _Wait(now) for key in found}
         for (job_id, what), (count, hopeless, why) in found.items():
             wait = self._waits[job_id, what]
@@ -83,13 +96,12 @@ class WaitingNotes:
                 self._send(LogBatch(job_id, b"", "", _NO_PID, SOURCE, True, [line]))
         self.wake()
 
-    def _waiting_actors(self) -> Iterable[tuple[bytes, str, bool, str]]:
-        """(job, what waits for what, whether no node of now can ever hold it, why)."""
+    def _waiting_actors(self) -> Iterable[_Waiting]:
         for actor in self._actors():
             placement = actor.spec.placement
             if any(is_group_resource(name) for name in placement.resources):
                 continue  # its group is what waits, or somebody else in it is busy
-            wanted = describe(placement.resources, placement.strategy.labels)
+            wanted = describe(placement.resources, placement.strategy.labels, placement.strategy.fallbacks)
             why = "every node that could hold it is busy"
             if actor.infeasible:
                 why = why_infeasible(placement.strategy.labels)
@@ -97,11 +109,12 @@ class WaitingNotes:
             yield (
                 actor.spec.job_id,
                 f"{actor.spec.class_name} actor(s) wait for {wanted}",
+                1,
                 actor.infeasible,
                 why,
             )
 
-    def _waiting_groups(self) -> Iterable[tuple[bytes, str, bool, str]]:
+    def _waiting_groups(self) -> Iterable[_Waiting]:
         for group in self._groups():
             bundles = ", ".join(describe(bundle) for bundle in group.request.bundles[:_MOST_BUNDLES])
             if len(group.request.bundles) > _MOST_BUNDLES:
@@ -109,7 +122,15 @@ class WaitingNotes:
             reason = self._of_groups.get(group.pg_id)
             why = "its bundles do not fit on what the nodes have free" + _in_brackets(reason)
             what = f"placement group(s) wait for {group.request.strategy} [{bundles}]"
-            yield group.request.job_id, what, reason is not None, why
+            yield group.request.job_id, what, 1, reason is not None, why
+
+    def _waiting_requests(self) -> Iterable[_Waiting]:
+        if not self._has_refused_requests:
+            return
+        for job_id, wanted, count in self._requests():
+            reason = self._shapes.get(_REQUESTED + wanted)
+            if reason is not None:
+                yield job_id, f"x {wanted}, requested explicitly, are not all there", count, False, reason
 
 
 def _in_brackets(reason: str | None) -> str:

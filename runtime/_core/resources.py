@@ -7,7 +7,7 @@ A resource set is a plain `dict[str, int]` without zeros. "CPU", "GPU", "memory"
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 UNIT = 10_000
 """Wire units per one of a resource."""
@@ -79,13 +79,22 @@ def subtract(target: Resources, amounts: Mapping[str, int]) -> None:
             target.pop(name, None)
 
 
-def describe(units: Mapping[str, int], labels: Mapping[str, str] | None = None) -> str:
-    """`{CPU: 1, GPU: 0.5} with labels {zone: a}` for 1/10 000 units and a label selector, names sorted."""
+def describe(
+    units: Mapping[str, int],
+    labels: Mapping[str, str] | None = None,
+    fallbacks: Iterable[Mapping[str, str]] = (),
+) -> str:
+    """`{CPU: 1, GPU: 0.5} with labels {zone: a} or {zone: b}` for 1/10 000 units, a label selector and its fallbacks,
+    names sorted."""
     parts = (f"{name}: {amount / UNIT:g}" for name, amount in sorted(units.items()) if amount)
     text = "{" + ", ".join(parts) + "}"
     if labels:
-        text += " with labels {" + ", ".join(f"{key}: {value}" for key, value in sorted(labels.items())) + "}"
+        text += " with labels " + " or ".join(_selector(one) for one in (labels, *fallbacks))
     return text
+
+
+def _selector(labels: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{key}: {value}" for key, value in sorted(labels.items())) + "}"
 
 
 def why_infeasible(labels: Mapping[str, str]) -> str:

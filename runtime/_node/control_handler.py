@@ -67,7 +67,8 @@ class ControlHandler:
         agent = self._agent
         agent.cluster.update(message.nodes)
         agent.cluster.update_loads(message.loads)
-        agent.cluster.notes = dict(message.notes)
+        if message.has_notes:
+            agent.cluster.notes = dict(message.notes)
         agent.leases.kick()
 
     def _drain(self, message: Drain) -> Ok:

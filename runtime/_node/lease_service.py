@@ -580,7 +580,7 @@ class LeaseService:
         return process.address
 
     def _note(self, entry: Waiting) -> str:
-        wanted = describe(entry.request.resources, entry.request.labels)
+        wanted = describe(entry.request.resources, entry.request.labels, entry.request.fallbacks)
         what = f"{entry.name or 'a task'} waits for {wanted}"
         why = "every node that could hold it is busy"
         if entry.infeasible:

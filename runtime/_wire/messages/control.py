@@ -66,8 +66,9 @@ class ClusterView(Message, frozen=True, array_like=True, tag=103):
     node is sent once); of `loads` only the resources changed."""
 
     nodes: list[NodeInfo]
-    notes: list[tuple[str, str]] = []  # from AutoscalerReport: (demand as text, why it is not met)
+    notes: list[tuple[str, str]] = []  # of what waits at this agent: (demand as text, why it is not met)
     loads: list[NodeLoad] = []
+    has_notes: bool = False  # `notes` replace those of before
 
 
 class Nodes(Message, frozen=True, array_like=True, tag=105):

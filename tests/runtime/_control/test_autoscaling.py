@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from runtime._transport.channel import CallError
-from runtime._wire.messages.base import Ok
+from runtime._wire.messages.base import Demand, Ok, ResourceRequest, SchedulingStrategy
 from runtime._wire.messages.control import (
     AutoscalerReport,
     FinishJob,
@@ -217,17 +217,60 @@ def test_a_watch_for_the_version_alone_has_no_picture() -> None:
 def test_a_report_reaches_status_and_drivers() -> None:
     async def main() -> None:
         async with rig(4) as r:
-            notes = [("{CPU: 99}", "no node type is that big")]
-            assert await r.ask(AutoscalerReport(b"{}", notes)) == Ok()
+            mine, other = ("{CPU: 99}", "no node type is that big"), ("{CPU: 50}", "of another node")
+            r.agents[0].demands = [demand(cpus(99), 2), demand(cpus(1), 1)]
+            r.agents[0].report()
+            assert await r.ask(AutoscalerReport(b"{}", [mine, other])) == Ok()
             assert (await r.state()).last_report == b"{}"
             await asyncio.sleep(0.1)
-            assert r.agents[0].notes == notes
+            assert r.agents[0].notes == [mine], "nobody hears of what waits elsewhere"
             late = await r.add(1)
+            late.demands = [demand(cpus(50), 1)]
+            late.report()
             await asyncio.sleep(0.1)
-            assert late.notes == notes
+            assert late.notes == [other]
             await r.ask(AutoscalerReport(b"{}", []))
             await asyncio.sleep(0.1)
-            assert r.agents[0].notes == []
+            assert (r.agents[0].notes, late.notes) == ([], [])
+
+    run_virtual(main())
+
+
+def test_reasons_are_told_again_to_an_agent_that_was_away() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            notes = [("{CPU: 99}", "no node type is that big")]
+            agent = r.agents[0]
+            agent.demands = [demand(cpus(99), 1)]
+            agent.report()
+            await r.ask(AutoscalerReport(b"{}", notes))
+            await asyncio.sleep(0.1)
+            agent.notes = []
+            agent.cut()
+            await agent.join(r.store)
+            agent.report()
+            await asyncio.sleep(0.1)
+            assert agent.notes == notes
+
+    run_virtual(main())
+
+
+def test_one_that_may_fall_back_is_told_another_reason_than_one_that_may_not() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            notes = [
+                ("{CPU: 9} with labels {zone: a}", "no zone a"),
+                ("{CPU: 9} with labels {zone: a} or {zone: b}", "zone b is full"),
+            ]
+            picky = SchedulingStrategy(labels={"zone": "a"})
+            flexible = SchedulingStrategy(labels={"zone": "a"}, fallbacks=[{"zone": "b"}])
+            r.agents[0].demands = [
+                Demand(ResourceRequest(cpus(9), strategy), 1) for strategy in (picky, flexible)
+            ]
+            r.agents[0].report()
+            await r.ask(AutoscalerReport(b"{}", notes))
+            await asyncio.sleep(0.1)
+            assert r.agents[0].notes == notes
 
     run_virtual(main())
 

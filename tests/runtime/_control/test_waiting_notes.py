@@ -5,7 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from runtime._wire.messages.base import SchedulingStrategy
-from runtime._wire.messages.control import AutoscalerReport, LogBatch, RegisterActor, RemovePlacementGroup
+from runtime._wire.messages.control import (
+    AutoscalerReport,
+    LogBatch,
+    RegisterActor,
+    RemovePlacementGroup,
+    RequestResources,
+)
 from tests.sim.control import specs
 from tests.sim.control.cluster import Rig, rig
 from tests.sim.world import run_virtual
@@ -81,6 +87,27 @@ def test_a_placement_group_that_waits_and_goes() -> None:
             assert "6 in all" in line
             assert line.endswith("(no node type is that big)")
             await r.ask(RemovePlacementGroup(specs.group_id(1)))
+            await asyncio.sleep(60)
+            assert len(told(r)) == 1
+
+    run_virtual(main())
+
+
+def test_an_explicit_request_that_cannot_be_met() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            job = await r.job()
+            wanted = {"CPU": 90_000}
+            await r.ask(RequestResources("x", [wanted], counts=[500], job_id=job.job_id))
+            await r.ask(RequestResources("nobody listens", [wanted], ttl_s=1000.0))
+            await r.ask(AutoscalerReport(b"{}", [("requested {CPU: 9}", "no node type is that big")]))
+            await asyncio.sleep(8)
+            assert told(r) == []
+            await asyncio.sleep(4)
+            assert told(r) == [
+                "500 x {CPU: 9}, requested explicitly, are not all there: no node type is that big"
+            ]
+            await r.ask(AutoscalerReport(b"{}", []))
             await asyncio.sleep(60)
             assert len(told(r)) == 1
 

@@ -224,7 +224,8 @@ class Agent:
                     self.view[load.node_id] = msgspec.structs.replace(
                         known, total=load.total, available=load.available
                     )
-                self.notes = message.notes
+                if message.has_notes:
+                    self.notes = message.notes
         return None
 
     def end_actor(self, actor_id: bytes, reason: str, intended: bool) -> None:

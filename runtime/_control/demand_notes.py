@@ -1,0 +1,41 @@
+"""Tells each agent why what waits there is not served; it tells the drivers.
+
+An agent hears of its own demands only: all reasons to all agents would be more than anything else the control store
+sends.
+"""
+
+from __future__ import annotations
+
+from runtime._control.cluster import Cluster, Node
+from runtime._core.resources import describe
+from runtime._wire.messages.control import AutoscalerReport, ClusterView
+
+
+class DemandNotes:
+    """What the autoscaler said last of demands that are not met."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._reasons: dict[str, str] = {}
+
+    def learn(self, report: AutoscalerReport) -> None:
+        """Takes the autoscaler's reasons."""
+        reasons = dict(report.notes)
+        if reasons != self._reasons:
+            self._reasons = reasons
+            for node in self._cluster.living():
+                self.tell(node)
+
+    def tell(self, node: Node) -> None:
+        """Sends a node's agent what it has not been told yet."""
+        notes = []
+        if self._reasons:
+            for demand in node.demands:
+                strategy = demand.request.strategy
+                text = describe(demand.request.resources, strategy.labels, strategy.fallbacks)
+                if text in self._reasons:
+                    notes.append((text, self._reasons[text]))
+            notes = sorted(set(notes))
+        if notes != node.noted and node.channel is not None:
+            node.noted = notes
+            node.channel.send(ClusterView([], notes, has_notes=True))
