@@ -26,6 +26,7 @@ class Deadlines:
     """How long an instance may stay in a state before the loop acts. RUNNING has none: it lasts while its
     node does."""
 
+    queued_s: float = 300.0  # until it is asked for; then the wish is planned anew
     requested_s: float = 180.0
     allocated_s: float = 600.0  # until the machine runs
     setting_up_s: float = 1200.0  # until its node has joined

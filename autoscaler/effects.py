@@ -95,7 +95,14 @@ class Resumed:
     failure: str = ""
 
 
-Outcome = Created | Terminated | SetUpEnded | Drained | Resumed
+@dataclass(frozen=True, slots=True)
+class CallFailed:
+    """A call that no effect asked for (a listing, the offers) failed."""
+
+    error: ProviderError
+
+
+Outcome = Created | Terminated | SetUpEnded | Drained | Resumed | CallFailed
 
 
 @dataclass(frozen=True, slots=True)

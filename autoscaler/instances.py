@@ -9,7 +9,10 @@ from enum import Enum
 
 from autoscaler.config import Cause, Deadlines
 from autoscaler.provider import Offer
-from runtime._core.fsm import HISTORY, Edge, InvalidTransition, Transitions
+from runtime._core.fsm import Edge, InvalidTransition, Transitions
+
+HISTORY = 12
+"""Lines of its record that an instance keeps: the first one, why it was wanted, and the last ones."""
 
 
 class InstanceState(Enum):
@@ -32,7 +35,7 @@ INITIAL = _S.QUEUED
 
 TRANSITIONS: Transitions[InstanceState, InstanceState] = {
     (_S.QUEUED, _S.REQUESTED): Edge(_S.REQUESTED, "create is called"),
-    (_S.QUEUED, _S.CANCELLED): Edge(_S.CANCELLED, "not wanted any more"),
+    (_S.QUEUED, _S.CANCELLED): Edge(_S.CANCELLED, "not wanted any more, or not asked for by the deadline"),
     (_S.REQUESTED, _S.ALLOCATED): Edge(_S.ALLOCATED, "the platform made the machine"),
     (_S.REQUESTED, _S.FAILED): Edge(_S.FAILED, "refused, or no machine by the deadline"),
     (_S.REQUESTED, _S.TERMINATING): Edge(_S.TERMINATING, "the machine is stopped before it was of use"),
@@ -65,6 +68,19 @@ COUNTED = ACTIVE | {_S.DRAINING}
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """One line of an instance's record: from when on it was in a state, and why. A state that lasts has a
+    line more for whatever happened in it: a call that failed and is made again."""
+
+    at_s: float
+    state: InstanceState
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.at_s:.3f} {self.state.name}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class Instance:
     """One instance. Changed only by `InstanceTable`.
 
@@ -72,6 +88,7 @@ class Instance:
         since_s: unix time when it entered its state.
         token: shared by the instances of one `create` call.
         allocated_s: when its machine was first seen; 0 before.
+        joined_s: when its node first joined; 0 before.
         absent_since_s: start of the first listing without the machine; 0 while listed.
         unjoined_since_s: since when its node is missing from the cluster's view; 0 while known.
         asked_s: when this state's effect (create, drain, terminate) was last asked for; 0 when not yet.
@@ -80,9 +97,12 @@ class Instance:
         settled: the state's effect succeeded: setup ended well, the drain was accepted.
         cause: why it is, or was last, drained.
         recalled: its drain was called off, and its node has not been told so yet.
+        adopted: it was found, not launched by us as far as we know.
+        lasted: its node lived for so long that it counts as sound.
         reason: why it is in its state.
         failure: set when it ended for a fault: what the operator should read.
         step: the setup step that failed.
+        history: how it came here, oldest first.
     """
 
     id: str
@@ -96,6 +116,7 @@ class Instance:
     address: str = ""
     node_id: bytes = b""
     allocated_s: float = 0.0
+    joined_s: float = 0.0
     absent_since_s: float = 0.0
     unjoined_since_s: float = 0.0
     asked_s: float = 0.0
@@ -104,11 +125,13 @@ class Instance:
     settled: bool = False
     cause: Cause = Cause.IDLE
     recalled: bool = False
+    adopted: bool = False
+    lasted: bool = False
     reason: str = ""
     failure: str = ""
     step: str = ""
     log_path: str = ""
-    history: tuple[str, ...] = ()
+    history: tuple[Step, ...] = ()
 
     @property
     def is_terminal(self) -> bool:
@@ -144,6 +167,7 @@ class Transition:
 def deadline_of(instance: Instance, deadlines: Deadlines) -> float | None:
     """Unix time by which the instance should have left its state; None: it may stay."""
     allowed: Mapping[InstanceState, float] = {
+        _S.QUEUED: deadlines.queued_s,
         _S.REQUESTED: deadlines.requested_s,
         _S.ALLOCATED: deadlines.allocated_s,
         _S.SETTING_UP: deadlines.setting_up_s,
@@ -163,12 +187,12 @@ def advance(instance: Instance, step: Transition, now: float) -> Instance:
         InvalidTransition: the table lists no such step.
     """
     if (instance.state, step.target) not in TRANSITIONS:
-        raise InvalidTransition(f"instance {instance.id}", instance.state, step.target, instance.history)
-    note = f"{now:.3f} {instance.state.name} -> {step.target.name}: {step.reason}"
+        record = tuple(str(line) for line in instance.history)
+        raise InvalidTransition(f"instance {instance.id}", instance.state, step.target, record)
     allocated_s = instance.allocated_s
     if step.machine_id and not allocated_s:
         allocated_s = now
-    return replace(
+    moved = replace(
         instance,
         state=step.target,
         since_s=now,
@@ -179,6 +203,7 @@ def advance(instance: Instance, step: Transition, now: float) -> Instance:
         settled=False,
         unjoined_since_s=0.0,
         allocated_s=allocated_s,
+        joined_s=instance.joined_s or (now if step.target is _S.RUNNING else 0.0),
         machine_id=instance.machine_id if step.machine_id is None else step.machine_id,
         address=instance.address if step.address is None else step.address,
         node_id=instance.node_id if step.node_id is None else step.node_id,
@@ -186,8 +211,20 @@ def advance(instance: Instance, step: Transition, now: float) -> Instance:
         step=instance.step if step.step is None else step.step,
         cause=instance.cause if step.cause is None else step.cause,
         recalled=step.recalled,
-        history=(*instance.history, note)[-HISTORY:],
     )
+    return recorded(moved, now)
+
+
+def recorded(instance: Instance, now: float) -> Instance:
+    """The instance with a line for its state and reason, unless that is its last line already. Of a long
+    record the first line stays, and the last ones."""
+    last = instance.history[-1] if instance.history else None
+    if last is not None and (last.state, last.why) == (instance.state, instance.reason):
+        return instance
+    lines = (*instance.history, Step(now, instance.state, instance.reason))
+    if len(lines) > HISTORY:
+        lines = (lines[0], *lines[len(lines) - HISTORY + 1 :])
+    return replace(instance, history=lines)
 
 
 class InstanceTable:
@@ -223,7 +260,7 @@ class InstanceTable:
         known = self._instances.get(instance.id)
         if known is not None and not known.is_terminal:
             raise ValueError(f"instance {instance.id} is known already, as {known.state.name}")
-        self._instances[instance.id] = instance
+        self._instances[instance.id] = recorded(instance, instance.since_s)
         self.version += 1
 
     def apply(self, step: Transition, now: float) -> Instance:
@@ -238,13 +275,15 @@ class InstanceTable:
         self.version += 1
         return changed
 
-    def note(self, instance: Instance) -> None:
-        """Stores an instance whose bookkeeping changed (not its state)."""
+    def note(self, instance: Instance, now: float) -> None:
+        """Stores an instance whose bookkeeping changed (not its state). A new reason is recorded."""
         known = self._instances[instance.id]
         if known.state is not instance.state:
             raise ValueError(f"instance {instance.id}: a note must not change the state")
         if known != instance:
-            self._instances[instance.id] = instance
+            self._instances[instance.id] = (
+                instance if known.reason == instance.reason else recorded(instance, now)
+            )
             self.version += 1
 
     def prune(self, now: float, keep_s: float, keep: int) -> None:

@@ -1,6 +1,6 @@
 """What the autoscaler keeps in the control store, so that a restarted head carries on: instances with their
-intents, penalties, setup results, what nodes turned out to be. Without it the tags of the machines and the
-registered nodes suffice, with less history."""
+intents, penalties, setup results, early deaths, what nodes turned out to be. Without it the tags of the
+machines and the registered nodes suffice, with less history."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from autoscaler.flapping import EarlyDeaths, Flapping
 from autoscaler.health import SetupHealth, SetupResult
 from autoscaler.instances import Instance
 from autoscaler.offerings import Offerings, Penalty
 
 NAMESPACE = "autoscaler"
 KEY = b"state"
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Memory:
     penalties: tuple[Penalty, ...] = ()
     setups: tuple[SetupResult, ...] = ()
     learnt: tuple[Learnt, ...] = ()
+    flapping: tuple[Flapping, ...] = ()
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)
@@ -56,7 +58,11 @@ class Memory:
 
 
 def remember(
-    instances: Iterable[Instance], offerings: Offerings, health: SetupHealth, learnt: Iterable[Learnt]
+    instances: Iterable[Instance],
+    offerings: Offerings,
+    health: SetupHealth,
+    learnt: Iterable[Learnt],
+    deaths: EarlyDeaths,
 ) -> Memory:
     """What to save."""
     return Memory(
@@ -65,6 +71,7 @@ def remember(
         tuple(offerings.everything()),
         tuple(health.everything()),
         tuple(learnt),
+        tuple(deaths.everything()),
     )
 
 

@@ -7,12 +7,24 @@ node counts as dead when the control store says so, at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from autoscaler import drain
+from autoscaler.backoff import spread
 from autoscaler.config import AutoscalerConfig, Cause
-from autoscaler.effects import Created, Drained, Listing, Outcome, Resumed, SetUpEnded, Terminated
+from autoscaler.effects import (
+    CallFailed,
+    Created,
+    Drained,
+    Listing,
+    Outcome,
+    Resumed,
+    SetUpEnded,
+    Terminated,
+)
+from autoscaler.flapping import YOUNG_S
 from autoscaler.instances import Instance, InstanceState, InstanceTable, Transition, deadline_of
 from autoscaler.provider import (
     Machine,
@@ -65,7 +77,22 @@ class SetupKnown:
     ok: bool
 
 
-Event = Transition | Adopted | Noted | OfferRefused | OfferServed | SetupKnown
+@dataclass(frozen=True, slots=True)
+class DiedYoung:
+    """A node was lost within minutes of joining. `lived_s`: since then."""
+
+    instance: Instance
+    lived_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lasted:
+    """A node lives for so long that nothing is wrong with its kind."""
+
+    instance: Instance
+
+
+Event = Transition | Adopted | Noted | OfferRefused | OfferServed | SetupKnown | DiedYoung | Lasted
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +104,26 @@ class Facts:
         listing: the last one that succeeded.
         outcomes: of effects, since the last time.
         lag_s: how far listings may be behind.
+        began_s: when this process first looked; nodes may still be on their way back from before.
     """
 
     nodes: Sequence[NodeInfo]
     listing: Listing | None = None
     outcomes: Sequence[Outcome] = ()
     lag_s: float = 0.0
+    began_s: float = 0.0
 
 
-def observe(instances: Sequence[Instance], facts: Facts, config: AutoscalerConfig, now: float) -> list[Event]:
+def observe(
+    instances: Sequence[Instance],
+    facts: Facts,
+    config: AutoscalerConfig,
+    now: float,
+    rng: random.Random | None = None,
+) -> list[Event]:
     """What has happened to the instances. Applying the events in order brings the table up to date."""
-    observer = _Observer(InstanceTable({i.id: i for i in instances}), facts, config, now)
+    table = InstanceTable({i.id: i for i in instances})
+    observer = _Observer(table, facts, config, now, rng)
     observer.outcomes()
     observer.nodes()
     if facts.listing is not None:
@@ -102,7 +138,12 @@ class _Observer:
     facts: Facts
     config: AutoscalerConfig
     now: float
+    rng: random.Random | None
     events: list[Event] = field(default_factory=list)
+    alive: dict[str, NodeInfo] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.alive = {n.instance_id: n for n in self.facts.nodes if n.instance_id and n.state != "DEAD"}
 
     def move(
         self,
@@ -132,13 +173,22 @@ class _Observer:
         return moved
 
     def do(self, transition: Transition) -> None:
+        before = self.table.get(transition.instance_id)
+        assert before is not None
         self.table.apply(transition, self.now)
         self.events.append(transition)
+        lived_s = self.now - before.joined_s
+        if before.state is _S.RUNNING and transition.failure and before.joined_s and lived_s < YOUNG_S:
+            self.events.append(DiedYoung(before, lived_s))
 
     def note(self, instance: Instance) -> None:
         if self.table.get(instance.id) != instance:
-            self.table.note(instance)
+            self.table.note(instance, self.now)
             self.events.append(Noted(instance))
+
+    def again_s(self, pause_s: float) -> float:
+        """When a call that failed is made again."""
+        return self.now + spread(max(0.5, pause_s), self.rng)
 
     # ------------------------------------------------------------ outcomes
 
@@ -152,7 +202,7 @@ class _Observer:
                 self._set_up(outcome)
             elif isinstance(outcome, Resumed):
                 self._resumed(outcome)
-            else:
+            elif not isinstance(outcome, CallFailed):
                 self._drained(outcome)
 
     def _created(self, outcome: Created) -> None:
@@ -166,10 +216,10 @@ class _Observer:
                 continue
             self._allocate(instance, machine)
         if isinstance(outcome.error, Transient):
+            again_s = self.again_s(outcome.error.retry_after_s)
             for instance in missing:
                 # Machines may exist: the same token is asked again, which makes none twice.
-                retry_s = self.now + max(0.5, outcome.error.retry_after_s)
-                self.note(replace(instance, asked_s=0.0, not_before_s=retry_s, reason=str(outcome.error)))
+                self.note(replace(instance, asked_s=0.0, not_before_s=again_s, reason=str(outcome.error)))
             return
         errors: Sequence[ProviderError] = (outcome.error,) if outcome.error else outcome.result.errors
         for index, instance in enumerate(missing):
@@ -190,16 +240,16 @@ class _Observer:
 
     def _terminated(self, outcome: Terminated) -> None:
         by_machine = {i.machine_id: i for i in self.table if i.state is _S.TERMINATING}
+        again_s = {rest_s: self.again_s(rest_s) for rest_s in {_rest_s(e) for e in outcome.answers.values()}}
         for machine_id, error in outcome.answers.items():
             instance = by_machine.get(machine_id)
             if instance is None or error is None or isinstance(error, NotFound):
                 continue
-            rest_s = error.retry_after_s if isinstance(error, Transient) else 10.0
             self.note(
                 replace(
                     instance,
                     asked_s=0.0,
-                    not_before_s=self.now + max(0.5, rest_s),
+                    not_before_s=again_s[_rest_s(error)],
                     reason=f"terminating it failed, asked again soon: {error}",
                 )
             )
@@ -211,6 +261,8 @@ class _Observer:
         if outcome.error is None:
             self.note(replace(instance, settled=True))
             return
+        if instance.id in self.alive:
+            return  # an earlier process had it set up already; what was done twice failed, the node works
         self._useless(instance, f"setup failed: {outcome.error.reason}", outcome.error.step)
 
     def _useless(self, instance: Instance, failure: str, step: str) -> None:
@@ -254,7 +306,7 @@ class _Observer:
                 self._joined(instance, node)
                 return
             failure = f"its node died right after joining: {node.death_reason or 'no reason known'}"
-            if instance.expires_s:
+            if instance.adopted:
                 self.move(instance, _S.TERMINATING, failure)
             else:
                 self._useless(instance, failure, "join the cluster")
@@ -279,11 +331,15 @@ class _Observer:
                 self.note(replace(instance, unjoined_since_s=since_s))
         elif node.state == "DEAD":
             reason = f"its node died: {node.death_reason or 'no reason known'}"
-            self.move(instance, _S.TERMINATING, reason, failure=reason)
+            self.move(instance, _S.TERMINATING, reason, failure="" if node.left else reason)
         else:
-            self.note(replace(instance, unjoined_since_s=0.0, node_id=node.node_id))
+            lasted = instance.lasted or self.now - instance.joined_s >= YOUNG_S
+            known = replace(instance, unjoined_since_s=0.0, node_id=node.node_id, lasted=lasted)
+            self.note(known)
+            if lasted and not instance.lasted:
+                self.events.append(Lasted(known))
             if node.state == "DRAINING" and not instance.recalled:
-                self._drained_by_hand(instance)
+                self._drained_by_hand(known)
 
     def _drained_by_hand(self, instance: Instance) -> None:
         """Nobody here drains the node. What is known of one that refused, or was called back, may be old."""
@@ -300,9 +356,9 @@ class _Observer:
     def listing(self, listing: Listing) -> None:
         mine = [m for m in listing.machines if m.tags.get(MachineTags.CLUSTER_ID) == self.config.cluster_id]
         present = {m.id: m for m in mine if m.state is not MachineState.GONE}
-        alive = {n.instance_id for n in self.facts.nodes if n.instance_id and n.state != "DEAD"}
         claimed: set[str] = set()
-        by_instance = {m.instance_id: m for m in present.values() if not m.is_head}
+        ordered = self._most_likely_first(m for m in present.values() if not m.is_head)
+        by_instance = {m.instance_id: m for m in reversed(ordered)}
         for instance in list(self.table):
             if instance.state is _S.REQUESTED and instance.id in by_instance:
                 machine = by_instance[instance.id]
@@ -312,12 +368,22 @@ class _Observer:
             claimed.add(instance.machine_id)
             found = present.get(instance.machine_id)
             if found is None:
-                self._absent(instance, listing, instance.id in alive)
+                self._absent(instance, listing, instance.id in self.alive)
             else:
                 self._present(instance, found)
-        for machine in present.values():
-            if machine.id not in claimed and not machine.is_head:
+        for machine in ordered:
+            if machine.id not in claimed:
                 self._unknown(machine)
+
+    def _most_likely_first(self, machines: Iterable[Machine]) -> list[Machine]:
+        """Where two machines carry one name (a platform made it twice), the one with the node comes first,
+        then the older one."""
+        return sorted(machines, key=lambda m: (not self._is_home(m), m.launched_s, m.id))
+
+    def _is_home(self, machine: Machine) -> bool:
+        """Whether the living node of the machine's name answers at the machine's address."""
+        node = self.alive.get(machine.instance_id)
+        return node is not None and bool(node.host) and node.host in (machine.address, machine.public_address)
 
     def _present(self, instance: Instance, machine: Machine) -> None:
         address = machine.public_address or machine.address or instance.address
@@ -355,6 +421,8 @@ class _Observer:
         """A machine with our tags that nobody tracks: the head restarted, or a create call was given up too
         early. It gets a while to show a living node, and goes otherwise."""
         known = self.table.get(machine.instance_id) if machine.instance_id else None
+        node = self.alive.get(machine.instance_id) if machine.instance_id else None
+        grace_s = max(self.config.adopt_grace_s, self.facts.lag_s)
         base = Instance(
             id=machine.instance_id or f"unnamed-{machine.id}",
             node_type=machine.tags.get(MachineTags.NODE_TYPE, machine.node_type),
@@ -367,14 +435,20 @@ class _Observer:
             address=machine.public_address or machine.address,
             allocated_s=self.now,
             settled=True,
-            expires_s=self.now + max(self.config.adopt_grace_s, self.facts.lag_s),
+            adopted=True,
+            expires_s=max(self.now + grace_s, self.facts.began_s + self.config.node_grace_s),
             reason="adopted: a machine of this cluster that was not tracked",
         )
         if known is not None and not known.is_terminal:
+            if known.state is _S.RUNNING and self._is_elsewhere(known, node) and self._is_home(machine):
+                # The node tells which of two machines with one name is the right one.
+                self.note(replace(known, machine_id=machine.id, address=base.address))
+                base = replace(base, machine_id=known.machine_id, address=known.address)
             # Two machines carry one name; the one that is tracked stays.
-            base = replace(base, id=f"{base.id}~{machine.id}")
-            known = self.table.get(base.id)
-        if known is not None or not machine.instance_id or "~" in base.id or machine.state in _ENDING:
+            base = replace(base, id=f"{base.id}~{base.machine_id}")
+            node = None
+        has_ended = known is not None and node is None
+        if has_ended or not machine.instance_id or machine.state in _ENDING:
             base = replace(
                 base,
                 state=_S.TERMINATING,
@@ -387,12 +461,12 @@ class _Observer:
             return
         self.table.add(base)
         self.events.append(Adopted(base))
-        node = next(
-            (n for n in self.facts.nodes if n.instance_id == base.id and n.state != "DEAD"),
-            None,
-        )
         if base.state is _S.SETTING_UP and node is not None:
             self.move(base, _S.RUNNING, "its node is registered", node_id=node.node_id)
+
+    @staticmethod
+    def _is_elsewhere(instance: Instance, node: NodeInfo | None) -> bool:
+        return node is not None and instance.address != node.host
 
     # ------------------------------------------------------------ deadlines
 
@@ -402,7 +476,9 @@ class _Observer:
             if until_s is None or self.now < until_s:
                 continue
             spent = f"{self.now - instance.since_s:.0f} s"
-            if instance.state is _S.REQUESTED:
+            if instance.state is _S.QUEUED:
+                self.move(instance, _S.CANCELLED, f"not asked for within {spent}")
+            elif instance.state is _S.REQUESTED:
                 error = Transient(f"no machine within {spent}: {instance.reason}")
                 self.move(instance, _S.FAILED, str(error), failure=str(error))
                 self.events.append(OfferRefused(instance.node_type, instance.offer, error))
@@ -417,16 +493,20 @@ class _Observer:
                 and instance.asked_s
                 and self.now - instance.asked_s >= self.config.deadlines.terminating_s
             ):
-                self.note(replace(instance, asked_s=0.0))  # still listed: the effect is due again
+                self.note(replace(instance, asked_s=0.0, reason="still listed: asked again"))
 
     def _too_slow(self, instance: Instance, spent: str) -> None:
-        if instance.expires_s:
+        if instance.adopted:
             self.move(instance, _S.TERMINATING, f"adopted, and no node within {spent}")
         elif instance.settled:
             failure = f"the node was started and did not join within {spent}"
             self._useless(instance, failure, "join the cluster")
         else:
             self._useless(instance, f"setup took longer than {spent}", "setup")
+
+
+def _rest_s(error: ProviderError | None) -> float:
+    return error.retry_after_s if isinstance(error, Transient) else 10.0
 
 
 def machines_of(facts: Facts) -> Mapping[str, Machine]:

@@ -3,9 +3,11 @@ tried."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from autoscaler.backoff import doubled, spread
 from autoscaler.provider import (
     ON_DEMAND,
     SPOT,
@@ -25,7 +27,12 @@ MOST_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Penalty:
-    """Why and until when one way to get machines is left alone."""
+    """Why and until when one way to get machines is left alone.
+
+    Attributes:
+        failures: refusals in a row; those during one rest count once.
+        lost: machines came and were taken back within minutes: that one comes proves nothing.
+    """
 
     node_type: str
     zone: str
@@ -33,6 +40,7 @@ class Penalty:
     reason: str
     until_s: float
     failures: int
+    lost: bool = False
 
 
 Key = tuple[str, str, str]
@@ -61,23 +69,45 @@ class Offerings:
     def __init__(self, penalties: Sequence[Penalty] = ()) -> None:
         self._penalties: dict[Key, Penalty] = {(p.node_type, p.zone, p.market): p for p in penalties}
 
-    def refused(self, node_type: str, offer: Offer, error: ProviderError, now: float) -> Penalty:
-        """Notes a refusal: the offer rests, twice as long as the last time."""
+    def refused(
+        self,
+        node_type: str,
+        offer: Offer,
+        error: ProviderError,
+        now: float,
+        rng: random.Random | None = None,
+        lost: bool = False,
+    ) -> Penalty:
+        """Notes a refusal: the offer rests, twice as long as the last time. `lost`: what it gave was taken
+        back soon."""
         everywhere = covers_all_offers(error)
         key: Key = (node_type, "*", "*") if everywhere else (node_type, offer.zone, offer.market)
         known = self._penalties.get(key)
         failures = 1 if known is None else known.failures + 1
         if known is not None and now < known.until_s:
             failures = known.failures  # one burst of refusals counts once
-        rest_s = min(MOST_S, first_rest_s(error) * 2.0 ** (failures - 1))
-        penalty = Penalty(*key, reason=str(error), until_s=now + rest_s, failures=failures)
+        rest_s = spread(doubled(first_rest_s(error), failures, MOST_S), rng)
+        until_s = max(now + rest_s, known.until_s if known is not None else 0.0)
+        lost = lost or (known is not None and known.lost)
+        penalty = Penalty(*key, reason=str(error), until_s=until_s, failures=failures, lost=lost)
         self._penalties[key] = penalty
         return penalty
 
     def succeeded(self, node_type: str, offer: Offer) -> None:
-        """A machine came: the past is forgiven."""
-        self._penalties.pop((node_type, offer.zone, offer.market), None)
+        """A machine came: the past is forgiven, but for machines that were taken back."""
         self._penalties.pop((node_type, "*", "*"), None)
+        known = self._penalties.get((node_type, offer.zone, offer.market))
+        if known is not None and not known.lost:
+            self._forget(known)
+
+    def lasted(self, node_type: str, offer: Offer, joined_s: float) -> None:
+        """A machine was left to us for long: if it came after the last rest, all is forgiven."""
+        known = self._penalties.get((node_type, offer.zone, offer.market))
+        if known is not None and joined_s > known.until_s:
+            self._forget(known)
+
+    def _forget(self, penalty: Penalty) -> None:
+        del self._penalties[(penalty.node_type, penalty.zone, penalty.market)]
 
     def penalty_of(self, node_type: str, offer: Offer, now: float) -> Penalty | None:
         """What keeps the offer back now."""
@@ -145,9 +175,16 @@ class Market:
 
 
 def market_of(
-    node_type: NodeType, offers: Mapping[str, Sequence[Offer]], penalties: Offerings, now: float
+    node_type: NodeType,
+    offers: Mapping[str, Sequence[Offer]],
+    penalties: Offerings,
+    now: float,
+    closed: str = "",
 ) -> Market:
-    """Looks at a type's offers through the operator's limits and the penalties."""
+    """Looks at a type's offers through the operator's limits and the penalties. `closed`: nothing may be
+    launched of it, and why."""
+    if closed:
+        return Market(node_type, (), closed)
     fine = allowed(node_type, offers.get(node_type.name, ()))
     if not fine:
         return Market(node_type, (), "no offer in the allowed zones and prices")

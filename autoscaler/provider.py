@@ -13,6 +13,7 @@ machines' tags.
      +-- Config       the request can never work as written
      +-- NotFound     the machine is not there (any more)
      +-- Transient    try the same again after `retry_after_s`
+          +-- Throttled    too many calls: all calls wait so long
     ShellError
      +-- ShellRefused     nobody listens (yet)
      +-- ShellTimedOut    no answer (wrong address, firewall, still booting)
@@ -73,6 +74,10 @@ class Transient(ProviderError):
 
     def __reduce__(self) -> tuple[type[Transient], tuple[str, float]]:
         return type(self), (self.message, self.retry_after_s)
+
+
+class Throttled(Transient):
+    """The platform asks for fewer calls. Nothing was done; every call to it waits for `retry_after_s`."""
 
 
 class ShellError(Exception):

@@ -4,15 +4,18 @@ their outcomes are facts of a later tick."""
 from __future__ import annotations
 
 import os
+import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from autoscaler.backoff import Throttle
 from autoscaler.budgets import count_by_type
 from autoscaler.config import HASH_VERSION, AutoscalerConfig
 from autoscaler.demand import Demand, demand_of
 from autoscaler.drain import back_to_work
 from autoscaler.effects import (
+    CallFailed,
     Create,
     Created,
     Drain,
@@ -27,6 +30,7 @@ from autoscaler.effects import (
     Terminate,
     Terminated,
 )
+from autoscaler.flapping import EarlyDeaths
 from autoscaler.health import SetupHealth
 from autoscaler.instances import (
     IN_FLIGHT,
@@ -39,8 +43,10 @@ from autoscaler.instances import (
 from autoscaler.memory import Learnt, Memory, remember, resumed
 from autoscaler.observe import (
     Adopted,
+    DiedYoung,
     Event,
     Facts,
+    Lasted,
     Noted,
     OfferRefused,
     OfferServed,
@@ -49,7 +55,17 @@ from autoscaler.observe import (
 )
 from autoscaler.offerings import Offerings, market_of
 from autoscaler.plan import Launch, Plan, never, plan
-from autoscaler.provider import Capabilities, LaunchRequest, Machine, MachineTags, Offer
+from autoscaler.provider import (
+    SPOT,
+    Capabilities,
+    Capacity,
+    LaunchRequest,
+    Machine,
+    MachineTags,
+    Offer,
+    ProviderError,
+    Throttled,
+)
 from autoscaler.scale_down import Removal, Way
 from autoscaler.snapshot import Snapshot, observed, profile_of
 from autoscaler.status import Happening, Report, Resting, report_of
@@ -60,6 +76,10 @@ _S = InstanceState
 KEEP_ENDED_S = 3600.0
 KEEP_ENDED = 200
 KEEP_EVENTS = 50
+STUCK_S = 600.0
+"""A machine that is listed for so long after its end was asked for is the operator's problem."""
+BLIND_CALLS = 3.0
+"""Facts that are older than so many calls may take are too old to spend money on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +91,14 @@ class World:
         listing: the platform's last one; None before the first, and then nothing is launched.
         outcomes: of effects that ended since the last tick; each is given once.
         offers: per node type, what the platform offers.
+        closed: node types whose offers are not known, and why.
     """
 
     cluster: ClusterState
     listing: Listing | None = None
     outcomes: tuple[Outcome, ...] = ()
     offers: Mapping[str, Sequence[Offer]] = field(default_factory=dict)
+    closed: Mapping[str, str] = field(default_factory=dict)
 
 
 def random_id() -> str:
@@ -94,7 +116,13 @@ class Reconciler:
         *,
         memory: Memory | None = None,
         new_id: Callable[[], str] = random_id,
+        rng: random.Random | None = None,
     ) -> None:
+        """Args:
+        memory: what an earlier process knew.
+        new_id: names instances and tokens.
+        rng: spreads the times at which things are tried again; None: not at all.
+        """
         memory = memory or Memory()
         self.config = config
         self.table = InstanceTable(resumed(memory.instances))
@@ -102,6 +130,11 @@ class Reconciler:
         self.events: deque[Happening] = deque(maxlen=KEEP_EVENTS)
         self._capabilities = capabilities
         self._new_id = new_id
+        self._rng = rng
+        self._began_s: float | None = None
+        self._blind = ""
+        self._throttle = Throttle()
+        self._deaths = EarlyDeaths(memory.flapping).under(config.config_hashes)
         self._offerings = Offerings(memory.penalties)
         self._health = SetupHealth(memory.setups).under(config.config_hashes)
         self._learnt = {entry.node_type: entry for entry in memory.learnt}
@@ -114,17 +147,26 @@ class Reconciler:
         self.config = config
         self._capabilities = capabilities
         self._health = self._health.under(config.config_hashes)
+        self._deaths = self._deaths.under(config.config_hashes)
 
     # ------------------------------------------------------------ the tick
 
     def step(self, world: World, now: float, out_of_time: Callable[[], bool] = never) -> list[Effect]:
         """Brings the picture up to date, decides, and returns what is to be done, in order."""
-        facts = Facts(world.cluster.nodes, world.listing, world.outcomes, self._capabilities.listing_lag_s)
+        if self._began_s is None:
+            self._began_s = now
+            self._begin(now)
+        lag_s = self._capabilities.listing_lag_s
+        facts = Facts(world.cluster.nodes, world.listing, world.outcomes, lag_s, self._began_s)
         for outcome in world.outcomes:
-            self._ended(outcome)
+            self._ended(outcome, now)
+        if world.listing is not None:
+            self._throttle.went_well(world.listing.started_s)
         self._machines.update(machines_of(facts))
-        for event in observe(tuple(self.table), facts, self.config, now):
+        for event in observe(tuple(self.table), facts, self.config, now, self._rng):
             self._take(event, now)
+        self._blind = self._why_blind(world, now)
+        self._drop_wishes(now)
         snapshot = self.snapshot(world, now)
         self._demand = snapshot.demand
         self.plan = plan(snapshot, out_of_time)
@@ -132,19 +174,72 @@ class Reconciler:
             self._remove(removal, now)
         for instance_id, reason in self.plan.recalls.items():
             self._move(back_to_work(self.table[instance_id], reason), now)
-        if world.listing is not None:
+        if not self._blind:
             for launch in self.plan.launches:
                 self._queue(launch, now)
         self.table.prune(now, KEEP_ENDED_S, KEEP_ENDED)
         held = {instance.machine_id for instance in self.table}
         self._machines = {key: machine for key, machine in self._machines.items() if key in held}
+        may_call = not self._throttle.is_on(now)
         return [
-            *self._terminations(now),
+            *(self._terminations(now) if may_call else ()),
             *self._drains(now),
             *self._resumptions(now),
             *self._setups(now),
-            *self._creations(now),
+            *(self._creations(now) if may_call else ()),
         ]
+
+    def _begin(self, now: float) -> None:
+        """Carries on with what an earlier process left: time passed while nobody looked, so what has been
+        waited for gets a while to show, and what is done anew its whole time."""
+        grace_s = self.config.node_grace_s
+        for instance in self.table:
+            until_s = deadline_of(instance, self.config.deadlines)
+            if until_s is not None and until_s < now + grace_s:
+                repeated = instance.state is _S.SETTING_UP and not instance.settled
+                span_s = self.config.deadlines.setting_up_s if repeated else grace_s
+                self.table.note(replace(instance, expires_s=now + span_s), now)
+
+    def _why_blind(self, world: World, now: float) -> str:
+        """Why nothing may be launched: what is known of the world is too little, or too old."""
+        assert self._began_s is not None
+        oldest_s = now - BLIND_CALLS * self.config.provider_timeout_s
+        if world.listing is None:
+            return "the platform's machines have not been listed yet"
+        lag_s = self._capabilities.listing_lag_s
+        if lag_s > 0 and world.listing.started_s < self._began_s + lag_s:
+            return "listings do not show yet what an earlier process may have launched"
+        if world.listing.started_s < oldest_s:
+            return f"the platform's machines were listed {now - world.listing.started_s:.0f} s ago"
+        if world.cluster.now_s < oldest_s:
+            return f"the control store was heard of {now - world.cluster.now_s:.0f} s ago"
+        return ""
+
+    def _drop_wishes(self, now: float) -> None:
+        """Takes back what is wanted and not asked for, where it would not be launched any more: planned in the
+        same step, the work that it was for gets the next offer at once."""
+        held = self._held(now)
+        stopped = self._health.open_until_s > now
+        for instance in self.table.in_state(_S.QUEUED):
+            if stopped:
+                why = "most of the last machines failed their setup"
+            elif instance.node_type in held:
+                why = held[instance.node_type]
+            elif self._offerings.penalty_of(instance.node_type, instance.offer, now) is not None:
+                why = "its offer was refused meanwhile"
+            else:
+                continue
+            self._move(Transition(instance.id, _S.CANCELLED, why), now)
+
+    def _held(self, now: float) -> dict[str, str]:
+        return {name: why for name, (_, why) in self._resting(now).items()}
+
+    def _resting(self, now: float) -> dict[str, tuple[float, str]]:
+        resting = dict(self._health.resting(now))
+        for name, (until_s, why) in self._deaths.resting(now).items():
+            if name not in resting or resting[name][0] < until_s:
+                resting[name] = until_s, why
+        return resting
 
     def snapshot(self, world: World, now: float) -> Snapshot:
         """The picture a plan is made from."""
@@ -157,14 +252,16 @@ class Reconciler:
             nodes=tuple(world.cluster.nodes),
             instances=tuple(self.table),
             markets={
-                kind.name: market_of(kind, world.offers, self._offerings, now)
+                kind.name: market_of(
+                    kind, world.offers, self._offerings, now, world.closed.get(kind.name, "")
+                )
                 for kind in self.config.node_types
             },
             profiles={
                 kind.name: profile_of(kind, world.offers.get(kind.name, ()), self._seen(kind.name))
                 for kind in self.config.node_types
             },
-            held={name: why for name, (_, why) in self._health.resting(now).items()},
+            held=self._held(now),
             allowance=self._health.allowance(now, in_flight),
         )
 
@@ -190,7 +287,8 @@ class Reconciler:
 
     def next_s(self, now: float) -> float | None:
         """When time alone asks for the next tick; None: not before facts change."""
-        times = [until_s for until_s, _ in self._health.resting(now).values()]
+        times = [until_s for until_s, _ in self._resting(now).values()]
+        times += [self._throttle.until_s] if self._throttle.is_on(now) else []
         times += [self._health.open_until_s] if self._health.open_until_s > now else []
         if self.plan.next_s is not None:
             times.append(self.plan.next_s)
@@ -213,14 +311,17 @@ class Reconciler:
 
     def memory(self) -> Memory:
         """What to save, so that another process carries on from here."""
-        return remember(self.table, self._offerings, self._health, self._learnt.values())
+        return remember(self.table, self._offerings, self._health, self._learnt.values(), self._deaths)
 
     def report(self, now: float, problems: Sequence[str] = (), plan_s: float = 0.0) -> Report:
         """What to tell the operator."""
-        resting = [Resting(name, why, until_s) for name, (until_s, why) in self._health.resting(now).items()]
+        resting = [Resting(name, why, until_s) for name, (until_s, why) in self._resting(now).items()]
         if self._health.open_until_s > now:
             why = "most of the last machines failed their setup; then one is tried"
             resting.append(Resting("all launches", why, self._health.open_until_s))
+        if self._throttle.is_on(now):
+            resting.append(Resting("every call to the platform", self._throttle.why, self._throttle.until_s))
+        problems = [*problems, *self._problems(now)]
         return report_of(
             self.config,
             tuple(self.table),
@@ -234,11 +335,29 @@ class Reconciler:
             plan_s,
         )
 
+    def _problems(self, now: float) -> list[str]:
+        """What the operator should look at."""
+        found = [f"nothing is launched: {self._blind}"] if self._blind else []
+        for instance in self.table.in_state(_S.TERMINATING):
+            if now - instance.since_s > STUCK_S:
+                found.append(
+                    f"machine {instance.machine_id} of {instance.id} is still listed, "
+                    f"{(now - instance.since_s) / 60.0:.0f} min after its end was asked for; it may cost money"
+                )
+        return found
+
+    @property
+    def throttled_until_s(self) -> float:
+        """No call to the platform should be made before."""
+        return self._throttle.until_s
+
     # ------------------------------------------------------------ events
 
-    def _ended(self, outcome: Outcome) -> None:
+    def _ended(self, outcome: Outcome, now: float) -> None:
+        errors: Sequence[ProviderError | None] = ()
         if isinstance(outcome, Created):
             self._busy.discard(("create", outcome.token))
+            errors = (outcome.error, *outcome.result.errors)
         elif isinstance(outcome, SetUpEnded):
             self._busy.discard(("setup", outcome.instance_id))
         elif isinstance(outcome, Drained):
@@ -248,6 +367,13 @@ class Reconciler:
         elif isinstance(outcome, Terminated):
             for machine_id in outcome.answers:
                 self._busy.discard(("terminate", machine_id))
+            errors = tuple(outcome.answers.values())
+        elif isinstance(outcome, CallFailed):
+            errors = (outcome.error,)
+        throttled = [error for error in errors if isinstance(error, Throttled)]
+        if throttled:
+            worst = max(throttled, key=lambda error: error.retry_after_s)
+            self._throttle.slow_down(worst.retry_after_s, str(worst), now, self._rng)
 
     def _take(self, event: Event, now: float) -> None:
         if isinstance(event, Transition):
@@ -256,14 +382,31 @@ class Reconciler:
             self.table.add(event.instance)
             self._tell(now, f"{event.instance.id} ({event.instance.node_type}): {event.instance.reason}")
         elif isinstance(event, Noted):
-            self.table.note(event.instance)
+            self.table.note(event.instance, now)
         elif isinstance(event, OfferRefused):
-            self._offerings.refused(event.node_type, event.offer, event.error, now)
+            self._offerings.refused(event.node_type, event.offer, event.error, now, self._rng)
         elif isinstance(event, OfferServed):
             self._offerings.succeeded(event.node_type, event.offer)
+        elif isinstance(event, DiedYoung):
+            self._died_young(event, now)
+        elif isinstance(event, Lasted):
+            lasted = event.instance
+            self._deaths.lasted(lasted.node_type, lasted.joined_s)
+            self._offerings.lasted(lasted.node_type, lasted.offer, lasted.joined_s)
         else:
             config_hash = self.config.config_hashes.get(event.node_type, "")
             self._health.record(event.node_type, event.ok, now, config_hash)
+
+    def _died_young(self, event: DiedYoung, now: float) -> None:
+        """A spot machine was most likely taken back: the offer is to blame. Any other was not sound: its type
+        is."""
+        lost = event.instance
+        if lost.offer.market == SPOT:
+            error = Capacity(f"a machine was lost {event.lived_s:.0f} s after its node had joined")
+            self._offerings.refused(lost.node_type, lost.offer, error, now, self._rng, lost=True)
+        elif lost.config_hash in ("", self.config.config_hashes.get(lost.node_type, "")):
+            config_hash = self.config.config_hashes.get(lost.node_type, "")
+            self._deaths.died(lost.node_type, lost.allocated_s, now, config_hash)
 
     def _move(self, step: Transition, now: float) -> None:
         instance = self.table.apply(step, now)
@@ -307,7 +450,7 @@ class Reconciler:
 
     def _start(self, kind: str, name: str, instance: Instance, now: float) -> None:
         self._busy.add((kind, name))
-        self.table.note(replace(instance, asked_s=now))
+        self.table.note(replace(instance, asked_s=now), now)
 
     def _due(self, instance: Instance, kind: str, name: str, now: float) -> bool:
         return instance.asked_s == 0.0 and now >= instance.not_before_s and (kind, name) not in self._busy
@@ -358,8 +501,9 @@ class Reconciler:
         effects: list[Effect] = []
         room = self.config.budgets.max_creating - sum(1 for kind, _ in self._busy if kind == "create")
         batches: dict[str, list[Instance]] = {}
+        tokens = {instance.token for instance in self.table.in_state(_S.QUEUED, _S.REQUESTED)}
         for instance in self.table:
-            if instance.token:
+            if instance.token in tokens:
                 batches.setdefault(instance.token, []).append(instance)
         for token, batch in batches.items():
             queued = [i for i in batch if i.state is _S.QUEUED]
@@ -367,15 +511,9 @@ class Reconciler:
             kind = self.config.node_type(batch[0].node_type)
             if not (queued or waiting) or kind is None or room <= 0:
                 continue
-            if queued and self._offerings.penalty_of(kind.name, queued[0].offer, now) is not None:
-                for instance in queued:
-                    self._move(Transition(instance.id, _S.CANCELLED, "its offer was refused meanwhile"), now)
+            if not all(self._due(i, "create", token, now) for i in [*queued, *waiting]):
                 continue
-            for instance in queued:
-                self._move(Transition(instance.id, _S.REQUESTED, "create is called"), now)
-            asked = [i for i in self.table.in_state(_S.REQUESTED) if i.token == token]
-            if not asked or not all(self._due(i, "create", token, now) for i in asked):
-                continue
+            asked = [*waiting, *(self._requested(instance, now) for instance in queued)]
             room -= 1
             for instance in asked:
                 self._start("create", token, instance, now)
@@ -383,6 +521,12 @@ class Reconciler:
             whole = [i for i in batch if i.state is not _S.CANCELLED]
             effects.append(Create(self._request(token, whole)))
         return effects
+
+    def _requested(self, instance: Instance, now: float) -> Instance:
+        self._move(Transition(instance.id, _S.REQUESTED, "create is called"), now)
+        requested = self.table.get(instance.id)
+        assert requested is not None
+        return requested
 
     def _request(self, token: str, batch: Sequence[Instance]) -> LaunchRequest:
         first = batch[0]

@@ -207,7 +207,8 @@ class SimulatedProvider:
     def vanish(self, machine_id: str) -> None:
         """The machine is gone this instant, and nobody says so."""
         with self._lock:
-            self._records[machine_id].ends_s = self._clock()
+            record, now = self._records[machine_id], self._clock()
+            record.ends_s = now if record.ends_s is None else min(record.ends_s, now)
 
     def add_machine(self, node_type: str, tags: Mapping[str, str]) -> Machine:
         """A machine that somebody else made, or that a lost head left behind."""

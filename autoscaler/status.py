@@ -29,8 +29,18 @@ class TypeStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class StepStatus:
+    """One line of an instance's record: from when on it was in a state, and why."""
+
+    at_s: float
+    state: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceStatus:
-    """One instance that has not ended."""
+    """One instance. `failure`: what went wrong, "" when nothing did. `history`: how it came to its state,
+    oldest first; empty for those that have not changed for long where there are very many."""
 
     id: str
     node_type: str
@@ -43,6 +53,8 @@ class InstanceStatus:
     zone: str = ""
     market: str = ""
     setup_log: str = ""
+    failure: str = ""
+    history: tuple[StepStatus, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +119,7 @@ class Happening:
 @dataclass(frozen=True, slots=True)
 class Report:
     """The whole picture. `problems` are standing faults: the platform does not answer, its credentials
-    expired."""
+    expired. `instances` have not ended, `ended` did so lately, the newest first."""
 
     at_s: float
     cluster_name: str
@@ -122,6 +134,7 @@ class Report:
     problems: tuple[str, ...] = ()
     plan_s: float = field(default=0.0)
     requested: tuple[Requested, ...] = ()
+    ended: tuple[InstanceStatus, ...] = ()
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)
@@ -137,6 +150,8 @@ class Report:
 
 
 MOST_FAILURES = 20
+MOST_ENDED = 100
+MOST_HISTORIES = 1000
 
 
 def report_of(
@@ -154,12 +169,15 @@ def report_of(
     """Puts the report together."""
     names = [kind.name for kind in config.node_types]
     names += sorted({i.node_type for i in instances if not i.is_terminal} - set(names))
+    lately = sorted((i.since_s for i in instances), reverse=True)[:MOST_HISTORIES]
+    told_s = lately[-1] if lately else 0.0
+    ended = sorted((i for i in instances if i.is_terminal), key=lambda i: -i.since_s)[:MOST_ENDED]
     return Report(
         at_s=now,
         cluster_name=config.cluster_name,
         max_workers=config.max_workers,
         types=tuple(_type_status(config, name, instances) for name in names),
-        instances=tuple(_instance_status(i) for i in instances if not i.is_terminal),
+        instances=tuple(_instance_status(i, told_s) for i in instances if not i.is_terminal),
         failures=failures_of(instances),
         demands=_demands(demand),
         waiting=tuple(
@@ -181,6 +199,7 @@ def report_of(
         problems=tuple(problems),
         plan_s=plan_s,
         requested=tuple(_requested(request, plan) for request in demand.requests),
+        ended=tuple(_instance_status(i, told_s) for i in ended),
     )
 
 
@@ -219,7 +238,7 @@ def _type_status(config: AutoscalerConfig, name: str, instances: Iterable[Instan
     )
 
 
-def _instance_status(instance: Instance) -> InstanceStatus:
+def _instance_status(instance: Instance, told_s: float) -> InstanceStatus:
     return InstanceStatus(
         instance.id,
         instance.node_type,
@@ -232,6 +251,10 @@ def _instance_status(instance: Instance) -> InstanceStatus:
         instance.offer.zone,
         instance.offer.market,
         instance.log_path,
+        instance.failure,
+        tuple(StepStatus(step.at_s, step.state.name, step.why) for step in instance.history)
+        if instance.since_s >= told_s
+        else (),
     )
 
 
@@ -269,6 +292,7 @@ __all__ = [
     "Report",
     "Requested",
     "Resting",
+    "StepStatus",
     "TypeStatus",
     "Waiting",
     "demand_notes",

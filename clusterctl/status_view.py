@@ -13,11 +13,12 @@ _JOBS = 5
 _BYTES = ("memory", "object_store_memory")
 
 
-def render(report: Mapping[str, Any]) -> list[str]:
-    """All lines."""
+def render(report: Mapping[str, Any], verbose: bool = False) -> list[str]:
+    """All lines. `verbose`: how each instance came to be what it is, those that ended lately too."""
     lines = _nodes(report)
     scaling = report.get("autoscaler") or {}
     lines += _machines(scaling)
+    lines += _instances(report, scaling) if verbose else []
     lines += demand_lines(report)
     lines += _failures(report, scaling)
     lines += _events(report, scaling)
@@ -77,6 +78,25 @@ def _machines(scaling: Mapping[str, Any]) -> list[str]:
         f"workers (at most {scaling['max_workers']} in all)",
         *(f"  {line}" for line in table(header, rows)),
     ]
+
+
+def _instances(report: Mapping[str, Any], scaling: Mapping[str, Any]) -> list[str]:
+    now = float(report["now_s"])
+    lines = []
+    for item in [*scaling.get("instances", []), *scaling.get("ended", [])]:
+        where = [item["machine_id"], item["address"], item["zone"], item["market"]]
+        parts = ", ".join(part for part in where if part)
+        lines.append(
+            f"  {item['id']} ({item['node_type']}) {item['state']} for "
+            f"{duration(max(0.0, now - item['since_s']))}{': ' if parts else ''}{parts}"
+        )
+        lines += [
+            f"  {duration(max(0.0, now - step['at_s'])):>10} ago  {step['state']:<11} {step['why']}"
+            for step in item["history"]
+        ]
+        if item["setup_log"] and (item["failure"] or item["state"] == "SETTING_UP"):
+            lines.append(f"    setup log on the head: {item['setup_log']}")
+    return ["", "instances, and why they are what they are", *lines] if lines else []
 
 
 def _failures(report: Mapping[str, Any], scaling: Mapping[str, Any]) -> list[str]:

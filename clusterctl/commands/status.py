@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from clusterctl import output
 
 from .options import Cluster, Json
 
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Every instance with its history, those that ended lately too."),
+]
 
-def status(cluster: Cluster = None, json: Json = False) -> None:
+
+def status(cluster: Cluster = None, verbose: Verbose = False, json: Json = False) -> None:
     """Shows nodes, demand, scaling and jobs.
 
-    That is: what waits for resources and why, and what the autoscaler did lately.
+    That is: what waits for resources and why, and what the autoscaler did lately. With -v also what happened
+    to each machine and why; --json always has that.
 
     \b
       clusterctl status --json | jq '.nodes[].state'
@@ -44,5 +54,5 @@ def status(cluster: Cluster = None, json: Json = False) -> None:
     if json:
         output.as_json(report)
         return
-    for line in render(report):
+    for line in render(report, verbose):
         output.say(line)

@@ -77,6 +77,7 @@ def instance(
     more.setdefault("allocated_s", NOW - 100 if has_machine else 0.0)
     if state in (InstanceState.RUNNING, InstanceState.DRAINING):
         more.setdefault("node_id", name.encode())
+        more.setdefault("joined_s", NOW - 50)
     more.setdefault("since_s", NOW - 50)
     more.setdefault("token", "token")
     return Instance(name, kind if isinstance(kind, str) else kind.name, state, **more)

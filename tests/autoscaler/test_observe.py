@@ -59,7 +59,7 @@ def see(
         elif isinstance(event, Adopted):
             table.add(event.instance)
         elif isinstance(event, Noted):
-            table.note(event.instance)
+            table.note(event.instance, now)
     return table, events
 
 
@@ -406,7 +406,7 @@ def test_a_machine_without_node_has_a_while_and_goes() -> None:
 
 
 def test_an_adopted_machine_with_a_dead_node_is_nobodys_fault() -> None:
-    adopted = instance("a", state=S.SETTING_UP, settled=True, expires_s=NOW + 5)
+    adopted = instance("a", state=S.SETTING_UP, settled=True, adopted=True, expires_s=NOW + 5)
     table, events = see(adopted, nodes=[node("a", state="DEAD")])
     assert only(table).state is S.TERMINATING
     assert not kinds(events, SetupKnown)

@@ -261,7 +261,7 @@ def test_a_create_under_way_at_the_restart_and_nothing_saved() -> None:
     again = Rig(settings)
     again.machines = list(rig.machines_for(create))
     assert again.tick() == []
-    (terminate,) = again.tick(after_s=settings.adopt_grace_s)
+    (terminate,) = again.tick(after_s=settings.node_grace_s)
     assert terminate == Terminate(tuple(m.id for m in again.machines))
 
 

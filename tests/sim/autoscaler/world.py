@@ -244,7 +244,9 @@ class SimWorld:
         elif isinstance(effect, Terminate):
             self.after(delay_s, lambda: self._terminate(effect))
         elif isinstance(effect, SetUp):
-            self.after(self.rng.uniform(1.0, 10.0), lambda: self._set_up(effect))
+            life = self._life  # a setup ends with the process that runs it
+            delay_s = self.rng.uniform(1.0, 10.0)
+            self.after(delay_s, lambda: self._set_up(effect) if life == self._life else None)
         else:
             self.after(delay_s, lambda: self._drain(effect))
 
