@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from runtime._core.labels import matches
 from runtime._core.placement import is_group_resource
 from runtime._core.resources import UNIT, describe, fits
@@ -187,14 +189,31 @@ def demand_of(state: ClusterState) -> Demand:
     explicit: dict[Shape, int] = {}
     for shape, count in (entry for request in requests for entry in request.wanted):
         explicit[shape] = explicit.get(shape, 0) + count
-    gangs = tuple(gang_of(group) for group in state.groups)
-    return Demand(tuple(shapes.items()), gangs, tuple(explicit.items()), frozenset(pinned), requests)
+    return Demand(
+        tuple(shapes.items()), _gangs(state.groups), tuple(explicit.items()), frozenset(pinned), requests
+    )
+
+
+def _gangs(groups: Iterable[PendingGroup]) -> tuple[Gang, ...]:
+    """Thousands of groups are mostly alike, and share their bundles here."""
+    known: dict[bytes, tuple[Shape, ...]] = {}
+    gangs = []
+    for group in groups:
+        key = msgspec.msgpack.encode((group.bundles, group.selectors))
+        bundles = known.get(key)
+        if bundles is None:
+            bundles = known[key] = _shapes(group)
+        gangs.append(Gang(group.pg_id, group.strategy, bundles, tuple(group.placed), group.domain))
+    return tuple(gangs)
 
 
 def gang_of(group: PendingGroup) -> Gang:
     """A placement group that waits, as the planner sees it."""
-    bundles = tuple(_bundle(group.bundles, group.selectors, index) for index in range(len(group.bundles)))
-    return Gang(group.pg_id, group.strategy, bundles, tuple(group.placed), group.domain)
+    return Gang(group.pg_id, group.strategy, _shapes(group), tuple(group.placed), group.domain)
+
+
+def _shapes(group: PendingGroup) -> tuple[Shape, ...]:
+    return tuple(_bundle(group.bundles, group.selectors, index) for index in range(len(group.bundles)))
 
 
 def _requests(state: ClusterState) -> tuple[ExplicitRequest, ...]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 
+from runtime._control.actor_queue import ActorQueue, Line
 from runtime._control.actor_table import Actor, ActorTable, ShapeKey
 from runtime._control.cluster import Charge, Cluster, Node
 from runtime._control.context import Context, Signal
 from runtime._core.actors import SHORT_LIFE_S, ActorEvent, ActorState, after_loss, restart_delay_s
 from runtime._core.nodes import NodeState
-from runtime._core.placement import Fit, choose_node
+from runtime._core.placement import Fit, NodeView, choose_node
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind, WorkerAddress
 from runtime._wire.messages.control import ActorStarted, StartActor, StopActor
@@ -38,18 +39,17 @@ class ActorScheduler:
         self._table = table
         self._view_changed = view_changed
         self._demand = demand
-        self._waiting: dict[bytes, Actor] = {}  # in the order they came
-        self._told: set[bytes] = set()  # the waiting ones that the autoscaler knows of
+        self._waiting = ActorQueue()
         self._spread_after: dict[ShapeKey, bytes] = {}
 
-    def waiting(self) -> list[Actor]:
+    def waiting(self) -> list[Line]:
         """The actors that no node has room for."""
-        return list(self._waiting.values())
+        return self._waiting.lines()
 
     def enqueue(self, actor: Actor) -> None:
         """The actor needs a node."""
         actor.node_id = b""
-        self._waiting[actor.actor_id] = actor
+        self._waiting.add(actor)
         self._view_changed.set()
 
     def arguments_ready(self, actor: Actor) -> None:
@@ -60,44 +60,40 @@ class ActorScheduler:
 
     def schedule(self) -> None:
         """Starts every waiting actor for which there is room now."""
-        if not self._waiting:
-            return
-        views = self._cluster.views()
-        refused: dict[ShapeKey, Fit] = {}
-        changed = False
-        for actor in list(self._waiting.values()):
-            fit = refused.get(actor.shape)
-            if fit is None:
-                choice = choose_node(
-                    actor.request,
-                    views,
-                    local=actor.spec.owner.node_id,
-                    rng=self._context.rng,
-                    spread_after=self._spread_after.get(actor.shape, b""),
-                )
-                if choice.fit is Fit.AVAILABLE:
-                    self._begin(actor, choice.node_id)
-                    changed = True
-                    continue
-                fit = refused[actor.shape] = choice.fit
-            if fit is Fit.IMPOSSIBLE:
-                self.finish(
-                    actor,
-                    ActorEvent.UNPLACEABLE,
-                    f"it must run on node {actor.request.node_id.hex()}, which is gone or too small; "
-                    "use soft=True to let it run elsewhere",
-                )
-                changed = True
-            elif actor.infeasible != (fit is Fit.INFEASIBLE):
-                actor.infeasible = fit is Fit.INFEASIBLE
-                changed = True
-        if changed or self._told != self._waiting.keys():
-            self._told = set(self._waiting)
+        if self._waiting:
+            views = self._cluster.views()
+            for line in self._waiting.in_turn():
+                self._serve(line, views)
+        if self._waiting.changed:
+            self._waiting.changed = False
             self._demand.set()
+
+    def _serve(self, line: Line, views: list[NodeView]) -> None:
+        """Starts the first of a line; or learns that there is no room for any of it."""
+        actor = line.first
+        choice = choose_node(
+            actor.request,
+            views,
+            local=actor.spec.owner.node_id,
+            rng=self._context.rng,
+            spread_after=self._spread_after.get(actor.shape, b""),
+        )
+        if choice.fit is Fit.AVAILABLE:
+            self._begin(actor, choice.node_id)
+        elif choice.fit is Fit.IMPOSSIBLE:
+            reason = (
+                f"it must run on node {actor.request.node_id.hex()}, which is gone or too small; "
+                "use soft=True to let it run elsewhere"
+            )
+            for _, lost in list(line.actors.values()):
+                self.finish(lost, ActorEvent.UNPLACEABLE, reason)
+        elif line.infeasible != (choice.fit is Fit.INFEASIBLE):
+            line.infeasible = choice.fit is Fit.INFEASIBLE
+            self._waiting.changed = True
 
     def adopt(self, actor: Actor, node: Node, address: WorkerAddress) -> None:
         """The actor's start succeeded, though its answer never arrived."""
-        self._waiting.pop(actor.actor_id, None)
+        self._waiting.discard(actor)
         actor.node_id = node.node_id
         self._alive(actor, address, actor.pid)
 
@@ -133,7 +129,7 @@ class ActorScheduler:
 
     def finish(self, actor: Actor, event: ActorEvent, reason: str, cause: bytes = b"") -> None:
         """The actor is dead for good."""
-        self._waiting.pop(actor.actor_id, None)
+        self._waiting.discard(actor)
         is_running = actor.state is ActorState.ALIVE or actor.restarts > 0
         actor.never_started = event in _UNRUN and not is_running
         actor.machine.step(event, self._context.now())
@@ -152,8 +148,7 @@ class ActorScheduler:
     def _begin(self, actor: Actor, node_id: bytes) -> None:
         node = self._cluster.get(node_id)
         assert node is not None
-        del self._waiting[actor.actor_id]
-        actor.infeasible = False
+        self._waiting.discard(actor)
         actor.node_id = node_id
         if actor.request.kind == "SPREAD":
             self._spread_after[actor.shape] = node_id

@@ -70,7 +70,6 @@ class Actor:
         "death_reason",
         "died_s",
         "host",
-        "infeasible",
         "machine",
         "never_started",
         "no_environment",
@@ -110,7 +109,6 @@ class Actor:
         self.no_environment = False
         self.released = False  # its last handle is gone: once its process has ended, it is not made again
         self.died_s = 0.0  # unix time
-        self.infeasible = False
         self.starting = 0  # tasks that are busy with its start
         self.short_lives = 0
         self.started_s = 0.0

@@ -250,13 +250,11 @@ class ActorService:
 
     def demands(self) -> list[Demand]:
         """The actors that wait for a node, equal ones summed; those in placement groups left out."""
-        counts: dict[object, tuple[Actor, int]] = {}
-        for actor in self._scheduler.waiting():
-            if any(is_group_resource(name) for name in actor.request.resources):
-                continue
-            _, count = counts.get(actor.shape, (actor, 0))
-            counts[actor.shape] = (actor, count + 1)
-        return [Demand(actor.spec.placement, count, actor.infeasible) for actor, count in counts.values()]
+        return [
+            Demand(line.first.spec.placement, len(line), line.infeasible)
+            for line in self._scheduler.waiting()
+            if not any(is_group_resource(name) for name in line.first.request.resources)
+        ]
 
     def end(self, actor: Actor, event: ActorEvent, reason: str) -> None:
         """Ends an actor for good, its process too."""

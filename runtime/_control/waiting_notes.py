@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from runtime._control.actor_table import Actor
+from runtime._control.actor_queue import Line
 from runtime._control.context import Context
 from runtime._control.group_table import Group
 from runtime._core.lease_queue import INFEASIBLE_PATIENCE_S, PATIENCE_S
@@ -47,13 +47,13 @@ class WaitingNotes:
     def __init__(
         self,
         context: Context,
-        actors: Callable[[], Iterable[Actor]],
+        actors: Callable[[], Iterable[Line]],
         groups: Callable[[], Iterable[Group]],
         requests: Callable[[], Iterable[tuple[bytes, str, int]]],
         send: Callable[[LogBatch], None],
     ) -> None:
         self._context = context
-        self._actors = actors
+        self._lines = actors
         self._groups = groups
         self._requests = requests
         self._send = send
@@ -73,7 +73,7 @@ class WaitingNotes:
     def wake(self) -> None:
         """Something may wait, or wait no longer."""
         if not self._looks_soon and (
-            self._waits or self._has_refused_requests or any(self._actors()) or any(self._groups())
+            self._waits or self._has_refused_requests or any(self._lines()) or any(self._groups())
         ):
             self._looks_soon = True
             self._context.after(_LOOK_S, self._look)
@@ -97,32 +97,31 @@ class WaitingNotes:
         self.wake()
 
     def _waiting_actors(self) -> Iterable[_Waiting]:
-        for actor in self._actors():
-            placement = actor.spec.placement
+        for line in self._lines():
+            placement = line.first.spec.placement
             if any(is_group_resource(name) for name in placement.resources):
                 continue  # its group is what waits, or somebody else in it is busy
-            wanted = describe(placement.resources, placement.strategy.labels, placement.strategy.fallbacks)
+            strategy = placement.strategy
+            wanted = describe(placement.resources, strategy.labels, strategy.fallbacks)
             why = "every node that could hold it is busy"
-            if actor.infeasible:
-                why = why_infeasible(placement.strategy.labels)
+            if line.infeasible:
+                why = why_infeasible(strategy.labels)
             why += _in_brackets(self._shapes.get(wanted))
-            yield (
-                actor.spec.job_id,
-                f"{actor.spec.class_name} actor(s) wait for {wanted}",
-                1,
-                actor.infeasible,
-                why,
-            )
+            for (job_id, class_name), count in line.counts.items():
+                yield job_id, f"{class_name} actor(s) wait for {wanted}", count, line.infeasible, why
 
     def _waiting_groups(self) -> Iterable[_Waiting]:
+        alike: dict[tuple[bytes, str, str | None], tuple[Group, int]] = {}
         for group in self._groups():
+            key = group.request.job_id, group.shape, self._of_groups.get(group.pg_id)
+            alike[key] = group, alike[key][1] + 1 if key in alike else 1
+        for (job_id, _, reason), (group, count) in alike.items():
             bundles = ", ".join(describe(bundle) for bundle in group.request.bundles[:_MOST_BUNDLES])
             if len(group.request.bundles) > _MOST_BUNDLES:
                 bundles += f", ... {len(group.request.bundles)} in all"
-            reason = self._of_groups.get(group.pg_id)
             why = "its bundles do not fit on what the nodes have free" + _in_brackets(reason)
             what = f"placement group(s) wait for {group.request.strategy} [{bundles}]"
-            yield group.request.job_id, what, 1, reason is not None, why
+            yield job_id, what, count, reason is not None, why
 
     def _waiting_requests(self) -> Iterable[_Waiting]:
         if not self._has_refused_requests:
