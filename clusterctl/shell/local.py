@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from autoscaler.provider import CommandResult, ShellTimedOut
 
 from . import terminal
-
-_KEEP_BYTES = 2**20
+from .output import Output
 
 
 class LocalShell:
@@ -89,21 +88,14 @@ def _collect(
     descriptor = process.stdout.fileno()
     os.set_blocking(descriptor, False)
     ended = os.pidfd_open(process.pid)
-    kept, line = bytearray(), bytearray()
+    output = Output(on_output)
 
     def take() -> bool:
         try:
             data = os.read(descriptor, 65536)
         except BlockingIOError:
             return False
-        kept.extend(data)
-        del kept[:-_KEEP_BYTES]
-        if on_output is not None:
-            line.extend(data)
-            *lines, rest = bytes(line).split(b"\n")
-            line[:] = rest
-            for text in lines:
-                on_output(text.decode(errors="replace"))
+        output.take(data)
         return bool(data)
 
     try:
@@ -123,9 +115,7 @@ def _collect(
                     break
     finally:
         os.close(ended)
-    if on_output is not None and line:
-        on_output(line.decode(errors="replace"))
-    return kept.decode(errors="replace")
+    return output.end()
 
 
 def _copy(source: str, target: str) -> None:
@@ -133,6 +123,23 @@ def _copy(source: str, target: str) -> None:
         return  # machines of one host share what lies outside of their folders
     os.makedirs(os.path.dirname(target.rstrip("/")) or "/", exist_ok=True)
     if os.path.isdir(source):
-        shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+        _copy_folder(source, target)
     else:
         shutil.copy(source, target)
+
+
+def _copy_folder(source: str, target: str) -> None:
+    """Also over an earlier copy, whose links `shutil.copytree` would stumble over."""
+    os.makedirs(target, exist_ok=True)
+    shutil.copymode(source, target)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            there = os.path.join(target, entry.name)
+            if entry.is_symlink():
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(there)
+                os.symlink(os.readlink(entry.path), there)
+            elif entry.is_dir():
+                _copy_folder(entry.path, there)
+            elif entry.is_file():
+                shutil.copy(entry.path, there)

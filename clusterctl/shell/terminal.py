@@ -17,6 +17,8 @@ import sys
 import termios
 import tty
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from clusterctl.errors import process_status
 
@@ -33,30 +35,83 @@ def join(arguments: Sequence[str], folder: str, environment: Mapping[str, str]) 
             os.execvpe(arguments[0], list(arguments), dict(environment))
         finally:
             os._exit(127)
-    stdin, stdout = sys.stdin.fileno(), sys.stdout.fileno()
     try:
-        with _raw(stdin), _window_size(stdin, master):
-            _copy(stdin, stdout, master)
+        connect(_Master(master))
     finally:
         os.close(master)
     _, status = os.waitpid(pid, 0)
     return process_status(os.waitstatus_to_exitcode(status))
 
 
-def _copy(stdin: int, stdout: int, master: int) -> None:
-    sources = [stdin, master]
+class Terminal(Protocol):
+    """A pseudo-terminal with a program on its other side."""
+
+    def fileno(self) -> int:
+        """Readable when there is something to read."""
+        ...
+
+    def read(self) -> bytes:
+        """Some of what the program shows; empty when the last process on the other side has left."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Types all of it."""
+        ...
+
+    def resize(self, rows: int, columns: int) -> None:
+        """The window's size from now on."""
+        ...
+
+
+def window_size() -> tuple[int, int]:
+    """Rows and columns of the caller's window; 24 and 80 without one."""
+    if not os.isatty(sys.stdin.fileno()):
+        return 24, 80
+    rows, columns, _, _ = struct.unpack("HHHH", fcntl.ioctl(sys.stdin, termios.TIOCGWINSZ, b"\0" * 8))
+    return rows, columns
+
+
+def connect(terminal: Terminal) -> None:
+    """Joins the caller's terminal with another until nobody is left on its other side."""
+    stdin = sys.stdin.fileno()
+    with _raw(stdin), _window_size(stdin, terminal):
+        _copy(stdin, sys.stdout.fileno(), terminal)
+
+
+@dataclass(frozen=True, slots=True)
+class _Master:
+    """The master side of a pseudo-terminal of this machine."""
+
+    descriptor: int
+
+    def fileno(self) -> int:
+        return self.descriptor
+
+    def read(self) -> bytes:
+        try:
+            return os.read(self.descriptor, 65536)
+        except OSError as error:
+            if error.errno != errno.EIO:  # EIO: the last process on the other side has left
+                raise
+            return b""
+
+    def write(self, data: bytes) -> None:
+        _write(self.descriptor, data)
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+
+def _copy(stdin: int, stdout: int, terminal: Terminal) -> None:
+    shown = terminal.fileno()
+    sources = [stdin, shown]
     while True:
         # A program that was not listening yet missed the end, so it is typed until the program has ended.
         ready = select.select(sources, [], [], None if stdin in sources else _AGAIN_S)[0]
         if not ready:
-            _write(master, _END_OF_INPUT)
-        if master in ready:
-            try:
-                data = os.read(master, 65536)
-            except OSError as error:
-                if error.errno != errno.EIO:  # EIO: the last process on the other side has left
-                    raise
-                return
+            terminal.write(_END_OF_INPUT)
+        if shown in ready:
+            data = terminal.read()
             if not data:
                 return
             _write(stdout, data)
@@ -64,7 +119,7 @@ def _copy(stdin: int, stdout: int, master: int) -> None:
             data = os.read(stdin, 65536)
             if not data:
                 sources.remove(stdin)
-            _write(master, data or _END_OF_INPUT)
+            terminal.write(data or _END_OF_INPUT)
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -87,19 +142,17 @@ def _raw(descriptor: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _window_size(descriptor: int, master: int) -> Iterator[None]:
+def _window_size(descriptor: int, terminal: Terminal) -> Iterator[None]:
     """The program's window is as large as the caller's, also after the caller's changes."""
-    if not os.isatty(descriptor):
-        fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        yield
-        return
 
     def copy(*_: object) -> None:
-        size = fcntl.ioctl(descriptor, termios.TIOCGWINSZ, b"\0" * 8)
-        fcntl.ioctl(master, termios.TIOCSWINSZ, size)
+        terminal.resize(*window_size())
 
-    previous = signal.signal(signal.SIGWINCH, copy)
     copy()
+    if not os.isatty(descriptor):
+        yield
+        return
+    previous = signal.signal(signal.SIGWINCH, copy)
     try:
         yield
     finally:

@@ -8,24 +8,30 @@ The root file system is that of this machine, with whatever a host writes kept i
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 TOOLS = ("ip", "nsenter", "setpriv", "unshare")
 NETWORK = "10.93.0"
+NETWORK_6 = "fd93::"
+OPERATOR = f"{NETWORK}.254"
+"""Where hosts see whoever is `inside` the network without being a host."""
+_CLONE_NEWNET = 0x40000000
 _START_S = 20.0
 _UNSHARE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--fork", "--kill-child")
 
 # Runs as the first process of a host, which adopts and reaps what daemons leave. Arguments: an empty directory to
-# mount on, the name, and the paths that all hosts share.
+# mount on, the name, the directories that are empty there (in one word), and the paths that all hosts share.
 _INIT = """
 set -e
-place=$1 name=$2; shift 2
+place=$1 name=$2 hidden=$3; shift 3
 mount --make-rprivate /
 mount -t tmpfs -o mode=755 host $place
 mkdir $place/changes $place/work $place/root
@@ -37,6 +43,7 @@ mount --rbind /dev dev
 mount -t tmpfs -o mode=1777 shm dev/shm
 mount -t tmpfs -o mode=755 run run
 mount -t tmpfs -o mode=1777 tmp tmp
+for path in $hidden; do [ ! -d ./$path ] || mount -t tmpfs -o mode=755 hidden ./$path; done
 for path in "$@"; do mkdir -p ./$path; mount --bind $path ./$path; done
 hostname $name
 mkdir -p run/outside
@@ -65,6 +72,7 @@ class Host:
     def __init__(self, name: str, address: str, holder: subprocess.Popen[str]) -> None:
         self.name = name
         self.address = address
+        self.address_6 = NETWORK_6 + address.rpartition(".")[2]
         self._holder = holder
         self._init = 0
 
@@ -104,6 +112,7 @@ class Testbed:
     Args:
         count: how many hosts.
         shared: directories of this machine that every host sees in the same place.
+        hidden: directories of this machine that are empty on every host.
 
     Raises:
         RuntimeError: there can be none here, or a host does not come up.
@@ -111,7 +120,7 @@ class Testbed:
 
     __test__ = False  # not a test, for all its name
 
-    def __init__(self, count: int, shared: Sequence[str] = ()) -> None:
+    def __init__(self, count: int, shared: Sequence[str] = (), hidden: Sequence[str] = ()) -> None:
         if reason := missing():
             raise RuntimeError(reason)
         self.hosts: list[Host] = []
@@ -121,11 +130,13 @@ class Testbed:
             switch = self._hold("--net", script="ip link set lo up; echo ready; exec sleep infinity")
             assert switch.stdout is not None
             switch.stdout.readline()
-            self._switch = ("nsenter", f"--net=/proc/{switch.pid}/ns/net", "ip")
+            self._network = f"/proc/{switch.pid}/ns/net"
             self._ip("link", "add", "bridge", "type", "bridge")
+            self._ip("address", "add", f"{OPERATOR}/24", "dev", "bridge")
+            self._ip("address", "add", f"{NETWORK_6}fe/64", "dev", "bridge", "nodad")
             self._ip("link", "set", "bridge", "up")
             for number in range(1, count + 1):
-                self._boot(number, shared)
+                self._boot(number, shared, hidden)
             for host in self.hosts:
                 host._booted()
                 self._connect(host)
@@ -147,22 +158,43 @@ class Testbed:
             holder.communicate()
         shutil.rmtree(self._places, ignore_errors=True)
 
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """While it lasts, the calling thread is on the hosts' network (as `OPERATOR`) instead of this machine's,
+        with the threads and processes that it starts, and its sockets for good."""
+        with open("/proc/thread-self/ns/net", "rb") as before, open(self._network, "rb") as network:
+            _enter(network.fileno())
+            try:
+                yield
+            finally:
+                _enter(before.fileno())
+
     def cut_off(self, host: Host) -> None:
         """Pulls the host's cable: it runs on, and nothing reaches it or comes from it."""
         self._ip("link", "set", host.name, "down")
 
-    def _boot(self, number: int, shared: Sequence[str]) -> None:
+    def plug_in(self, host: Host) -> None:
+        """Puts the cable back."""
+        self._ip("link", "set", host.name, "up")
+
+    def slow_down(self, host: Host, rate: str) -> None:
+        """Nothing reaches the host faster than this, e.g. "8mbit"."""
+        shaping = ("root", "tbf", "rate", rate, "burst", "32kbit", "latency", "400ms")
+        self._on_switch("tc", "qdisc", "replace", "dev", host.name, *shaping)
+
+    def _boot(self, number: int, shared: Sequence[str], hidden: Sequence[str]) -> None:
         name = f"h{number}"
         place = os.path.join(self._places, name)
         os.mkdir(place)
         kinds = ("--net", "--pid", "--mount", "--uts", "--ipc")
-        holder = self._hold(*kinds, script=_INIT, arguments=(place, name, *shared))
+        holder = self._hold(*kinds, script=_INIT, arguments=(place, name, " ".join(hidden), *shared))
         self.hosts.append(Host(name, f"{NETWORK}.{number}", holder))
 
     def _connect(self, host: Host) -> None:
         self._ip("link", "add", host.name, "type", "veth", "peer", "name", "eth0", "netns", str(host._init))
         self._ip("link", "set", host.name, "master", "bridge", "up")
         host.run(["ip", "address", "add", f"{host.address}/24", "dev", "eth0"])
+        host.run(["ip", "address", "add", f"{host.address_6}/64", "dev", "eth0", "nodad"])
         host.run(["ip", "link", "set", "eth0", "up"])
 
     def _hold(self, *namespaces: str, script: str, arguments: Sequence[str] = ()) -> subprocess.Popen[str]:
@@ -178,4 +210,15 @@ class Testbed:
         return holder
 
     def _ip(self, *arguments: str) -> None:
-        subprocess.run([*self._switch, *arguments], check=True, timeout=_START_S, stdin=subprocess.DEVNULL)
+        self._on_switch("ip", *arguments)
+
+    def _on_switch(self, *command: str) -> None:
+        enter = ("nsenter", f"--net={self._network}")
+        subprocess.run([*enter, *command], check=True, timeout=_START_S, stdin=subprocess.DEVNULL)
+
+
+def _enter(namespace: int) -> None:
+    """`os.setns` of newer Pythons."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(namespace, _CLONE_NEWNET):
+        raise OSError(ctypes.get_errno(), "the network namespace cannot be entered")

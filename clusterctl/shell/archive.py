@@ -1,0 +1,58 @@
+"""Files and folders as one stream, so that a copy costs one round trip however many files there are."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tarfile
+from typing import IO
+
+_BLOCK = 256 * 1024
+
+
+def pack(local: str, name: str, stream: IO[bytes]) -> None:
+    """Writes a file as `name`, or what is in a folder below "."; sockets and the like are left out."""
+    with tarfile.open(fileobj=stream, mode="w|", bufsize=_BLOCK) as archive:
+        if not os.path.isdir(local):
+            archive.add(os.path.realpath(local), name)
+            return
+        for entry in sorted(os.listdir(local)):
+            archive.add(os.path.join(local, entry), f"./{entry}", filter=_plain)
+
+
+def unpack(stream: IO[bytes], local: str) -> None:
+    """Reads what a machine packed: its one file becomes `local`, or its folder's content goes into `local`.
+
+    Nothing is written outside of `local`, whatever the stream says.
+    """
+    with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
+        for member in archive:
+            if member.name == ".":
+                os.makedirs(local, exist_ok=True)
+            elif member.name.startswith("./"):
+                archive.extract(member, local, filter=_inside)
+            else:
+                source = archive.extractfile(member)
+                if source is None:
+                    raise OSError(f"{member.name} is no file")
+                with open(local, "wb") as file:
+                    while block := source.read(_BLOCK):
+                        file.write(block)
+                    os.fchmod(file.fileno(), member.mode & 0o777)
+
+
+def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return member if member.isreg() or member.isdir() or member.issym() or member.islnk() else None
+
+
+def _inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
+    """The standard library's check of where it leads; the owner is the caller, the mode stays."""
+    checked = tarfile.tar_filter(member, folder)
+    return checked.replace(
+        mode=member.mode & 0o777, uid=os.getuid(), gid=os.getgid(), uname="", gname="", deep=False
+    )
+
+
+def mode_of(local: str) -> int:
+    """The permissions of a file or folder."""
+    return stat.S_IMODE(os.stat(local).st_mode)

@@ -1,0 +1,350 @@
+"""SSH connections: one per machine and process, made when it is first needed and kept.
+
+Everything that paramiko or a socket raises is translated here, once, into the errors of `Shell`:
+
+    ShellRefused      nobody listens, or whoever does hangs up before the greeting, or lets nobody in while it boots
+    ShellTimedOut     no answer, or no way there
+    ShellAuthFailed   our keys are not accepted, or cannot be read
+    HostKeyChanged    it is not the machine that it was
+    ShellError        anything else, e.g. an unknown name
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import re
+import shlex
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from autoscaler.provider import ShellAuthFailed, ShellError, ShellRefused, ShellTimedOut
+
+if TYPE_CHECKING:
+    import paramiko
+
+CONNECT_S = 20.0
+"""How long a connection may take, greetings and keys included."""
+_SESSIONS = 8
+"""At once, of one connection. sshd allows ten; the rest is for those that it has not yet noticed the end of."""
+_KEEPALIVE_S = 15
+_SILENCE_S = 30.0
+"""What we sent is not acknowledged for so long: the connection is lost."""
+_FULL_RETRY_S = 0.1
+_UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT, errno.EHOSTDOWN)
+_BOOTING = "nologin"
+"""In what pam_nologin says while a machine lets nobody in yet."""
+
+
+class HostKeyChanged(ShellError):
+    """The machine shows another host key than the one that is pinned."""
+
+
+@dataclass(frozen=True, slots=True)
+class SshTarget:
+    """Where and how to enter a machine.
+
+    Attributes:
+        known_hosts: the file of pinned host keys; a machine that is not in it is added when it is first seen.
+        user: "" for the caller's name.
+        key_file: the only private key to try; "": those of the agent, then ~/.ssh.
+        proxy_command: a command whose input and output lead to the machine; %h, %p and %r are its host, port, user.
+        jump: go through this machine.
+    """
+
+    host: str
+    known_hosts: str
+    port: int = 22
+    user: str = ""
+    key_file: str = ""
+    proxy_command: str = ""
+    jump: SshTarget | None = None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.user}@{host}:{self.port}" if self.user else f"{host}:{self.port}"
+
+
+@dataclass(slots=True)
+class _Entry:
+    """The connection to one target, or the place for it. `lock` is held while it is made."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    sessions: threading.BoundedSemaphore = field(
+        default_factory=lambda: threading.BoundedSemaphore(_SESSIONS)
+    )
+    client: paramiko.SSHClient | None = None
+    proxy: subprocess.Popen[bytes] | None = None
+
+
+class Connections:
+    """The kept connections of a process. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: dict[SshTarget, _Entry] = {}
+
+    @contextlib.contextmanager
+    def session(self, target: SshTarget, deadline: float) -> Iterator[paramiko.Channel]:
+        """A session channel, closed at the end. Connects first where it must.
+
+        Args:
+            deadline: on the monotonic clock, for what happens before the body begins.
+        """
+        entry = self._entry(target)
+        if not entry.sessions.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise ShellTimedOut(f"{target}: no session became free in time")
+        try:
+            channel = self._open(entry, target, deadline, "session", None)
+            try:
+                yield channel
+            finally:
+                channel.close()
+        finally:
+            entry.sessions.release()
+
+    def tunnel(self, target: SshTarget, host: str, port: int, deadline: float) -> paramiko.Channel:
+        """A channel that leads to a port that the machine reaches. The caller closes it."""
+        return self._open(self._entry(target), target, deadline, "direct-tcpip", (host, port))
+
+    def close(self, target: SshTarget) -> None:
+        """Ends the connection, if there is one; the next use makes another."""
+        with self._lock:
+            entry = self._entries.get(target)
+        if entry is not None:
+            with entry.lock:
+                _disconnect(entry)
+
+    def close_all(self) -> None:
+        """Ends all connections; those that lead through others first."""
+        with self._lock:
+            targets = sorted(self._entries, key=lambda target: target.jump is None)
+        for target in targets:
+            self.close(target)
+
+    # -- inside
+
+    def _entry(self, target: SshTarget) -> _Entry:
+        with self._lock:
+            return self._entries.setdefault(target, _Entry())
+
+    def _open(
+        self,
+        entry: _Entry,
+        target: SshTarget,
+        deadline: float,
+        kind: str,
+        destination: tuple[str, int] | None,
+    ) -> paramiko.Channel:
+        import paramiko
+
+        retried = False
+        while True:
+            transport, fresh = self._transport(entry, target, deadline)
+            left = deadline - time.monotonic()
+            try:
+                return transport.open_channel(
+                    kind, destination, ("127.0.0.1", 0) if destination else None, timeout=max(0.1, left)
+                )
+            except paramiko.ChannelException as error:
+                if destination is not None:  # where the tunnel should lead nobody listens
+                    raise ShellRefused(f"{target}: port {destination[1]}: {error.text}") from error
+                if time.monotonic() + _FULL_RETRY_S > deadline:
+                    raise ShellTimedOut(f"{target} opens no further session: {error.text}") from error
+                time.sleep(_FULL_RETRY_S)  # its own limit of sessions; others end
+            except (paramiko.SSHException, EOFError, OSError) as error:
+                self._drop(entry, transport)
+                if fresh or retried:
+                    raise ShellError(f"the connection to {target} is lost: {error}") from error
+                retried = True  # it had died unnoticed
+
+    def _transport(
+        self, entry: _Entry, target: SshTarget, deadline: float
+    ) -> tuple[paramiko.Transport, bool]:
+        """The live connection, and whether it was made just now."""
+        if not entry.lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise ShellTimedOut(f"{target} does not answer in time")
+        try:
+            transport = entry.client.get_transport() if entry.client else None
+            if transport is not None and transport.is_active():
+                return transport, False
+            _disconnect(entry)
+            limit_s = min(CONNECT_S, max(0.1, deadline - time.monotonic()))
+            self._connect(entry, target, time.monotonic() + limit_s)
+            assert entry.client is not None
+            transport = entry.client.get_transport()
+            assert transport is not None
+            return transport, True
+        finally:
+            entry.lock.release()
+
+    def _drop(self, entry: _Entry, transport: paramiko.Transport) -> None:
+        with entry.lock:
+            if entry.client is not None and entry.client.get_transport() is transport:
+                _disconnect(entry)
+
+    def _connect(self, entry: _Entry, target: SshTarget, deadline: float) -> None:
+        with _translated(target):
+            stream = self._stream(entry, target, deadline)
+            try:
+                entry.client = _log_in(stream, target, deadline)
+            except BaseException:
+                stream.close()
+                _disconnect(entry)
+                raise
+
+    def _stream(self, entry: _Entry, target: SshTarget, deadline: float) -> Any:
+        """What SSH is spoken over: a socket, or a channel through another machine."""
+        if target.jump is not None:
+            return self.tunnel(target.jump, target.host, target.port, deadline)
+        if target.proxy_command:
+            ours, theirs = socket.socketpair()
+            with theirs:
+                entry.proxy = subprocess.Popen(
+                    ["/bin/sh", "-c", f"exec {_proxy_command(target)}"],
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,  # Ctrl-C is ours
+                )
+            return ours
+        stream = socket.create_connection((target.host, target.port), max(0.1, deadline - time.monotonic()))
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(_SILENCE_S * 1000))
+        return stream
+
+
+CONNECTIONS = Connections()
+"""Of this process."""
+atexit.register(CONNECTIONS.close_all)
+
+
+def _disconnect(entry: _Entry) -> None:
+    if entry.client is not None:
+        entry.client.close()
+        entry.client = None
+    if entry.proxy is not None:
+        entry.proxy.kill()
+        entry.proxy.wait()
+        entry.proxy = None
+
+
+def _proxy_command(target: SshTarget) -> str:
+    words = {
+        "%%": "%",
+        "%h": shlex.quote(target.host),
+        "%p": str(target.port),
+        "%r": shlex.quote(target.user),
+    }
+    return re.sub("%[%hpr]", lambda match: words[match.group()], target.proxy_command)
+
+
+def _log_in(stream: Any, target: SshTarget, deadline: float) -> paramiko.SSHClient:
+    import paramiko
+
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it logs it raises, too
+    client = paramiko.SSHClient()
+    left = max(0.1, deadline - time.monotonic())
+    try:
+        if os.path.exists(target.known_hosts):
+            client.get_host_keys().load(target.known_hosts)
+        client.set_missing_host_key_policy(_pinning(target.known_hosts))
+        client.connect(
+            target.host,
+            target.port,
+            target.user or None,
+            sock=stream,
+            timeout=left,
+            banner_timeout=left,
+            auth_timeout=left,
+            channel_timeout=left,
+            key_filename=os.path.expanduser(target.key_file) if target.key_file else None,
+            allow_agent=not target.key_file,
+            look_for_keys=not target.key_file,
+        )
+        transport = client.get_transport()
+        assert transport is not None
+        transport.set_keepalive(_KEEPALIVE_S)
+        return client
+    except paramiko.AuthenticationException as error:
+        transport = client.get_transport()
+        said = (transport.get_banner() if transport else None) or b""
+        client.close()
+        if _BOOTING in said.decode(errors="replace"):
+            raise ShellRefused(f"{target} lets nobody in while it boots") from error
+        raise
+    except BaseException:
+        client.close()
+        raise
+
+
+def _pinning(known_hosts: str) -> paramiko.MissingHostKeyPolicy:
+    """Trusts a machine that is seen for the first time, and writes down who it is."""
+    import paramiko
+
+    class Pin(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]  # paramiko has no types
+        def missing_host_key(self, client: object, hostname: str, key: paramiko.PKey) -> None:
+            os.makedirs(os.path.dirname(known_hosts), mode=0o700, exist_ok=True)
+            with open(os.open(known_hosts, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                pinned = paramiko.HostKeys(known_hosts).lookup(hostname)  # by another process, just now
+                if pinned is None:
+                    file.write(f"{hostname} {key.get_name()} {key.get_base64()}\n")
+                elif pinned.get(key.get_name()) != key:
+                    raise paramiko.BadHostKeyException(hostname, key, next(iter(pinned.values())))
+
+    return Pin()
+
+
+@contextlib.contextmanager
+def _translated(target: SshTarget) -> Iterator[None]:
+    """The only place that knows what can go wrong below."""
+    import paramiko
+
+    try:
+        yield
+    except ShellError:
+        raise
+    except paramiko.BadHostKeyException as error:
+        raise HostKeyChanged(
+            f"{target} shows the host key {error.key.fingerprint} and not {error.expected_key.fingerprint}, by which "
+            f"this cluster knows it. If the machine was installed anew, remove its line from {target.known_hosts}; "
+            "otherwise somebody may be listening in between"
+        ) from error
+    except paramiko.PasswordRequiredException as error:
+        advice = "give it to an agent (ssh-add), and leave out auth.ssh_private_key"
+        raise ShellAuthFailed(f"{target}: the private key has a passphrase: {advice}") from error
+    except paramiko.AuthenticationException as error:
+        tried = target.key_file or "any key of the agent or of ~/.ssh"
+        raise ShellAuthFailed(f"{target} does not accept {tried}: {error}") from error
+    except socket.gaierror as error:
+        raise ShellError(f"{target}: the name is not known: {error.strerror}") from error
+    except TimeoutError as error:
+        raise ShellTimedOut(f"{target} does not answer") from error
+    except (ConnectionError, EOFError) as error:
+        raise ShellRefused(f"{target} refuses the connection") from error
+    except paramiko.SSHException as error:
+        if isinstance(error.__cause__ or error.__context__, TimeoutError) or "imeout" in str(error):
+            raise ShellTimedOut(f"{target} does not answer: {error}") from error
+        if "banner" in str(error) or "EOF" in str(error):
+            raise ShellRefused(f"{target} hangs up: {error}") from error
+        if "key" in str(error).lower() or "authentication methods" in str(error):
+            raise ShellAuthFailed(f"{target}: {error}") from error
+        raise ShellError(f"{target}: {error}") from error
+    except OSError as error:
+        if error.errno in _UNREACHABLE:
+            raise ShellTimedOut(f"{target} cannot be reached: {error.strerror}") from error
+        if target.key_file and error.filename == os.path.expanduser(target.key_file):
+            raise ShellAuthFailed(f"{target}: the key {target.key_file}: {error.strerror}") from error
+        raise ShellError(f"{target}: {error}") from error
+    except ValueError as error:  # a key file in an unknown form
+        raise ShellAuthFailed(f"{target}: the key {target.key_file}: {error}") from error

@@ -1,0 +1,349 @@
+"""The shell of a machine that is entered by SSH. All shells of a machine share one connection (`connections`).
+
+What runs there is sent as a script on the command's input, never as arguments: neither the machine's log-in shell nor
+its process list see it. The script's process leads a process group, so that all of it can be killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import secrets
+import shlex
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, TYPE_CHECKING, cast
+
+from autoscaler.provider import CommandResult, ShellError, ShellTimedOut
+
+from . import archive, terminal
+from .connections import CONNECT_S, CONNECTIONS, SshTarget
+from .forwarding import forwarded
+from .output import Output
+
+if TYPE_CHECKING:
+    import paramiko
+
+_BLOCK = 65536
+_STALL_S = 60.0
+"""A copy that makes no progress for so long has failed."""
+_KILL_S = 5.0
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+class SshShell:
+    """See `autoscaler.provider.Shell`. Relative paths and `~/` begin in the user's home directory.
+
+    Args:
+        environment: added to that of everything that runs.
+    """
+
+    def __init__(self, target: SshTarget, environment: Mapping[str, str] | None = None) -> None:
+        self._target = target
+        self._environment = dict(environment or {})
+
+    def run(
+        self,
+        command: str,
+        *,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        on_output: Callable[[str], None] | None = None,
+    ) -> CommandResult:
+        script = self._exports(env) + f"/bin/sh -c {shlex.quote(command)} </dev/null 2>&1\n"
+        try:
+            with self._started(script, timeout_s) as running:
+                output = Output(on_output)
+                status = running.finish(output.take)
+                return CommandResult(status, output.end())
+        except _Late:
+            raise ShellTimedOut(f"the command did not end within {timeout_s} s: {command}") from None
+
+    def put(self, local: str, remote: str) -> None:
+        target = _path(remote)
+        parent, name = os.path.split(target)
+        if os.path.isdir(local):
+            mode = f"{archive.mode_of(local):o}"
+            quoted = shlex.quote(target)
+            make = f"mkdir -p {shlex.quote(parent)} && {{ [ -d {quoted} ] || mkdir -m {mode} {quoted}; }}"
+            folder = target
+        else:
+            make = f"mkdir -p {shlex.quote(parent)}"
+            folder = parent
+        script = f"{{ {make} && tar -xpof - -C {shlex.quote(folder)}; }} 2>&1\n"
+        with self._copying(f"copying {local} to {remote}"), self._started(script, None) as running:
+            with contextlib.suppress(_Broken):  # its words say why
+                archive.pack(local, name, cast(IO[bytes], _ToMachine(running.channel)))
+            with contextlib.suppress(OSError):  # it has ended already
+                running.channel.shutdown_write()
+            running.expect_success()
+
+    def get(self, remote: str, local: str) -> None:
+        target = _path(remote)
+        parent, name = os.path.split(target)
+        quoted, base = shlex.quote(target), shlex.quote(name)
+        script = (
+            f"if [ -d {quoted} ]; then tar -cf - -C {quoted} .; "
+            f"else tar -chf - -C {shlex.quote(parent)} -- {base}; fi\n"
+        )
+        os.makedirs(os.path.dirname(local.rstrip("/")) or "/", exist_ok=True)
+        with self._copying(f"copying {remote} from"), self._started(script, None) as running:
+            with contextlib.suppress(tarfile.ReadError):  # its words say why
+                archive.unpack(io.BufferedReader(running), local)
+            running.expect_success()
+
+    def interactive(self, command: str | None = None, *, env: Mapping[str, str] | None = None) -> int:
+        run = "exec /bin/sh -c " + shlex.quote(command) if command else 'exec "${SHELL:-/bin/sh}" -i'
+        # The environment travels in a file that only the user may read, and that is gone when the program begins.
+        exports = self._exports(env)
+        left = self.run(
+            'umask 077; f=$(mktemp) && printf %s "$CLUSTERCTL_EXPORTS" > "$f" && echo "$f"',
+            env={"CLUSTERCTL_EXPORTS": exports},
+            timeout_s=CONNECT_S,
+        )
+        if left.exit_status != 0:
+            raise ShellError(f"{self._target}: {left.output.strip()}")
+        file = shlex.quote(left.output.strip())
+        with CONNECTIONS.session(self._target, time.monotonic() + CONNECT_S) as channel:
+            rows, columns = terminal.window_size()
+            channel.get_pty(os.environ.get("TERM", "dumb"), columns, rows)
+            channel.exec_command(f"exec /bin/sh -c {shlex.quote(f'. {file}; rm -f {file}; {run}')}")
+            terminal.connect(_RemoteTerminal(channel))
+            status = channel.recv_exit_status()
+            # -1: a signal ended it, which paramiko does not name
+            return status if status >= 0 else 255
+
+    @contextlib.contextmanager
+    def forward(self, port: int) -> Iterator[int]:
+        with forwarded(
+            lambda: CONNECTIONS.tunnel(self._target, "127.0.0.1", port, time.monotonic() + CONNECT_S)
+        ) as local:
+            yield local
+
+    def close(self) -> None:
+        pass  # the connection is kept for the next shell
+
+    # -- inside
+
+    def _exports(self, env: Mapping[str, str] | None) -> str:
+        values = {**self._environment, **(env or {})}
+        for name in values:
+            if not _NAME.match(name):
+                raise ValueError(f"{name!r} is no name of an environment variable")
+        return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
+
+    @contextlib.contextmanager
+    def _started(self, script: str, timeout_s: float | None) -> Iterator[_Running]:
+        """Starts a script; kills all of it when the body is left by an exception."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        connect_by = time.monotonic() + (CONNECT_S if timeout_s is None else min(CONNECT_S, timeout_s))
+        with CONNECTIONS.session(self._target, connect_by) as channel:
+            running = _Running(channel, script, deadline, str(self._target))
+            try:
+                running.begin()
+                yield running
+            except BaseException:
+                self._kill(running.group)
+                raise
+
+    def _kill(self, group: int) -> None:
+        if not group:
+            return
+        with (
+            contextlib.suppress(ShellError, OSError),
+            CONNECTIONS.session(self._target, time.monotonic() + _KILL_S) as channel,
+        ):
+            channel.settimeout(_KILL_S)
+            channel.exec_command(f"exec /bin/sh -c 'kill -KILL -{group}'")
+            channel.recv(1)  # until it has happened
+
+    @contextlib.contextmanager
+    def _copying(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except _Late:
+            raise ShellTimedOut(f"{what} {self._target}: no progress for {_STALL_S:g} s") from None
+        except ShellError as error:
+            raise type(error)(f"{what}: {error}") from error
+
+
+class _Late(Exception):
+    """The deadline has passed."""
+
+
+class _Broken(OSError):
+    """The other side reads no more."""
+
+
+class _Running(io.RawIOBase):
+    """A script on a machine. Reading it gives what the script writes, between the two marks of the start and the end.
+
+    Attributes:
+        group: its process group there; 0 before it has begun.
+    """
+
+    def __init__(self, channel: paramiko.Channel, script: str, deadline: float | None, machine: str) -> None:
+        self.channel = channel
+        self.group = 0
+        self._mark = f"<{secrets.token_hex(8)}>".encode()
+        mark = self._mark.decode()
+        self._script = f"printf '\\n%s%s\\n' '{mark}' $$\n{script}printf '%s%s\\n' '{mark}' $?\n"
+        self._deadline = deadline
+        self._machine = machine
+        self._buffer = b""
+        self._status: int | None = None
+
+    def begin(self) -> None:
+        """Sends the script and waits until it runs. What log-in scripts print before is dropped."""
+        script = self._script.encode()
+        # dd reads the script and not a byte more, so that the rest of the input is the script's own.
+        self.channel.exec_command(f"exec /bin/sh -c 'eval \"$(dd bs=1 count={len(script)} 2>/dev/null)\"'")
+        self.channel.settimeout(self._left_s())
+        self.channel.sendall(script)
+        while (found := re.search(rb"\n" + self._mark + rb"(\d+)\n", self._buffer)) is None:
+            data = self._receive()
+            if not data:
+                words = self._words() or self._buffer.decode(errors="replace").strip()
+                raise ShellError(f"{self._machine} runs no command: {words[-1000:]}")
+            self._buffer += data
+        self.group = int(found.group(1))
+        self._buffer = self._buffer[found.end() :]
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: memoryview) -> int:  # type: ignore[override]
+        data = self._next(len(into))
+        into[: len(data)] = data
+        return len(data)
+
+    def finish(self, take: Callable[[bytes], None]) -> int:
+        """Passes on all that comes until the script ends; returns its exit status.
+
+        It does not wait for the end of the stream: a daemon that the script left behind may hold that open for ever.
+        """
+        while data := self._next(_BLOCK):
+            take(data)
+        assert self._status is not None
+        return self._status
+
+    def expect_success(self) -> None:
+        """Waits for the end.
+
+        Raises:
+            ShellError: it failed; the message has its words.
+        """
+        words = bytearray()
+        status = self.finish(words.extend)
+        if status:
+            text = (words.decode(errors="replace").strip() or self._words()).strip()
+            raise ShellError(text[-1000:] or f"exit status {status}")
+
+    # -- inside
+
+    def _next(self, size: int) -> bytes:
+        """What comes before the closing mark; b"" from there on."""
+        while self._status is None:
+            at = self._buffer.find(self._mark)
+            if at == 0 and b"\n" in self._buffer:
+                self._status = int(self._buffer[len(self._mark) : self._buffer.index(b"\n")])
+                return b""
+            if end := min(size, self._safe() if at < 0 else at):
+                data, self._buffer = self._buffer[:end], self._buffer[end:]
+                return data
+            data = self._receive()
+            if not data:
+                return self._ended_unmarked(size)
+            self._buffer += data
+        return b""
+
+    def _safe(self) -> int:
+        """How many bytes of the buffer cannot be the beginning of the mark."""
+        start = self._buffer.rfind(b"<")
+        return start if start >= 0 and self._mark.startswith(self._buffer[start:]) else len(self._buffer)
+
+    def _ended_unmarked(self, size: int) -> bytes:
+        """The stream has ended: the script was killed, or the connection lost."""
+        data, self._buffer = self._buffer[:size], self._buffer[size:]
+        if data:
+            return data
+        if not self.channel.eof_received:
+            raise ShellError(f"the connection to {self._machine} was lost while a command ran there")
+        status = self.channel.recv_exit_status()
+        self._status = (
+            status if status >= 0 else 137
+        )  # paramiko does not name the signal; it is SIGKILL as a rule
+        return b""
+
+    def _receive(self) -> bytes:
+        self.channel.settimeout(self._left_s())
+        try:
+            return bytes(self.channel.recv(_BLOCK))
+        except TimeoutError:
+            raise _Late from None
+
+    def _left_s(self) -> float | None:
+        if self._deadline is None:
+            return None  # whoever sets no limit waits for as long as the command takes
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise _Late
+        return left
+
+    def _words(self) -> str:
+        return (
+            self.channel.recv_stderr(_BLOCK).decode(errors="replace")
+            if self.channel.recv_stderr_ready()
+            else ""
+        )
+
+
+class _ToMachine(io.RawIOBase):
+    """The input of a script."""
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        self._channel = channel
+        channel.settimeout(_STALL_S)
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        try:
+            self._channel.sendall(data)
+        except TimeoutError:
+            raise _Late from None
+        except OSError as error:
+            raise _Broken(str(error)) from error
+        return len(data)
+
+
+class _RemoteTerminal:
+    """A pseudo-terminal of the machine, as `terminal.connect` needs it."""
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        self._channel = channel
+        channel.settimeout(None)
+
+    def fileno(self) -> int:
+        return int(self._channel.fileno())
+
+    def read(self) -> bytes:
+        return bytes(self._channel.recv(_BLOCK))
+
+    def write(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # it has ended, and reading says so
+            self._channel.sendall(data)
+
+    def resize(self, rows: int, columns: int) -> None:
+        self._channel.resize_pty(columns, rows)
+
+
+def _path(remote: str) -> str:
+    """The path as a command there takes it, whatever it begins with."""
+    path = remote.rstrip("/") or "/"
+    if path == "~":
+        path = "."
+    elif path.startswith("~/"):
+        path = path[2:]
+    return path if path.startswith("/") else f"./{path}"

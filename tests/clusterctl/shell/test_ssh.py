@@ -1,0 +1,263 @@
+"""SSH, on real sshds: who is told what when it does not work, and that one connection serves all. What every shell
+must keep is in tests/contract."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import pty
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from autoscaler.provider import ShellAuthFailed, ShellError, ShellRefused, ShellTimedOut
+from clusterctl.shell import connections, ssh
+from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged, SshTarget
+from clusterctl.shell.ssh import SshShell
+from tests.polling import eventually
+from tests.testbed.sshd import BARE, USER, SshTestbed, missing, new_key
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshTestbed]:
+    with SshTestbed(2, tmp_path_factory.mktemp("ssh"), hidden=BARE) as bed, bed.inside():
+        yield bed
+
+
+@pytest.fixture
+def target(bed: SshTestbed, tmp_path: pathlib.Path) -> Iterator[SshTarget]:
+    """The first host; nothing is known of it yet."""
+    yield SshTarget(bed.hosts[0].address, str(tmp_path / "known"), user=USER, key_file=str(bed.key_file))
+    CONNECTIONS.close_all()
+
+
+def whoami(target: SshTarget, timeout_s: float = 20.0) -> str:
+    return SshShell(target).run("echo $(whoami)@$(hostname)", timeout_s=timeout_s).output.strip()
+
+
+def connections_to(bed: SshTestbed) -> int:
+    """How many connections the first host's sshd has."""
+    return int(bed.hosts[0].run(["sh", "-c", "ss -Htn state established sport = :22 | wc -l"]))
+
+
+def test_refused(bed: SshTestbed, target: SshTarget) -> None:
+    bed.stop_sshd(bed.hosts[0])
+    try:
+        with pytest.raises(ShellRefused, match="refuses the connection"):
+            whoami(target)
+    finally:
+        bed.start_sshd(bed.hosts[0])
+    assert whoami(target) == "op@h1"
+
+
+def test_no_answer(bed: SshTestbed, target: SshTarget) -> None:
+    with bed.mute(bed.hosts[0]), pytest.raises(ShellTimedOut, match="does not answer"):
+        whoami(target, timeout_s=0.5)
+
+
+def test_no_way_there(bed: SshTestbed, target: SshTarget) -> None:
+    with pytest.raises(ShellTimedOut):
+        whoami(replace(target, host="10.94.0.1"), timeout_s=0.5)
+
+
+def test_an_unknown_name(target: SshTarget) -> None:
+    with pytest.raises(ShellError, match="not known"):
+        whoami(replace(target, host="no-such-host.invalid"))
+
+
+def test_whoever_hangs_up_is_not_ready(bed: SshTestbed, target: SshTarget) -> None:
+    hang_up = (
+        "import socket; s = socket.create_server(('', 99)); print(flush=True)\nwhile 1: s.accept()[0].close()"
+    )
+    with bed.hosts[0].popen(["python3", "-c", hang_up], stdout=subprocess.PIPE) as server:
+        server.stdout.readline()
+        try:
+            with pytest.raises(ShellRefused):
+                whoami(replace(target, port=99))
+        finally:
+            server.kill()
+
+
+def test_a_key_that_is_not_accepted(target: SshTarget, tmp_path: pathlib.Path) -> None:
+    new_key(tmp_path / "other")
+    with pytest.raises(ShellAuthFailed, match="does not accept"):
+        whoami(replace(target, key_file=str(tmp_path / "other")))
+    with pytest.raises(ShellAuthFailed, match="No such file"):
+        whoami(replace(target, key_file=str(tmp_path / "none")))
+    (tmp_path / "broken").write_text("no key")
+    with pytest.raises(ShellAuthFailed):
+        whoami(replace(target, key_file=str(tmp_path / "broken")))
+
+
+def test_a_key_with_a_passphrase_needs_the_agent(
+    bed: SshTestbed, target: SshTarget, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked = tmp_path / "locked"
+    locked.write_bytes(bed.key_file.read_bytes())
+    locked.chmod(0o600)
+    subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "secret", "-f", locked], check=True)
+    with pytest.raises(ShellAuthFailed, match="passphrase"):
+        whoami(replace(target, key_file=str(locked)))
+    monkeypatch.setenv("HOME", str(tmp_path))  # no keys of whoever runs this
+    agent = str(tmp_path / "agent")
+    with subprocess.Popen(["ssh-agent", "-D", "-a", agent], stdout=subprocess.DEVNULL) as process:
+        try:
+            assert eventually(lambda: os.path.exists(agent))
+            monkeypatch.setenv("SSH_AUTH_SOCK", agent)
+            with pytest.raises(ShellAuthFailed):
+                whoami(replace(target, key_file=""))
+            subprocess.run(["ssh-add", "-q", bed.key_file], check=True)
+            assert whoami(replace(target, key_file="")) == "op@h1"
+        finally:
+            process.kill()
+
+
+def test_a_changed_host_key_is_refused_until_it_is_forgotten(bed: SshTestbed, target: SshTarget) -> None:
+    known = pathlib.Path(target.known_hosts)
+    assert whoami(target) == "op@h1"
+    pinned = known.read_text()
+    assert known.stat().st_mode & 0o777 == 0o600
+    CONNECTIONS.close_all()
+    assert whoami(target) == "op@h1"
+    assert known.read_text() == pinned
+    bed.change_host_key(bed.hosts[0])
+    CONNECTIONS.close_all()
+    with pytest.raises(HostKeyChanged, match=f"remove its line from {known}"):
+        whoami(target)
+    assert known.read_text() == pinned
+    known.unlink()
+    assert whoami(target) == "op@h1"
+
+
+def test_other_ports_users_and_ip_6(bed: SshTestbed, target: SshTarget) -> None:
+    host = bed.hosts[0]
+    host.run(["mv", "/run/sshd.pid", "/run/first.pid"])
+    bed.start_sshd(host, "Port=2222")
+    host.run(["sh", "-c", "mv /run/sshd.pid /run/second.pid; mv /run/first.pid /run/sshd.pid"])
+    try:
+        assert whoami(replace(target, host=host.address_6, port=2222, user="root")) == "root@h1"
+        assert f"[{host.address_6}]:2222 ssh-ed25519" in pathlib.Path(target.known_hosts).read_text()
+    finally:
+        host.run(["sh", "-c", "kill $(cat /run/second.pid)"])
+
+
+def test_through_a_proxy_command_and_through_another_machine(bed: SshTestbed, target: SshTarget) -> None:
+    behind = replace(target, host=bed.hosts[1].address)
+    options = f"-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -i {bed.key_file}"
+    proxied = replace(behind, proxy_command=f"ssh {options} -W %h:%p %r@{target.host}")
+    assert whoami(proxied) == "op@h2"
+    with pytest.raises(ShellRefused):
+        whoami(replace(behind, proxy_command="exit 1"))
+    jumping = replace(behind, jump=target)
+    assert whoami(jumping) == "op@h2"
+    origin = SshShell(jumping).run("echo ${SSH_CONNECTION%% *}").output.strip()
+    assert origin == bed.hosts[0].address
+    with pytest.raises(ShellRefused):
+        whoami(replace(jumping, port=1))
+
+
+def test_one_connection_serves_all_shells(bed: SshTestbed, target: SshTarget) -> None:
+    answers: list[str] = []
+    threads = [threading.Thread(target=lambda: answers.append(whoami(target, 60.0))) for _ in range(30)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == ["op@h1"] * 30
+    assert connections_to(bed) == 1
+    CONNECTIONS.close(target)
+    assert eventually(lambda: connections_to(bed) == 0)
+
+
+def test_a_lost_connection_is_made_again(bed: SshTestbed, target: SshTarget) -> None:
+    assert whoami(target) == "op@h1"
+    bed.hosts[0].run(["pkill", "-u", USER, "sshd"])
+    assert whoami(target) == "op@h1"
+
+
+def test_a_command_whose_connection_is_lost_is_ended(bed: SshTestbed, target: SshTarget) -> None:
+    def cut(line: str) -> None:
+        bed.hosts[0].run(["pkill", "-u", USER, "sshd"])
+
+    with pytest.raises(ShellError, match="lost while a command ran"):
+        SshShell(target).run("echo begins; sleep 300", on_output=cut)
+    assert bed.hosts[0].run(["sh", "-c", f"pgrep -u {USER} sleep || echo none"]) == "none\n"
+
+
+def test_a_machine_that_falls_silent_is_noticed(
+    bed: SshTestbed, target: SshTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_SILENCE_S", 0.5)
+    monkeypatch.setattr(connections, "_KEEPALIVE_S", 1)
+    monkeypatch.setattr(ssh, "_KILL_S", 0.1)
+    try:
+        with pytest.raises(ShellError, match="lost"):
+            SshShell(target).run("echo begins; sleep 300", on_output=lambda line: bed.cut_off(bed.hosts[0]))
+    finally:
+        bed.plug_in(bed.hosts[0])
+    bed.hosts[0].run(["pkill", "-u", USER, "sleep"])
+
+
+def test_what_log_in_scripts_say_is_no_output(bed: SshTestbed, target: SshTarget) -> None:
+    rc = f"/home/{USER}/.bashrc"
+    bed.hosts[0].run(["sh", "-c", f"cp {rc} {rc}.kept; sed -i '1i echo WELCOME' {rc}"])
+    try:
+        assert whoami(target) == "op@h1"
+    finally:
+        bed.hosts[0].run(["mv", f"{rc}.kept", rc])
+
+
+def test_a_slow_machine_gets_its_files_all_the_same(
+    bed: SshTestbed, target: SshTarget, tmp_path: pathlib.Path
+) -> None:
+    bed.slow_down(bed.hosts[1], "8mbit")
+    (tmp_path / "data").write_bytes(os.urandom(1_000_000))
+    shell = SshShell(replace(target, host=bed.hosts[1].address))
+    shell.put(str(tmp_path / "data"), "data")
+    assert shell.run("wc -c < data").output.strip() == "1000000"
+
+
+TERMINAL = """
+import sys
+from clusterctl.shell.connections import SshTarget
+from clusterctl.shell.ssh import SshShell
+target = SshTarget(sys.argv[1], sys.argv[2], user=sys.argv[3], key_file=sys.argv[4])
+sys.exit(SshShell(target, {"MARK": "m"}).interactive(sys.argv[5], env={"MORE": "n"}))
+"""
+
+
+def test_a_terminal_there(target: SshTarget) -> None:
+    pid, master = pty.fork()
+    if pid == 0:
+        command = "tty >/dev/null && echo $MARK$MORE ready; read line; stty size; trap 'exit 9' INT; echo now; sleep 60"
+        words = [target.host, target.known_hosts, target.user, target.key_file, command]
+        os.execv(sys.executable, [sys.executable, "-c", TERMINAL, *words])
+    import fcntl
+    import struct
+    import termios
+
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 31, 77, 0, 0))
+    shown = b""
+    typed = [(b"mn ready", b"x\n"), (b"now", b"\x03")]
+    while True:
+        try:
+            shown += os.read(master, 4096)
+        except OSError:
+            break
+        if typed and typed[0][0] in shown:
+            os.write(master, typed.pop(0)[1])
+    os.close(master)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    assert b"31 77" in shown
+    assert SshShell(target).run("ls /tmp").output == ""
+
+
+def test_names_of_variables_are_checked(target: SshTarget) -> None:
+    with pytest.raises(ValueError, match="a;b"):
+        SshShell(target, {"a;b": "c"}).run("true")

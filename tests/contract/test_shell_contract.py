@@ -1,0 +1,196 @@
+"""What every shell must keep, run against each of them. `ssh` is a real sshd on a host of its own."""
+
+from __future__ import annotations
+
+import pathlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from autoscaler.provider import Shell, ShellError, ShellTimedOut
+from clusterctl.shell.connections import CONNECTIONS, SshTarget
+from clusterctl.shell.local import LocalShell
+from clusterctl.shell.ssh import SshShell
+from tests.polling import eventually
+from tests.testbed.sshd import USER, SshTestbed, missing
+
+NewShell = Callable[[dict[str, str]], Shell]
+
+
+@pytest.fixture(scope="module", params=["local", "ssh"])
+def new_shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewShell]:
+    folder = tmp_path_factory.mktemp("shell")
+    if request.param == "local":
+        (folder / "home").mkdir()
+        yield lambda env: LocalShell(str(folder / "home"), {"PATH": "/usr/bin:/bin", **env})
+        return
+    if reason := missing():
+        pytest.skip(reason)
+    with SshTestbed(1, folder) as bed, bed.inside():
+        target = SshTarget(bed.hosts[0].address, str(folder / "known"), user=USER, key_file=str(bed.key_file))
+        yield lambda env: SshShell(target, env)
+        CONNECTIONS.close_all()
+
+
+@pytest.fixture
+def shell(new_shell: NewShell) -> Iterator[Shell]:
+    shell = new_shell({"MARK": "m"})
+    shell.run("rm -rf ..?* .[!.]* *")
+    yield shell
+    shell.close()
+
+
+def is_alive(shell: Shell, pid: int) -> bool:
+    return shell.run(f"grep -q '^State:.[^Z]' /proc/{pid}/status").exit_status == 0
+
+
+def test_run(shell: Shell) -> None:
+    lines: list[str] = []
+    result = shell.run(
+        "echo $MARK $MORE; pwd; echo oops >&2; exit 3", env={"MORE": "n"}, on_output=lines.append
+    )
+    assert result.exit_status == 3
+    assert lines == ["m n", shell.run("echo $HOME").output.strip() or lines[1], "oops"]
+    assert result.output.splitlines() == lines
+
+
+def test_values_arrive_as_they_are(shell: Shell) -> None:
+    odd = "a'b\"c $HOME `x` \\ \n* é"
+    assert shell.run('printf %s "$ODD"', env={"ODD": odd}).output == odd
+
+
+def test_values_are_on_no_command_line(shell: Shell) -> None:
+    look = """for file in /proc/[0-9]*/cmdline; do
+        words=$(tr "\\0" " " < $file) 2>/dev/null
+        case "$words" in *"$VALUE"*) echo "$words";; esac
+    done"""
+    assert shell.run(look, env={"VALUE": "not-to-be-seen"}).output == ""
+
+
+def test_the_environment_is_the_machines_alone(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONLY_HERE", "1")
+    assert shell.run('echo "[$ONLY_HERE]"').output == "[]\n"
+
+
+def test_a_line_without_an_end_is_shown(shell: Shell) -> None:
+    lines: list[str] = []
+    shell.run("printf 'a\\nb'", on_output=lines.append)
+    assert lines == ["a", "b"]
+
+
+def test_lines_are_shown_as_they_appear(shell: Shell, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "go").touch()
+
+    def go_on(line: str) -> None:
+        if line == "waiting":
+            shell.put(str(tmp_path / "go"), "go")
+
+    ran = shell.run("echo waiting; until [ -e go ]; do sleep 0.02; done; echo done", on_output=go_on)
+    assert ran.output == "waiting\ndone\n"
+
+
+def test_a_daemon_that_keeps_the_output_open_is_not_waited_for(shell: Shell) -> None:
+    result = shell.run("sleep 300 & echo $!; exit 0", timeout_s=60.0)
+    assert result.exit_status == 0
+    assert shell.run(f"kill -9 {int(result.output)}").exit_status == 0
+
+
+def test_a_command_that_closes_its_output_is_waited_for(shell: Shell) -> None:
+    assert shell.run("exec >&- 2>&-; sleep 0.1; exit 4").exit_status == 4
+
+
+def test_a_command_that_is_killed_says_so(shell: Shell) -> None:
+    assert shell.run("kill -KILL $$").exit_status in (-9, 137)
+
+
+def test_at_the_deadline_the_whole_group_is_killed(shell: Shell) -> None:
+    for limit_s in (0.2, 2, 20):  # a shell may take longer to start than the time it has
+        with pytest.raises(ShellTimedOut, match=rf"within {limit_s} s"):
+            shell.run("sleep 300 & echo $! > pid; sleep 300", timeout_s=limit_s)
+        noted = shell.run("cat pid").output.strip()
+        if noted.isdigit():
+            break
+    assert eventually(lambda: not is_alive(shell, int(noted)))
+
+
+def test_an_interrupted_run_leaves_nothing_behind(shell: Shell) -> None:
+    def interrupt(line: str) -> None:
+        raise KeyboardInterrupt(line)
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        shell.run("sleep 300 & echo $!; wait", on_output=interrupt)
+    pid = int(str(raised.value))
+    assert eventually(lambda: not is_alive(shell, pid))
+
+
+def test_only_the_end_of_a_long_output_is_kept(shell: Shell) -> None:
+    result = shell.run("head -c 3000000 /dev/zero | tr '\\0' '<'; echo end")
+    assert len(result.output) == 2**20
+    assert result.output.endswith("<end\n")
+
+
+def test_copies_keep_modes_and_make_parents(shell: Shell, tmp_path: pathlib.Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    secret.chmod(0o600)
+    shell.put(str(secret), "~/a/b/secret")
+    assert shell.run("stat -c %a a/b/secret").output == "600\n"
+    shell.get("a", str(tmp_path / "back"))
+    there = tmp_path / "back" / "b" / "secret"
+    assert (there.read_text(), there.stat().st_mode & 0o777) == ("s", 0o600)
+
+
+def test_folders_with_many_files_and_links_travel_both_ways(shell: Shell, tmp_path: pathlib.Path) -> None:
+    source = tmp_path / "source"
+    (source / "deep").mkdir(parents=True)
+    for number in range(200):
+        (source / "deep" / f"file {number}").write_bytes(bytes([number]) * number * 100)
+    (source / "run.sh").write_text("exit 5\n")
+    (source / "run.sh").chmod(0o755)
+    (source / "link").symlink_to("deep/file 7")
+    shell.put(str(source), "there/it")
+    shell.put(str(source), "there/it")  # over what is there
+    assert shell.run("there/it/run.sh").exit_status == 5
+    shell.get("there/it", str(tmp_path / "back"))
+    assert (tmp_path / "back" / "link").is_symlink()
+    for path in source.rglob("*"):
+        twin = tmp_path / "back" / path.relative_to(source)
+        assert twin.is_dir() or twin.read_bytes() == path.read_bytes()
+        assert twin.lstat().st_mode == path.lstat().st_mode
+
+
+def test_a_copy_that_cannot_be_says_why(shell: Shell, tmp_path: pathlib.Path) -> None:
+    with pytest.raises((ShellError, OSError), match="nothing-here"):
+        shell.get("nothing-here", str(tmp_path / "x"))
+    (tmp_path / "big").write_bytes(b"x" * 5_000_000)
+    with pytest.raises((ShellError, OSError)):
+        shell.put(str(tmp_path / "big"), "/proc/no/such")
+
+
+def test_a_port_of_the_machine_answers_many(shell: Shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        number = probe.getsockname()[1]
+    serve = (
+        f"import socket\nwith socket.create_server(('127.0.0.1', {number})) as server:\n print('up', flush=True)\n"
+        " for _ in range(3):\n  with server.accept()[0] as peer:\n   got = peer.recv(10)\n"
+        "   peer.sendall(got * 100000)\n"
+    )
+    up = threading.Event()
+    server = threading.Thread(
+        target=shell.run,
+        args=('exec python3 -c "$SERVE"',),
+        kwargs={"env": {"SERVE": serve}, "on_output": lambda _: up.set(), "timeout_s": 60.0},
+    )
+    server.start()
+    assert up.wait(60)
+    with shell.forward(number) as port:
+        for word in (b"one", b"two", b"six"):
+            with socket.create_connection(("127.0.0.1", port), 30) as stream:
+                stream.sendall(word)
+                got = b""
+                while data := stream.recv(65536):
+                    got += data
+            assert got == word * 100000
+    server.join()
