@@ -38,9 +38,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # No deadline: no test judges speed. No database: nothing is left in the working tree.
     hypothesis.settings.register_profile("suite", deadline=None, database=None)
     hypothesis.settings.load_profile("suite")
-    # A shell ignores it for what it runs in the background, and children inherit that.
+    # A shell ignores the one for what it runs in the background, nohup the other, and children inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # Short: the paths of Unix sockets below it are limited to 107 bytes.
     root = pathlib.Path(tempfile.mkdtemp(prefix="cct-"))
     for name in ("t", "h"):
