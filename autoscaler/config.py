@@ -65,6 +65,19 @@ class Budgets:
 
 
 @dataclass(frozen=True, slots=True)
+class Consolidation:
+    """When busy nodes are given up because what they run has room elsewhere.
+
+    Attributes:
+        after_s: it must have had room elsewhere for so long.
+        max_used: nodes of which more is used are left alone; 0 to 1.
+    """
+
+    after_s: float = 600.0
+    max_used: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
 class AutoscalerConfig:
     """Everything the autoscaler is told.
 
@@ -76,6 +89,7 @@ class AutoscalerConfig:
         idle_timeout_s: for node types that have none of their own.
         config_hashes: node type -> hash of all that shapes its machines. Workers with another hash are
             replaced when idle.
+        consolidation: None: busy nodes stay.
         log_dir: where setup logs go, one per instance.
         quiet_s: demand is planned when it has not changed for this long ...
         patience_s: ... or at the latest after this.
@@ -102,6 +116,7 @@ class AutoscalerConfig:
     provider_timeout_s: float = 60.0
     adopt_grace_s: float = 10.0
     node_grace_s: float = 30.0
+    consolidation: Consolidation | None = None
 
     def __post_init__(self) -> None:
         names = [kind.name for kind in self.node_types]

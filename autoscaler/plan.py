@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 
 from autoscaler import gangs
 from autoscaler.budgets import Limits, count_by_type, pace
+from autoscaler.consolidation import Consolidated, consolidate
 from autoscaler.demand import Gang, Shape, scarcity
+from autoscaler.disruption import Disruptions
 from autoscaler.drain import due_back, recallable
 from autoscaler.instances import ACTIVE, InstanceState
 from autoscaler.packing import Floor, NodeClass, Origin, Pool
@@ -49,6 +51,7 @@ class Plan:
         is_partial: time ran out; the rest follows with the next plan.
         short: of what programs requested explicitly, what the nodes of now do not hold.
         recalls: draining instances that go back to work -> why.
+        spare: instances whose work has room elsewhere; None: it was no time to ask.
     """
 
     launches: tuple[Launch, ...] = ()
@@ -59,6 +62,7 @@ class Plan:
     is_partial: bool = False
     short: tuple[tuple[Shape, int], ...] = ()
     recalls: Mapping[str, str] = field(default_factory=dict)
+    spare: frozenset[str] | None = None
 
 
 MINIMUM = "min_workers"
@@ -137,7 +141,8 @@ def plan(snapshot: Snapshot, out_of_time: Callable[[], bool] = never) -> Plan:
         snapshot: all facts.
         out_of_time: asked now and then; when true, what is decided so far is the plan.
     """
-    too_many = surplus(snapshot)
+    disruptions = Disruptions.of(snapshot.config.budgets, snapshot.instances)
+    too_many = surplus(snapshot, disruptions)
     leaving = frozenset(removal.instance_id for removal in too_many)
     options = recallable(snapshot, leaving)
     back = due_back(snapshot, leaving, options)
@@ -163,13 +168,21 @@ def plan(snapshot: Snapshot, out_of_time: Callable[[], bool] = never) -> Plan:
     used = draft.pool.used() | draft.kept
     recalls = {**called_back(snapshot, spare, used), **back}
     removals = list(too_many)
-    resting = None
+    times: list[float] = []
+    is_quiet = not (launches or recalls or draft.waiting or draft.pool.used())
+    found: Consolidated | None = None
     if not draft.partial:
         removals += drained(snapshot, recalls)
-        removals += unwanted(snapshot, used, leaving)
-        resting = idle(snapshot, used, leaving | {removal.instance_id for removal in removals})
+        gone = leaving | {removal.instance_id for removal in removals}
+        found = consolidate(snapshot, draft.menu, draft.limits, used, gone, disruptions, is_quiet=is_quiet)
+        launches += tuple(found.launches)
+        used |= found.kept
+        removals += unwanted(snapshot, used, gone)
+        removals += found.removals
+        gone = leaving | {removal.instance_id for removal in removals}
+        resting = idle(snapshot, used, gone, disruptions)
         removals += resting.removals
-    times = [resting.next_s] if resting is not None and resting.next_s is not None else []
+        times += found.times + ([] if resting.next_s is None else [resting.next_s])
     times += [
         market.blocked_until_s
         for market in snapshot.markets.values()
@@ -184,6 +197,7 @@ def plan(snapshot: Snapshot, out_of_time: Callable[[], bool] = never) -> Plan:
         draft.partial,
         draft.short,
         recalls,
+        found.spare if found is not None else None,
     )
 
 

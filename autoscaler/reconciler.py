@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from autoscaler.backoff import Throttle
 from autoscaler.budgets import count_by_type
-from autoscaler.config import HASH_VERSION, AutoscalerConfig
+from autoscaler.config import HASH_VERSION, AutoscalerConfig, Cause
 from autoscaler.demand import Demand, demand_of
 from autoscaler.drain import back_to_work
 from autoscaler.effects import (
@@ -40,6 +40,7 @@ from autoscaler.instances import (
     Transition,
     deadline_of,
 )
+from autoscaler.loads import loads_of
 from autoscaler.memory import Learnt, Memory, remember, resumed
 from autoscaler.observe import (
     Adopted,
@@ -80,6 +81,8 @@ STUCK_S = 600.0
 """A machine that is listed for so long after its end was asked for is the operator's problem."""
 BLIND_CALLS = 3.0
 """Facts that are older than so many calls may take are too old to spend money on."""
+UNMOVED_REST_S = 1800.0
+"""A node whose consolidation came to nothing is left alone for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,7 @@ class Reconciler:
         self._machines: dict[str, Machine] = {}
         self._busy: set[tuple[str, str]] = set()
         self._demand = Demand()
+        self._spare: dict[str, float] = {}
 
     def configure(self, config: AutoscalerConfig, capabilities: Capabilities) -> None:
         """What holds from the next step on."""
@@ -170,6 +174,7 @@ class Reconciler:
         snapshot = self.snapshot(world, now)
         self._demand = snapshot.demand
         self.plan = plan(snapshot, out_of_time)
+        self._note_spare(now)
         for removal in self.plan.removals:
             self._remove(removal, now)
         for instance_id, reason in self.plan.recalls.items():
@@ -263,7 +268,16 @@ class Reconciler:
             },
             held=self._held(now),
             allowance=self._health.allowance(now, in_flight),
+            loads=loads_of(world.cluster) if self.config.consolidation is not None else {},
+            spare_since_s=self._spare,
         )
+
+    def _note_spare(self, now: float) -> None:
+        """Since when the work of which nodes has room elsewhere. Kept in memory only: it is soon known again."""
+        spare = self.plan.spare
+        if spare is not None:
+            kept = {name: since_s for name, since_s in self._spare.items() if name in spare or since_s > now}
+            self._spare = {**dict.fromkeys(spare, now), **kept}
 
     def _learn(self, nodes: Sequence[NodeInfo]) -> None:
         """Keeps what nodes of today's configuration bring, for the time when there are none."""
@@ -409,6 +423,8 @@ class Reconciler:
             self._deaths.died(lost.node_type, lost.allocated_s, now, config_hash)
 
     def _move(self, step: Transition, now: float) -> None:
+        if step.recalled and self.table[step.instance_id].cause is Cause.CONSOLIDATION:
+            self._spare[step.instance_id] = now + UNMOVED_REST_S
         instance = self.table.apply(step, now)
         self._tell(now, f"{instance.id} ({instance.node_type}) {instance.state.name}: {step.reason}")
 

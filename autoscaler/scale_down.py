@@ -38,13 +38,12 @@ class Removal:
         return self.cause is not None and only_if_idle(self.cause)
 
 
-def surplus(snapshot: Snapshot) -> list[Removal]:
+def surplus(snapshot: Snapshot, disruptions: Disruptions) -> list[Removal]:
     """What exceeds the maximum of a type or of the cluster: what is furthest from being of use goes first.
 
     A machine that was just asked for cannot be taken back before it is there; it is counted as going and
     removed then.
     """
-    disruptions = Disruptions.of(snapshot.config.budgets, snapshot.instances)
     removals: list[Removal] = []
     gone: set[str] = set()
     active = [instance for instance in snapshot.instances if instance.state in ACTIVE]
@@ -100,10 +99,10 @@ _DISTANCE = {
 def _least_useful(instances: list[Instance], snapshot: Snapshot) -> list[Instance]:
     nodes = {node.node_id: node for node in snapshot.nodes}
 
-    def key(instance: Instance) -> tuple[int, bool, float]:
+    def key(instance: Instance) -> tuple[int, bool, float, str]:
         node = nodes.get(instance.node_id)
         idle = node is not None and node.idle_since_s > 0
-        return _DISTANCE[instance.state], not idle, -instance.since_s
+        return _DISTANCE[instance.state], not idle, -instance.since_s, instance.id
 
     return sorted(instances, key=key)
 
@@ -130,14 +129,15 @@ class Idle:
     next_s: float | None = None
 
 
-def idle(snapshot: Snapshot, used: Collection[str], leaving: Collection[str]) -> Idle:
+def idle(
+    snapshot: Snapshot, used: Collection[str], leaving: Collection[str], disruptions: Disruptions
+) -> Idle:
     """Nodes idle beyond their timeout, and idle nodes of an old configuration at once. Never below the minimum
     (but to replace an outdated one), never a node that demand would use in a moment. Longest idle first."""
     nodes = {node.node_id: node for node in snapshot.nodes if node.state == "ALIVE"}
     counts = dict(count_by_type((i for i in snapshot.instances if i.id not in leaving), ACTIVE))
     flying = count_by_type(snapshot.instances, IN_FLIGHT)
     minimum = {kind.name: kind.min_workers for kind in snapshot.config.node_types}
-    disruptions = Disruptions.of(snapshot.config.budgets, snapshot.instances)
     found: list[tuple[float, Instance]] = []
     for instance in snapshot.instances:
         node = nodes.get(instance.node_id)

@@ -9,6 +9,7 @@ from typing import TypeVar
 from autoscaler.config import AutoscalerConfig
 from autoscaler.demand import Demand
 from autoscaler.instances import IN_FLIGHT, Instance, InstanceState
+from autoscaler.loads import Load
 from autoscaler.offerings import Market
 from autoscaler.packing import NodeClass, Origin, Pool
 from autoscaler.provider import NodeType, Offer, machine_labels
@@ -78,6 +79,8 @@ class Snapshot:
         markets: per type, the offers that may be taken now.
         profiles: per type, what a new node brings.
         held: types whose machines failed their setup lately -> why they rest.
+        loads: what runs on the busy nodes.
+        spare_since_s: instances whose work has room elsewhere -> since when.
         allowance: the most machines to launch now, while most setups fail; None: no such limit.
     """
 
@@ -90,6 +93,8 @@ class Snapshot:
     profiles: Mapping[str, Profile]
     held: Mapping[str, str] = field(default_factory=dict)
     allowance: int | None = None
+    loads: Mapping[bytes, Load] = field(default_factory=dict)
+    spare_since_s: Mapping[str, float] = field(default_factory=dict)
 
 
 def pool_of(

@@ -16,7 +16,7 @@ from autoscaler.demand import Shape
 from runtime._core.placement import Fit, NodeView, Request, choose_node, place_bundles
 from runtime._core.resources import Resources, add, subtract
 from runtime._wire.messages.base import Demand, NodeInfo, ResourceRequest, SchedulingStrategy
-from runtime._wire.messages.control import PendingGroup
+from runtime._wire.messages.control import Holding, PendingGroup
 
 TASK = "task"
 ACTOR = "actor"
@@ -97,6 +97,17 @@ class Node:
     @property
     def is_busy(self) -> bool:
         return bool(self.runs) or self.bundles > 0
+
+    def holding(self) -> Holding:
+        """What runs on the node. Tasks end, and the others cannot go elsewhere."""
+        counts: dict[Shape, int] = {}
+        bound_by = "a placement group" if self.bundles else ""
+        for run in self.runs:
+            if run.batch is not None and run.batch.kind == TASK:
+                counts[run.batch.shape] = counts.get(run.batch.shape, 0) + run.count
+            else:
+                bound_by = "an actor"
+        return Holding(self.id, [_demand(shape, count) for shape, count in counts.items()], bound_by)
 
     def report(self) -> NodeInfo:
         """The node as the control store knows it now."""
@@ -418,18 +429,11 @@ class Cluster:
 
     def demands(self) -> list[Demand]:
         """Waiting tasks and actors as the control store tells of them."""
-        return [
-            Demand(
-                ResourceRequest(
-                    dict(shape.resources),
-                    SchedulingStrategy(
-                        labels=dict(shape.selector), fallbacks=[dict(one) for one in shape.fallbacks]
-                    ),
-                ),
-                count,
-            )
-            for shape, count in self.waiting().items()
-        ]
+        return [_demand(shape, count) for shape, count in self.waiting().items()]
+
+    def holdings(self) -> list[Holding]:
+        """What runs on the nodes as the control store tells of it."""
+        return [node.holding() for node in self.living() if node.is_busy]
 
     def pending_groups(self) -> list[PendingGroup]:
         """Waiting groups as the control store tells of them."""
@@ -458,3 +462,9 @@ def _request_of(shape: Shape) -> Request:
         labels=dict(shape.selector),
         fallbacks=tuple(dict(one) for one in shape.fallbacks),
     )
+
+
+def _demand(shape: Shape, count: int) -> Demand:
+    labels = [dict(selector) for selector in (shape.selector, *shape.fallbacks)]
+    strategy = SchedulingStrategy(labels=labels[0], fallbacks=labels[1:])
+    return Demand(ResourceRequest(dict(shape.resources), strategy), count)

@@ -446,6 +446,7 @@ class FakeWorld:
             ],
             requested_counts=[entry.count for entry in requests for _ in entry.bundles],
             requesters=[Requester(entry.owner, len(entry.bundles)) for entry in requests],
+            holdings=self.cluster.holdings(),
         )
 
     # ------------------------------------------------------------ effects

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from autoscaler.config import HASH_VERSION, AutoscalerConfig
+from autoscaler.config import HASH_VERSION, AutoscalerConfig, Budgets, Cause, Consolidation
 from autoscaler.provider import MachineTags, NodeType
 from clusterctl.spec import ray_yaml
 from clusterctl.spec.definition import ClusterSpec
@@ -64,7 +64,24 @@ def autoscaler_config(
         idle_timeout_s=spec.idle_timeout_minutes * 60,
         config_hashes={name: worker_hash(spec, name) for name in spec.available_node_types},
         log_dir=log_dir,
+        budgets=_budgets(spec),
+        consolidation=_consolidation(spec),
     )
+
+
+def _budgets(spec: ClusterSpec) -> Budgets:
+    given = spec.budgets
+    by_cause = {cause: getattr(given.max_disrupted_by, cause.value, None) for cause in Cause}
+    return Budgets(
+        max_hourly_price=given.max_hourly_price,
+        max_disrupted=given.max_disrupted,
+        max_disrupted_by={cause: most for cause, most in by_cause.items() if most is not None},
+    )
+
+
+def _consolidation(spec: ClusterSpec) -> Consolidation | None:
+    given = spec.consolidation
+    return None if given is None else Consolidation(given.after_minutes * 60, given.max_used)
 
 
 def worker_hash(spec: ClusterSpec, name: str) -> str:

@@ -115,6 +115,46 @@ class Ports(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     api: Port = 0
 
 
+class DisruptedBy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many workers may be drained at the same time for one cause."""
+
+    idle: Annotated[Count | None, Meta(description="Idle ones. Default: any number.")] = None
+    outdated: Annotated[
+        Count | None,
+        Meta(description="Those of an old configuration, replacements that are not there included."),
+    ] = None
+    consolidation: Annotated[
+        Count | None, Meta(description="Those whose work has room elsewhere; see consolidation.")
+    ] = None
+    surplus: Annotated[Count | None, Meta(description="Those beyond max_workers.")] = None
+
+
+class Budgets(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the autoscaler may spend, and how much of the cluster it may take out of work at the same time."""
+
+    max_hourly_price: Annotated[
+        Amount | None,
+        Meta(description="The most that all workers together cost per hour. Default: no limit."),
+    ] = None
+    max_disrupted: Annotated[
+        Count,
+        Meta(description="How many workers are drained at the same time for another reason than idleness."),
+    ] = 10
+    max_disrupted_by: Annotated[
+        DisruptedBy, Meta(description="Limits for single causes, within max_disrupted (but for idle).")
+    ] = DisruptedBy()
+
+
+class Consolidation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Little used workers are drained when what they run has room on other nodes, or on a cheaper machine."""
+
+    after_minutes: Annotated[Amount, Meta(description="It must have had room elsewhere for so long.")] = 10.0
+    max_used: Annotated[
+        float,
+        Meta(ge=0, le=1, description="Workers of which more is used are left alone; a share, from 0 to 1."),
+    ] = 0.5
+
+
 class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A cluster."""
 
@@ -134,6 +174,11 @@ class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Meta(gt=0, description="How many nodes may be launching at once, as a multiple of those that run."),
     ] = 1.0
     idle_timeout_minutes: Annotated[Amount, Meta(description="A worker idle this long is removed.")] = 5.0
+    budgets: Budgets = Budgets()
+    consolidation: Annotated[
+        Consolidation | None,
+        Meta(description="Give up busy workers whose work has room elsewhere. Default: no."),
+    ] = None
     ports: Ports = Ports()
     auth: Auth = Auth()
     docker: Docker | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.config import AutoscalerConfig, Budgets
+from autoscaler.config import AutoscalerConfig, Budgets, Consolidation
 from autoscaler.effects import (
     Create,
     Created,
@@ -40,7 +40,7 @@ from autoscaler.reconciler import Reconciler, World
 from autoscaler.status import Report
 from runtime._core.resources import to_units
 from runtime._wire.messages.base import Demand, NodeInfo, ResourceRequest
-from runtime._wire.messages.control import ClusterState
+from runtime._wire.messages.control import ClusterState, Holding
 from tests.autoscaler.build import NOW, SMALL, config, node
 
 S = InstanceState
@@ -58,12 +58,13 @@ class Rig:
         self.nodes: list[NodeInfo] = []
         self.machines: list[Machine] | None = []
         self.demands: list[Demand] = []
+        self.holdings: list[Holding] = []
         self.offers: dict[str, Sequence[Offer]] = {}
 
     def tick(self, *outcomes: Outcome, after_s: float = 1.0) -> list[Effect]:
         self.now += after_s
         listing = None if self.machines is None else Listing(self.now, tuple(self.machines))
-        state = ClusterState(1, self.now, self.nodes, self.demands, [], [])
+        state = ClusterState(1, self.now, self.nodes, self.demands, [], [], holdings=self.holdings)
         return self.reconciler.step(World(state, listing, outcomes, self.offers), self.now)
 
     def want(self, cpus: float, count: int = 1) -> None:
@@ -367,3 +368,42 @@ def test_a_state_that_cannot_be_read_is_refused(text: bytes) -> None:
         return
     with pytest.raises(ValueError, match=r"\w"):
         Memory.from_json(text)
+
+
+def test_a_move_that_comes_to_nothing_is_called_off_and_not_tried_again_soon() -> None:
+    settings = config(replace(SMALL, max_workers=2), consolidation=Consolidation(after_s=60.0), max_workers=2)
+    rig = Rig(settings)
+    rig.want(2, 2)
+    create = one_create(rig.tick())
+    rig.machines = list(rig.machines_for(create))
+    rig.tick(Created(create.request.token, LaunchResult(tuple(rig.machines))))
+    names = create.request.instance_ids
+    rig.nodes = [node(name, free={"CPU": 1}) for name in names]
+    rig.tick(*(SetUpEnded(name) for name in names))
+    rig.want(2, 0)
+    rig.holdings = [
+        Holding(name.encode(), [Demand(ResourceRequest(to_units({"CPU": 1})), 1)], "") for name in names
+    ]
+    assert rig.tick() == []
+    assert rig.tick(after_s=50.0) == []
+    (drain,) = rig.tick(after_s=10.0)
+    assert isinstance(drain, Drain)
+    assert not drain.only_if_idle
+
+    def node_drains(state: str) -> None:
+        rig.nodes = [
+            node(name, free={"CPU": 1}, state=state if name == drain.instance_id else "ALIVE")
+            for name in names
+        ]
+
+    node_drains("DRAINING")
+    assert rig.tick(Drained(drain.instance_id)) == [], "its task runs on"
+    assert rig.tick(after_s=250.0) == []
+    (resume,) = rig.tick(after_s=50.0)
+    assert isinstance(resume, Resume)
+    assert rig.states()[drain.instance_id] == "RUNNING"
+    node_drains("ALIVE")
+    assert rig.tick(Resumed(drain.instance_id)) == []
+    (other,) = rig.tick(after_s=61.0)
+    assert isinstance(other, Drain)
+    assert other.instance_id != drain.instance_id, "the other one had no try yet"

@@ -1,17 +1,29 @@
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
 
+from autoscaler import scale_down
 from autoscaler.config import Budgets
+from autoscaler.disruption import Disruptions
 from autoscaler.instances import Instance, InstanceState
-from autoscaler.scale_down import Way, idle, is_outdated, surplus, unwanted
+from autoscaler.scale_down import Idle, Removal, Way, is_outdated, unwanted
+from autoscaler.snapshot import Snapshot
 from tests.autoscaler.build import BIG, NOW, SMALL, config, instance, node, running, snapshot
 
 S = InstanceState
 LONG = NOW - 61.0
 SHORT = NOW - 59.0
+
+
+def idle(picture: Snapshot, used: Collection[str], leaving: Collection[str]) -> Idle:
+    return scale_down.idle(picture, used, leaving, Disruptions.of(picture.config.budgets, picture.instances))
+
+
+def surplus(picture: Snapshot) -> list[Removal]:
+    return scale_down.surplus(picture, Disruptions.of(picture.config.budgets, picture.instances))
 
 
 # ---------------------------------------------------------------- idle

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from autoscaler.config import AutoscalerConfig, Budgets, Cause, Consolidation
+from clusterctl.errors import SpecError
 from clusterctl.launcher.node_types import autoscaler_config, head_hash, head_type, worker_hash
 from clusterctl.spec.load import load_text
 
@@ -31,6 +35,39 @@ def test_the_autoscaler_is_told_everything() -> None:
         "w": (1, 3),
     }
     assert config.log_dir == "/logs"
+    assert (config.budgets, config.consolidation) == (Budgets(), None)
+
+
+def test_budgets_and_consolidation_reach_the_autoscaler() -> None:
+    text = """
+budgets:
+  max_hourly_price: 12.5
+  max_disrupted: 4
+  max_disrupted_by: {idle: 3, consolidation: 1}
+consolidation: {after_minutes: 2}
+"""
+    config = autoscaler_config(load_text(TEXT + text), "id", DEFAULTS, "/logs")
+    by_cause = {Cause.IDLE: 3, Cause.CONSOLIDATION: 1}
+    assert config.budgets == Budgets(max_hourly_price=12.5, max_disrupted=4, max_disrupted_by=by_cause)
+    assert config.consolidation == Consolidation(after_s=120.0, max_used=0.5)
+    assert autoscaler_config(load_text(TEXT + "consolidation:\n"), "id", {}, "").consolidation is None
+    assert AutoscalerConfig.from_json(config.to_json()) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("consolidation: {after: 2}", "9:17: consolidation.after: unknown key 'after'"),
+        ("consolidation: {max_used: 1.5}", "9:27: consolidation.max_used: expected a number, at most 1"),
+        ("consolidation: true", "9:16: consolidation: expected a mapping"),
+        ("budgets: {max_disrupted_by: {idel: 1}}", "did you mean 'idle'?"),
+        ("budgets: {max_disrupted: -1}", "budgets.max_disrupted: expected a whole number, at least 0"),
+        ("max_disrupted: 1", "misplaced key 'max_disrupted'; it belongs in budgets"),
+    ],
+)
+def test_mistakes_in_them_are_pointed_at(text: str, problem: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(problem)):
+        load_text(TEXT + "\n" + text + "\n")
 
 
 @pytest.mark.parametrize(
