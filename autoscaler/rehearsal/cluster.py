@@ -27,18 +27,23 @@ KEEP_DEAD_S = 600.0
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Equal tasks or actors that wait since the same moment. `lasts_s`: fixed, drawn from bounds, or for
-    ever."""
+    """Equal tasks or actors that wait since the same moment.
+
+    Attributes:
+        lasts_s: how long each runs; bounds to draw it from; None: for ever.
+        rng: draws it; the batch's own, so that the work is the same whoever sizes the cluster.
+    """
 
     kind: str
     shape: Shape
     count: int
     lasts_s: float | tuple[float, float] | None
     waits_since_s: float
+    rng: random.Random = field(default_factory=lambda: random.Random(0))
 
-    def draw(self, rng: random.Random) -> float | None:
+    def draw(self) -> float | None:
         """How long the next of them runs."""
-        return rng.uniform(*self.lasts_s) if isinstance(self.lasts_s, tuple) else self.lasts_s
+        return self.rng.uniform(*self.lasts_s) if isinstance(self.lasts_s, tuple) else self.lasts_s
 
 
 @dataclass(slots=True, eq=False)
@@ -143,7 +148,8 @@ class Waits:
 
 class Cluster:
     """Nodes and work. Counts what it did: `started`, `finished` and `interrupted` per kind, `waits` per kind,
-    and `held`: per node type and resource, how many units times seconds its nodes gave to work."""
+    and `held`: per node type and resource, how many units times seconds its nodes gave to work. `version` grows with
+    every change of a node's state."""
 
     def __init__(self, rng: random.Random) -> None:
         self.nodes: dict[bytes, Node] = {}
@@ -153,6 +159,7 @@ class Cluster:
         self.interrupted: dict[str, int] = {}
         self.waits: dict[str, Waits] = {TASK: Waits(), ACTOR: Waits(), GROUP: Waits()}
         self.held: dict[tuple[str, str], float] = {}
+        self.version = 0
         self._rng = rng
         self._queue: dict[Shape, deque[Batch]] = {}
         self._counts: dict[Shape, int] = {}
@@ -169,6 +176,7 @@ class Cluster:
         view = NodeView(info.node_id, dict(info.total), dict(info.total), info.labels)
         node = Node(info, view, machine_id, idle_since_s=now)
         self.nodes[node.id] = node
+        self.version += 1
         self._has_room(node)
         return node
 
@@ -206,6 +214,7 @@ class Cluster:
 
     def _set_state(self, node: Node, state: str, reason: str = "") -> None:
         info = node.info
+        self.version += 1
         node.info = NodeInfo(
             info.node_id, state, info.address, info.unix_path, info.host, info.host_name, info.is_head,
             info.session_dir, info.total, info.total, info.labels, reason,
@@ -280,7 +289,7 @@ class Cluster:
         self.waits[batch.kind].add(now - batch.waits_since_s, count)
         self.started[batch.kind] = self.started.get(batch.kind, 0) + count
         alike = 1 if isinstance(batch.lasts_s, tuple) else count
-        runs = [Run(batch, None, node, alike, now, batch.draw(self._rng)) for _ in range(count // alike)]
+        runs = [Run(batch, None, node, alike, now, batch.draw()) for _ in range(count // alike)]
         node.runs.update(dict.fromkeys(runs))
         return runs
 
@@ -366,7 +375,7 @@ class Cluster:
         run.is_over = True
         del node.runs[run]
         self.interrupted[batch.kind] = self.interrupted.get(batch.kind, 0) + run.count
-        self.submit(Batch(batch.kind, batch.shape, run.count, batch.lasts_s, now))
+        self.submit(Batch(batch.kind, batch.shape, run.count, run.lasts_s, now))
 
     def _break(self, group: Group, lost: Node, now: float) -> None:
         """Some bundles lost their node: the group's work stops, and the bundles wait for another node."""

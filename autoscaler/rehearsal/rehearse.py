@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 from autoscaler.config import AutoscalerConfig
 from autoscaler.demand import Gang, Shape
-from autoscaler.provider import MachineState
+from autoscaler.provider import Machine, MachineState
+from autoscaler.rehearsal.clock import START_S
 from autoscaler.rehearsal.cluster import Group, Waits
 from autoscaler.rehearsal.decider import Decider
 from autoscaler.rehearsal.meter import HOUR_S
+from autoscaler.rehearsal.platform import Tally, Timing
 from autoscaler.rehearsal.trace import Trace
-from autoscaler.rehearsal.world import FAULT, START_S, STEP, FakeWorld, Tally, Timing
+from autoscaler.rehearsal.world import FAULT, STEP, FakeWorld
 from runtime._core.resources import UNIT, to_units
 
 __all__ = [
@@ -204,8 +206,8 @@ def rehearse(
     )
     recorder = _Recorder()
     ended = world.run(recorder.watch)
-    world.cluster.settle(world.now)
-    recorder.record(world)
+    world.cluster.settle(world.clock.now)
+    recorder.finish(world)
     return Result(_summary(world, ended, recorder), tuple(recorder.samples), tuple(events))
 
 
@@ -215,18 +217,35 @@ class _Recorder:
 
     samples: list[Sample] = field(default_factory=list)
     labels: dict[Shape, str] = field(default_factory=dict)
+    nodes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    counted_at: tuple[int, tuple[Machine, ...]] = (-1, ())
 
     def watch(self, world: FakeWorld) -> None:
-        nodes, queue, working = _nodes(world), self._queue(world), _working(world)
+        """Keeps a sample if something changed."""
+        sample = self._sample(world)
         last = self.samples[-1] if self.samples else None
-        if last is None or (last.nodes, last.queue, last.working) != (nodes, queue, working):
-            self.samples.append(Sample(world.elapsed_s, nodes, queue, working, _cost(world)))
+        if last is None or (last.nodes, last.queue, last.working) != (
+            sample.nodes,
+            sample.queue,
+            sample.working,
+        ):
+            self.samples.append(sample)
 
-    def record(self, world: FakeWorld) -> None:
-        """The last sample, whatever it is."""
-        self.samples.append(
-            Sample(world.elapsed_s, _nodes(world), self._queue(world), _working(world), _cost(world))
+    def finish(self, world: FakeWorld) -> None:
+        """Keeps a last sample, whatever it is."""
+        self.samples.append(self._sample(world))
+
+    def _sample(self, world: FakeWorld) -> Sample:
+        return Sample(
+            world.clock.elapsed_s, self._nodes(world), self._queue(world), _working(world), _cost(world)
         )
+
+    def _nodes(self, world: FakeWorld) -> Mapping[str, Mapping[str, int]]:
+        """Counted anew only when machines or nodes changed: most moments are ends of tasks."""
+        if self.counted_at != (world.cluster.version, world.platform.machines):
+            self.counted_at = world.cluster.version, world.platform.machines
+            self.nodes = _count(world)
+        return self.nodes
 
     def _queue(self, world: FakeWorld) -> dict[str, int]:
         queue: dict[str, int] = {}
@@ -247,7 +266,7 @@ def describe_group(group: Group) -> str:
 
 
 def _cost(world: FakeWorld) -> float:
-    return sum(world.meter.cost_by_type(world.now).values())
+    return sum(world.platform.meter.cost_by_type(world.clock.now).values())
 
 
 def _working(world: FakeWorld) -> int:
@@ -256,10 +275,10 @@ def _working(world: FakeWorld) -> int:
     return sum(cluster.started.values()) - ended
 
 
-def _nodes(world: FakeWorld) -> dict[str, dict[str, int]]:
+def _count(world: FakeWorld) -> dict[str, dict[str, int]]:
     states = {node.machine_id: node.info.state for node in world.cluster.nodes.values()}
     nodes: dict[str, dict[str, int]] = {}
-    for machine in world.machines:
+    for machine in world.platform.machines:
         if machine.is_head:
             continue
         known = states.get(machine.id)
@@ -279,14 +298,14 @@ def _nodes(world: FakeWorld) -> dict[str, dict[str, int]]:
 
 def _summary(world: FakeWorld, ended: str, recorder: _Recorder) -> Summary:
     cluster = world.cluster
-    seconds = world.meter.seconds_by_type(world.now)
-    costs = world.meter.cost_by_type(world.now)
+    seconds = world.platform.meter.seconds_by_type(world.clock.now)
+    costs = world.platform.meter.cost_by_type(world.clock.now)
     waited = {kind: Waited.of(waits) for kind, waits in cluster.waits.items()}
     waited["all"] = Waited.of(*cluster.waits.values())
     return Summary(
         name=world.trace.name,
         ended=ended,
-        end_s=world.elapsed_s,
+        end_s=world.clock.elapsed_s,
         makespan_s=world.work_ended_s - START_S,
         cost=sum(costs.values()),
         cost_of=costs,

@@ -1,5 +1,5 @@
-"""Time and everything outside the decider: a heap of events, a simulated platform, the cluster, and when
-decisions are due. Nothing sleeps; the same trace and seed give the same run.
+"""One rehearsal under way: the trace is played, work is placed and ends, decisions are asked for and carried
+out. Nothing sleeps; the same trace and seed give the same run.
 
 Decisions come as in the autoscaler's loop: `quiet_s` after a change, at most `patience_s` later, every
 `tick_s` while something waits or is on its way, and when the decider's own clock asks for one. Listings are
@@ -8,36 +8,21 @@ taken when a decision is due, as old as the loop's would be.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from autoscaler.config import AutoscalerConfig
 from autoscaler.demand import Shape
-from autoscaler.effects import (
-    Create,
-    Created,
-    Drain,
-    Drained,
-    Effect,
-    Listing,
-    Outcome,
-    Resume,
-    Resumed,
-    SetUp,
-    SetUpEnded,
-    Terminate,
-    Terminated,
-)
-from autoscaler.provider import Machine, MachineState, MachineTags, Offer, ProviderError, SetupError
+from autoscaler.effects import Listing
+from autoscaler.provider import ProviderError
 from autoscaler.reconciler import World as Picture
-from autoscaler.rehearsal.cluster import ACTOR, TASK, Batch, Cluster, Group, Node, Run
+from autoscaler.rehearsal.clock import START_S, Clock
+from autoscaler.rehearsal.cluster import ACTOR, TASK, Batch, Cluster, Group, Run
 from autoscaler.rehearsal.decider import Decider, ReconcilerDecider
-from autoscaler.rehearsal.meter import Meter
+from autoscaler.rehearsal.platform import Platform, Tally, Timing
 from autoscaler.rehearsal.trace import (
     MOMENTARY,
     Actors,
@@ -49,51 +34,13 @@ from autoscaler.rehearsal.trace import (
     TraceError,
     describe,
 )
-from autoscaler.rehearsal.troubles import Troubles
-from autoscaler.simulation import Faults, SimulatedProvider
-from runtime._core.nodes import HEARTBEAT_TIMEOUT_S, RECONNECT_GRACE_S
 from runtime._core.resources import to_units
-from runtime._wire.messages.base import NodeInfo
 from runtime._wire.messages.control import ClusterState, Requester
 
-START_S = 1_000_000.0
-"""The unix time at which rehearsals begin; 0 means "never" to the autoscaler."""
 STALL_S = 7200.0
 """No work, no node and no news for so long: nothing will come of it any more."""
 LIMIT_S = 14 * 86400.0
 """No rehearsal goes on for longer after the last entry of its trace."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """How long the platform takes.
-
-    Attributes:
-        boot_s: from a machine's creation until it runs; `boot_of` says otherwise for some node types.
-        setup_s: from then until its node joins.
-        stop_s: from the end's request until the machine is gone, and is paid for no more.
-        call_s: a call's answer takes so long.
-    """
-
-    boot_s: float = 40.0
-    setup_s: float = 40.0
-    stop_s: float = 20.0
-    call_s: float = 1.0
-    boot_of: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Tally:
-    """What was done to machines, counted."""
-
-    launches: int = 0
-    removals: int = 0
-    lost: int = 0
-    refused: int = 0
-    setups_failed: int = 0
-    nodes_died: int = 0
-    decisions: int = 0
-
 
 FAULT = "fault"
 STEP = "step"
@@ -103,13 +50,16 @@ Watcher = Callable[["FakeWorld"], None]
 
 
 class FakeWorld:
-    """One rehearsal under way.
+    """One rehearsal.
 
     Args:
         config: as the autoscaler gets it.
         trace: what happens.
         decider: who sizes the cluster; None: the autoscaler.
         on_event: called with time, `FAULT` or `STEP`, and a line about everything that happened.
+
+    Attributes:
+        work_ended_s: when the last work ended, in unix time.
 
     Raises:
         TraceError: the trace names node types that the configuration does not have.
@@ -127,62 +77,35 @@ class FakeWorld:
         _check_names(config, trace)
         self.config = config
         self.trace = trace
-        self.timing = timing or Timing()
-        self.now = START_S
-        self.offers = {kind.name: _offers_of(trace, kind.name) for kind in config.node_types}
-        self.provider = SimulatedProvider(
-            config.cluster_id,
-            offers=self.offers,
-            faults=Faults(stop_s=self.timing.stop_s),
-            clock=lambda: self.now,
-            sleep=lambda _: None,
-            rng=random.Random(trace.seed + 1),
-        )
-        self.decider: Decider = decider or ReconcilerDecider(config)
+        self.clock = Clock()
         self.cluster = Cluster(random.Random(trace.seed + 2))
-        self.meter = Meter(self.offers)
-        self.tally = Tally()
-        self.troubles = Troubles(self.provider, self.offers, random.Random(trace.seed + 3))
-        self.machines: tuple[Machine, ...] = ()
+        self.decider: Decider = decider or ReconcilerDecider(config)
         self.work_ended_s = START_S
         self._rng = random.Random(trace.seed)
         self._on_event = on_event
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = itertools.count(1)
-        self._pending = 0
+        self._batch_numbers = itertools.count(1)
+        self._group_numbers = itertools.count(1)
         self._outside = 0
         self._progress_s = START_S
         self._requested: dict[str, Requests] = {}
         self._request_numbers: dict[str, int] = {}
-        self._outcomes: list[Outcome] = []
         self._listing: Listing | None = None
-        self._list_asked = False
-        self._under_way = 0
+        self._listing_is_due = True
         self._tick_s = math.inf
         self._woken: tuple[float, float] | None = None
         self._version = 0
-        self._start_head()
+        self.platform = Platform(
+            config, trace, timing or Timing(), self.clock, self.cluster, self._platform_changed
+        )
         self._plan_trace()
         self.wake()
 
-    # ------------------------------------------------------------ time
-
     @property
-    def elapsed_s(self) -> float:
-        """Since the rehearsal began."""
-        return self.now - START_S
+    def tally(self) -> Tally:
+        """What was done so far."""
+        return self.platform.tally
 
-    def after(self, delay_s: float, action: Callable[[], None]) -> None:
-        """Something will happen."""
-        self._pending += 1
-        self._push(self.now + delay_s, partial(self._come, action))
-
-    def _come(self, action: Callable[[], None]) -> None:
-        self._pending -= 1
-        action()
-
-    def _push(self, when_s: float, action: Callable[[], None]) -> None:
-        heapq.heappush(self._heap, (when_s, next(self._numbers), action))
+    # ------------------------------------------------------------ time
 
     def run(self, watch: Watcher = lambda _: None) -> str:
         """Lets time pass until the trace's `until_s`; without one until the cluster has come to rest.
@@ -192,54 +115,43 @@ class FakeWorld:
             hours) or "limit".
         """
         until_s = math.inf if self.trace.until_s is None else START_S + self.trace.until_s
-        limit_s = max(self._heap)[0] + LIMIT_S
+        limit_s = self.clock.last_s + LIMIT_S
         watch(self)
-        while self._heap:
-            if self._heap[0][0] > until_s:
-                break
-            self.now = self._heap[0][0]
-            if self.now > limit_s:
-                return "limit"
-            while self._heap and self._heap[0][0] <= self.now:
-                heapq.heappop(self._heap)[2]()
-            for run in self.cluster.schedule(self.now):
+        while self.clock.next_s <= min(until_s, limit_s):
+            self.clock.advance()
+            for run in self.cluster.schedule(self.clock.now):
                 self._began(run)
             watch(self)
             if until_s == math.inf:
                 why = self._why_over()
                 if why:
                     return why
-        if until_s < math.inf:
-            self.now = until_s
-            watch(self)
-            return "until"
-        return "rest"
+        if until_s == math.inf:
+            return "limit"
+        self.clock.now = until_s
+        watch(self)
+        return "until"
 
     def _why_over(self) -> str:
-        if not self._pending and self._woken is None and self.decider.next_s(self.now) is None:
+        is_settled = self._woken is None and not self._listing_is_due
+        if is_settled and not self.clock.pending and self.decider.next_s(self.clock.now) is None:
             return "rest"
-        stalled = self.now - self._progress_s > STALL_S + self._longest_idle_s()
-        if stalled and not self._outside and not self.cluster.has_ending_work:
+        longest_idle_s = max(self.config.idle_timeout_of(kind.name) for kind in self.config.node_types)
+        is_stalled = self.clock.now - self._progress_s > STALL_S + longest_idle_s
+        if is_stalled and not self._outside and not self.cluster.has_ending_work:
             return "stall"
         return ""
 
-    def _longest_idle_s(self) -> float:
-        return max(self.config.idle_timeout_of(kind.name) for kind in self.config.node_types)
-
     def _progress(self) -> None:
-        self._progress_s = self.now
+        self._progress_s = self.clock.now
+
+    def _platform_changed(self, is_progress: bool) -> None:
+        if is_progress:
+            self._progress()
+        self._listing_is_due = True
+        self.wake()
 
     # ------------------------------------------------------------ the trace
-
-    def _start_head(self) -> None:
-        tags = {
-            MachineTags.CLUSTER_ID: self.config.cluster_id,
-            MachineTags.ROLE: MachineTags.HEAD,
-            MachineTags.INSTANCE_ID: "head",
-            MachineTags.NODE_TYPE: self.config.head_type,
-        }
-        machine = self.provider.add_machine(self.config.head_type, tags)
-        self._join(self.config.head_type, machine.id, "head", is_head=True)
 
     def _plan_trace(self) -> None:
         """Every entry of the trace becomes events."""
@@ -260,7 +172,7 @@ class FakeWorld:
     def _plan(self, moments: Iterable[float], action: Callable[[], None]) -> None:
         for at_s in moments:
             self._outside += 1
-            self.after(at_s, partial(self._happen, action))
+            self.clock.after(at_s, partial(self._happen, action))
 
     def _happen(self, action: Callable[[], None]) -> None:
         self._outside -= 1
@@ -272,7 +184,8 @@ class FakeWorld:
         shape = Shape.of(to_units(entry.resources), entry.selector, entry.fallbacks)
         lasts_s = entry.duration_s
         bounds = (lasts_s[0], lasts_s[1]) if isinstance(lasts_s, list) else lasts_s
-        self.cluster.submit(Batch(kind, shape, entry.count, bounds, self.now))
+        rng = random.Random(f"{self.trace.seed} {next(self._batch_numbers)}")
+        self.cluster.submit(Batch(kind, shape, entry.count, bounds, self.clock.now, rng))
 
     def _submit_groups(self, entry: Groups) -> None:
         selectors = entry.selectors or [{} for _ in entry.bundles]
@@ -283,15 +196,15 @@ class FakeWorld:
         for _ in range(entry.count):
             lasts_s = entry.duration_s
             fixed_s = self._rng.uniform(*lasts_s) if isinstance(lasts_s, list) else lasts_s
-            group_id = f"{next(self._numbers):018d}".encode()
-            self.cluster.submit_group(Group(group_id, entry.strategy, bundles, fixed_s, self.now))
+            group_id = f"{next(self._group_numbers):018d}".encode()
+            self.cluster.submit_group(Group(group_id, entry.strategy, bundles, fixed_s, self.clock.now))
 
     def _request(self, entry: Requests) -> None:
         number = self._request_numbers.get(entry.owner, 0) + 1
         self._request_numbers[entry.owner] = number
         self._requested[entry.owner] = entry
         if entry.ttl_s:
-            self.after(entry.ttl_s, partial(self._expire, entry.owner, number))
+            self.clock.after(entry.ttl_s, partial(self._expire, entry.owner, number))
 
     def _expire(self, owner: str, number: int) -> None:
         if self._request_numbers[owner] == number:  # it was not renewed
@@ -302,64 +215,28 @@ class FakeWorld:
     def _strike(self, fault: Fault) -> None:
         self._tell(FAULT, describe(fault))
         if fault.kind not in MOMENTARY:
-            self.troubles.begin(fault)
-            return
-        there = [m for m in self.provider.machines() if m.state is not MachineState.STOPPING]
-        if fault.kind == "node_death":
-            there = [machine for machine in there if self.cluster.on_machine(machine.id) is not None]
-        for machine in self.troubles.victims(fault, there):
-            node = self.cluster.on_machine(machine.id)
-            if fault.kind == "spot_loss":
-                self.provider.vanish(machine.id)
-                self.tally.lost += 1
-            if node is not None:
-                self._silence(node, fault)
-        self._watch_machines()
-
-    def _silence(self, node: Node, fault: Fault) -> None:
-        self.cluster.lose(node)
-        self.tally.nodes_died += 1
-        vanished = fault.kind == "spot_loss"
-        reason = "no report within the heartbeat timeout" if vanished else "its agent did not come back"
-        noticed_s = HEARTBEAT_TIMEOUT_S if vanished else RECONNECT_GRACE_S
-        self.after(noticed_s, partial(self._bury, node, reason))
+            self.platform.troubles.begin(fault)
+        elif fault.kind == "spot_loss":
+            self.platform.vanish(fault)
+        else:
+            self.platform.kill_nodes(fault)
 
     def _relent(self, fault: Fault) -> None:
         self._tell(FAULT, f"{describe(fault)} is over")
-        self.troubles.end(fault)
+        self.platform.troubles.end(fault)
 
-    # ------------------------------------------------------------ the cluster
-
-    def _join(self, node_type: str, machine_id: str, instance_id: str, is_head: bool = False) -> None:
-        kind = self.config.node_type(node_type)
-        if kind is None:
-            return
-        total = to_units(kind.resources)
-        node_id = f"{next(self._numbers):028d}".encode()
-        info = NodeInfo(
-            node_id, "ALIVE", "", "", "", "", is_head, "", total, total, dict(kind.labels),
-            instance_id=instance_id, node_type=node_type,
-        )  # fmt: skip
-        self.cluster.join(info, machine_id, self.now)
-        self._progress()
-        self.wake()
-
-    def _bury(self, node: Node, reason: str) -> None:
-        if node.died_s is None:
-            self.cluster.bury(node, self.now, reason)
-            self._progress()
-            self.wake()
+    # ------------------------------------------------------------ work
 
     def _began(self, run: Run) -> None:
         self._progress()
         self.wake()
         if run.lasts_s is not None:
-            self.after(run.lasts_s, partial(self._end, run))
+            self.clock.after(run.lasts_s, partial(self._end, run))
 
     def _end(self, run: Run) -> None:
-        if not self.cluster.end(run, self.now):
+        if not self.cluster.end(run, self.clock.now):
             return
-        self.work_ended_s = self.now
+        self.work_ended_s = self.clock.now
         self._progress()
         nodes = [run.node] if run.group is None else run.group.placed
         if self.cluster.has_waiting or any(node is not None and not node.is_busy for node in nodes):
@@ -369,8 +246,8 @@ class FakeWorld:
 
     def wake(self) -> None:
         """Something that the decider should know has changed."""
-        first_s = self.now if self._woken is None else self._woken[0]
-        self._woken = first_s, self.now
+        first_s = self.clock.now if self._woken is None else self._woken[0]
+        self._woken = first_s, self.clock.now
         self._version += 1
         self._tick_by(self._due_s())
 
@@ -382,13 +259,13 @@ class FakeWorld:
     def _tick_by(self, when_s: float) -> None:
         if when_s < self._tick_s:
             self._tick_s = when_s
-            self._push(when_s, self._maybe_tick)
+            self.clock.call_at(when_s, self._maybe_tick)
 
     def _maybe_tick(self) -> None:
-        if self.now < self._tick_s:
+        if self.clock.now < self._tick_s:
             return  # it was put off or made already
         self._tick_s = math.inf
-        if self._woken is not None and self.now < self._due_s():
+        if self._woken is not None and self.clock.now < self._due_s():
             self._tick_by(self._due_s())
             return
         self._woken = None
@@ -397,47 +274,52 @@ class FakeWorld:
     def _tick(self) -> None:
         self.tally.decisions += 1
         self._refresh_listing()
-        outcomes, self._outcomes = tuple(self._outcomes), []
-        picture = Picture(self._state(), self._listing, outcomes, self.offers)
-        effects = self.decider.decide(picture, self.provider.capabilities, self.now)
+        outcomes, self.platform.outcomes = tuple(self.platform.outcomes), []
+        picture = Picture(self._state(), self._listing, outcomes, self.platform.offers)
+        effects = self.decider.decide(picture, self.platform.provider.capabilities, self.clock.now)
         for line in self.decider.happened():
             self._tell(STEP, line)
         for effect in effects:
-            self._under_way += 1
-            self._carry_out(effect)
-        next_s = self.decider.next_s(self.now)
+            self.platform.carry_out(effect)
+        next_s = self.decider.next_s(self.clock.now)
         if next_s is not None:
-            self._tick_by(max(self.now + 0.01, next_s))
+            self._tick_by(max(self.clock.now + 0.01, next_s))
         if not self._is_quiet():
-            self._tick_by(self.now + self.config.tick_s)
+            self._tick_by(self.clock.now + self.config.tick_s)
 
     def _is_quiet(self) -> bool:
         """Whether the facts are such that only time can ask for a decision."""
-        moving = any(n.info.state == "DRAINING" or n.is_silent for n in self.cluster.living())
-        on_their_way = len(self.machines) != sum(1 for _ in self.cluster.living())
-        return not (moving or on_their_way or self._under_way or self._requested or self.cluster.has_waiting)
+        living = list(self.cluster.living())
+        return not (
+            len(self.platform.machines) != len(living)  # machines on their way, in either direction
+            or any(node.info.state == "DRAINING" or node.is_silent for node in living)
+            or self.platform.under_way
+            or self.platform.provider.faults.lag_s
+            or self._listing_is_due
+            or self._requested
+            or self.cluster.has_waiting
+        )
 
     def _refresh_listing(self) -> None:
+        """Platforms are not asked more often than the loop does, unless something is known to have changed."""
         pause_s = min(1.0, self.config.tick_s)
-        if (
-            self._listing is not None
-            and not self._list_asked
-            and self.now - self._listing.started_s < pause_s
-        ):
+        is_new = self._listing is not None and self.clock.now - self._listing.started_s < pause_s
+        if is_new and not self._listing_is_due:
             return
-        self._list_asked = False
         try:
-            self.troubles.throttle()
-            self._listing = Listing(self.now, tuple(self.provider.list()))
+            self._listing = self.platform.listing()
         except ProviderError as error:
             self._tell(FAULT, f"listing failed: {error}")
+            self._listing_is_due = True
+        else:
+            self._listing_is_due = False
 
     def _state(self) -> ClusterState:
         requests = list(self._requested.values())
         return ClusterState(
             self._version,
-            self.now,
-            self.cluster.reports(self.now),
+            self.clock.now,
+            self.cluster.reports(self.clock.now),
             self.cluster.demands(),
             self.cluster.pending_groups(),
             [to_units(amounts) for entry in requests for amounts in entry.bundles],
@@ -449,110 +331,8 @@ class FakeWorld:
             holdings=self.cluster.holdings(),
         )
 
-    # ------------------------------------------------------------ effects
-
-    def _carry_out(self, effect: Effect) -> None:
-        call_s = self.timing.call_s
-        if isinstance(effect, Create):
-            self._answer(call_s, partial(self._create, effect))
-        elif isinstance(effect, Terminate):
-            self._answer(call_s, partial(self._terminate, effect))
-        elif isinstance(effect, SetUp):
-            self._answer(self.timing.setup_s, partial(self._set_up, effect))
-        elif isinstance(effect, Drain):
-            self._answer(0.0, partial(self._drain, effect))
-        else:
-            self._answer(0.0, partial(self._resume, effect))
-
-    def _answer(self, delay_s: float, work: Callable[[], Outcome]) -> None:
-        """Does the work after a while; what came of it is a fact of the next decision."""
-
-        def arrive() -> None:
-            self._under_way -= 1
-            self._outcomes.append(work())
-            self.wake()
-
-        self.after(delay_s, arrive)
-
-    def _create(self, effect: Create) -> Created:
-        request = effect.request
-        boot_s = self.timing.boot_of.get(request.node_type.name, self.timing.boot_s)
-        try:
-            result = self.troubles.create(request, boot_s)
-        except ProviderError as error:
-            return Created(request.token, error=error)
-        finally:
-            for _ in self._watch_machines():
-                # The next listing shows that it runs, as late as listings are.
-                delay_s = self.provider.faults.boot_s + self._rng.uniform(0.0, 1.0)
-                self.after(delay_s, self.wake)
-        self.tally.refused += len(result.errors)
-        return Created(request.token, result)
-
-    def _terminate(self, effect: Terminate) -> Terminated:
-        ids = effect.machine_ids
-        try:
-            self.troubles.throttle()
-            answers = self.provider.terminate(ids)
-        except ProviderError as error:
-            return Terminated(dict.fromkeys(ids, error))
-        for machine_id in ids:
-            node = self.cluster.on_machine(machine_id)
-            if node is not None:
-                self.cluster.bury(node, self.now, "its machine was ended")
-        self.tally.removals += sum(1 for error in answers.values() if error is None)
-        self._watch_machines()
-        self._list_asked = True
-        self.after(self.timing.stop_s, self._gone)
-        return Terminated(answers)
-
-    def _gone(self) -> None:
-        self._watch_machines()
-        self._list_asked = True
-        self.wake()
-
-    def _set_up(self, effect: SetUp) -> SetUpEnded:
-        name, machine = effect.instance_id, effect.machine
-        if not self.provider.exists(machine.id):
-            return SetUpEnded(name, SetupError("reach the machine", "it does not answer"))
-        if self.troubles.setup_fails(machine):
-            self.tally.setups_failed += 1
-            return SetUpEnded(name, SetupError("setup commands", "exit status 1, as the trace says"))
-        if self.cluster.on_machine(machine.id) is None:
-            self._join(effect.node_type.name, machine.id, name)
-        return SetUpEnded(name)
-
-    def _drain(self, effect: Drain) -> Drained:
-        node = self.cluster.nodes.get(effect.node_id)
-        if node is None or node.died_s is not None:
-            return Drained(effect.instance_id)
-        if effect.only_if_idle and node.is_busy:
-            return Drained(effect.instance_id, "the node is busy")
-        self.cluster.drain(node)
-        return Drained(effect.instance_id)
-
-    def _resume(self, effect: Resume) -> Resumed:
-        node = self.cluster.nodes.get(effect.node_id)
-        if node is None or node.is_silent:
-            return Resumed(effect.instance_id, "the node is gone")
-        if not node.view.schedulable:
-            self.cluster.resume(node)
-        return Resumed(effect.instance_id)
-
-    def _watch_machines(self) -> list[Machine]:
-        """Takes stock of what exists, and is paid for; returns what is new."""
-        self.machines = self.provider.machines()
-        new, _ = self.meter.watch((m for m in self.machines if not m.is_head), self.now)
-        self.tally.launches += len(new)
-        return new
-
     def _tell(self, kind: str, text: str) -> None:
-        self._on_event(self.elapsed_s, kind, text)
-
-
-def _offers_of(trace: Trace, node_type: str) -> tuple[Offer, ...]:
-    known = trace.offers.get(node_type)
-    return tuple(Offer(one.zone, one.market, one.price) for one in known) if known else (Offer(),)
+        self._on_event(self.clock.elapsed_s, kind, text)
 
 
 def _check_names(config: AutoscalerConfig, trace: Trace) -> None:

@@ -49,9 +49,9 @@ def simulate(
     from pathlib import Path
 
     from autoscaler.rehearsal.draw import svg as drawn
+    from autoscaler.rehearsal.platform import Timing
     from autoscaler.rehearsal.rehearse import rehearse
     from autoscaler.rehearsal.trace import TraceError, load
-    from autoscaler.rehearsal.world import Timing
     from clusterctl import providers, simulate_view
     from clusterctl.errors import CliError, NotFound, UsageProblem
     from clusterctl.home import Home

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
+import msgspec
 import pytest
 
 from autoscaler.config import AutoscalerConfig
 from autoscaler.provider import NodeType
+from autoscaler.rehearsal.decider import ReconcilerDecider
+from autoscaler.rehearsal.platform import Timing
 from autoscaler.rehearsal.rehearse import RUNNING, Result, rehearse
 from autoscaler.rehearsal.trace import Actors, Fault, Groups, Offered, Requests, Tasks, Trace, TraceError
-from autoscaler.rehearsal.world import FakeWorld, Timing
+from autoscaler.rehearsal.world import FakeWorld
 
 SMALL = NodeType("small", {"CPU": 4}, max_workers=20)
 BIG = NodeType("big", {"CPU": 16}, {"disk": "fast"}, max_workers=5)
@@ -248,7 +252,39 @@ def test_no_work_is_lost_and_no_node_overfilled_whatever_fails(seed: int) -> Non
         "actor": 3,
         "group": sum(entry.count for entry in trace.groups),
     }, f"seed {seed}"
-    assert [machine.is_head for machine in world.machines] == [True], f"seed {seed}: machines are left"
+    assert [machine.is_head for machine in world.platform.machines] == [True], (
+        f"seed {seed}: machines are left"
+    )
+
+
+class Restless(ReconcilerDecider):
+    """Looks every five seconds, whatever happens, as the autoscaler's loop does."""
+
+    def next_s(self, now: float) -> float:
+        due_s = super().next_s(now)
+        return now + 5.0 if due_s is None else min(due_s, now + 5.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_decisions_that_are_spared_in_quiet_times_change_nothing(seed: int) -> None:
+    drawn = ("setup_failure", "throttle", "lost_reply", "stale_listing")  # every look would draw anew
+    faults = [fault for fault in hostile(seed).faults if fault.kind not in drawn]
+    trace = msgspec.structs.replace(hostile(seed), faults=faults, until_s=4000.0)
+    usual = rehearse(config(), trace, timing=QUICK).summary
+    restless = rehearse(config(), trace, Restless(config()), timing=QUICK).summary
+    assert restless.tally.decisions > usual.tally.decisions
+    assert (restless.cost, restless.waited, restless.finished) == (usual.cost, usual.waited, usual.finished)
+
+
+def test_the_work_is_the_same_whoever_sizes_the_cluster() -> None:
+    batches = [
+        Tasks(at_s=at_s, count=30, resources={"CPU": 2}, duration_s=[10.0, 100.0]) for at_s in (0, 5, 50)
+    ]
+    held = []
+    for most in (1, 9):
+        result = rehearse(config(replace(SMALL, max_workers=most)), Trace(tasks=batches), timing=QUICK)
+        held.append(result.summary.utilization["CPU"] * result.summary.node_hours["small"])
+    assert held[0] == pytest.approx(held[1])
 
 
 def test_the_same_seed_gives_the_same_run_and_another_one_another() -> None:
