@@ -69,7 +69,7 @@ class Limits:
 
 
 def pace(config: AutoscalerConfig, instances: Iterable[Instance]) -> dict[str, int]:
-    """Per type, how many more may be put in flight now."""
+    """Per type, how many more may be put in flight now. A type of which none runs yet grows as if one did."""
     running: dict[str, int] = {}
     flying: dict[str, int] = {}
     for instance in instances:
@@ -80,7 +80,7 @@ def pace(config: AutoscalerConfig, instances: Iterable[Instance]) -> dict[str, i
     return {
         kind.name: max(
             0,
-            max(PACE_FLOOR, math.ceil(config.upscaling_speed * running.get(kind.name, 0)))
+            max(PACE_FLOOR, math.ceil(config.upscaling_speed * max(1, running.get(kind.name, 0))))
             - flying.get(kind.name, 0),
         )
         for kind in config.node_types

@@ -56,7 +56,15 @@ def test_a_copy_is_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("running", "flying", "speed", "expected"),
-    [(0, 0, 1.0, 5), (0, 5, 1.0, 0), (10, 0, 1.0, 10), (10, 3, 2.0, 17), (3, 0, 0.0, 5), (100, 0, 0.1, 10)],
+    [
+        (0, 0, 1.0, 5),
+        (0, 5, 1.0, 0),
+        (0, 2, 50.0, 48),
+        (10, 0, 1.0, 10),
+        (10, 3, 2.0, 17),
+        (3, 0, 0.0, 5),
+        (100, 0, 0.1, 10),
+    ],
 )
 def test_the_pace(running: int, flying: int, speed: float, expected: int) -> None:
     settings = config(replace(SMALL, max_workers=1000), upscaling_speed=speed)

@@ -17,6 +17,7 @@ SMALL = {
         "engine.py", "--only", "by one", "--rounds", "1", "--seconds", "0.01",
     ],
     "autoscaler": ["autoscaler.py", "--case", "2000 requests"],
+    "quality": ["quality.py", "--only", "gangs: "],
     "scale tasks": ["scale.py", "--only", "tasks", "--tasks", "100"],
     "scale objects": ["scale.py", "--only", "objects", "--objects", "20"],
     "scale returns": ["scale.py", "--only", "returns", "--returns", "10"],
