@@ -54,6 +54,12 @@ def submit(
 
     from .session import open_session
 
+    if script.endswith((".yaml", ".yml")):
+        program = " ".join(arguments or ["job.py"])
+        raise UsageProblem(
+            f"{script} describes a cluster, it is no program",
+            f"Run: clusterctl submit --cluster {script} {program}",
+        )
     session = open_session(cluster)
     variables = dict(item.partition("=")[::2] for item in env or [])
     if any("=" not in item for item in env or []):
