@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
@@ -214,12 +215,23 @@ def failures_of(instances: Iterable[Instance]) -> tuple[Failure, ...]:
 
 def demand_notes(plan: Plan) -> list[tuple[str, str]]:
     """What the drivers of waiting tasks and actors are told: infeasible or not, why no machine comes."""
-    return [(note.demand, note.why) for note in (*plan.infeasible, *plan.waiting) if not note.group]
+    return _joined((note.demand, note.why) for note in (*plan.infeasible, *plan.waiting) if not note.group)
 
 
 def group_notes(plan: Plan) -> list[tuple[bytes, str]]:
     """What the drivers of waiting placement groups are told, by the groups' ids."""
-    return [(note.group, note.why) for note in (*plan.infeasible, *plan.waiting) if note.group]
+    return _joined((note.group, note.why) for note in (*plan.infeasible, *plan.waiting) if note.group)
+
+
+_Key = TypeVar("_Key", str, bytes)
+
+
+def _joined(notes: Iterable[tuple[_Key, str]]) -> list[tuple[_Key, str]]:
+    """One entry for each: parts of a demand may wait for different things."""
+    reasons: dict[_Key, list[str]] = {}
+    for key, why in notes:
+        reasons.setdefault(key, []).append(why)
+    return [(key, "; ".join(dict.fromkeys(whys))) for key, whys in reasons.items()]
 
 
 def _type_status(config: AutoscalerConfig, name: str, instances: Iterable[Instance]) -> TypeStatus:

@@ -13,11 +13,16 @@ _LINES = 20
 _ORDER = ("infeasible", "waits", "coming", "met")
 _COMING = "machines are on their way"
 
+_Notes = dict[str, list[Mapping[str, Any]]]
+"""What the autoscaler says of a demand. Parts of one may wait for different things."""
+
 
 def demand_lines(report: Mapping[str, Any]) -> list[str]:
     """Tasks and actors by shape, placement groups, explicit requests, and the minimum: what each waits for."""
     scaling = report.get("autoscaler") or {}
-    notes = {item["demand"]: item for item in scaling.get("waiting", [])}
+    notes: _Notes = {}
+    for item in scaling.get("waiting", []):
+        notes.setdefault(item["demand"], []).append(item)
     is_growing = any(kind["pending"] for kind in scaling.get("types", []))
     lines = [
         *_first(_shape(item, notes, is_growing) for item in report["demands"]),
@@ -41,20 +46,26 @@ def _first(entries: Iterable[tuple[str, str]]) -> list[str]:
     return lines
 
 
-def _fate(text: str, notes: Mapping[str, Mapping[str, Any]], is_growing: bool) -> tuple[str, str]:
-    """What the autoscaler says of a demand, as (state, words)."""
-    note = notes.get(text)
-    if note is None:
-        return "coming", _COMING if is_growing else "waits for room"
-    if note["infeasible"]:
-        return "infeasible", f"infeasible: {note['why']}"
-    return "waits", f"waits: {note['why']}"
+def _fate(text: str, count: int, notes: _Notes, is_growing: bool) -> tuple[str, str]:
+    """What the autoscaler says of `count` equal demands, as (state, words)."""
+    rest = _COMING if is_growing else "waits for room"
+    mine = notes.get(text, [])
+    if not mine:
+        return "coming", rest
+    state = "infeasible" if any(note["infeasible"] for note in mine) else "waits"
+    if len(mine) == 1 and mine[0]["count"] >= count:
+        return state, f"{state}: {mine[0]['why']}"
+    parts: dict[str, int] = {}
+    for note in mine:
+        parts[note["why"]] = parts.get(note["why"], 0) + note["count"]
+    words = [f"{number} wait: {why}" for why, number in parts.items()]
+    if sum(parts.values()) < count:
+        words.append(f"for the others, {_COMING}")
+    return state, "; ".join(words)
 
 
-def _shape(
-    item: Mapping[str, Any], notes: Mapping[str, Mapping[str, Any]], is_growing: bool
-) -> tuple[str, str]:
-    state, words = _fate(item["text"], notes, is_growing)
+def _shape(item: Mapping[str, Any], notes: _Notes, is_growing: bool) -> tuple[str, str]:
+    state, words = _fate(item["text"], item["count"], notes, is_growing)
     if item["strategy"] == "NODE_AFFINITY" and state == "coming":
         words = "waits for its node"
     elif item["infeasible"] and state == "coming" and not is_growing:
@@ -63,16 +74,17 @@ def _shape(
 
 
 def _groups(
-    groups: Iterable[Mapping[str, Any]], notes: Mapping[str, Mapping[str, Any]], is_growing: bool
+    groups: Iterable[Mapping[str, Any]], notes: _Notes, is_growing: bool
 ) -> Iterable[tuple[str, str]]:
-    counts: dict[tuple[str, int, int], int] = {}
+    counts: dict[str, int] = {}
+    partly: dict[str, int] = {}
     for group in groups:
-        key = group["text"], group["placed"], len(group["bundles"])
-        counts[key] = counts.get(key, 0) + 1
-    for (text, placed, size), count in counts.items():
-        state, words = _fate(text, notes, is_growing)
-        partly = f" ({placed} of {size} bundles placed)" if placed else ""
-        yield state, f"{count} x {text}{partly}: {words}"
+        counts[group["text"]] = counts.get(group["text"], 0) + 1
+        partly[group["text"]] = partly.get(group["text"], 0) + bool(group["placed"])
+    for text, count in counts.items():
+        state, words = _fate(text, count, notes, is_growing)
+        part = f" ({partly[text]} of them in part placed)" if partly[text] else ""
+        yield state, f"{count} x {text}{part}: {words}"
 
 
 def _requests(report: Mapping[str, Any], scaling: Mapping[str, Any]) -> Iterable[tuple[str, str]]:

@@ -20,7 +20,14 @@ from runtime._control.storage.memory import MemoryStorage
 from runtime._core.resources import to_units
 from runtime._transport.channel import Channel, Handler, LoopbackChannel
 from runtime._wire.messages.base import Demand, Message, NodeInfo, Ok, ResourceRequest
-from runtime._wire.messages.control import Drain, NodeReport, RegisterNode, Resume, WatchClusterState
+from runtime._wire.messages.control import (
+    ClusterView,
+    Drain,
+    NodeReport,
+    RegisterNode,
+    Resume,
+    WatchClusterState,
+)
 from tests.autoscaler.build import SMALL, config
 
 QUICK: dict[str, object] = {
@@ -46,6 +53,7 @@ class Agent:
         self.demands: list[Demand] = []
         self.busy = False
         self.is_draining = False
+        self.notes: dict[str, str] = {}
         self._info = NodeInfo(
             self.node_id,
             "ALIVE",
@@ -80,6 +88,8 @@ class Agent:
         if isinstance(message, Drain | Resume):
             self.is_draining = isinstance(message, Drain)
             return Ok()
+        if isinstance(message, ClusterView) and message.has_notes:
+            self.notes = dict(message.notes)
         return None
 
 

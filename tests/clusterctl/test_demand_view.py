@@ -28,8 +28,8 @@ def waiting(cpus: int, count: int, infeasible: bool = False, strategy: str = "DE
     return Demand(request, count, infeasible)
 
 
-def note(demand: str, why: str, infeasible: bool = False) -> dict[str, Any]:
-    return {"demand": demand, "count": 1, "why": why, "infeasible": infeasible}
+def note(demand: str, why: str, infeasible: bool = False, count: int = 1000) -> dict[str, Any]:
+    return {"demand": demand, "count": count, "why": why, "infeasible": infeasible}
 
 
 def test_nothing_waits() -> None:
@@ -69,8 +69,20 @@ def test_equal_groups_are_counted() -> None:
         {"types": [], "waiting": [note("placement group SPREAD [2 x {CPU: 1}]", "no capacity")]},
         groups=groups,
     )
-    assert "  30 x placement group SPREAD [2 x {CPU: 1}]: waits: no capacity" in text
-    assert "  1 x placement group SPREAD [2 x {CPU: 1}] (1 of 2 bundles placed): waits: no capacity" in text
+    wanted = "  31 x placement group SPREAD [2 x {CPU: 1}] (1 of them in part placed): waits: no capacity"
+    assert wanted in text.splitlines()
+
+
+def test_parts_of_a_demand_may_wait_for_different_things() -> None:
+    text = shown(
+        {
+            "types": [{"pending": 5}],
+            "waiting": [note("{CPU: 1}", "the pace", count=100), note("{CPU: 1}", "max_workers", count=60)],
+        },
+        demands=[waiting(1, 200)],
+    )
+    wanted = "100 wait: the pace; 60 wait: max_workers; for the others, machines are on their way"
+    assert text.endswith(f"  200 x {{CPU: 1}}: {wanted}")
 
 
 def test_requests_name_owner_time_left_and_whether_they_are_met() -> None:
@@ -102,8 +114,8 @@ def test_requests_name_owner_time_left_and_whether_they_are_met() -> None:
 
 
 def test_the_minimum_is_demand_as_well() -> None:
-    text = shown({"types": [], "waiting": [note("min_workers of 'w'", "the platform has none")]})
-    assert "  1 x min_workers of 'w': the platform has none" in text
+    text = shown({"types": [], "waiting": [note("min_workers of 'w'", "the platform has none", count=2)]})
+    assert "  2 x min_workers of 'w': the platform has none" in text
 
 
 def test_a_thousand_shapes_are_not_a_thousand_lines() -> None:
