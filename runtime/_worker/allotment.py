@@ -21,6 +21,7 @@ MAX_BYTES = 16 << 20
 """and at most so much. Larger objects are asked for one by one."""
 IDLE_S = 1.0
 """What has not been needed for so long goes back."""
+ANSWER_S = 60.0
 REFUSED_S = 0.1
 """After the agent had nothing to give, each object is asked for again for a while."""
 
@@ -45,20 +46,19 @@ class Allotment:
         size, _ = rounded(size_bytes)
         if size > self._limit:
             return None
-        with self._core.lock:
-            self._used = True
-            offset = self._space.allocate(size_bytes)
-            if offset is not None:
-                if (self._bytes - self._space.used_bytes) * 4 < self._asked_bytes and not self._asking:
-                    self._ask_ahead(size)
-                return offset
-            if time.monotonic() < self._refused_until:
-                return None
-            request = self._request(size)
-        reply = self._core.call_agent(request, 60.0)
-        with self._core.lock:
-            self._answered(reply)
-            return self._space.allocate(size_bytes)
+        for attempt in range(3):  # what was asked for ahead may have been for smaller objects
+            with self._core.lock:
+                self._used = True
+                offset = self._space.allocate(size_bytes)
+                if offset is not None:
+                    if not attempt and (self._bytes - self._space.used_bytes) * 2 < self._asked_bytes:
+                        self._ask(size)
+                    return offset
+                if not self._ask(size):
+                    return None
+            # Mostly the answer lies in the socket already: a thread that runs user code does not look.
+            self._core.pump.wait(lambda: not self._asking, ANSWER_S)
+        return None
 
     def abandon(self, offset: int) -> None:
         """Nothing was placed there after all."""
@@ -124,9 +124,12 @@ class Allotment:
         self.say_all()  # else more and more could be there that nobody knows of
         return StoreAllot(size, self._asked_bytes // size)
 
-    def _ask_ahead(self, size: int) -> None:
+    def _ask(self, size: int) -> bool:
+        """Asks for more, unless that is under way. False: not now, memory is short."""
+        if self._asking:
+            return True
         if time.monotonic() < self._refused_until:
-            return
+            return False
         self._asking = True
 
         def answered(reply: Any) -> None:
@@ -134,6 +137,7 @@ class Allotment:
             self._answered(reply)
 
         self._core.agent.call(self._request(size), answered)
+        return True
 
     def _answered(self, reply: Any) -> None:
         ranges = reply.ranges if isinstance(reply, StoreAllotted) else ()

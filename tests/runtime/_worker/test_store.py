@@ -53,6 +53,8 @@ class Agent:
         self.spaces: dict[bytes, tuple[int, int]] = {}
         self.pins: dict[bytes, int] = {}
         self.error: ErrorReply | None = None
+        self.late = False
+        self.asked: list[tuple[Any, Callable[[Any], None]]] = []  # if late: what waits for `catch_up`
         self._next = 0
 
     def send(self, message: Any) -> None:
@@ -71,7 +73,15 @@ class Agent:
                 self.pins[object_id] = 0
 
     def call(self, request: Any, callback: Callable[[Any], None]) -> None:
-        callback(self.answer(request))
+        if self.late:
+            self.asked.append((request, callback))
+        else:
+            callback(self.answer(request))
+
+    def catch_up(self) -> None:
+        asked, self.asked = self.asked, []
+        for request, callback in asked:
+            callback(self.answer(request))
 
     def answer(self, request: Any) -> Any:
         if self.error is not None:
@@ -96,6 +106,17 @@ class Agent:
         return StorePinned(*self.spaces[request.object_id])
 
 
+class Pump:
+    """Who waits gets the answers at once."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def wait(self, ready: Callable[[], Any], _timeout_s: float | None = None) -> bool:
+        self._agent.catch_up()
+        return bool(ready())
+
+
 class Core:
     """What the store needs of a process."""
 
@@ -103,6 +124,7 @@ class Core:
         self.lock = threading.RLock()
         self.released = Released(lambda: None)
         self.agent = Agent(allots)
+        self.pump = Pump(self.agent)
         self.address = OWNER
         self.store: Store
 
@@ -395,6 +417,30 @@ def test_an_object_is_said_before_others_meet_it(core: Core) -> None:
     assert said(core) == [A]
     core.store.say_all()
     assert said(core) == [A]
+
+
+@placing
+def test_nothing_more_is_asked_for_while_an_answer_is_under_way(core: Core) -> None:
+    core.agent.late = True
+    asked = []
+    for number in range(60):
+        before = len(core.agent.allotted)
+        put(core, bytes([number]) * 28, np.zeros(100))
+        asked.append(len(core.agent.asked))
+        assert len(core.agent.allotted) - before <= 1
+    assert max(asked) == 1
+    assert len(core.agent.allotted) < 20
+
+
+@placing
+def test_space_that_was_asked_for_smaller_objects_is_no_reason_to_give_up(core: Core) -> None:
+    core.agent.late = True
+    numbers = itertools.count()
+    while not core.agent.asked:
+        put(core, bytes([next(numbers)]) * 28, 1)
+    put(core, A, np.zeros(1000))
+    core.agent.catch_up()
+    assert not [message for message in core.agent.sent if isinstance(message, StoreSeal)]
 
 
 @placing
