@@ -10,14 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
+import random
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from autoscaler.calls import BlockingCalls
 from autoscaler.config import AutoscalerConfig
 from autoscaler.effects import (
+    CallFailed,
     Create,
     Created,
     Drain,
@@ -33,7 +35,15 @@ from autoscaler.effects import (
     Terminated,
 )
 from autoscaler.memory import KEY, NAMESPACE, Memory
-from autoscaler.provider import NodeSetup, Offer, Provider, ProviderError, SetupError, Transient
+from autoscaler.provider import (
+    NodeSetup,
+    NodeType,
+    Offer,
+    Provider,
+    ProviderError,
+    SetupError,
+    Throttled,
+)
 from autoscaler.reconciler import Reconciler, World
 from autoscaler.status import Report, demand_notes, group_notes
 from runtime._clients.control import ControlClient
@@ -53,6 +63,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 OFFERS_EVERY_S = 600.0
+OFFERS_AGAIN_S = 10.0
+OFFERS_PATIENCE_S = 2.0
+"""So long the first decision waits for the offers of all types; then those that are known must do."""
 PLAN_BUDGET_S = 5.0
 """A plan that takes longer is cut short; the rest follows with the next one."""
 RETRY_S = 1.0
@@ -80,13 +93,17 @@ class Autoscaler:
         self._setup = setup
         self._control = control
         self._clock = clock
-        self._reconciler = Reconciler(config, provider.capabilities)
+        self._rng = random.Random()
+        self._reconciler = Reconciler(config, provider.capabilities, rng=self._rng)
         self._wake = asyncio.Event()
         self._list_now = asyncio.Event()
         self._offer_now = asyncio.Event()
         self._cluster: ClusterState | None = None
         self._listing: Listing | None = None
         self._offers: dict[str, Sequence[Offer]] = {}
+        self._closed: dict[str, str] = {}
+        self._patient_until_s = clock() + OFFERS_PATIENCE_S
+        self._calls = BlockingCalls()
         self._outcomes: list[Outcome] = []
         self._problems: dict[str, str] = {}
         self._effects: set[asyncio.Task[None]] = set()
@@ -107,7 +124,10 @@ class Autoscaler:
         self._config = config
         self._provider = provider
         self._setup = setup
-        self._offers = {}  # nothing is decided before the provider was asked again
+        # Nothing is launched of a type before the provider was asked for its offers again.
+        self._offers, self._closed = {}, {}
+        self._problems = {key: text for key, text in self._problems.items() if not key.startswith("offers ")}
+        self._patient_until_s = self._clock() + OFFERS_PATIENCE_S
         self._offer_now.set()
         self._wake.set()
 
@@ -152,7 +172,9 @@ class Autoscaler:
             except ValueError as error:
                 log.error("the saved state is of no use, starting from what is listed: %s", error)
                 return
-            self._reconciler = Reconciler(self._config, self._provider.capabilities, memory=memory)
+            self._reconciler = Reconciler(
+                self._config, self._provider.capabilities, memory=memory, rng=self._rng
+            )
             return
 
     async def _watch(self) -> None:
@@ -182,12 +204,14 @@ class Autoscaler:
 
     async def _keep_listing(self) -> None:
         while True:
+            await self._unthrottled()
             self._list_now.clear()
             started_s = self._clock()
             try:
-                machines = await self._blocking(self._provider.list, "list")
+                machines = await self._ask(self._provider.list, "list")
             except ProviderError as error:
                 self._problem("list", f"the provider cannot list machines: {error}")
+                await self._refused(error)
             else:
                 self._problem("list", "")
                 listing = Listing(started_s, tuple(machines))
@@ -203,16 +227,41 @@ class Autoscaler:
     async def _keep_offers(self) -> None:
         while True:
             self._offer_now.clear()
-            for kind in self._config.node_types:
-                try:
-                    offers = await self._blocking(partial(self._provider.offers, kind), "offers")
-                except ProviderError as error:
-                    self._problem(f"offers {kind.name}", f"no offers for node type {kind.name!r}: {error}")
-                else:
-                    self._problem(f"offers {kind.name}", "")
-                    self._offers[kind.name] = offers
-            self._wake.set()
-            await _either(self._offer_now, OFFERS_EVERY_S)
+            kinds = self._config.node_types
+            answers = await asyncio.gather(*(self._ask_offers(kind) for kind in kinds))
+            await _either(self._offer_now, OFFERS_EVERY_S if all(answers) else OFFERS_AGAIN_S)
+
+    async def _ask_offers(self, kind: NodeType) -> bool:
+        """One that does not answer keeps only its own type waiting; what it offered before holds on."""
+        await self._unthrottled()
+        problem = f"offers {kind.name}"
+        try:
+            offers = await self._ask(partial(self._provider.offers, kind), problem)
+        except ProviderError as error:
+            self._problem(problem, f"no offers for node type {kind.name!r}: {error}")
+            if kind.name not in self._offers:
+                self._closed[kind.name] = f"the platform does not say what it offers: {error}"
+                self._wake.set()
+            await self._refused(error)
+            return False
+        self._problem(problem, "")
+        if offers:
+            self._offers[kind.name] = offers
+            self._closed.pop(kind.name, None)
+        else:
+            self._closed[kind.name] = "no offer in the allowed zones and prices"
+        self._wake.set()
+        return True
+
+    async def _unthrottled(self) -> None:
+        """Waits while the platform wants to be left alone."""
+        await asyncio.sleep(max(0.0, self._reconciler.throttled_until_s - self._clock()))
+
+    async def _refused(self, error: ProviderError) -> None:
+        """The reconciler hears of the error; when there were too many calls, waits until it has."""
+        if isinstance(error, Throttled):
+            self._ended(CallFailed(error))
+            await asyncio.sleep(error.retry_after_s)
 
     def _problem(self, key: str, text: str) -> None:
         if text and self._problems.get(key) != text:
@@ -228,18 +277,22 @@ class Autoscaler:
         while True:
             await _either(self._wake, self._pause_s())
             await self._quiet()
-            if not self._has_offers():
+            if not self._has_offers() and self._clock() < self._patient_until_s:
                 continue
             await self._look()
             if self._cluster is not None:
                 await self._tick(self._cluster)
 
     def _has_offers(self) -> bool:
-        """Nothing is decided before the provider was asked for its offers once, or failed to answer."""
-        return all(
-            kind.name in self._offers or f"offers {kind.name}" in self._problems
+        return all(kind.name in self._offers or kind.name in self._closed for kind in self._config.node_types)
+
+    def _closed_types(self) -> dict[str, str]:
+        """Nothing is launched of a type before the provider has said what it offers."""
+        return {
+            kind.name: self._closed.get(kind.name, "the platform is asked what it offers")
             for kind in self._config.node_types
-        )
+            if kind.name in self._closed or kind.name not in self._offers
+        }
 
     def _pause_s(self) -> float:
         due_s = self._reconciler.next_s(self._clock())
@@ -258,7 +311,7 @@ class Autoscaler:
 
     async def _tick(self, cluster: ClusterState) -> None:
         outcomes, self._outcomes = tuple(self._outcomes), []
-        world = World(cluster, self._listing, outcomes, dict(self._offers))
+        world = World(cluster, self._listing, outcomes, dict(self._offers), self._closed_types())
         now = self._clock()
         began = time.monotonic()
         self._reconciler.configure(self._config, self._provider.capabilities)
@@ -325,7 +378,7 @@ class Autoscaler:
     async def _create(self, effect: Create) -> None:
         request = effect.request
         try:
-            result = await self._blocking(lambda: self._provider.create(request), "create")
+            result = await self._ask(lambda: self._provider.create(request), "create")
         except ProviderError as error:
             log.warning("creating %d x %s failed: %s", request.count, request.node_type.name, error)
             self._ended(Created(request.token, error=error))
@@ -337,7 +390,7 @@ class Autoscaler:
     async def _terminate(self, effect: Terminate) -> None:
         ids = effect.machine_ids
         try:
-            answers = await self._blocking(lambda: self._provider.terminate(ids), "terminate")
+            answers = await self._ask(lambda: self._provider.terminate(ids), "terminate")
         except ProviderError as error:
             log.warning("terminating %d machines failed: %s", len(ids), error)
             answers = dict.fromkeys(ids, error)
@@ -347,9 +400,9 @@ class Autoscaler:
     async def _set_up(self, effect: SetUp) -> None:
         name = effect.instance_id
         try:
-            await self._blocking(
+            await self._calls.run(
                 lambda: self._setup.run(effect.machine, effect.node_type, name, effect.log_path),
-                "setup",
+                f"setup {name}",
                 self._config.deadlines.setting_up_s,
             )
         except SetupError as error:
@@ -382,44 +435,9 @@ class Autoscaler:
         else:
             self._ended(Resumed(effect.instance_id))
 
-    async def _blocking(self, call: Callable[[], T], name: str, timeout_s: float | None = None) -> T:
-        """Runs a blocking call in a thread of its own.
-
-        Whatever a provider raises that is no `ProviderError` or `SetupError` becomes `Transient`, with its
-        text.
-        """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        limit_s = self._config.provider_timeout_s if timeout_s is None else timeout_s
-
-        def deliver(result: T | None, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(result)  # type: ignore[arg-type]
-
-        def work() -> None:
-            result: T | None = None
-            failure: BaseException | None = None
-            try:
-                result = call()
-            except (ProviderError, SetupError) as error:
-                failure = error
-            except Exception as error:
-                log.exception("the provider's %s failed unexpectedly", name)
-                failure = Transient(f"{name}: {type(error).__name__}: {error}")
-            with contextlib.suppress(RuntimeError):  # the loop has ended; nobody waits
-                loop.call_soon_threadsafe(deliver, result, failure)
-
-        # Daemonic, for a platform that never answers must not keep the process alive.
-        threading.Thread(target=work, name=f"autoscaler {name}", daemon=True).start()
-        try:
-            async with asyncio.timeout(limit_s):
-                return await future
-        except TimeoutError:
-            raise Transient(f"{name} did not end within {limit_s:g} s") from None
+    async def _ask(self, call: Callable[[], T], name: str) -> T:
+        """One of the provider's calls, with its deadline."""
+        return await self._calls.run(call, name, self._config.provider_timeout_s)
 
 
 _STABLE = tuple(name for name in Report.__dataclass_fields__ if name not in ("at_s", "plan_s"))
