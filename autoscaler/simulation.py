@@ -1,12 +1,14 @@
 """A platform in memory, for rehearsals and tests: real rules (tags, tokens, boot times), made-up machines,
-and faults on demand: slow and partial creates, lost replies, stock-outs, vanishing machines, stale
-listings."""
+and faults on demand: slow and partial creates, lost replies, stock-outs, quotas, throttling, machines that
+are made twice, never boot or vanish, stale listings."""
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -26,8 +28,10 @@ from autoscaler.provider import (
     Prepared,
     Problem,
     ProviderError,
+    Quota,
     Shell,
     ShellTimedOut,
+    Throttled,
     Transient,
 )
 
@@ -42,26 +46,40 @@ class Faults:
         stop_s: from `terminate` until it is gone.
         lag_s: listings show the picture of up to so long ago.
         stock: the most machines per (node type, zone, market); missing: no limit.
+        quota: the most machines in all; None: no limit.
+        list_s: how long a listing takes beyond `call_s`: it shows the picture of its beginning.
         partial: probability that one machine of a request is refused for lack of capacity.
         lost_reply: probability that `create` does its work and then fails as if the connection broke.
         transient: probability that any call fails before it does anything.
+        twice: probability that a machine is made a second time for the same token.
+        never_boots: probability that a new machine stays PENDING for ever.
+        calls_per_s: more calls than this are throttled, in a window of ten seconds; None: no limit.
     """
 
     call_s: float = 0.0
     boot_s: float = 0.0
     stop_s: float = 0.0
     lag_s: float = 0.0
+    list_s: float = 0.0
     stock: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    quota: int | None = None
     partial: float = 0.0
     lost_reply: float = 0.0
     transient: float = 0.0
+    twice: float = 0.0
+    never_boots: float = 0.0
+    calls_per_s: float | None = None
+
+
+WINDOW_S = 10.0
+"""Over so long calls are counted for `Faults.calls_per_s`."""
 
 
 @dataclass(slots=True)
 class _Record:
     machine: Machine
     made_s: float
-    boot_s: float
+    boot_s: float  # inf: it never runs
     ends_s: float | None = None  # when it is gone; None: nobody ended it
     stopping_s: float | None = None
 
@@ -102,6 +120,7 @@ class SimulatedProvider:
         self._records: dict[str, _Record] = {}
         self._done: dict[tuple[str, str], str] = {}  # (token, instance id) -> machine id
         self._numbers = 0
+        self._recent: deque[float] = deque()
 
     # ------------------------------------------------------------ the protocol
 
@@ -151,14 +170,18 @@ class SimulatedProvider:
                     errors.append(refusal)
                     continue
                 machines.append(self._make(request, index, now))
+                if self._rng.random() < self.faults.twice:
+                    self._make(request, index, now)
             if self._rng.random() < self.faults.lost_reply:
                 raise Transient("the connection broke before the answer came", 1.0)
         return LaunchResult(tuple(machines), tuple(errors))
 
     def list(self) -> list[Machine]:
         self._call("list")
+        now = self._clock()
+        if self.faults.list_s:
+            self._sleep(self.faults.list_s)
         with self._lock:
-            now = self._clock()
             when = now - self._rng.uniform(0.0, self.faults.lag_s)
             found = [record.at(when) for record in self._records.values()]
             return [machine for machine in found if machine is not None and self._is_ours(machine)]
@@ -223,8 +246,20 @@ class SimulatedProvider:
             self._sleep(self.faults.call_s)
         with self._lock:
             self.calls.append(name)
+            self._count(self._clock())
             if self._rng.random() < self.faults.transient:
                 raise Transient(f"the platform did not answer {name}", 1.0)
+
+    def _count(self, now: float) -> None:
+        """Refuses a call beyond the rate."""
+        rate = self.faults.calls_per_s
+        if rate is None:
+            return
+        while self._recent and self._recent[0] <= now - WINDOW_S:
+            self._recent.popleft()
+        if len(self._recent) >= rate * WINDOW_S:
+            raise Throttled("too many calls", self._recent[0] + WINDOW_S - now)
+        self._recent.append(now)
 
     def _is_ours(self, machine: Machine) -> bool:
         return machine.tags.get(MachineTags.CLUSTER_ID) == self._cluster_id
@@ -242,13 +277,17 @@ class SimulatedProvider:
             )
             if there >= stock:
                 return Capacity(f"no {kind} in {offer.zone or 'any zone'} ({offer.market})")
+        if self.faults.quota is not None:
+            there = sum(1 for record in self._records.values() if record.at(now) is not None)
+            if there >= self.faults.quota:
+                return Quota(f"the account may have {self.faults.quota} machines")
         if self._rng.random() < self.faults.partial:
             return Capacity(f"no more {kind} in {offer.zone or 'any zone'} ({offer.market}) just now")
         return None
 
     def _make(self, request: LaunchRequest, index: int, now: float) -> Machine:
         machine = self._new(request.node_type.name, request.tags_of(index), request.offer, now)
-        self._done[(request.token, request.instance_ids[index])] = machine.id
+        self._done.setdefault((request.token, request.instance_ids[index]), machine.id)
         return machine
 
     def _new(self, node_type: str, tags: Mapping[str, str], offer: Offer, now: float) -> Machine:
@@ -263,7 +302,8 @@ class SimulatedProvider:
             market=offer.market,
             launched_s=now,
         )
-        self._records[machine.id] = _Record(machine, now, self.faults.boot_s)
+        never = self.faults.never_boots > 0.0 and self._rng.random() < self.faults.never_boots
+        self._records[machine.id] = _Record(machine, now, math.inf if never else self.faults.boot_s)
         return machine
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from autoscaler.config import AutoscalerConfig
 from autoscaler.loop import Autoscaler, _either
-from autoscaler.provider import Machine, MachineTags, NodeType, ProviderError, SetupError
+from autoscaler.provider import Machine, MachineTags, NodeType, Offer, ProviderError, SetupError
 from autoscaler.simulation import Faults, SimulatedProvider
 from autoscaler.status import Report
 from runtime._clients.control import ControlClient
@@ -28,7 +28,7 @@ from runtime._wire.messages.control import (
     Resume,
     WatchClusterState,
 )
-from tests.autoscaler.build import SMALL, config
+from tests.autoscaler.build import BIG, SMALL, config
 
 QUICK: dict[str, object] = {
     "quiet_s": 0.01,
@@ -374,7 +374,48 @@ def test_a_call_that_never_returns_does_not_stop_the_others() -> None:
             await rig.until(lambda r: any("did not end" in i.reason for i in r.instances))
         release.set()
 
-    play(scenario, quick(replace(SMALL, min_workers=1), provider_timeout_s=0.3, adopt_grace_s=0.05))
+    play(
+        scenario,
+        quick(replace(SMALL, min_workers=1), provider_timeout_s=0.3, adopt_grace_s=0.05, node_grace_s=0.05),
+    )
+
+
+def test_a_type_whose_offers_do_not_come_keeps_only_itself_waiting() -> None:
+    release = threading.Event()
+
+    class Silent(SimulatedProvider):
+        def offers(self, node_type: NodeType) -> list[Offer]:
+            if node_type.name == "big":
+                release.wait(PATIENCE_S)
+            return super().offers(node_type)
+
+    async def scenario(rig: Rig) -> None:
+        rig.provider = Silent("cluster", faults=Faults())
+        rig.provider.add_machine(
+            "head", {MachineTags.CLUSTER_ID: "cluster", MachineTags.ROLE: MachineTags.HEAD}
+        )
+        async with rig.run():
+            report = await rig.running(1)
+            assert {i.node_type for i in report.instances} == {"small"}
+            release.set()
+            await rig.running(2)
+
+    play(scenario, quick(replace(SMALL, min_workers=1), replace(BIG, min_workers=1), provider_timeout_s=60.0))
+
+
+def test_a_throttled_platform_is_left_alone_and_then_served() -> None:
+    async def scenario(rig: Rig) -> None:
+        rig.provider.faults.calls_per_s = 2.0
+        rig.provider._recent.extend([rig.provider._clock() - 9.0] * 20)
+        async with rig.run():
+            report = await rig.until(lambda r: any("every call" in item.what for item in r.resting))
+            assert rig.workers() == 0
+            calls = len(rig.provider.calls)
+            report = await rig.running(1)
+            assert len(rig.provider.calls) <= calls + 20
+            assert report.problems == ()
+
+    play(scenario, quick(replace(SMALL, min_workers=1)))
 
 
 def test_the_state_survives_only_as_long_as_it_can_be_read() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -13,6 +14,7 @@ from autoscaler.provider import (
     NodeType,
     Offer,
     ShellTimedOut,
+    Throttled,
     Transient,
 )
 from autoscaler.simulation import Faults, SimulatedProvider
@@ -26,6 +28,7 @@ class World:
     def __init__(self, faults: Faults, **more: object) -> None:
         self.now = 100.0
         self.slept = 0.0
+        self.on_sleep: Callable[[], object] = lambda: None
         self.provider = SimulatedProvider(
             "c",
             faults=faults,
@@ -37,6 +40,8 @@ class World:
 
     def sleep(self, seconds: float) -> None:
         self.slept += seconds
+        action, self.on_sleep = self.on_sleep, lambda: None
+        action()
 
     def create(self, *names: str, token: str = "t", zone: str = "sim") -> tuple[int, int]:
         request = LaunchRequest(token, KIND, len(names), Offer(zone), {MachineTags.CLUSTER_ID: "c"}, names)
@@ -132,3 +137,60 @@ def test_offers_follow_zones_and_prices() -> None:
     assert provider.offers(NodeType("small", zones=("b",))) == [Offer("b", SPOT, 0.2)]
     assert provider.offers(NodeType("small", max_price=0.5)) == [Offer("b", SPOT, 0.2)]
     assert provider.check([NodeType("small", zones=("x",))])[0].fatal
+
+
+def test_a_quota_counts_all_machines() -> None:
+    world = World(Faults(quota=2))
+    assert world.create("a", "b", "c") == (2, 1)
+    assert world.create("d", token="u", zone="other") == (0, 1)
+
+
+def test_a_machine_may_be_made_twice_and_the_first_is_told() -> None:
+    world = World(Faults(twice=1.0))
+    assert world.create("a") == (1, 0)
+    assert [m.instance_id for m in world.provider.machines()] == ["a", "a"]
+    world.provider.faults.twice = 0.0
+    assert world.create("a") == (1, 0)
+    assert len(world.provider.machines()) == 2
+
+
+def test_a_machine_may_never_boot() -> None:
+    world = World(Faults(never_boots=1.0))
+    world.create("a")
+    world.now += 1e6
+    assert world.states() == ["PENDING"]
+
+
+def test_too_many_calls_are_throttled_until_there_were_fewer() -> None:
+    world = World(Faults(calls_per_s=0.3))
+    for _ in range(3):
+        world.provider.list()
+    world.now += 4.0
+    with pytest.raises(Throttled) as refused:
+        world.create("a")
+    assert refused.value.retry_after_s == 6.0
+    assert world.provider.machines() == ()
+    world.now += 6.0
+    assert world.create("a") == (1, 0)
+
+
+def test_a_slow_listing_shows_the_picture_of_its_beginning() -> None:
+    world = World(Faults(list_s=5.0))
+
+    def meanwhile() -> None:
+        world.now += 1.0
+        world.create("a")
+
+    world.on_sleep = meanwhile
+    assert world.provider.list() == []
+    assert world.slept == 5.0
+
+
+def test_who_vanishes_after_its_end_is_not_back() -> None:
+    world = World(Faults())
+    world.create("a")
+    world.provider.terminate(["sim-1"])
+    world.now += 50.0
+    world.provider.vanish("sim-1")
+    world.now -= 10.0
+    assert not world.provider.exists("sim-1")

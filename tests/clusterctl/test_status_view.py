@@ -75,3 +75,33 @@ def test_the_last_events_and_jobs() -> None:
 
 def test_usage_of_a_full_node() -> None:
     assert usage({"CPU": 1.0}, {}) == "CPU 1/1"
+
+
+def test_the_life_of_each_instance_when_asked_for() -> None:
+    one = {
+        "id": "i-1",
+        "node_type": "w",
+        "state": "RUNNING",
+        "since_s": 90.0,
+        "machine_id": "m-1",
+        "address": "",
+        "zone": "a",
+        "market": "spot",
+        "setup_log": "/l",
+        "failure": "",
+        "history": [
+            {"at_s": 40.0, "state": "QUEUED", "why": "waiting work"},
+            {"at_s": 90.0, "state": "RUNNING", "why": "its node has joined"},
+        ],
+    }
+    gone = {**one, "id": "i-2", "state": "TERMINATED", "failure": "no disk", "history": []}
+    scaling = {"types": [], "instances": [one], "ended": [gone]}
+    assert "i-1" not in text(autoscaler=scaling)
+    shown = render(report(autoscaler=scaling), verbose=True)
+    lines = [" ".join(line.split()) for line in shown]
+    assert "i-1 (w) RUNNING for 10.0 s: m-1, a, spot" in lines
+    assert any(line.endswith("ago QUEUED waiting work") for line in lines)
+    assert "10.0 s ago RUNNING its node has joined" in lines
+    assert lines.index("setup log on the head: /l") > lines.index(
+        "i-2 (w) TERMINATED for 10.0 s: m-1, a, spot"
+    )
