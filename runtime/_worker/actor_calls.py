@@ -17,7 +17,7 @@ from .objects import Entry
 from .submission import Submission
 
 
-class Call(Submission, eq=False, kw_only=True):
+class Call(Submission, eq=False, gc=False, kw_only=True):
     """One call of an actor's method."""
 
     actor: Actor

@@ -451,6 +451,8 @@ class ActorSubmitter:
                 f"ActorHandle objects are not valid across sessions: actor {actor.actor_id.hex()} was created before "
                 "shutdown(). Create a new one."
             )
+            actor.calls.clear()
+            actor.inflight.clear()
 
     def _ready(self, call: Call) -> None:
         """The values of its top-level references are there."""

@@ -442,6 +442,9 @@ class Core:
         with self.lock:
             self.actors.close()
             self.objects.close()
+            self.submitter.close()
+            self.lineage.close()
+            self.pending.clear()
         self.reader.close()
         metrics.end()
         if sys.getswitchinterval() == SWITCH_S:

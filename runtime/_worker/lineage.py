@@ -56,6 +56,10 @@ class Lineage:
         while self._bytes > self.limit_bytes and self._kept:
             self._drop(self._let_go(next(iter(self._kept))))
 
+    def close(self) -> None:
+        """The process leaves the cluster: nothing runs again."""
+        self._kept.clear()
+
     def forget(self, entry: Entry) -> None:
         """The result is freed: its task need not run again for it, unless a kept task has it as an argument."""
         if not entry.dependents:

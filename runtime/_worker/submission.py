@@ -37,9 +37,13 @@ def parent() -> bytes:
     return running.task_id if running is not None else b""
 
 
-class Submission(msgspec.Struct, eq=False):
-    """A task or call, until its results are there (or, for lineage, gone). A struct, because one is made for each call
-    and that is how making one costs least."""
+class Submission(msgspec.Struct, eq=False, gc=False):
+    """A task or call, until its results are there (or, for lineage, gone).
+
+    A struct, because one is made for each call and that is how making one costs least. The garbage collector never
+    visits it: where tasks queue up, its visits would cost more than all the rest. Whoever keeps it, which makes a cycle
+    through the core, lets go of it when it is over or the process leaves.
+    """
 
     core: Core
     packed: PackedArguments  # its arguments; they are held until it is over

@@ -73,7 +73,7 @@ class TaskOptions(msgspec.Struct, frozen=True):
     stream: StreamOptions | None = None
 
 
-class Task(Submission, eq=False, kw_only=True):
+class Task(Submission, eq=False, gc=False, kw_only=True):
     """One call of a remote function."""
 
     pool: LeasePool
@@ -261,6 +261,14 @@ class TaskSubmitter:
         task.move(TaskState.PUSHED)
         self._core.pending[task.push.task_id] = task
         connection.send(task.push)
+
+    def close(self) -> None:
+        """The process leaves the cluster: what is not done never will be."""
+        for pool in self._pools.values():
+            pool.queue.clear()
+        for lease in self._leases.values():
+            lease.inflight.clear()
+        self._unexplained.clear()
 
     # ------------------------------------------------------------ leases
 
