@@ -334,8 +334,11 @@ class _Observer:
             self.move(instance, _S.TERMINATING, reason, failure="" if node.left else reason)
         else:
             lasted = instance.lasted or self.now - instance.joined_s >= YOUNG_S
-            known = replace(instance, unjoined_since_s=0.0, node_id=node.node_id, lasted=lasted)
-            self.note(known)
+            known = instance
+            # Most ticks find nothing new of most of thousands of instances.
+            if instance.unjoined_since_s or node.node_id != instance.node_id or lasted != instance.lasted:
+                known = replace(instance, unjoined_since_s=0.0, node_id=node.node_id, lasted=lasted)
+                self.note(known)
             if lasted and not instance.lasted:
                 self.events.append(Lasted(known))
             if node.state == "DRAINING" and not instance.recalled:
@@ -387,8 +390,9 @@ class _Observer:
 
     def _present(self, instance: Instance, machine: Machine) -> None:
         address = machine.public_address or machine.address or instance.address
-        instance = replace(instance, absent_since_s=0.0, address=address)
-        self.note(instance)
+        if instance.absent_since_s or instance.address != address:
+            instance = replace(instance, absent_since_s=0.0, address=address)
+            self.note(instance)
         if machine.state in _ENDING and instance.state in (_S.ALLOCATED, _S.SETTING_UP, _S.RUNNING):
             reason = f"its machine is {machine.state.value.lower()}"
             if instance.state is _S.RUNNING:
