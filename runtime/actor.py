@@ -28,8 +28,9 @@ from runtime._wire.messages.base import ErrorKind, ErrorReply
 from runtime._wire.messages.control import ActorInfo, ActorSpec, GetNamedActor
 from runtime._wire.messages.worker import ActorSetup, StreamOptions
 from runtime._worker.actor_calls import Actor
+from runtime._worker.async_executor import is_async
 from runtime._worker.core_worker import Core, current, current_or_none
-from runtime._worker.executor import ActorExit, is_async
+from runtime._worker.executor import ActorExit
 from runtime._worker.functions import Function
 from runtime.object_ref import ObjectRef
 

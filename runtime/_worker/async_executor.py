@@ -192,3 +192,16 @@ async def _construct(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     actor = cls.__new__(cls, *args, **kwargs)
     await actor.__init__(*args, **kwargs)
     return actor
+
+
+def is_async(cls: type) -> bool:
+    """Whether any method of a class is a coroutine: then its actor runs on an event loop."""
+    members: dict[str, Any] = {}
+    for base in reversed(cls.__mro__[:-1]):  # `object` has none; what a class overrides does not count
+        members.update(vars(base))
+    functions = (m.__func__ if isinstance(m, staticmethod) else m for m in members.values())
+    return any(
+        inspect.isfunction(function)
+        and (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function))
+        for function in functions
+    )

@@ -1,14 +1,13 @@
 """A worker's side: takes pushes, runs user code, answers.
 
 Tasks and the calls of sync actors run on the main thread, which pumps the sockets itself between them. Threaded actors
-run their calls on pools of threads; async actors have `AsyncExecutor`.
+have `ThreadedExecutor`, and async actors `AsyncExecutor`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import inspect
 import logging
 import os
 import signal
@@ -42,14 +41,14 @@ from runtime._wire.messages.worker import (
 )
 
 from . import arguments, thread_limit
-from .async_executor import AsyncExecutor
-from .call_threads import CallThreads
+from .async_executor import AsyncExecutor, is_async
 from .context import Execution, execution
 from .devices import Devices
 from .functions import full_name
 from .objects import Entry
 from .process_end import end_fork, exit_status, flush_output
 from .results import PartialResult, Results
+from .threaded_executor import ThreadedExecutor
 
 if TYPE_CHECKING:
     from .core_worker import Core
@@ -88,7 +87,7 @@ class Executor:
         self._leaving: tuple[str, int] | None = None  # why the process ends by itself, and its exit status
         self._counts: Counter[bytes] = Counter()  # calls of the functions with max_calls
         self._submit: Callable[[Connection, Push, Execution], None] | None = None  # if calls run side by side
-        self._threads: dict[str, CallThreads] = {}
+        self._threaded: ThreadedExecutor | None = None
         self._async: AsyncExecutor | None = None
         core.executor = self
         core.add_handlers(
@@ -199,9 +198,8 @@ class Executor:
             self._core.pump.kick()
             self._core.add_handlers({Push: self._ignore})
             self._queue.clear()
-            for threads in self._threads.values():
-                for _, _, push, _ in threads.clear():
-                    self.drop(push)
+            if self._threaded is not None:
+                self._threaded.drop_waiting()
             self._ends_when_idle = True
         if self._async is not None:
             self._async.exit_if_idle()
@@ -279,7 +277,7 @@ class Executor:
                 running = self._begin(push)
             limits = core.functions.max_calls
             is_last = bool(limits) and self._is_last(push.key)
-            self._run(connection, push, running)
+            self.run(connection, push, running)
             if self._async is not None:
                 self._async.serve()
                 continue
@@ -378,7 +376,7 @@ class Executor:
         )
         return running
 
-    def _run(self, connection: Connection, push: Push, running: Execution) -> None:
+    def run(self, connection: Connection, push: Push, running: Execution) -> None:
         """Runs one task or call to its end on this thread, and answers."""
         token = execution.set(running)
         on_main = threading.current_thread() is self._main
@@ -407,9 +405,9 @@ class Executor:
         else:
             self.drop(push)
         if on_main and self._queue:
-            self._flush_now_and_then()
+            self.flush_now_and_then()
 
-    def _flush_now_and_then(self) -> None:
+    def flush_now_and_then(self) -> None:
         """More calls follow at once: their answers leave together, but none waits long."""
         now = time.monotonic()
         if now - self._last_flush > FLUSH_EVERY_S:
@@ -553,11 +551,8 @@ class Executor:
         if self._async is not None:
             self._run_side_by_side(self._async.submit)
         elif setup.max_concurrency > 1 or setup.concurrency_groups:
-            self._threads = {"": CallThreads(setup.max_concurrency, "actor", self._run_in_thread)} | {
-                group: CallThreads(limit, f"actor-{group}", self._run_in_thread)
-                for group, limit in setup.concurrency_groups.items()
-            }
-            self._run_side_by_side(self._submit_to_threads)
+            self._threaded = ThreadedExecutor(self._core, self, setup)
+            self._run_side_by_side(self._threaded.submit)
 
     def _run_side_by_side(self, submit: Callable[[Connection, Push, Execution], None]) -> None:
         with self._core.lock:
@@ -565,21 +560,6 @@ class Executor:
             while self._queue:
                 connection, push = self._queue.popleft()
                 submit(connection, push, self._begin(push))
-
-    def _submit_to_threads(self, connection: Connection, push: Push, running: Execution) -> None:
-        threads = self._threads.get(push.concurrency_group) or self._threads[""]
-        threads.submit(threads, connection, push, running)
-
-    def _run_in_thread(
-        self, threads: CallThreads, connection: Connection, push: Push, running: Execution
-    ) -> None:
-        self._run(connection, push, running)
-        if threads.backlog:
-            self._flush_now_and_then()
-        else:
-            self._core.pump.flush_all()
-        if self._ends_when_idle:
-            self._core.pump.wake()
 
 
 def _shown_name(actor: Any, class_name: str) -> str:
@@ -590,16 +570,3 @@ def _shown_name(actor: Any, class_name: str) -> str:
         return repr(actor)
     except Exception:
         return class_name
-
-
-def is_async(cls: type) -> bool:
-    """Whether any method of a class is a coroutine: then its actor runs on an event loop."""
-    members: dict[str, Any] = {}
-    for base in reversed(cls.__mro__[:-1]):  # `object` has none; what a class overrides does not count
-        members.update(vars(base))
-    functions = (m.__func__ if isinstance(m, staticmethod) else m for m in members.values())
-    return any(
-        inspect.isfunction(function)
-        and (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function))
-        for function in functions
-    )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime._worker.executor import is_async
+from runtime._worker.async_executor import is_async
 
 
 class Plain:
