@@ -6,11 +6,13 @@ from __future__ import annotations
 import heapq
 import itertools
 import random
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from autoscaler.config import AutoscalerConfig
 from autoscaler.effects import (
+    CallFailed,
     Create,
     Created,
     Drain,
@@ -18,6 +20,8 @@ from autoscaler.effects import (
     Effect,
     Listing,
     Outcome,
+    Resume,
+    Resumed,
     SetUp,
     SetUpEnded,
     Terminate,
@@ -26,7 +30,7 @@ from autoscaler.effects import (
 from autoscaler.instances import COUNTED
 from autoscaler.memory import Memory
 from autoscaler.plan import DEMAND
-from autoscaler.provider import MachineTags, Offer, ProviderError, SetupError
+from autoscaler.provider import MachineTags, Offer, ProviderError, SetupError, Throttled, Transient
 from autoscaler.reconciler import Reconciler, World
 from autoscaler.simulation import Faults, SimulatedProvider
 from runtime._core.placement import Fit, NodeView, Request, choose_node, place_bundles
@@ -39,6 +43,12 @@ LEAK_S = 180.0
 """No machine of ours may exist untracked for longer, whatever happens."""
 SHRINK_S = 400.0
 """So long may it take to come down to a lowered maximum."""
+HUNG_S = 60.0
+"""A call that hangs is given up after so long, whatever it did."""
+
+
+class Crash(Exception):
+    """The autoscaler dies here."""
 
 
 @dataclass(slots=True, eq=False)
@@ -93,7 +103,16 @@ class Group:
 
 
 class SimWorld:
-    """Everything outside the reconciler."""
+    """Everything outside the reconciler.
+
+    Attributes:
+        setup_failure: probability that a setup fails.
+        hang: probability that the answer to a create or terminate call never comes.
+        at_point: called at every point of a tick where a process could die, with its name; raises `Crash` to die
+            there.
+        saves: what was saved lately, oldest first.
+        moved: the steps that instances took in the present tick.
+    """
 
     def __init__(
         self, config: AutoscalerConfig, faults: Faults, seed: int, offers: Mapping[str, Sequence[Offer]]
@@ -112,6 +131,10 @@ class SimWorld:
             rng=random.Random(seed + 1),
         )
         self.setup_failure = 0.0
+        self.hang = 0.0
+        self.at_point: Callable[[str], None] = lambda _: None
+        self.saves: deque[bytes] = deque(maxlen=8)
+        self.moved: tuple[str, ...] = ()
         self.effects_done = 0
         self.violations: list[str] = []
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
@@ -126,7 +149,6 @@ class SimWorld:
         self._version = 0
         self._listing: Listing | None = None
         self._outcomes: list[Outcome] = []
-        self._saved: bytes | None = None
         self._tick_due = False
         self._untracked: dict[str, float] = {}
         self._lowered_s = 0.0
@@ -176,13 +198,15 @@ class SimWorld:
             self.config, self.provider.capabilities, memory=memory, new_id=lambda: f"n{next(self._ids)}"
         )
 
-    def restart_head(self, with_memory: bool) -> None:
-        """The autoscaler starts anew; what it had asked for goes on, and the answers reach nobody."""
+    def restart_head(self, with_memory: bool, back: int = 1) -> None:
+        """The autoscaler starts anew; what it had asked for goes on, and the answers reach nobody. `back`: the
+        so many-th last save is what it finds."""
         self._life += 1
         self._restarted_s = self.now
         self._outcomes.clear()
         self._listing = None
-        memory = Memory.from_json(self._saved) if with_memory and self._saved is not None else None
+        found = self.saves[-min(back, len(self.saves))] if with_memory and self.saves else None
+        memory = None if found is None else Memory.from_json(found)
         self.reconciler = self._new_reconciler(memory)
         self.soon()
 
@@ -200,11 +224,14 @@ class SimWorld:
         started_s, life = self.now, self._life
 
         def arrive() -> None:
-            if life != self._life:
+            if life != self._life or self.now < self.reconciler.throttled_until_s:
                 return
             try:
                 self._listing = Listing(started_s, tuple(self.provider.list()))
-            except ProviderError:
+            except ProviderError as error:
+                if isinstance(error, Throttled):
+                    self._outcomes.append(CallFailed(error))
+                    self.soon()
                 return
             self.soon()
 
@@ -214,16 +241,36 @@ class SimWorld:
     def _tick(self) -> None:
         self._tick_due = False
         self.schedule()
+        life = self._life
+        try:
+            self._think()
+        except Crash:
+            assert self._life != life, "who dies must be started anew"
+
+    def _think(self) -> None:
         state = self.state()
         outcomes, self._outcomes = tuple(self._outcomes), []
         world = World(state, self._listing, outcomes, self.offers)
+        before = {i.id: i.state.name for i in self.reconciler.table}
         effects = self.reconciler.step(world, self.now)
+        self.moved = tuple(
+            sorted(
+                {
+                    f"{before.get(i.id, '')}>{i.state.name}"
+                    for i in self.reconciler.table
+                    if before.get(i.id) != i.state.name
+                }
+            )
+        )
         self._check_launches(state)
-        self._saved = self.reconciler.memory().to_json()
+        self.at_point("before the save")
+        self.saves.append(self.reconciler.memory().to_json())
+        self.at_point("after the save")
         self.reconciler.report(self.now).to_json()
         for effect in effects:
             self.effects_done += 1
             self._carry_out(effect)
+            self.at_point(f"after {type(effect).__name__}")
         if effects:
             self.soon()
 
@@ -247,8 +294,10 @@ class SimWorld:
             life = self._life  # a setup ends with the process that runs it
             delay_s = self.rng.uniform(1.0, 10.0)
             self.after(delay_s, lambda: self._set_up(effect) if life == self._life else None)
-        else:
+        elif isinstance(effect, Drain):
             self.after(delay_s, lambda: self._drain(effect))
+        else:
+            self.after(delay_s, lambda: self._resume(effect))
 
     def _create(self, effect: Create) -> None:
         delay_s = self.rng.uniform(0.0, 2.0)
@@ -256,6 +305,9 @@ class SimWorld:
             result = self.provider.create(effect.request)
         except ProviderError as error:
             self._answer(Created(effect.request.token, error=error), delay_s)
+            return
+        if self.rng.random() < self.hang:
+            self._answer(Created(effect.request.token, error=Transient("create did not end")), HUNG_S)
         else:
             self._answer(Created(effect.request.token, result), delay_s)
 
@@ -272,7 +324,11 @@ class SimWorld:
             return
         for machine_id in effect.machine_ids:
             self.after(self.rng.uniform(0.0, 2.0), lambda gone=machine_id: self.kill_node_on(gone))
-        self._answer(Terminated(answers), 0.1)
+        if self.rng.random() < self.hang:
+            lost = Transient("terminate did not end")
+            self._answer(Terminated(dict.fromkeys(effect.machine_ids, lost)), HUNG_S)
+        else:
+            self._answer(Terminated(answers), 0.1)
 
     def _set_up(self, effect: SetUp) -> None:
         if not self.provider.exists(effect.machine.id):
@@ -297,6 +353,12 @@ class SimWorld:
             self._set_state(node, "DRAINING")
             self._answer(Drained(effect.instance_id), 0.1)
 
+    def _resume(self, effect: Resume) -> None:
+        node = self.nodes.get(effect.node_id)
+        if node is not None and node.info.state == "DRAINING":
+            self._set_state(node, "ALIVE")
+        self._answer(Resumed(effect.instance_id), 0.1)
+
     # ------------------------------------------------------------ the cluster's side
 
     def _join(self, node_type: str, machine_id: str, instance_id: str, is_head: bool = False) -> None:
@@ -305,8 +367,9 @@ class SimWorld:
             return
         total = to_units(kind.resources)
         node_id = f"{next(self._ids):028d}".encode()
+        host = next((m.address for m in self.provider.machines() if m.id == machine_id), "")
         info = NodeInfo(
-            node_id, "ALIVE", "", "", "", "", is_head, "", total, total, dict(kind.labels),
+            node_id, "ALIVE", "", "", host, "", is_head, "", total, total, dict(kind.labels),
             instance_id=instance_id, node_type=node_type,
         )  # fmt: skip
         self.nodes[node_id] = Node(info, machine_id, dict(total), idle_since_s=self.now)
@@ -315,7 +378,7 @@ class SimWorld:
     def _set_state(self, node: Node, state: str) -> None:
         info = node.now_as()
         node.info = NodeInfo(
-            info.node_id, state, "", "", "", "", info.is_head, "", info.total, info.total, info.labels,
+            info.node_id, state, "", "", info.host, "", info.is_head, "", info.total, info.total, info.labels,
             "killed" if state == "DEAD" else "", instance_id=info.instance_id, node_type=info.node_type,
         )  # fmt: skip
         self.soon()
