@@ -100,6 +100,10 @@ class Home:
     def folder(self, name: str) -> Path:
         return self.root / "clusters" / name
 
+    def provider_settings(self, name: str) -> dict[str, str]:
+        """What a cluster's provider is told before it has settings of its own."""
+        return {"owner": self.owner, "folder": str(self.folder(name))}
+
     def names(self) -> list[str]:
         """Known clusters."""
         return sorted(entry.parent.name for entry in (self.root / "clusters").glob("*/cluster.json"))
@@ -217,7 +221,7 @@ def new_record(home: Home, spec: ClusterSpec, spec_file: str) -> ClusterRecord:
         spec=spec,
         spec_file=spec_file,
         spec_hash=spec_hash(spec),
-        provider_settings={"owner": home.owner},
+        provider_settings=home.provider_settings(spec.cluster_name),
         created_s=time.time(),
     )
 

@@ -47,7 +47,7 @@ def check(
             wrong = [{"what": line, "advice": "", "fatal": True} for line in error.message.splitlines()]
             output.as_json({"cluster": None, "problems": wrong})
         raise
-    provider = providers.make(loaded, loaded.cluster_name, {"owner": Home.find().owner})
+    provider = providers.make(loaded, loaded.cluster_name, Home.find().provider_settings(loaded.cluster_name))
     kinds = node_types.node_types(loaded, provider.default_resources())
     try:
         problems = provider.check(kinds)

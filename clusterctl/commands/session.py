@@ -25,9 +25,9 @@ class Session:
         Raises:
             Unreachable: the cluster is stopped, or was never brought up wholly.
         """
-        from clusterctl.api_client import ApiClient
         from clusterctl.errors import Unreachable
         from clusterctl.home import STOPPED
+        from clusterctl.launcher import reach
 
         record = self.record
         if record.state == STOPPED or not record.api_url:
@@ -35,7 +35,7 @@ class Session:
             raise Unreachable(
                 f"cluster '{record.name}' {what}", f"Bring it up with: clusterctl up {record.spec_file}"
             )
-        return ApiClient(record.api_url, self.home.secret(record.name), record.name)
+        return reach.api(self.home, record, self.provider())
 
     def provider(self) -> OperatorProvider:
         from clusterctl import providers

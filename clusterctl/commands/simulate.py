@@ -67,7 +67,7 @@ def simulate(
         raise NotFound(f"there is no file {demand}", "docs/simulate.md describes traces.") from None
     except OSError as error:
         raise UsageProblem(f"{demand} cannot be read: {error.strerror or error}") from None
-    provider = providers.make(loaded, loaded.cluster_name, {"owner": Home.find().owner})
+    provider = providers.make(loaded, loaded.cluster_name, Home.find().provider_settings(loaded.cluster_name))
     config = node_types.autoscaler_config(loaded, loaded.cluster_name, provider.default_resources(), "")
     config = _resized(config, max_workers or ())
     trace = _priced(trace, config, provider, price or ())

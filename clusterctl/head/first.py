@@ -21,7 +21,7 @@ def listen(config: HeadConfig) -> socket.socket:
     Raises:
         HeadError: its port is in use.
     """
-    host, port = config.host, config.api_port
+    host, port = config.api_host, config.api_port
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -21,7 +21,7 @@ def cluster_providers(
 ) -> list[OperatorProvider]:
     """One provider per life of the cluster that has, or may have, machines: the remembered one and those
     that only their tags tell of."""
-    settings = record.provider_settings if record else {"owner": home.owner}
+    settings = record.provider_settings if record else home.provider_settings(name)
     ids = [record.cluster_id] if record else []
     probe = providers.make(spec, ids[0] if ids else name, settings)
     ids += [other for other in probe.clusters(name) if other not in ids]

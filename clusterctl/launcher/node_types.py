@@ -10,7 +10,7 @@ import msgspec
 from autoscaler.config import HASH_VERSION, AutoscalerConfig, Budgets, Cause, Consolidation
 from autoscaler.provider import MachineTags, NodeType
 from clusterctl.spec import ray_yaml
-from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.definition import ClusterSpec, SshProvider
 from clusterctl.spec.load import cluster_limit, worker_limit
 
 
@@ -113,7 +113,8 @@ def head_hash(spec: ClusterSpec) -> str:
     kind = spec.available_node_types[spec.head_node_type]
     return _digest(
         [
-            spec.provider,
+            _platform(spec),
+            spec.provider.head if isinstance(spec.provider, SshProvider) else "",
             spec.ports,
             spec.head_node_type,
             kind.resources,
@@ -139,6 +140,13 @@ def head_tags(spec: ClusterSpec, cluster_id: str) -> dict[str, str]:
         MachineTags.CONFIG_HASH: head_hash(spec),
         MachineTags.HASH_VERSION: HASH_VERSION,
     }
+
+
+def _platform(spec: ClusterSpec) -> object:
+    """What a node owes to the provider's settings: of one's own machines not which others there are."""
+    if isinstance(spec.provider, SshProvider):
+        return {"type": "ssh", "python": spec.provider.python}
+    return spec.provider
 
 
 def _digest(parts: object) -> str:

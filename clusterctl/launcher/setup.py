@@ -35,10 +35,14 @@ from clusterctl.providers import OperatorProvider
 from clusterctl.spec import ray_yaml
 from clusterctl.spec.definition import ClusterSpec
 
+from .shipping import ARCHIVE, Archive, archive
+
 NODE_FOLDER = "~/.clusterctl-node"
 """Where a node keeps what it was given: the secret, the head's configuration."""
 
 PYTHON = '"${CLUSTERCTL_PYTHON:-python3}"'
+BASE_PYTHON = '"${CLUSTERCTL_BASE_PYTHON:-python3}"'
+"""Of a machine that gets the runtime from us: what that runs on."""
 START = f"{PYTHON} -m clusterctl start"
 SHELL_DEADLINE_S = 300.0
 _RETRY_S = 0.25
@@ -59,6 +63,7 @@ class Step:
     timeout_s: float = _STEP_TIMEOUT_S
     expected: str | None = None  # what the command must print
     advice: str = ""  # what to do when it does not
+    unless: str = ""  # a command: when it succeeds, the step has been done before
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +89,21 @@ class NodeFacts:
     kind_commands: tuple[str, ...] = ()  # of heads alone, or of workers alone
     start_commands: tuple[str, ...] = ()
     python: tuple[int, int] = field(default_factory=lambda: sys.version_info[:2])
+    runtime: Archive | None = None  # to be shipped; None: the machine has it
 
 
 def steps(facts: NodeFacts) -> list[Step]:
-    """The steps of a node, in order. The runtime itself is not installed: a local machine uses this
-    interpreter."""
+    """The steps of a node, in order."""
     wanted = f"{facts.python[0]}.{facts.python[1]}"
     out = [
         Step(
             "python version",
-            f"{PYTHON} -c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'",
+            f"{BASE_PYTHON if facts.runtime else PYTHON} -c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'",
             timeout_s=60.0,
             expected=wanted,
             advice=f"the node needs Python {wanted}, as here: programs and their data travel between the two",
         ),
+        *(_runtime_steps(facts.runtime) if facts.runtime else ()),
         Step("secret", source=facts.secret_file, target=f"{NODE_FOLDER}/secret"),
     ]
     out += [Step(f"copy {target}", source=source, target=target) for target, source in facts.files]
@@ -113,14 +119,29 @@ def steps(facts: NodeFacts) -> list[Step]:
     return out
 
 
-def head_facts(spec: ClusterSpec, secret_file: str, config_file: str) -> NodeFacts:
-    """Facts of the head, seen from the operator's machine."""
+def _runtime_steps(runtime: Archive) -> tuple[Step, ...]:
+    there = runtime.is_there(NODE_FOLDER)
+    return (
+        Step("copy the runtime", source=runtime.file, target=f"{NODE_FOLDER}/{ARCHIVE}", unless=there),
+        Step("install the runtime", runtime.install(NODE_FOLDER, BASE_PYTHON), timeout_s=300.0, unless=there),
+    )
+
+
+def head_facts(
+    spec: ClusterSpec,
+    secret_file: str,
+    config_file: str,
+    files: Sequence[tuple[str, str]] = (),
+    runtime: Archive | None = None,
+) -> NodeFacts:
+    """Facts of the head, seen from the operator's machine. `files`: further private ones, (there, here)."""
     config = f"{NODE_FOLDER}/head.json"
     return NodeFacts(
         is_head=True,
         start=f"{START} --head --config {config} --secret-file {NODE_FOLDER}/secret --json",
         secret_file=secret_file,
-        files=((config, config_file),),
+        files=((config, config_file), *files),
+        runtime=runtime,
         mounts=Mounts(
             tuple((target, os.path.expanduser(source)) for target, source in spec.file_mounts.items()),
             tuple(spec.rsync_exclude),
@@ -135,18 +156,18 @@ def head_facts(spec: ClusterSpec, secret_file: str, config_file: str) -> NodeFac
 
 def worker_facts(
     spec: ClusterSpec,
+    machine: Machine,
     node_type: NodeType,
     instance_id: str,
     control_address: str,
     secret_file: str,
-    *,
-    zone: str = "",
-    market: str = "",
+    runtime: Archive | None = None,
 ) -> NodeFacts:
     """Facts of a worker, seen from the head: file mounts come from where the head has them."""
-    labels = machine_labels(node_type, zone, market)
+    labels = machine_labels(node_type, machine.zone, machine.market)
     start = [
         *("--address", control_address),
+        *("--host", machine.address),
         *("--secret-file", "@"),
         *("--node-type", node_type.name),
         *("--instance-id", instance_id),
@@ -158,6 +179,7 @@ def worker_facts(
         is_head=False,
         start=f"{START} {words} --json",
         secret_file=secret_file,
+        runtime=runtime,
         mounts=Mounts(tuple((target, os.path.expanduser(target)) for target in spec.file_mounts)),
         initialization=tuple(spec.initialization_commands),
         commands=tuple(spec.setup_commands),
@@ -222,6 +244,9 @@ def run(
 
 def _run_step(shell: Shell, step: Step, mounts: Mounts, log: SetupLog) -> str:
     try:
+        if step.unless and shell.run(step.unless, timeout_s=step.timeout_s).exit_status == 0:
+            log.write("it is there already")
+            return ""
         if step.source:
             _put(shell, step, mounts)
             return ""
@@ -289,14 +314,9 @@ class WorkerSetup:
         self._secret_file = secret_file
 
     def run(self, machine: Machine, node_type: NodeType, instance_id: str, log_path: str) -> None:
+        runtime = archive("") if self._provider.ships_runtime else None  # the head has its own at hand
         facts = worker_facts(
-            self._spec,
-            node_type,
-            instance_id,
-            self._control_address,
-            self._secret_file,
-            zone=machine.zone,
-            market=machine.market,
+            self._spec, machine, node_type, instance_id, self._control_address, self._secret_file, runtime
         )
         try:
             shell = self._provider.shell(machine)

@@ -29,8 +29,9 @@ from clusterctl.providers import OperatorProvider
 from clusterctl.spec import ray_yaml
 from clusterctl.spec.definition import ClusterSpec
 
-from . import machines, node_types, setup
+from . import machines, node_types, reach, setup
 from .plan import Action, Facts, Health, Plan, Step, plan
+from .shipping import archive
 from .wait import await_workers, instance_ids
 
 
@@ -198,7 +199,14 @@ class Up:
         config_file = self._home.folder(self.record.name) / "head.json"
         config_file.write_bytes(self._head_config(head).to_json())
         config_file.chmod(0o600)
-        facts = setup.head_facts(self._spec, self._home.secret_file(self.record.name), str(config_file))
+        shipped = archive(str(self._home.root / "cache")) if self._provider.ships_runtime else None
+        facts = setup.head_facts(
+            self._spec,
+            self._home.secret_file(self.record.name),
+            str(config_file),
+            self._provider.for_head().files,
+            shipped,
+        )
         log_path = str(self._home.folder(self.record.name) / "logs" / "head-setup.log")
         self._progress("setting up the head")
         shell = self._provider.shell(head)
@@ -223,7 +231,7 @@ class Up:
 
     def api(self) -> ApiClient:
         """The API of the cluster's head."""
-        return ApiClient(self.record.api_url, self._home.secret(self.record.name), self.record.name)
+        return reach.api(self._home, self.record, self._provider)
 
     def _head(self) -> Machine:
         for machine in self._provider.list():
@@ -246,7 +254,7 @@ class Up:
             labels=dict(kind.labels),
             instance_id=head.instance_id,
             spec=self._spec,
-            provider_settings=self.record.provider_settings,
+            provider_settings=dict(self._provider.for_head().settings),
         )
 
     def _health(self) -> Health:

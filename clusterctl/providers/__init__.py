@@ -7,10 +7,19 @@ Used by the launcher (on the operator's side) and by the head's autoscaler. `mak
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from autoscaler.provider import Machine, Provider
-from clusterctl.spec.definition import ClusterSpec, LocalProvider
+from autoscaler.provider import Provider
+from clusterctl.spec.definition import ClusterSpec, SshProvider
+
+
+@dataclass(frozen=True, slots=True)
+class ForHead:
+    """Settings of the head's provider, and private files that it needs: (path there, path here)."""
+
+    settings: Mapping[str, str]
+    files: Sequence[tuple[str, str]] = ()
 
 
 class OperatorProvider(Provider, Protocol):
@@ -36,8 +45,13 @@ class OperatorProvider(Provider, Protocol):
         """What a machine brings when its node type names nothing."""
         ...
 
-    def session_dir(self, machine: Machine) -> str:
-        """Where the machine's daemons keep sockets and logs."""
+    def for_head(self) -> ForHead:
+        """What the head needs to make this provider again."""
+        ...
+
+    @property
+    def ships_runtime(self) -> bool:
+        """Whether nodes get the runtime from us; otherwise they find it, with this very interpreter."""
         ...
 
 
@@ -49,10 +63,14 @@ def make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> Ope
     """The provider of a spec, for one cluster.
 
     Args:
-        settings: "owner", or all of another such provider's `settings()`.
+        settings: "owner" and "folder" (for what the provider keeps of the cluster), or all of another such
+            provider's `settings()`.
     """
     config = spec.provider
-    assert isinstance(config, LocalProvider)
+    if isinstance(config, SshProvider):
+        from clusterctl.providers.ssh.provider import SshMachines
+
+        return SshMachines(spec, cluster_id, settings)
     from clusterctl.providers.local.provider import LocalMachines
 
     root = settings.get("root") or config.root

@@ -61,13 +61,51 @@ class LocalProvider(
     ] = 0.0
 
 
+class SshNodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`node_config` of a node type of one's own machines."""
+
+    hosts: Annotated[
+        list[EnvString],
+        Meta(description="Which of provider.workers may be nodes of this type. Default: any."),
+    ] = []
+
+
+class SshProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="ssh"):
+    """One's own machines, entered by SSH. They are taken and given back instead of made."""
+
+    head: Annotated[
+        str, Meta(description="The head's machine, as HOST, HOST:PORT or USER@HOST.", extra={"env": True})
+    ]
+    workers: Annotated[
+        list[EnvString], Meta(description="The workers' machines, written as the head's.")
+    ] = []
+    python: Annotated[
+        str,
+        Meta(description="The Python of the machines: the same minor version as here.", extra={"env": True}),
+    ] = "python3"
+
+
 class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How machines are entered. The local provider needs none of it."""
 
     ssh_user: EnvString = ""
     ssh_private_key: EnvString = ""
     ssh_public_key: EnvString = ""
-    ssh_proxy_command: EnvString = ""
+    ssh_proxy_command: Annotated[
+        str,
+        Meta(
+            description="A command whose input and output lead to a machine; %h, %p and %r are its host, port "
+            "and user.",
+            extra={"env": True},
+        ),
+    ] = ""
+    ssh_proxy_jump: Annotated[
+        str,
+        Meta(
+            description="Reach the machines through this one, as USER@HOST:PORT; several, separated by commas.",
+            extra={"env": True},
+        ),
+    ] = ""
 
 
 class Docker(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -159,7 +197,7 @@ class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """A cluster."""
 
     cluster_name: ClusterName
-    provider: LocalProvider
+    provider: LocalProvider | SshProvider
     available_node_types: Annotated[
         dict[Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")], NodeType],
         Meta(min_length=1, description="The kinds of machines, by name."),

@@ -11,12 +11,12 @@ from msgspec import inspect
 
 from clusterctl.errors import NotFound, SpecError
 
-from . import ray_yaml
-from .definition import ClusterSpec, LocalNodeConfig
+from . import on_premise, ray_yaml
+from .definition import ClusterSpec, LocalNodeConfig, SshNodeConfig
 from .positions import Path, Problem, compose
 from .reader import Reader
 
-NODE_CONFIGS: Mapping[str, type[msgspec.Struct]] = {"local": LocalNodeConfig}
+NODE_CONFIGS: Mapping[str, type[msgspec.Struct]] = {"local": LocalNodeConfig, "ssh": SshNodeConfig}
 """What `node_config` may hold, by provider type."""
 
 
@@ -59,6 +59,7 @@ def read_text(text: str, environ: Mapping[str, str]) -> tuple[ClusterSpec | None
     root, problems = compose(text)
     if root is None:
         return None, problems or [Problem(1, 1, (), "the file is empty; a spec needs at least cluster_name")]
+    on_premise.complete(root)
     reader = Reader(environ, _homes())
     spec = reader.read(root, ClusterSpec)
     if isinstance(spec, ClusterSpec):

@@ -54,7 +54,7 @@ class Reader:
             env = env or bool(kind.extra and kind.extra.get("env"))
             return self._convert(node, kind.type, path, env)
         if isinstance(kind, inspect.UnionType):
-            return self._optional(node, kind, path, env)
+            return self._union(node, kind, path, env)
         if isinstance(kind, inspect.StructType):
             return self._struct(node, kind, path)
         if isinstance(kind, inspect.DictType):
@@ -71,11 +71,34 @@ class Reader:
             return self._any(node, path)
         return self._scalar(node, kind, path, env)
 
-    def _optional(self, node: yaml.Node, kind: inspect.UnionType, path: Path, env: bool) -> Any:
-        if node.tag == "tag:yaml.org,2002:null":
+    def _union(self, node: yaml.Node, kind: inspect.UnionType, path: Path, env: bool) -> Any:
+        options = [option for option in kind.types if not isinstance(option, inspect.NoneType)]
+        if len(options) < len(kind.types) and node.tag == "tag:yaml.org,2002:null":
             return None
-        (inner,) = [option for option in kind.types if not isinstance(option, inspect.NoneType)]
-        return self._convert(node, inner, path, env)
+        if len(options) == 1:
+            return self._convert(node, options[0], path, env)
+        structs = [option for option in options if isinstance(option, inspect.StructType)]
+        assert len(structs) == len(options), "several types are told apart by their tags"
+        return self._tagged(node, structs, path)
+
+    def _tagged(self, node: yaml.Node, kinds: list[inspect.StructType], path: Path) -> Any:
+        """The one of several structs whose tag the mapping has."""
+        field = str(kinds[0].tag_field)
+        if not isinstance(node, yaml.MappingNode):
+            return self._wrong(node, path, "a mapping")
+        tags = [value_node for key, _, value_node in entries(node, path, []) if key == field]
+        if not tags:
+            self.problems.append(at(node, path, f"the key '{field}' is missing"))
+            return _MISSING
+        value_node = tags[0]
+        for kind in kinds:
+            if isinstance(value_node, yaml.ScalarNode) and value_node.value == kind.tag:
+                return self._struct(node, kind, path)
+        what = f"'{value_node.value}'" if isinstance(value_node, yaml.ScalarNode) else describe(value_node)
+        names = ", ".join(sorted(str(kind.tag) for kind in kinds))
+        message = f"provider type {what} is not available in this version; available: {names}"
+        self.problems.append(at(value_node, (*path, field), message))
+        return _MISSING
 
     def _struct(self, node: yaml.Node, kind: inspect.StructType, path: Path) -> Any:
         if not isinstance(node, yaml.MappingNode):
@@ -85,9 +108,6 @@ class Reader:
         values: dict[str, Any] = {}
         given: set[str] = set()
         sound = True
-        for key, _, value_node in entries(node, path, []):
-            if key == kind.tag_field and not self._tag(value_node, kind, (*path, key)):
-                return _MISSING  # the other keys belong to what was asked for
         for key, key_node, value_node in entries(node, path, self.problems):
             given.add(key)
             if key == kind.tag_field:
@@ -105,21 +125,10 @@ class Reader:
         missing = [
             field.encode_name for field in kind.fields if field.required and field.encode_name not in given
         ]
-        if kind.tag_field and kind.tag_field not in given:
-            missing.insert(0, kind.tag_field)
         for name in missing:
             self.problems.append(at(node, path, f"the key '{name}' is missing"))
             sound = False
         return kind.cls(**values) if sound else _MISSING
-
-    def _tag(self, node: yaml.Node, kind: inspect.StructType, path: Path) -> bool:
-        if isinstance(node, yaml.ScalarNode) and node.value == kind.tag:
-            return True
-        what = describe(node) if not isinstance(node, yaml.ScalarNode) else f"'{node.value}'"
-        self.problems.append(
-            at(node, path, f"provider type {what} is not available in this version; available: {kind.tag}")
-        )
-        return False
 
     def _mapping(self, node: yaml.Node, kind: inspect.DictType, path: Path, env: bool) -> Any:
         if not isinstance(node, yaml.MappingNode):

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,10 @@ from autoscaler.provider import (
     Provider,
 )
 from autoscaler.simulation import SimulatedProvider
+from clusterctl.shell.connections import CONNECTIONS
+from clusterctl.spec.load import load_text
 from tests.polling import eventually
+from tests.testbed.sshd import BARE, USER, SshTestbed, missing
 
 KIND = NodeType("small", {"CPU": 1.0}, max_workers=8)
 SEEN = (MachineState.PENDING, MachineState.RUNNING)
@@ -50,11 +55,51 @@ def local(root: Path) -> Platform:
     return Platform(lambda cluster: LocalMachines(cluster, "contract", root=str(root / "m")), real=True)
 
 
-PROVIDERS = {"simulated": simulated, "local": local}
+def ssh(root: Path) -> Platform:
+    from clusterctl.providers.ssh.provider import SshMachines
+
+    bed = _bed()
+    machines = [host.address for host in bed.hosts]
+    spec = load_text(
+        f"cluster_name: name\nprovider: {{type: ssh, head: {machines[0]}, workers: [{', '.join(machines[1:])}]}}\n"
+        f"auth: {{ssh_user: {USER}, ssh_private_key: {bed.key_file}}}\n"
+    )
+
+    def make(cluster: str) -> Provider:
+        return SshMachines(spec, cluster, {"owner": "contract", "folder": str(root / cluster)})
+
+    return Platform(make, real=True)
+
+
+@cache
+def _bed() -> SshTestbed:
+    return SshTestbed(
+        7, Path(tempfile.mkdtemp(prefix="c-", dir=os.environ.get("CLUSTERCTL_TMPDIR"))), hidden=BARE
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bed() -> Iterator[None]:
+    """The hosts of `ssh`, if they are asked for: this module's end is theirs."""
+    yield
+    if _bed.cache_info().currsize:
+        CONNECTIONS.close_all()
+        _bed().close()
+        shutil.rmtree(_bed().key_file.parent)
+
+
+PROVIDERS = {"simulated": simulated, "local": local, "ssh": ssh}
 
 
 @pytest.fixture(params=sorted(PROVIDERS))
 def platform(request: pytest.FixtureRequest) -> Iterator[Platform]:
+    if request.param == "ssh" and (reason := missing()):
+        pytest.skip(reason)
+    with _bed().inside() if request.param == "ssh" else contextlib.nullcontext():
+        yield from _platform(request)
+
+
+def _platform(request: pytest.FixtureRequest) -> Iterator[Platform]:
     # Short: Unix sockets may live below it.
     root = Path(tempfile.mkdtemp(prefix="c-", dir=os.environ.get("CLUSTERCTL_TMPDIR")))
     found = PROVIDERS[request.param](root)

@@ -32,7 +32,7 @@ from autoscaler.provider import (
     Shell,
     Transient,
 )
-from clusterctl.providers import OWNER_TAG
+from clusterctl.providers import OWNER_TAG, ForHead
 from clusterctl.shell.local import LocalShell
 from clusterctl.spec.definition import LocalNodeConfig
 
@@ -66,8 +66,12 @@ class LocalMachines:
     def settings(self) -> Mapping[str, str]:
         return {"root": str(self._root), "owner": self._owner}
 
-    def session_dir(self, machine: Machine) -> str:
-        return str(self._root / machine.id / "s")
+    def for_head(self) -> ForHead:
+        return ForHead(self.settings())
+
+    @property
+    def ships_runtime(self) -> bool:
+        return False
 
     def default_resources(self) -> dict[str, float]:
         """All CPUs of the host; of its memory only a part, because several machines share it."""

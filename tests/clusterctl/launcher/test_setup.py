@@ -11,6 +11,8 @@ import pytest
 
 from autoscaler.provider import (
     CommandResult,
+    Machine,
+    MachineState,
     NodeType,
     SetupError,
     ShellAuthFailed,
@@ -33,6 +35,9 @@ SPEC = load_text(
 WORKER = NodeType(
     "w", resources={"CPU": 1.0}, labels={"zone": "it's"}, setup={"worker_setup_commands": ["w"]}
 )
+
+
+MACHINE = Machine("m", MachineState.RUNNING, "w", {}, "5.6.7.8", zone="eu-1", market="spot")
 
 
 class ScriptedShell(LocalShell):
@@ -99,13 +104,19 @@ def test_the_heads_steps_in_order() -> None:
 
 
 def test_a_workers_start_command_carries_all_and_no_secret() -> None:
-    node = setup.worker_facts(SPEC, WORKER, "i-1", "1.2.3.4:5", "/secret", zone="eu-1", market="spot")
+    node = setup.worker_facts(SPEC, MACHINE, WORKER, "i-1", "1.2.3.4:5", "/secret")
     commands = [step for step in setup.steps(node) if "setup_commands" in step.name]
     assert [(step.name, step.command) for step in commands] == [
         ("setup_commands[0]", "s"),
         ("worker_setup_commands[0]", "w"),
     ]
-    for part in ("--address 1.2.3.4:5", "--node-type w", "--instance-id i-1", "--secret-file ~/"):
+    for part in (
+        "--address 1.2.3.4:5",
+        "--host 5.6.7.8",
+        "--node-type w",
+        "--instance-id i-1",
+        "--secret-file ~/",
+    ):
         assert part in node.start
     words = LocalShell("/", {}).run(f"printf '%s\\n' {node.start.split('-m', 1)[1]}").output.splitlines()
     assert json.loads(words[words.index("--labels") + 1]) == {

@@ -8,6 +8,7 @@ import pathlib
 import pytest
 
 from clusterctl.errors import ExitCode, NotFound, SpecError
+from clusterctl.spec.definition import LocalProvider
 from clusterctl.spec.load import cluster_limit, load_file, load_text, read_text, worker_limit
 
 GOOD = """\
@@ -118,7 +119,7 @@ def test_environment_variables_are_expanded_where_allowed() -> None:
     spec, found = read_text(text, {"BASE": "/b"})
     assert not found
     assert spec is not None
-    assert spec.provider.root == "/b/m"
+    assert spec.provider == LocalProvider(root="/b/m")
     assert spec.setup_commands == ["echo ${NOT_OURS}"]
     assert spec.file_mounts == {"x": "${HOME}"}
 

@@ -15,7 +15,8 @@ def test_it_has_every_key_and_allows_no_other() -> None:
     spec = schema["$defs"]["ClusterSpec"]
     assert set(spec["properties"]) == {field.encode_name for field in msgspec.structs.fields(ClusterSpec)}
     assert spec["additionalProperties"] is False
-    assert set(spec["required"]) == {"cluster_name", "provider", "available_node_types", "head_node_type"}
+    assert set(spec["required"]) == {"cluster_name", "provider"}
+    assert set(spec["then"]["required"]) == {"available_node_types", "head_node_type"}
 
 
 def test_references_lead_somewhere() -> None:

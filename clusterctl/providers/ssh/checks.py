@@ -1,0 +1,103 @@
+"""What would keep a machine from becoming a node, found before anything is installed. Pure but for `examine`."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from autoscaler.provider import MachineTags, Problem, ShellAuthFailed, ShellError
+from clusterctl.shell.connections import HostKeyChanged, SshTarget
+from clusterctl.shell.ssh import SshShell
+
+from . import claim as claims
+from .claim import Facts
+
+_EXAMINE_S = 20.0
+_LEAST_DISK = 2**30
+_MOST_SKEW_S = 30.0
+_ASK = (
+    "-I -c 'import shutil, sys, sysconfig, time; "
+    'print("%d.%d" % sys.version_info[:2], sysconfig.get_config_var("SOABI"), '
+    'shutil.disk_usage(".").free, time.time())\''
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A machine's answer. `python`: its version and binary interface; "" where there is none."""
+
+    facts: Facts
+    python: str = ""
+    abi: str = ""
+    disk: int = 0
+    skew_s: float = 0.0
+
+
+def examine(target: SshTarget, python: str) -> Examined:
+    """Asks a machine.
+
+    Raises:
+        ShellError: it does not answer.
+    """
+    shell = SshShell(target)
+    facts = claims.read_facts(shell.run(claims.LOOK, timeout_s=_EXAMINE_S).output)
+    result = shell.run(f"{python} {_ASK}", timeout_s=_EXAMINE_S)
+    words = result.output.split()
+    if result.exit_status or len(words) != 4:
+        return Examined(facts)
+    return Examined(facts, words[0], words[1], int(words[2]), float(words[3]) - time.time())
+
+
+def problems_of(
+    answers: Mapping[str, Examined | Exception], head: str, python: str, cluster_id: str
+) -> list[Problem]:
+    """What is wrong, machine by machine."""
+    found = []
+    for name, answer in answers.items():
+        if isinstance(answer, Examined):
+            found += _of(name, answer, name == head, python, cluster_id)
+        else:
+            found.append(_silent(answer, name == head))
+    return found
+
+
+def _silent(error: Exception, is_head: bool) -> Problem:
+    if isinstance(error, ShellAuthFailed):
+        return Problem(str(error), "Correct auth.ssh_user and auth.ssh_private_key, or let the key in there.")
+    if isinstance(error, HostKeyChanged) or not isinstance(error, ShellError):
+        return Problem(str(error), "")
+    if is_head:
+        return Problem(str(error), "The head's machine must answer: see that it runs, and its sshd.")
+    return Problem(str(error), "The cluster does without it until it answers.", fatal=False)
+
+
+def _of(name: str, seen: Examined, is_head: bool, python: str, cluster_id: str) -> list[Problem]:
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    abi = sysconfig.get_config_var("SOABI")
+    claim = seen.facts.claim
+    out = []
+    if claim is not None and claim.tags.get(MachineTags.CLUSTER_ID) != cluster_id:
+        other = claim.tags.get(MachineTags.CLUSTER_NAME, "?")
+        advice = f"End cluster '{other}' first, or name another machine."
+        out.append(Problem(f"{name} belongs to cluster '{other}'", advice, fatal=is_head))
+    if not seen.python:
+        advice = f"Install Python {version} there, or name it as provider.python."
+        out.append(Problem(f"{name} has no `{python}` that works", advice))
+        return out
+    if seen.python != version:
+        advice = f"Nodes need Python {version}, as here: install it there, and name it as provider.python."
+        out.append(Problem(f"{name} has Python {seen.python}", advice))
+    elif seen.abi != abi:
+        advice = f"Nodes need the kind of machine that this one is: {abi}."
+        out.append(Problem(f"{name} has a Python for {seen.abi}", advice))
+    if seen.disk < _LEAST_DISK:
+        out.append(
+            Problem(f"{name} has {seen.disk / 2**20:.0f} MiB free on disk", "Make room: 1 GiB is needed.")
+        )
+    if abs(seen.skew_s) > _MOST_SKEW_S:
+        advice = "Set it; logs of different nodes cannot be compared otherwise."
+        out.append(Problem(f"the clock of {name} is {seen.skew_s:+.0f} s off", advice, fatal=False))
+    return out

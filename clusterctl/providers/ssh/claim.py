@@ -1,0 +1,175 @@
+"""What says on a machine whose it is: `~/.clusterctl-node/machine.json`, made by one hard link, which succeeds for
+one only. The scripts here need a POSIX shell; the one that ends processes needs the Python that nodes need anyway.
+"""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from autoscaler.provider import Machine, MachineState, ShellError
+from clusterctl.providers.local import processes
+
+FOLDER = ".clusterctl-node"
+FILE = f"{FOLDER}/machine.json"
+UNREACHABLE = "clusterctl-unreachable"
+"""Tag of a listed machine that does not answer now, with the reason. It counts as it was when it last did."""
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine that was taken.
+
+    Attributes:
+        id: of the machine in this life; it gets another when it is given back and taken again.
+        host: its name in the spec.
+        hostname: its own, so that home directories that several machines share are noticed.
+        session_dir: short, for the sake of Unix sockets.
+    """
+
+    id: str
+    host: str
+    hostname: str
+    node_type: str
+    tags: dict[str, str]
+    launched_s: float
+    address: str
+    home: str
+    path: str
+    session_dir: str
+
+    def machine(self, unreachable: str = "") -> Machine:
+        """As the provider lists it."""
+        return Machine(
+            id=self.id,
+            state=MachineState.RUNNING,
+            node_type=self.node_type,
+            tags={**self.tags, UNREACHABLE: unreachable} if unreachable else self.tags,
+            address=self.address,
+            public_address=self.host,
+            launched_s=self.launched_s,
+        )
+
+    def environment(self, python: str) -> dict[str, str]:
+        """Of everything that runs there."""
+        runtime = f"{self.home}/{FOLDER}/runtime/bin"
+        return {
+            processes.TAG: self.id,
+            "PATH": f"{runtime}:{self.path}",
+            "CLUSTERCTL_PYTHON": f"{runtime}/python",
+            "CLUSTERCTL_BASE_PYTHON": python,
+            "CLUSTERCTL_SESSION_DIR": self.session_dir,
+            "PYTHONUNBUFFERED": "1",
+        }
+
+
+def id_on(host: str, suffix: str) -> str:
+    """The id of a machine's life."""
+    return f"{host}~{suffix}"
+
+
+def host_of(machine_id: str) -> str:
+    """The machine's name in the spec."""
+    return machine_id.rpartition("~")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a machine says of itself."""
+
+    hostname: str
+    address: str
+    home: str
+    uid: str
+    path: str
+    cpus: float
+    memory: float
+    claim: Claim | None
+
+
+LOOK = f"""\
+echo "$(uname -n)"
+echo "$SSH_CONNECTION"
+echo "$HOME"
+id -u
+echo "$PATH"
+getconf _NPROCESSORS_ONLN
+while read name kib unit; do [ "$name" = MemTotal: ] && echo "$kib"; done < /proc/meminfo
+cat {FILE} 2>/dev/null || true
+"""
+
+
+def read_facts(output: str) -> Facts:
+    """Reads what `LOOK` prints.
+
+    Raises:
+        ShellError: it is something else.
+    """
+    lines = output.split("\n", 7)
+    try:
+        hostname, connection, home, uid, path, cpus, kib, claim = lines
+        return Facts(
+            hostname=hostname,
+            address=connection.split()[2],
+            home=home,
+            uid=uid,
+            path=path,
+            cpus=float(cpus),
+            memory=float(kib) * 1024,
+            claim=msgspec.json.decode(claim, type=Claim) if claim.strip() else None,
+        )
+    except (ValueError, IndexError, msgspec.MsgspecError) as error:
+        raise ShellError(
+            f"what the machine says of itself cannot be read ({error}): {output[:500]!r}"
+        ) from error
+
+
+def take(claim: Claim) -> tuple[str, Mapping[str, str]]:
+    """Command and environment that claim a free machine; the command prints the claim that holds afterwards."""
+    session = shlex.quote(claim.session_dir)
+    command = f"""\
+umask 077
+mkdir -p {FOLDER} && printf %s "$CLAIM" > {FOLDER}/.claim.$$ || exit 1
+ln {FOLDER}/.claim.$$ {FILE} 2>/dev/null && mkdir -p {session} && [ -O {session} ]
+rm -f {FOLDER}/.claim.$$
+cat {FILE}"""
+    return command, {"CLAIM": msgspec.json.encode(claim).decode()}
+
+
+def give_back(claim: Claim, python: str) -> tuple[str, Mapping[str, str]]:
+    """Command and environment that end all that runs for the claim, and remove all that was written for it; the
+    claim itself last. The command prints the processes that do not end."""
+    script = f"{inspect.getsource(processes)}\nprint(*end([{claim.id!r}]))\n"
+    session = shlex.quote(claim.session_dir)
+    command = f"""\
+cd && case "$(cat {FILE})" in *{shlex.quote(f'"id":"{claim.id}"')}*) ;; *) exit 0;; esac
+stuck=$({python} -I -c 'import os; exec(os.environ["END"])') || exit 1
+[ -z "$stuck" ] || {{ echo "$stuck"; exit 1; }}
+rm -rf {session}; rmdir "$(dirname {session})" 2>/dev/null
+for entry in {FOLDER}/* {FOLDER}/.[!.]*; do [ "$entry" = {FILE} ] || rm -rf "$entry"; done
+rm -rf {FOLDER}"""
+    return command, {"END": script}
+
+
+def let_in(public_key: str) -> tuple[str, Mapping[str, str]]:
+    """Command and environment that let the owner of a key in. Repeating it changes nothing."""
+    return 'mkdir -p -m 700 .ssh && grep -qxF "$KEY" .ssh/authorized_keys 2>/dev/null || ' + _rewrite(
+        'echo "$KEY"'
+    ), {"KEY": public_key}
+
+
+def keep_out(public_key: str) -> tuple[str, Mapping[str, str]]:
+    """Command and environment that undo `let_in`."""
+    return '! grep -qxF "$KEY" .ssh/authorized_keys 2>/dev/null || ' + _rewrite(":"), {"KEY": public_key}
+
+
+def _rewrite(add: str) -> str:
+    """Whole or not at all: nobody is locked out by an interruption."""
+    new = ".ssh/authorized_keys.$$"
+    return (
+        f"( umask 077; touch .ssh/authorized_keys; cp -p .ssh/authorized_keys {new}; "
+        f'{{ grep -vxF "$KEY" .ssh/authorized_keys; {add}; }} > {new}; mv {new} .ssh/authorized_keys )'
+    )

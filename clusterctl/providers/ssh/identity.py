@@ -1,0 +1,33 @@
+"""The key pair of a cluster: by it the head enters its workers. The operator's own key stays where it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def ensure(folder: Path, cluster_id: str) -> str:
+    """Makes the pair where it is missing; returns the line for `authorized_keys`."""
+    private, public = folder / "ssh_key", folder / "ssh_key.pub"
+    if not public.exists():
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        key = Ed25519PrivateKey.generate()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        secret = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+        )
+        with open(os.open(private, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(secret)
+        line = key.public_key().public_bytes(
+            serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+        )
+        public.write_bytes(line + f" clusterctl:{cluster_id}\n".encode())
+    return public.read_text(encoding="ascii").strip()
+
+
+def public_key(folder: Path) -> str:
+    """The line for `authorized_keys`; "" when there is none."""
+    path = folder / "ssh_key.pub"
+    return path.read_text(encoding="ascii").strip() if path.exists() else ""

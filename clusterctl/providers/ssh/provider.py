@@ -1,0 +1,373 @@
+"""The provider protocol over one's own machines. What belongs to a cluster is written on the machines themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from autoscaler.provider import (
+    Auth,
+    Capabilities,
+    Capacity,
+    Config,
+    LaunchRequest,
+    LaunchResult,
+    Machine,
+    MachineTags,
+    NodeType,
+    NotFound,
+    Offer,
+    Prepared,
+    Problem,
+    ProviderError,
+    Shell,
+    ShellAuthFailed,
+    ShellError,
+    Transient,
+)
+from clusterctl.providers import OWNER_TAG, ForHead
+from clusterctl.shell.connections import CONNECTIONS, SshTarget
+from clusterctl.shell.ssh import SshShell
+from clusterctl.spec.definition import ClusterSpec, SshNodeConfig, SshProvider
+
+from . import claim as claims
+from . import hosts, identity
+from .checks import examine, problems_of
+from .claim import Claim, Facts
+
+T = TypeVar("T")
+_LOOK_S = 10.0
+"""A machine that does not say by then what it is counts as one that does not answer."""
+_END_S = 30.0
+_CREATING = threading.Lock()
+
+
+class SshMachines:
+    """The machines of one cluster among those that the spec names. See `autoscaler.provider.Provider`.
+
+    Args:
+        settings: `owner`; `folder`, for pinned host keys, the cluster's key, and what is remembered of machines that
+            do not answer; `on_head`, if that is where it runs.
+    """
+
+    def __init__(self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> None:
+        assert isinstance(spec.provider, SshProvider)
+        self._spec = spec.provider
+        self._cluster_id = cluster_id
+        self._settings = dict(settings)
+        self._owner = settings["owner"]
+        self._folder = Path(settings["folder"]).expanduser()
+        known_hosts = str(self._folder / "known_hosts")
+        if settings.get("on_head"):
+            base = hosts.heads_base(spec.auth, known_hosts, str(self._folder / "ssh_key"))
+        else:
+            base = hosts.operators_base(spec.auth, known_hosts)
+        head = hosts.parse(self._spec.head, base)
+        self._head = hosts.name_of(head)
+        self._targets: dict[str, SshTarget] = {self._head: head}
+        for text in self._spec.workers:
+            target = hosts.parse(text, base)
+            self._targets.setdefault(hosts.name_of(target), target)
+
+    # ------------------------------------------------------------ the protocol
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(forward_ports=True)
+
+    def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
+        answers = self._each(self._targets, lambda target: examine(target, self._spec.python))
+        found = problems_of(answers, self._head, self._spec.python, self._cluster_id)
+        return found + [problem for kind in node_types for problem in self._misnamed(kind)]
+
+    def prepare(self, node_types: Sequence[NodeType]) -> Prepared:
+        """Lets the head in: its key goes to every machine that answers."""
+        if not (self._folder / "known_hosts").exists():
+            for target in self._targets.values():
+                CONNECTIONS.close(target)  # so that the next one pins its key
+        command, env = claims.let_in(identity.ensure(self._folder, self._cluster_id))
+        workers = [name for name in self._targets if name != self._head]
+        answers = self._each(workers, lambda target: _run(target, command, env))
+        refused = [str(error) for error in answers.values() if isinstance(error, ShellAuthFailed)]
+        if refused:
+            raise Auth("; ".join(refused))
+        return Prepared({"machines": ", ".join(self._targets)})
+
+    def offers(self, node_type: NodeType) -> list[Offer]:
+        names = self._eligible(node_type)
+        if node_type.zones or not names:
+            return []
+        smallest: dict[str, float] = {}
+        if not {"CPU", "memory"} <= set(node_type.resources):
+            for facts in self._look(names).values():
+                if isinstance(facts, Facts):
+                    for key, amount in (("CPU", facts.cpus), ("memory", facts.memory)):
+                        smallest[key] = min(smallest.get(key, amount), amount)
+        return [Offer(resources={**smallest, **node_type.resources})]
+
+    def create(self, request: LaunchRequest) -> LaunchResult:
+        is_head = request.tags.get(MachineTags.ROLE) == MachineTags.HEAD
+        names = [self._head] if is_head else self._eligible(request.node_type)
+        with _CREATING:
+            seen = self._look(names)
+            ours = [facts.claim for facts in seen.values() if isinstance(facts, Facts) and facts.claim]
+            here = {claim.tags[MachineTags.INSTANCE_ID]: claim for claim in ours if self._is_ours(claim)}
+            made = [here[name].machine() for name in request.instance_ids if name in here]
+            wanted = [index for index, name in enumerate(request.instance_ids) if name not in here]
+            free = {n: facts for n, facts in seen.items() if isinstance(facts, Facts) and not facts.claim}
+            reasons = [self._why_not(name, facts) for name, facts in seen.items() if name not in free]
+            while wanted and free:
+                batch = [(index, name, free.pop(name)) for index, name in zip(wanted, [*free], strict=False)]
+                drafts = {name: self._draft(request, index, name, facts) for index, name, facts in batch}
+                answers = self._each(drafts, partial(self._take, drafts))
+                taken = {name: drafts[name] for name, answer in answers.items() if answer is True}
+                known = self._recall()
+                self._remember({**known, **taken}, known)
+                for index, name, _ in batch:
+                    if name in taken:
+                        made.append(drafts[name].machine())
+                        wanted.remove(index)
+                    else:
+                        reasons.append(str(answers[name] or f"{name} was taken just now"))
+        words = "; ".join(reasons) or "the spec names none"
+        error = Capacity(f"no machine is free for {request.node_type.name}: {words}")
+        return LaunchResult(tuple(made), (error,) * len(wanted))
+
+    def list(self) -> list[Machine]:
+        seen = self._look(self._targets)
+        if all(isinstance(answer, Exception) for answer in seen.values()):
+            error = seen[self._head]
+            raise (Auth if isinstance(error, ShellAuthFailed) else Transient)(f"no machine answers: {error}")
+        remembered = self._recall()
+        out: dict[str, Claim] = {}
+        machines = []
+        for name, answer in seen.items():
+            found = answer.claim if isinstance(answer, Facts) else remembered.get(name)
+            if found is not None and self._is_ours(found):
+                out[name] = found
+                machines.append(found.machine(str(answer) if isinstance(answer, Exception) else ""))
+        self._remember(out, remembered)
+        return machines
+
+    def terminate(self, ids: Sequence[str]) -> dict[str, ProviderError | None]:
+        names = {claims.host_of(id): id for id in ids if claims.host_of(id) in self._targets}
+        answers = self._each(names, lambda target: self._give_back(names[self._name(target)], target))
+        result: dict[str, ProviderError | None] = {id: NotFound(f"there is no machine {id}") for id in ids}
+        for name, answer in answers.items():
+            result[names[name]] = (
+                Transient(str(answer))
+                if isinstance(answer, ShellError)
+                else answer
+                if isinstance(answer, ProviderError)
+                else None
+            )
+        return result
+
+    def shell(self, machine: Machine) -> Shell:
+        target = self._targets.get(claims.host_of(machine.id))
+        if target is None:
+            raise NotFound(f"the spec names no machine {claims.host_of(machine.id) or machine.id}")
+        claim = self._recall().get(self._name(target))
+        if claim is None or claim.id != machine.id:
+            found = self._look([self._name(target)])[self._name(target)]
+            claim = found.claim if isinstance(found, Facts) else None
+        if claim is not None and claim.id != machine.id:
+            raise NotFound(f"machine {machine.id} was given back")
+        return SshShell(target, claim.environment(self._spec.python) if claim else {})
+
+    def cleanup(self) -> None:
+        """Takes the head's key back from every machine that answers, and forgets the host keys."""
+        if self._settings.get("on_head") or any(True for _ in self.list()):
+            return
+        key = identity.public_key(self._folder)
+        if key:
+            command, env = claims.keep_out(key)
+            self._each(self._targets, lambda target: _run(target, command, env))
+        for name in ("ssh_key", "ssh_key.pub", "known_hosts", "machines.json"):
+            (self._folder / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # others' files are in it, or it was never made
+            self._folder.rmdir()
+        for target in self._targets.values():
+            CONNECTIONS.close(target)
+
+    # ------------------------------------------------------------ what the launcher asks
+
+    def stop(self, ids: Sequence[str]) -> None:
+        raise Config("one's own machines cannot be stopped, only given back")
+
+    def start(self, ids: Sequence[str]) -> None:
+        raise Config("one's own machines cannot be started from here")
+
+    def clusters(self, name: str) -> Sequence[str]:
+        return sorted(
+            {
+                answer.claim.tags[MachineTags.CLUSTER_ID]
+                for answer in self._look(self._targets).values()
+                if isinstance(answer, Facts)
+                and answer.claim is not None
+                and answer.claim.tags.get(OWNER_TAG) == self._owner
+                and answer.claim.tags.get(MachineTags.CLUSTER_NAME) == name
+            }
+        )
+
+    def settings(self) -> Mapping[str, str]:
+        return self._settings
+
+    def for_head(self) -> ForHead:
+        folder = f"~/{claims.FOLDER}"
+        files = tuple(
+            (f"{folder}/{name}", str(self._folder / name))
+            for name in ("ssh_key", "known_hosts")
+            if (self._folder / name).exists()
+        )
+        return ForHead({"owner": self._owner, "folder": folder, "on_head": "yes"}, files)
+
+    @property
+    def ships_runtime(self) -> bool:
+        return True
+
+    def default_resources(self) -> dict[str, float]:
+        return {}  # each machine says itself what it has
+
+    # ------------------------------------------------------------ inside
+
+    def _name(self, target: SshTarget) -> str:
+        return hosts.name_of(target)
+
+    def _is_ours(self, claim: Claim) -> bool:
+        return claim.tags.get(MachineTags.CLUSTER_ID) == self._cluster_id
+
+    def _eligible(self, node_type: NodeType) -> Sequence[str]:
+        """The workers' machines that may be of the type, in the order of the spec."""
+        config = _node_config(node_type)
+        only = {self._name(hosts.parse(text, SshTarget("", ""))) for text in config.hosts}
+        return [name for name in self._targets if name != self._head and (not only or name in only)]
+
+    def _misnamed(self, node_type: NodeType) -> Sequence[Problem]:
+        try:
+            config = _node_config(node_type)
+        except Config as error:
+            return [Problem(str(error), "Correct node_config of the type.")]
+        return [
+            Problem(
+                f"node type {node_type.name}: {text} is none of provider.workers",
+                "Correct node_config.hosts of the type.",
+            )
+            for text in config.hosts
+            if self._name(hosts.parse(text, SshTarget("", ""))) not in self._targets
+        ]
+
+    def _each(
+        self, names: Sequence[str] | Mapping[str, object], ask: Callable[[SshTarget], T]
+    ) -> dict[str, T | Exception]:
+        """Asks machines side by side; a failure is that machine's answer."""
+
+        def one(name: str) -> T | Exception:
+            try:
+                return ask(self._targets[name])
+            except (ShellError, ProviderError) as error:
+                return error
+
+        if not names:
+            return {}
+        with ThreadPoolExecutor(min(64, len(names)), thread_name_prefix="ssh machines") as pool:
+            return dict(zip(names, pool.map(one, names), strict=True))
+
+    def _look(self, names: Sequence[str] | Mapping[str, object]) -> dict[str, Facts | Exception]:
+        def ask(target: SshTarget) -> Facts:
+            result = SshShell(target).run(claims.LOOK, timeout_s=_LOOK_S)
+            return claims.read_facts(result.output)
+
+        return self._each(names, ask)
+
+    def _draft(self, request: LaunchRequest, index: int, name: str, facts: Facts) -> Claim:
+        life = f"{self._cluster_id}/{request.instance_ids[index]}/{time.time_ns()}"
+        unique = hashlib.sha256(life.encode()).hexdigest()
+        machine_id = claims.id_on(name, unique[:6])
+        return Claim(
+            id=machine_id,
+            host=name,
+            hostname=facts.hostname,
+            node_type=request.node_type.name,
+            tags={
+                **request.tags_of(index),
+                MachineTags.CLUSTER_ID: self._cluster_id,
+                OWNER_TAG: self._owner,
+            },
+            launched_s=time.time(),
+            address=facts.address,
+            home=facts.home,
+            path=facts.path,
+            session_dir=f"/tmp/clusterctl-{facts.uid}/{unique[:8]}",
+        )
+
+    def _take(self, drafts: Mapping[str, Claim], target: SshTarget) -> bool:
+        """Whether the machine is ours now; somebody else may have been faster."""
+        draft = drafts[self._name(target)]
+        command, env = claims.take(draft)
+        result = SshShell(target).run(command, env=env, timeout_s=_LOOK_S)
+        try:
+            holds = msgspec.json.decode(result.output, type=Claim)
+        except msgspec.MsgspecError:
+            raise Config(f"{draft.host} cannot be taken: {result.output.strip()[-500:]}") from None
+        if holds.hostname != draft.hostname:
+            raise Config(
+                f"{draft.host} shares its home directory with {holds.hostname}, which is taken: give the user of the "
+                "machines a home directory on each"
+            )
+        return holds.id == draft.id
+
+    def _give_back(self, machine_id: str, target: SshTarget) -> None:
+        found = self._look([self._name(target)])[self._name(target)]
+        if isinstance(found, Exception):
+            raise found
+        if found.claim is None or found.claim.id != machine_id or not self._is_ours(found.claim):
+            raise NotFound(f"there is no machine {machine_id}")
+        command, env = claims.give_back(found.claim, self._spec.python)
+        result = SshShell(target).run(command, env=env, timeout_s=_END_S)
+        if result.exit_status:
+            raise Transient(f"{machine_id} cannot be given back yet: {result.output.strip()[-500:]}", 1.0)
+
+    def _why_not(self, name: str, facts: Facts | Exception) -> str:
+        if isinstance(facts, Exception):
+            return f"{facts}"
+        assert facts.claim is not None
+        return f"{name} belongs to cluster '{facts.claim.tags.get(MachineTags.CLUSTER_NAME, '?')}'"
+
+    def _recall(self) -> dict[str, Claim]:
+        """The machines of the cluster as they were last seen, by name."""
+        try:
+            data = (self._folder / "machines.json").read_bytes()
+            return {claim.host: claim for claim in msgspec.json.decode(data, type=list[Claim])}
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return {}
+
+    def _remember(self, seen: Mapping[str, Claim], before: Mapping[str, Claim]) -> None:
+        if dict(seen) == dict(before):
+            return
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = self._folder / f".machines.{threading.get_ident()}"
+        draft.write_bytes(msgspec.json.encode([*seen.values()]))
+        draft.replace(self._folder / "machines.json")
+
+
+def _run(target: SshTarget, command: str, env: Mapping[str, str]) -> None:
+    result = SshShell(target).run(command, env=env, timeout_s=_LOOK_S)
+    if result.exit_status:
+        raise ShellError(f"{target}: {result.output.strip()[-500:]}")
+
+
+def _node_config(node_type: NodeType) -> SshNodeConfig:
+    try:
+        return msgspec.convert(dict(node_type.node_config), SshNodeConfig)
+    except msgspec.ValidationError as error:
+        raise Config(f"node_config of {node_type.name}: {error}") from error

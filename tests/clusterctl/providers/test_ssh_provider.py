@@ -1,0 +1,316 @@
+"""One's own machines: what is theirs alone. What every provider must do is in tests/contract."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from autoscaler.provider import (
+    Auth,
+    Capacity,
+    LaunchRequest,
+    LaunchResult,
+    MachineTags,
+    NodeType,
+    NotFound,
+    Offer,
+    ShellAuthFailed,
+    ShellTimedOut,
+    Transient,
+)
+from clusterctl.providers.ssh import hosts
+from clusterctl.providers.ssh import provider as module
+from clusterctl.providers.ssh.checks import Examined, problems_of
+from clusterctl.providers.ssh.claim import UNREACHABLE, Claim, Facts, id_on
+from clusterctl.providers.ssh.provider import SshMachines
+from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged, SshTarget
+from clusterctl.spec.load import load_text
+from tests.testbed.hosts import Host
+from tests.testbed.sshd import BARE, USER, SshTestbed, missing, new_key
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
+WORKER = NodeType("w", max_workers=9)
+Make = Callable[..., SshMachines]
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshTestbed]:
+    with SshTestbed(3, tmp_path_factory.mktemp("bed"), hidden=BARE) as bed, bed.inside():
+        yield bed
+
+
+@pytest.fixture
+def make(bed: SshTestbed, tmp_path: Path) -> Iterator[Make]:
+    """Providers of clusters: the first host is the head's."""
+    made = []
+
+    def make(
+        cluster: str = "one", owner: str = "me", key: Path = bed.key_file, **provider: str
+    ) -> SshMachines:
+        head, *workers = (host.address for host in bed.hosts)
+        more = "".join(f", {name}: {value}" for name, value in provider.items())
+        spec = load_text(
+            f"cluster_name: name\nprovider: {{type: ssh, head: {head}, workers: [{', '.join(workers)}]{more}}}\n"
+            f"auth: {{ssh_user: {USER}, ssh_private_key: {key}}}\n"
+        )
+        made.append(SshMachines(spec, cluster, {"owner": owner, "folder": str(tmp_path / cluster)}))
+        return made[-1]
+
+    yield make
+    for provider in made:
+        with contextlib.suppress(Auth):
+            provider.terminate([machine.id for machine in provider.list()])
+            provider.cleanup()
+    CONNECTIONS.close_all()
+
+
+def create(
+    provider: SshMachines, *names: str, kind: NodeType = WORKER, role: str = MachineTags.WORKER
+) -> LaunchResult:
+    tags = {MachineTags.CLUSTER_NAME: "name", MachineTags.ROLE: role}
+    return provider.create(LaunchRequest("t".join(names), kind, len(names), Offer(), tags, names))
+
+
+def left_on(host: Host) -> str:
+    """What the user has there, beyond what a host begins with."""
+    return host.run(
+        ["sh", "-c", f"ls -A /home/{USER} | grep -v '^.bash\\|.profile\\|.ssh'; ls -A /tmp; true"]
+    )
+
+
+def test_machines_are_taken_in_the_specs_order_and_then_there_are_none(bed: SshTestbed, make: Make) -> None:
+    provider = make()
+    (head,) = create(provider, "h", role=MachineTags.HEAD).machines
+    assert head.address == head.public_address == bed.hosts[0].address
+    result = create(provider, "a", "b", "c")
+    assert [machine.address for machine in result.machines] == [host.address for host in bed.hosts[1:]]
+    (error,) = result.errors
+    assert isinstance(error, Capacity)
+    assert f"{bed.hosts[1].address} was taken" not in str(error)
+
+
+def test_a_second_cluster_cannot_take_a_machine(bed: SshTestbed, make: Make) -> None:
+    one, two = make("one"), make("two")
+    create(one, "a")
+    result = create(two, "b", "c")
+    assert [machine.address for machine in result.machines] == [bed.hosts[2].address]
+    assert "belongs to cluster 'name'" in str(result.errors[0])
+    assert isinstance(two.terminate([one.list()[0].id])[one.list()[0].id], NotFound)
+    assert [machine.instance_id for machine in one.list()] == ["a"]
+    assert any("belongs to cluster" in problem.what for problem in two.check([WORKER]))
+
+
+def test_of_clusters_that_reach_for_the_same_machines_at_once_each_machine_has_one(
+    bed: SshTestbed, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unlocked:
+        __enter__ = __exit__ = lambda *_: None
+
+    monkeypatch.setattr(module, "_CREATING", Unlocked())  # as if they were other processes
+    clusters = [make(f"c{number}") for number in range(4)]
+    results: dict[str, LaunchResult] = {}
+
+    def reach(cluster: SshMachines) -> None:
+        results[cluster._cluster_id] = create(cluster, f"{cluster._cluster_id}-1", f"{cluster._cluster_id}-2")
+
+    threads = [threading.Thread(target=reach, args=(cluster,)) for cluster in clusters]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    got = {name: {machine.id for machine in result.machines} for name, result in results.items()}
+    assert sum(len(ids) for ids in got.values()) == 2
+    for cluster in clusters:
+        assert {machine.id for machine in cluster.list()} == got[cluster._cluster_id]
+
+
+def test_what_is_given_back_is_as_it_was(bed: SshTestbed, make: Make) -> None:
+    provider = make()
+    host = bed.hosts[1]
+    keys = f"/home/{USER}/.ssh/authorized_keys"
+    state = ["sh", "-c", f"stat -c '%a %U' {keys}; cat {keys}"]
+    before = host.run(state)
+    provider.prepare([WORKER])
+    provider.prepare([WORKER])
+    assert host.run(["cat", keys]).count("clusterctl:one") == 1
+    (machine,) = create(provider, "a").machines
+    shell = provider.shell(machine)
+    shell.run("setsid sleep 300 >/dev/null 2>&1 & touch ~/.clusterctl-node/x $CLUSTERCTL_SESSION_DIR/y")
+    assert left_on(host)
+    assert provider.terminate([machine.id]) == {machine.id: None}
+    assert provider.list() == []
+    assert isinstance(provider.terminate([machine.id])[machine.id], NotFound)
+    assert left_on(host) == ""
+    assert host.run(["sh", "-c", "pgrep sleep -u op || echo none"]) == "none\n"
+    provider.cleanup()
+    assert host.run(state) == before
+    (again,) = create(provider, "a").machines
+    assert again.id != machine.id
+
+
+def test_a_machine_that_does_not_answer_is_still_listed(
+    bed: SshTestbed, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOK_S", 1.0)
+    provider = make()
+    create(provider, "a", "b")
+    host = bed.hosts[1]
+    CONNECTIONS.close_all()
+    with bed.mute(host):
+        listed = {
+            machine.instance_id: machine for machine in make().list()
+        }  # another process of the operator
+        assert "does not answer" in listed["a"].tags[UNREACHABLE]
+        assert UNREACHABLE not in listed["b"].tags
+        answers = provider.terminate([machine.id for machine in listed.values()])
+        assert isinstance(answers[listed["a"].id], Transient)
+        assert answers[listed["b"].id] is None
+        assert [machine.instance_id for machine in provider.list()] == ["a"]
+        (problem,) = provider.check([WORKER])
+        assert not problem.fatal
+        assert create(provider, "c").machines[0].address == bed.hosts[2].address
+    assert UNREACHABLE not in provider.list()[0].tags
+
+
+def test_when_none_answers_nothing_is_claimed_of_them(make: Make, tmp_path: Path) -> None:
+    new_key(tmp_path / "other")
+    stranger = make(key=tmp_path / "other")
+    with pytest.raises(Auth, match="does not accept"):
+        stranger.list()
+    assert [problem.fatal for problem in stranger.check([])] == [True, True, True]
+
+
+def test_home_directories_that_machines_share_are_noticed(bed: SshTestbed, make: Make) -> None:
+    provider = make()
+    host = bed.hosts[1]
+    create(provider, "a")
+    claim = f"/home/{USER}/.clusterctl-node/machine.json"
+    draft = provider._draft(
+        LaunchRequest("t", WORKER, 1, Offer(), {}, ("b",)),
+        0,
+        host.address,
+        provider._look([host.address])[host.address],
+    )
+    host.run(["sed", "-i", 's/"hostname":"h2"/"hostname":"elsewhere"/', claim])
+    with pytest.raises(Exception, match="shares its home directory with elsewhere"):
+        provider._take({host.address: draft}, provider._targets[host.address])
+
+
+def test_clusters_are_found_by_name_and_owner(make: Make) -> None:
+    create(make("one"), "a")
+    assert make("x", owner="me").clusters("name") == ["one"]
+    assert make("x", owner="you").clusters("name") == []
+    assert make("x", owner="me").clusters("other") == []
+
+
+def test_types_may_be_bound_to_machines(bed: SshTestbed, make: Make) -> None:
+    provider = make()
+    last = bed.hosts[2].address
+    kind = NodeType("w", max_workers=9, node_config={"hosts": [last]})
+    assert [machine.address for machine in create(provider, "a", kind=kind).machines] == [last]
+    assert provider.check([kind]) == []
+    (problem,) = provider.check([NodeType("w", node_config={"hosts": ["10.1.1.1"]})])
+    assert "10.1.1.1 is none of provider.workers" in problem.what
+    (problem,) = provider.check([NodeType("w", node_config={"host": "x"})])
+    assert "unknown field" in problem.what
+
+
+def test_an_offer_says_what_the_smallest_machine_has(make: Make) -> None:
+    (offer,) = make().offers(WORKER)
+    assert offer.resources["CPU"] >= 1
+    assert offer.resources["memory"] > 2**28
+    (offer,) = make().offers(NodeType("w", {"CPU": 3.0, "memory": 5.0}))
+    assert offer.resources == {"CPU": 3.0, "memory": 5.0}
+
+
+def test_a_machine_without_the_right_python_is_refused(make: Make) -> None:
+    problems = make(python="python2.7").check([WORKER])
+    assert len(problems) == 3
+    assert "has no `python2.7` that works" in problems[0].what
+    assert all(problem.fatal for problem in problems)
+
+
+FACTS = Facts("h", "10.0.0.1", "/home/op", "1000", "/bin", 4.0, 1e9, None)
+VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
+ABI = str(sysconfig.get_config_var("SOABI"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "fatal"),
+    [
+        (Examined(FACTS, "3.9", ABI, 2**40), "has Python 3.9", True),
+        (Examined(FACTS, VERSION, "cpython-riscv", 2**40), "a Python for cpython-riscv", True),
+        (Examined(FACTS, VERSION, ABI, 2**20), "1 MiB free", True),
+        (Examined(FACTS, VERSION, ABI, 2**40, -90.0), "-90 s off", False),
+        (ShellAuthFailed("who?"), "who?", True),
+        (HostKeyChanged("changed"), "changed", True),
+        (ShellTimedOut("nothing"), "nothing", False),
+    ],
+)
+def test_what_would_fail_is_found_before(answer: Examined | Exception, words: str, fatal: bool) -> None:
+    (problem,) = problems_of({"w": answer}, "h", "python3", "c")
+    assert words in problem.what
+    assert problem.fatal is fatal
+
+
+def test_the_head_must_answer_and_be_free() -> None:
+    (problem,) = problems_of({"h": ShellTimedOut("nothing")}, "h", "python3", "c")
+    assert problem.fatal
+    claim = Claim(
+        id=id_on("h", "x"),
+        host="h",
+        hostname="h",
+        node_type="",
+        tags={MachineTags.CLUSTER_NAME: "theirs"},
+        launched_s=0.0,
+        address="",
+        home="",
+        path="",
+        session_dir="",
+    )
+    facts = Facts("h", "", "", "", "", 1.0, 1.0, claim)
+    (problem,) = problems_of({"h": Examined(facts, VERSION, ABI, 2**40)}, "h", "python3", "c")
+    assert "belongs to cluster 'theirs'" in problem.what
+    assert problem.fatal
+
+
+BASE = SshTarget("", "known", user="me")
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port", "user", "name"),
+    [
+        ("h1", "h1", 22, "me", "h1"),
+        ("you@h1.example.com:2222", "h1.example.com", 2222, "you", "h1.example.com:2222"),
+        ("fd93::1", "fd93::1", 22, "me", "fd93::1"),
+        ("you@[fd93::1]:99", "fd93::1", 99, "you", "[fd93::1]:99"),
+    ],
+)
+def test_how_machines_are_written(text: str, host: str, port: int, user: str, name: str) -> None:
+    target = hosts.parse(text, BASE)
+    assert (target.host, target.port, target.user) == (host, port, user)
+    assert hosts.name_of(target) == name
+
+
+@pytest.mark.parametrize("text", ["", "h1:ssh", "me@", "[::1"])
+def test_what_is_no_machine(text: str) -> None:
+    with pytest.raises(ValueError, match="write HOST"):
+        hosts.parse(text, BASE)
+
+
+def test_machines_may_be_behind_several_others() -> None:
+    auth = load_text(
+        "cluster_name: c\nprovider: {type: ssh, head: h}\nauth: {ssh_proxy_jump: 'a, you@b:9'}\n"
+    ).auth
+    base = hosts.operators_base(auth, "known")
+    assert base.jump is not None
+    assert (base.jump.host, base.jump.port, base.jump.user) == ("b", 9, "you")
+    assert base.jump.jump is not None
+    assert base.jump.jump.host == "a"
+    assert hosts.parse("h", base).jump == base.jump

@@ -1,0 +1,78 @@
+"""A cluster on machines of one's own, over SSH: three hosts that have a Python and an sshd, and nothing of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clusterctl.cli import Cli, alive
+from tests.testbed.hosts import Host
+from tests.testbed.sshd import BARE, USER, SshTestbed, missing
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
+
+SPEC = """\
+cluster_name: own
+provider: {{type: ssh, head: {head}, workers: [{workers}]}}
+auth: {{ssh_user: {user}, ssh_private_key: {key}}}
+idle_timeout_minutes: 5
+"""
+PROGRAM = """
+import socket
+import runtime
+
+runtime.init()
+
+@runtime.remote(num_cpus=1)
+def where():
+    return socket.gethostname()
+
+names = ["h1", "h2", "h3"]
+nodes = {node["NodeManagerHostname"]: node["NodeID"] for node in runtime.nodes() if node["Alive"]}
+strategies = runtime.util.scheduling_strategies
+here = [
+    where.options(scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(nodes[name], soft=False)).remote()
+    for name in names
+]
+print("ran on", *runtime.get(here))
+"""
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshTestbed]:
+    with SshTestbed(3, tmp_path_factory.mktemp("bed"), hidden=BARE) as bed, bed.inside():
+        yield bed
+
+
+def what_is_left(host: Host) -> str:
+    """Processes of the user, files beyond those that the host began with, keys that it did not have."""
+    look = (
+        f"pgrep -u {USER} -a | grep -v sshd: ; cd /home/{USER}; find /tmp . -mindepth 1 -newer /run/host_key "
+        "! -path './.ssh*'; ls .ssh | grep -vx authorized_keys; grep -v testbed .ssh/authorized_keys"
+    )
+    return host.run(["sh", "-c", f"{look}; true"])
+
+
+def test_from_bare_machines_to_a_jobs_result_and_back(bed: SshTestbed, tmp_path: Path) -> None:
+    cli = Cli(tmp_path)
+    head, *workers = bed.hosts
+    spec = tmp_path / "own.yaml"
+    names = ", ".join(host.address for host in workers)
+    spec.write_text(SPEC.format(head=head.address, workers=names, user=USER, key=bed.key_file))
+    try:
+        ran = cli.run("up", "-y", str(spec), timeout_s=170)
+        assert ran.status == 0, ran.err
+        assert len(alive(cli.status())) == 3
+        ran = cli.run("submit", cli.script(PROGRAM), timeout_s=120)
+        assert ran.status == 0, ran.err
+        assert "ran on h1 h2 h3" in ran.out
+        ran = cli.run("up", "-y", str(spec))
+        assert "nothing to do" in ran.out
+        assert cli.run("exec", "hostname").out == "h1\n"
+    finally:
+        ran = cli.run("down", "-y", str(spec))
+    assert ran.status == 0, ran.err
+    for host in bed.hosts:
+        assert what_is_left(host) == ""
