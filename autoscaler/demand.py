@@ -194,6 +194,20 @@ def demand_of(state: ClusterState) -> Demand:
     )
 
 
+def lasting(before: Iterable[Waiting], after: Iterable[Waiting]) -> list[Waiting]:
+    """What waited before and after: of equal requests, the smaller number."""
+    still = {_key(waiting): waiting.count for waiting in after}
+    return [
+        msgspec.structs.replace(waiting, count=min(waiting.count, still[key]))
+        for waiting in before
+        if (key := _key(waiting)) in still
+    ]
+
+
+def _key(waiting: Waiting) -> bytes:
+    return msgspec.msgpack.encode(waiting.request, order="deterministic")
+
+
 def _gangs(groups: Iterable[PendingGroup]) -> tuple[Gang, ...]:
     """Thousands of groups are mostly alike, and share their bundles here."""
     known: dict[bytes, tuple[Shape, ...]] = {}

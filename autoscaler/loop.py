@@ -16,8 +16,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+import msgspec
+
 from autoscaler.calls import BlockingCalls
 from autoscaler.config import AutoscalerConfig
+from autoscaler.demand import lasting
 from autoscaler.effects import (
     CallFailed,
     Create,
@@ -69,9 +72,13 @@ OFFERS_PATIENCE_S = 2.0
 PLAN_BUDGET_S = 5.0
 """A plan that takes longer is cut short; the rest follows with the next one."""
 RETRY_S = 1.0
+LASTS_S = 0.1
+"""Longer than agents keep a change to themselves."""
 WATCH_PAUSE_S = 0.05
 """A busy cluster changes all the time; this is soon enough to hear of it."""
 REPORT_EVERY_S = 5.0
+
+_NOW = WatchClusterState(timeout_s=0.0)
 
 
 class Autoscaler:
@@ -195,10 +202,20 @@ class Autoscaler:
                 self._wake.set()
                 await asyncio.sleep(WATCH_PAUSE_S)
 
-    async def _look(self) -> None:
-        """Asks for the picture of now; without an answer, the last one remains."""
+    async def _look(self, is_quiet: bool) -> None:
+        """Asks for the picture of now; without an answer, the last one remains.
+
+        Amid changes, a node may have told that a task has taken it before the task's own node tells that it waits no
+        longer. So what waits counts only if it does so a moment later as well: a machine too many costs more than a
+        moment.
+        """
         try:
-            self._cluster = await self._control.call(WatchClusterState(timeout_s=0.0), timeout_s=RETRY_S)
+            picture = await self._control.call(_NOW, timeout_s=RETRY_S)
+            if picture.demands and not is_quiet:
+                await asyncio.sleep(LASTS_S)
+                later = await self._control.call(_NOW, timeout_s=RETRY_S)
+                picture = msgspec.structs.replace(picture, demands=lasting(picture.demands, later.demands))
+            self._cluster = picture
         except CallError as error:
             log.warning("the control store shows no picture: %s", error)
 
@@ -276,10 +293,10 @@ class Autoscaler:
     async def _ticks(self) -> None:
         while True:
             await _either(self._wake, self._pause_s())
-            await self._quiet()
+            is_quiet = await self._quiet()
             if not self._has_offers() and self._clock() < self._patient_until_s:
                 continue
-            await self._look()
+            await self._look(is_quiet)
             if self._cluster is not None:
                 await self._tick(self._cluster)
 
@@ -300,14 +317,15 @@ class Autoscaler:
             return self._config.tick_s
         return max(0.01, min(self._config.tick_s, due_s - self._clock()))
 
-    async def _quiet(self) -> None:
-        """Lets a burst of demand come to its end before planning for it."""
+    async def _quiet(self) -> bool:
+        """Lets a burst of demand come to its end before planning for it; whether it has come to its end."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + self._config.patience_s
         while self._wake.is_set() and loop.time() < latest:
             self._wake.clear()
             await _either(self._wake, min(self._config.quiet_s, max(0.0, latest - loop.time())))
         self._wake.clear()
+        return loop.time() < latest
 
     async def _tick(self, cluster: ClusterState) -> None:
         outcomes, self._outcomes = tuple(self._outcomes), []

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from autoscaler.demand import ExplicitRequest, Gang, Shape, demand_of, scarcity
+from autoscaler.demand import ExplicitRequest, Gang, Shape, demand_of, lasting, scarcity
 from runtime._core.placement import group_resources
 from runtime._wire.messages.base import Demand, ResourceRequest, SchedulingStrategy
 from runtime._wire.messages.control import ClusterState, PendingGroup, Requester
@@ -177,3 +177,9 @@ def test_requests_are_counted_by_owner_and_in_all() -> None:
         ExplicitRequest("a", ((shape(CPU=1), 50_000), (shape({"zone": "a"}, CPU=2), 2)), 60.0),
         ExplicitRequest("b", ((shape(CPU=1), 3),), 0.0, b"job"),
     )
+
+
+def test_only_what_waits_before_and_after_lasts() -> None:
+    before = [demand(5, CPU=1), demand(2, CPU=2), demand(1, GPU=1)]
+    after = [demand(9, GPU=1), demand(3, CPU=1), demand(4, CPU=8)]
+    assert lasting(before, after) == [demand(3, CPU=1), demand(1, GPU=1)]

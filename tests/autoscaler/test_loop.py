@@ -221,6 +221,7 @@ def test_demand_brings_workers_and_idleness_takes_them_away() -> None:
             rig.want(2, 3)
             await rig.running(3)
             rig.want(2, 0)
+            rig.setup.busy = False  # for those that come now, as the three of before were still in the queue
             for agent in rig.setup.agents.values():
                 agent.busy = False
                 agent.report()
@@ -248,6 +249,28 @@ def test_a_node_that_drains_is_called_back_when_there_is_room_for_it_again() -> 
             assert rig.workers() == 2
 
     play(scenario, two)
+
+
+def test_a_task_that_moves_to_a_node_is_not_counted_twice() -> None:
+    """Its new node tells first that it is taken, the old one a moment later that it waits no longer."""
+
+    async def scenario(rig: Rig) -> None:
+        async with rig.run():
+            (worker,) = (await rig.running(1)).instances
+            agent = rig.setup.agents[worker.id]
+            other = ResourceRequest(to_units({"CPU": 99}))  # changes all the time, so that it is never quiet
+            moves = Demand(ResourceRequest(to_units({"CPU": 2})), 1)
+            for number in range(200):
+                step = number % 20
+                agent.busy = 3 <= step < 6
+                agent.report()
+                rig.head.demands = [Demand(other, number + 1), *([moves] if step < 5 else [])]
+                rig.head.report()
+                await asyncio.sleep(0.01)
+            assert rig.workers() == 1
+
+    slow = quick(replace(SMALL, min_workers=1), quiet_s=0.2, patience_s=0.3, idle_timeout_s=60.0)
+    play(scenario, slow)
 
 
 def test_infeasible_demand_is_told_to_the_agents() -> None:
