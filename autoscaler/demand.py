@@ -194,14 +194,26 @@ def demand_of(state: ClusterState) -> Demand:
     )
 
 
-def lasting(before: Iterable[Waiting], after: Iterable[Waiting]) -> list[Waiting]:
-    """What waited before and after: of equal requests, the smaller number."""
-    still = {_key(waiting): waiting.count for waiting in after}
-    return [
-        msgspec.structs.replace(waiting, count=min(waiting.count, still[key]))
-        for waiting in before
-        if (key := _key(waiting)) in still
-    ]
+def lasting(before: ClusterState, after: ClusterState) -> ClusterState:
+    """The first of two pictures, with what waited in both (of equal requests, the smaller number), and without the
+    idleness of nodes that were busy in one of them.
+    """
+    still = {_key(waiting): waiting.count for waiting in after.demands}
+    busy = {node.node_id for node in after.nodes if not node.idle_since_s}
+    return msgspec.structs.replace(
+        before,
+        demands=[
+            msgspec.structs.replace(waiting, count=min(waiting.count, still[key]))
+            for waiting in before.demands
+            if (key := _key(waiting)) in still
+        ],
+        nodes=[
+            msgspec.structs.replace(node, idle_since_s=0.0)
+            if node.idle_since_s and node.node_id in busy
+            else node
+            for node in before.nodes
+        ],
+    )
 
 
 def _key(waiting: Waiting) -> bytes:

@@ -16,8 +16,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-import msgspec
-
 from autoscaler.calls import BlockingCalls
 from autoscaler.config import AutoscalerConfig
 from autoscaler.demand import lasting
@@ -214,7 +212,7 @@ class Autoscaler:
             if picture.demands and not is_quiet:
                 await asyncio.sleep(LASTS_S)
                 later = await self._control.call(_NOW, timeout_s=RETRY_S)
-                picture = msgspec.structs.replace(picture, demands=lasting(picture.demands, later.demands))
+                picture = lasting(picture, later)
             self._cluster = picture
         except CallError as error:
             log.warning("the control store shows no picture: %s", error)

@@ -121,12 +121,13 @@ class LeaseService:
         self._asking: set[asyncio.Task[None]] = set()
         self._pacing: asyncio.TimerHandle | None = None
         self._sharing: asyncio.TimerHandle | None = None
+        self._coming = 0  # granted, but the worker starts yet, or its environment is being built
         self._closed = False
 
     @property
     def count(self) -> int:
-        """Leases of workers of this node."""
-        return len(self._local)
+        """Leases of workers of this node, those included whose worker is still to come."""
+        return len(self._local) + self._coming
 
     def close(self) -> None:
         self._closed = True
@@ -281,11 +282,15 @@ class LeaseService:
             raise CallError(ErrorKind.BUSY, "the resources are taken")
         if is_zero:
             self._queue.take_zero(now)
-        self._on_change()
         future: asyncio.Future[Worker | CallError] = asyncio.get_running_loop().create_future()
         key = (message.job_id, message.runtime_env)
-        self._pool.acquire(key, WorkerEvent.LEASE, future.set_result)
-        worker = await future
+        self._coming += 1
+        self._on_change()
+        try:
+            self._pool.acquire(key, WorkerEvent.LEASE, future.set_result)
+            worker = await future
+        finally:
+            self._coming -= 1
         if isinstance(worker, CallError) or channel.closed:
             self._ledger.release(allocation)
             self._queue.zero_leases -= is_zero
@@ -435,6 +440,7 @@ class LeaseService:
         is_zero = not entry.request.resources
 
         def take(worker: Worker | CallError) -> None:
+            self._coming -= 1
             wanted = self._queue.settle(entry, isinstance(worker, Worker))
             channel = entry.owner
             assert isinstance(channel, Channel)
@@ -467,6 +473,7 @@ class LeaseService:
                     )
                 )
 
+        self._coming += 1
         self._pool.acquire((entry.job_id, entry.runtime_env), WorkerEvent.LEASE, take)
 
     async def _ask(self, entry: Waiting, node_id: bytes) -> None:

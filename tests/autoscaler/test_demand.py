@@ -182,4 +182,19 @@ def test_requests_are_counted_by_owner_and_in_all() -> None:
 def test_only_what_waits_before_and_after_lasts() -> None:
     before = [demand(5, CPU=1), demand(2, CPU=2), demand(1, GPU=1)]
     after = [demand(9, GPU=1), demand(3, CPU=1), demand(4, CPU=8)]
-    assert lasting(before, after) == [demand(3, CPU=1), demand(1, GPU=1)]
+    assert lasting(state(before), state(after)).demands == [demand(3, CPU=1), demand(1, GPU=1)]
+
+
+def test_a_node_that_turned_busy_was_not_idle() -> None:
+    def nodes(**idle_since_s: float) -> ClusterState:
+        return msgspec.structs.replace(
+            state(), nodes=[node(name, idle_since_s=since) for name, since in idle_since_s.items()]
+        )
+
+    found = lasting(nodes(a=5.0, b=5.0, c=0.0, gone=5.0), nodes(a=5.0, b=0.0, c=6.0, new=6.0))
+    assert [(one.node_id, one.idle_since_s) for one in found.nodes] == [
+        (b"a", 5.0),
+        (b"b", 0.0),
+        (b"c", 0.0),
+        (b"gone", 5.0),
+    ]

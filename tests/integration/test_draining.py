@@ -66,6 +66,35 @@ def test_a_long_queue_leaves_a_draining_node_and_comes_back_to_it(cluster: Clust
     assert ray.get(refs) == list(range(300))
 
 
+def test_a_node_that_prepares_a_worker_is_busy(cluster: Cluster, tmp_path: pathlib.Path) -> None:
+    """An environment may take minutes, and the node must not be taken for idle meanwhile."""
+    began, release = str(tmp_path / "began"), str(tmp_path / "release")
+
+    (tmp_path / "slow_hook.py").write_text(
+        "import os, pathlib, time\n"
+        "def prepare():\n"
+        f"    pathlib.Path({began!r}).touch()\n"
+        f"    while not os.path.exists({release!r}):\n"
+        "        time.sleep(0.01)\n"
+    )
+    env = {"env_vars": {"PYTHONPATH": str(tmp_path)}, "worker_process_setup_hook": "slow_hook.prepare"}
+
+    @ray.remote(runtime_env=env)
+    def work() -> int:
+        return 1
+
+    (node,) = cluster.worker_nodes
+    assert eventually(lambda: info(cluster, node).idle_since_s > 0)
+    ref = work.remote()
+    assert eventually(lambda: os.path.exists(began))
+    assert eventually(lambda: info(cluster, node).idle_since_s == 0)
+    with pytest.raises(CallError, match=r"is not idle|holds the node"):
+        ask(cluster, DrainNode(bytes.fromhex(node.node_id), "test", only_if_idle=True))
+    pathlib.Path(release).touch()
+    assert ray.get(ref) == 1
+    assert eventually(lambda: info(cluster, node).idle_since_s > 0)
+
+
 def test_a_task_that_runs_is_finished_and_the_next_goes_elsewhere(
     cluster: Cluster, tmp_path: pathlib.Path
 ) -> None:

@@ -138,7 +138,7 @@ def test_a_burst_of_tasks(cli: Cli) -> None:
         out, err = job.communicate(timeout=60)
     assert "done 200 on 4" in out, err
     assert at_its_minimum(cli), cli.status()
-    assert ended_for(cli.status(), "idle for") - before == 3, said(cli.status())
+    assert ended_for(cli.status(), "idle for") - before == 3, json.dumps(said(cli.status()), indent=1)
 
 
 def test_a_group_of_which_each_bundle_wants_a_node_of_its_own(cli: Cli) -> None:
