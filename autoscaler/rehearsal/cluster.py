@@ -160,6 +160,7 @@ class Cluster:
         self.waits: dict[str, Waits] = {TASK: Waits(), ACTOR: Waits(), GROUP: Waits()}
         self.held: dict[tuple[str, str], float] = {}
         self.version = 0
+        self._head = b""  # where drivers run, and ask from
         self._rng = rng
         self._queue: dict[Shape, deque[Batch]] = {}
         self._counts: dict[Shape, int] = {}
@@ -177,6 +178,8 @@ class Cluster:
         node = Node(info, view, machine_id, idle_since_s=now)
         self.nodes[node.id] = node
         self.version += 1
+        if info.is_head:
+            self._head = node.id
         self._has_room(node)
         return node
 
@@ -269,7 +272,7 @@ class Cluster:
         amounts = request.resources
         placed: dict[tuple[Node, Batch], int] = {}
         while queue:
-            choice = choose_node(request, views, rng=self._rng)
+            choice = choose_node(request, views, local=self._head, rng=self._rng)
             if choice.fit is not Fit.AVAILABLE:
                 break
             batch, node = queue[0], self.nodes[choice.node_id]

@@ -39,6 +39,8 @@ FaultKind = Literal[
     "node_death",
     "setup_failure",
     "slow_boot",
+    "never_boots",
+    "made_twice",
     "throttle",
     "stale_listing",
     "lost_reply",
@@ -119,6 +121,8 @@ class Fault(Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node_death: the daemons of `count` (all without it) nodes die, each with `probability`; machines stay.
     setup_failure: setups fail with `probability`.
     slow_boot: machines made meanwhile take `seconds` to boot.
+    never_boots: machines made meanwhile never run, with `probability`.
+    made_twice: a create makes a machine once more than was asked, with `probability` for each.
     throttle: calls are refused with `probability`: repeat after `seconds` (5 without it).
     stale_listing: listings are up to `seconds` old.
     lost_reply: with `probability`, a create does its work and its answer is lost.

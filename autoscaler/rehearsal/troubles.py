@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 
-from autoscaler.provider import SPOT, LaunchRequest, LaunchResult, Machine, Offer, Quota, Transient
+from autoscaler.provider import SPOT, LaunchRequest, LaunchResult, Machine, Offer, Quota, Throttled
 from autoscaler.rehearsal.trace import Fault, FaultKind
 from autoscaler.simulation import Faults, SimulatedProvider
 
@@ -36,7 +36,9 @@ class Troubles:
         """What the simulated provider can do by itself is its affair."""
         faults: Faults = self._provider.faults
         faults.lag_s = max((fault.seconds or 0.0 for fault in self._of("stale_listing")), default=0.0)
-        faults.lost_reply = max((fault.probability for fault in self._of("lost_reply")), default=0.0)
+        faults.lost_reply = self._likelihood("lost_reply")
+        faults.never_boots = self._likelihood("never_boots")
+        faults.twice = self._likelihood("made_twice")
         stock: dict[tuple[str, str, str], int] = {}
         for fault in self._of("stockout"):
             for node_type, offers in self._offers.items():
@@ -45,6 +47,9 @@ class Troubles:
                         key = node_type, offer.zone, offer.market
                         stock[key] = min(fault.count or 0, stock.get(key, fault.count or 0))
         faults.stock = stock
+
+    def _likelihood(self, kind: FaultKind) -> float:
+        return max((fault.probability for fault in self._of(kind)), default=0.0)
 
     def _of(self, kind: FaultKind) -> list[Fault]:
         return [fault for fault in self._active if fault.kind == kind]
@@ -55,12 +60,12 @@ class Troubles:
         """To be called before every call of the provider.
 
         Raises:
-            Transient: this call is refused.
+            Throttled: this call is refused.
         """
         for fault in self._of("throttle"):
             if self._rng.random() < fault.probability:
                 wait_s = THROTTLED_S if fault.seconds is None else fault.seconds
-                raise Transient("the platform asks for fewer calls", wait_s)
+                raise Throttled("the platform asks for fewer calls", wait_s)
 
     def create(self, request: LaunchRequest, boot_s: float) -> LaunchResult:
         """The provider's `create`, as far as quotas allow; machines take `boot_s` to boot unless a fault says

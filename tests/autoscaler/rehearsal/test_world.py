@@ -167,6 +167,16 @@ def test_lost_replies_make_no_machine_twice() -> None:
     assert served(trace, SMALL).summary.most_machines == 6
 
 
+def test_machines_made_twice_or_that_never_boot_are_ended_and_replaced() -> None:
+    trace = Trace(
+        tasks=[Tasks(count=6, resources={"CPU": 4}, duration_s=300.0)],
+        faults=[Fault(kind=kind, probability=0.5, until_s=300.0) for kind in ("made_twice", "never_boots")],
+    )
+    result = served(trace, SMALL)
+    assert result.summary.tally.launches > 6
+    assert result.samples[-1].machines == 0
+
+
 # ---------------------------------------------------------------- invariants
 
 
@@ -214,6 +224,8 @@ def hostile(seed: int) -> Trace:
             lasting("throttle", probability=0.3, seconds=7.0),
             lasting("stale_listing", seconds=rng.uniform(1.0, 30.0)),
             lasting("lost_reply", probability=0.3),
+            lasting("never_boots", probability=0.2),
+            lasting("made_twice", probability=0.2),
         ],
         offers=OFFERS,
         seed=seed,
@@ -267,7 +279,14 @@ class Restless(ReconcilerDecider):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_decisions_that_are_spared_in_quiet_times_change_nothing(seed: int) -> None:
-    drawn = ("setup_failure", "throttle", "lost_reply", "stale_listing")  # every look would draw anew
+    drawn = (
+        "never_boots",
+        "made_twice",
+        "setup_failure",
+        "throttle",
+        "lost_reply",
+        "stale_listing",
+    )  # every look would draw anew
     faults = [fault for fault in hostile(seed).faults if fault.kind not in drawn]
     trace = msgspec.structs.replace(hostile(seed), faults=faults, until_s=4000.0)
     usual = rehearse(config(), trace, timing=QUICK).summary
