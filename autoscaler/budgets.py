@@ -11,7 +11,9 @@ from autoscaler.instances import COUNTED, IN_FLIGHT, Instance, InstanceState
 from autoscaler.provider import NodeType
 
 PACE_FLOOR = 5
-"""So many of a type may be in flight however slow the pace is."""
+"""So many of a type may be started at once however slow the pace is."""
+PACE_S = 5.0
+"""For so long a started machine counts against the pace, once nodes of its type run."""
 
 
 @dataclass(slots=True)
@@ -68,15 +70,19 @@ class Limits:
         return ""
 
 
-def pace(config: AutoscalerConfig, instances: Iterable[Instance]) -> dict[str, int]:
-    """Per type, how many more may be put in flight now. A type of which none runs yet grows as if one did."""
-    running: dict[str, int] = {}
+def pace(config: AutoscalerConfig, instances: Iterable[Instance], now: float) -> dict[str, int]:
+    """Per type, how many more may be started now.
+
+    Before the first node of a type has joined, all that are on their way count: a type that does not work must not
+    cost more than that. Then only those of the last seconds do: growth need not wait for a boot again and again.
+    """
+    running = count_by_type(instances, frozenset({InstanceState.RUNNING}))
     flying: dict[str, int] = {}
     for instance in instances:
-        if instance.state is InstanceState.RUNNING:
-            running[instance.node_type] = running.get(instance.node_type, 0) + 1
-        elif instance.state in IN_FLIGHT:
-            flying[instance.node_type] = flying.get(instance.node_type, 0) + 1
+        if instance.state in IN_FLIGHT:
+            wished_s = instance.history[0].at_s if instance.history else instance.since_s
+            if now - wished_s < PACE_S or not running.get(instance.node_type):
+                flying[instance.node_type] = flying.get(instance.node_type, 0) + 1
     return {
         kind.name: max(
             0,

@@ -85,7 +85,8 @@ class AutoscalerConfig:
         head_type: the node type of the head machine. Workers of that type are allowed if its `max_workers`
             says so.
         max_workers: of all types together.
-        upscaling_speed: in flight at once per type: this many times the running ones, and at least five.
+        upscaling_speed: started at once per type: this many times the running ones, and at least five; see
+            `budgets.pace`.
         idle_timeout_s: for node types that have none of their own.
         config_hashes: node type -> hash of all that shapes its machines. Workers with another hash are
             replaced when idle.

@@ -23,6 +23,8 @@ from autoscaler.provider import (
 
 BASE_S = 15.0
 MOST_S = 600.0
+CAPACITY_MOST_S = 30.0
+"""Stock comes back at any moment, and goes to who asks then: an offer without capacity is asked often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,11 @@ def first_rest_s(error: ProviderError) -> float:
     return BASE_S
 
 
+def longest_rest_s(error: ProviderError, lost: bool) -> float:
+    """How long refusals of a kind keep an offer back at most."""
+    return CAPACITY_MOST_S if isinstance(error, Capacity) and not lost else MOST_S
+
+
 def covers_all_offers(error: ProviderError) -> bool:
     """Whether the error says something about the node type whatever the zone: wrong settings, wrong
     credentials."""
@@ -86,9 +93,9 @@ class Offerings:
         failures = 1 if known is None else known.failures + 1
         if known is not None and now < known.until_s:
             failures = known.failures  # one burst of refusals counts once
-        rest_s = spread(doubled(first_rest_s(error), failures, MOST_S), rng)
-        until_s = max(now + rest_s, known.until_s if known is not None else 0.0)
         lost = lost or (known is not None and known.lost)
+        rest_s = spread(doubled(first_rest_s(error), failures, longest_rest_s(error, lost)), rng)
+        until_s = max(now + rest_s, known.until_s if known is not None else 0.0)
         penalty = Penalty(*key, reason=str(error), until_s=until_s, failures=failures, lost=lost)
         self._penalties[key] = penalty
         return penalty

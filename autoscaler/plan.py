@@ -395,7 +395,7 @@ def _start(draft: _Draft) -> tuple[Launch, ...]:
     config = draft.snapshot.config
     started = start(
         draft.wishes,
-        pace(config, draft.snapshot.instances),
+        pace(config, draft.snapshot.instances, draft.snapshot.now),
         config.upscaling_speed,
         draft.snapshot.allowance,
         [*(entry for entry in draft.pool if entry.origin is Origin.NEW), *draft.asked_of],

@@ -62,7 +62,7 @@ def start(
     """Starts what may start, in the order of the wishes, and merges it by type, offer and reason.
 
     Args:
-        pace: per type, how many paced machines more may be in flight.
+        pace: per type, how many paced machines more may start.
         speed: the configured one, for the explanation.
         allowance: the most machines of all types; None: no such limit.
         new_nodes: the classes of the machines that are wished for.
@@ -77,7 +77,7 @@ def start(
             if left.get(name, 0) < count:
                 count = left.get(name, 0)
                 why = (
-                    f"no more machines of {name!r} may start before those on their way are there "
+                    f"no more machines of {name!r} may start just now, while others of them are on their way "
                     f"(upscaling_speed {speed:g})"
                 )
             left[name] = left.get(name, 0) - count

@@ -209,7 +209,9 @@ class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = None
     upscaling_speed: Annotated[
         float,
-        Meta(gt=0, description="How many nodes may be launching at once, as a multiple of those that run."),
+        Meta(
+            gt=0, description="How many nodes of a type are started at once, as a multiple of those that run."
+        ),
     ] = 1.0
     idle_timeout_minutes: Annotated[Amount, Meta(description="A worker idle this long is removed.")] = 5.0
     budgets: Budgets = Budgets()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.budgets import Limits, pace
+from autoscaler.budgets import PACE_S, Limits, pace
 from autoscaler.config import Budgets
 from autoscaler.instances import COUNTED, InstanceState
 from autoscaler.provider import Offer
@@ -70,4 +70,12 @@ def test_the_pace(running: int, flying: int, speed: float, expected: int) -> Non
     settings = config(replace(SMALL, max_workers=1000), upscaling_speed=speed)
     instances = [instance(f"r{n}") for n in range(running)]
     instances += [instance(f"f{n}", state=S.SETTING_UP) for n in range(flying)]
-    assert pace(settings, instances)["small"] == expected
+    assert pace(settings, instances, 0.0)["small"] == expected
+
+
+@pytest.mark.parametrize(("running", "expected"), [(0, 0), (1, 5), (8, 8)])
+def test_what_is_long_on_its_way_slows_only_a_type_that_never_joined(running: int, expected: int) -> None:
+    settings = config(replace(SMALL, max_workers=1000))
+    instances = [instance(f"r{n}") for n in range(running)]
+    instances += [instance(f"f{n}", state=S.SETTING_UP, since_s=0.0) for n in range(5)]
+    assert pace(settings, instances, PACE_S)["small"] == expected

@@ -40,7 +40,7 @@ def test_rests_grow_and_are_bounded() -> None:
     offerings = Offerings()
     now, rests = NOW, []
     for _ in range(12):
-        penalty = offerings.refused("small", A, Capacity("none"), now)
+        penalty = offerings.refused("small", A, Quota("enough"), now)
         rests.append(penalty.until_s - now)
         now = penalty.until_s
     assert rests[0] < rests[1] < rests[2]
