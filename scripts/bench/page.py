@@ -42,6 +42,10 @@ SECTIONS = {
         "Hosts in network namespaces of one machine, over TCP; raw: a plain socket between them.",
     ),
     "autoscaler": ("The autoscaler", "One plan for a large cluster."),
+    "rehearsal": (
+        "Rehearsals",
+        "How long `clusterctl simulate` takes; [simulate.md](simulate.md) says what it does.",
+    ),
     "quality": (
         "What the autoscaler decides",
         "Cost and waiting time on simulated demand traces; [autoscaler.md](autoscaler.md) has them one by one.",

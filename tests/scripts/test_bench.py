@@ -18,6 +18,7 @@ SMALL = {
     ],
     "autoscaler": ["autoscaler.py", "--case", "2000 requests"],
     "quality": ["quality.py", "--only", "gangs: "],
+    "rehearsal": ["rehearsal.py", "--only", "equal"],
     "scale tasks": ["scale.py", "--only", "tasks", "--tasks", "100"],
     "scale objects": ["scale.py", "--only", "objects", "--objects", "20"],
     "scale returns": ["scale.py", "--only", "returns", "--returns", "10"],
