@@ -57,7 +57,7 @@ def stage(gang: Gang, pool: Pool, farthest: Origin = Origin.NEW, enough: int = 0
     found = Stage()
     for shape in _wanted(gang):
         count = 0
-        for entry in pool.able([shape], farthest):
+        for entry in pool.able(shape, farthest):
             if enough and count >= enough:
                 found.is_all = False
                 break

@@ -29,6 +29,9 @@ class InstanceState(Enum):
     FAILED = "FAILED"  # the platform made no machine
     CANCELLED = "CANCELLED"  # not wanted any more before anything was asked
 
+    # Each member is one object. Enum's own hash is of the name, in Python, and sets of states are asked often.
+    __hash__ = object.__hash__
+
 
 _S = InstanceState
 INITIAL = _S.QUEUED

@@ -6,7 +6,7 @@ until something makes them differ.
 
 from __future__ import annotations
 
-from bisect import insort_right
+from bisect import insort_left, insort_right
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -59,6 +59,10 @@ class NodeClass:
         if self.origin is Origin.NEW:
             self.holds += ((owner, copies),)
 
+    def deduct_all(self, shapes: Iterable[Shape], owner: Hashable) -> None:
+        for shape in shapes:
+            self.deduct(shape, 1, owner)
+
     def split(self, count: int) -> NodeClass:
         """Takes the first `count` members out into a class of their own."""
         taken, self.members = self.members[:count], self.members[count:]
@@ -92,6 +96,19 @@ def copies_in(shape: Shape, available: Mapping[str, int]) -> int:
                 return 0
             most = here
     return most
+
+
+def _turn(entry: NodeClass) -> tuple[bool, Origin]:
+    """The order in which classes are used."""
+    return entry.has_gpus, entry.origin
+
+
+def _without(members: list[str], some: list[str]) -> list[str]:
+    """The other members. Those that are used are nearly always the first ones."""
+    gone = set(some)
+    if gone.issuperset(members[: len(some)]):
+        return members[len(some) :]
+    return [name for name in members if name not in gone]
 
 
 def _rarest(shape: Shape) -> tuple[str, int]:
@@ -166,9 +183,7 @@ class Pool:
                 amount / largest.get(name, amount) for name, amount in entry.available.items() if amount
             )
 
-        ordered = sorted(
-            merged.items(), key=lambda item: (item[1].has_gpus, item[1].origin, room(item[1]), item[0])
-        )
+        ordered = sorted(merged.items(), key=lambda item: (_turn(item[1]), room(item[1]), item[0]))
         return cls([entry for _, entry in ordered])
 
     def __iter__(self) -> Iterator[NodeClass]:
@@ -177,7 +192,7 @@ class Pool:
 
     def add(self, node: NodeClass) -> None:
         """New capacity, after all of its kind."""
-        insort_right(self.classes, node, key=lambda entry: entry.has_gpus)
+        insort_right(self.classes, node, key=_turn)
 
     def place(self, shape: Shape, count: int, owner: Hashable = None) -> int:
         """Places up to `count` of `shape`; returns how many found no room.
@@ -212,7 +227,7 @@ class Pool:
         name, amount = _rarest(shape)
         for index, entry in enumerate(self.classes):
             available = entry.available
-            if available.get(name, 0) < amount:  # most classes are passed over here: no call
+            if name not in available or available[name] < amount:  # most are passed over here: no call
                 continue
             if ranks is not None and ranks[id(entry.labels)] != rank:
                 continue
@@ -260,30 +275,18 @@ class Pool:
                 self.full.extend(full)
                 self.classes = [entry for entry in self.classes if not floor.is_full(entry.available)]
 
-    def able(self, shapes: Sequence[Shape], farthest: Origin = Origin.NEW) -> Iterator[NodeClass]:
-        """The classes that can hold one of `shapes`; those of later origins than `farthest` are left out."""
-        wanted = [(*_rarest(shape), shape) for shape in shapes if shape.resources]
-        anything = [shape for shape in shapes if not shape.resources]
+    def able(self, shape: Shape, farthest: Origin = Origin.NEW) -> Iterator[NodeClass]:
+        """The classes that can hold a shape; those of later origins than `farthest` are left out."""
+        if not shape.resources:
+            yield from (entry for entry in self if entry.origin <= farthest and shape.accepts(entry.labels))
+            return
+        name, amount = _rarest(shape)
         for entry in self.classes:
             available = entry.available
-            for name, amount, shape in wanted:
-                if (
-                    available.get(name, 0) >= amount
-                    and entry.origin <= farthest
-                    and copies_in(shape, available) > 0
-                    and shape.accepts(entry.labels)
-                ):
-                    yield entry
-                    break
-            else:
-                if anything and entry.origin <= farthest and any(s.accepts(entry.labels) for s in anything):
-                    yield entry
-        if anything:
-            yield from (
-                entry
-                for entry in self.full
-                if entry.origin <= farthest and any(shape.accepts(entry.labels) for shape in anything)
-            )
+            if name not in available or available[name] < amount or entry.origin > farthest:
+                continue
+            if copies_in(shape, available) > 0 and shape.accepts(entry.labels):
+                yield entry
 
     def with_members(self, names: frozenset[str]) -> list[tuple[NodeClass, str]]:
         """Where certain nodes are."""
@@ -300,39 +303,23 @@ class Pool:
             usage: by the names of the nodes.
             homes: the classes that these are in.
         """
-        alike: dict[tuple[int, tuple[Shape, ...]], NodeClass] = {}
-        left: dict[int, tuple[NodeClass, list[NodeClass], set[str]]] = {}
+        parts: dict[int, tuple[NodeClass, dict[tuple[Shape, ...], list[str]]]] = {}
         for name, bundles in usage.items():
             entry = homes[name]
-            shapes = tuple(sorted(bundles))
-            known = alike.get((id(entry), shapes))
-            _, pieces, gone = left.setdefault(id(entry), (entry, [], set()))
-            gone.add(name)
-            if known is not None:
-                known.members.append(name)
-                continue
-            single = entry.alike([name])
-            for shape in shapes:
-                single.deduct(shape, 1, owner)
-            alike[id(entry), shapes] = single
-            pieces.append(single)
-        if len(self._replace(self.classes, left)) < len(left):
-            self._replace(self.full, left)
-
-    @staticmethod
-    def _replace(
-        home: list[NodeClass], left: Mapping[int, tuple[NodeClass, list[NodeClass], set[str]]]
-    ) -> list[int]:
-        found = [index for index, entry in enumerate(home) if id(entry) in left]
-        for index in reversed(found):
-            entry, pieces, gone = left[id(home[index])]
-            front = len(gone)
-            if all(name in gone for name in entry.members[:front]):
-                entry.members = entry.members[front:]
-            else:
-                entry.members = [name for name in entry.members if name not in gone]
-            home[index : index + 1] = [*pieces, *([entry] if entry.members else [])]
-        return found
+            _, alike = parts.setdefault(id(entry), (entry, {}))
+            alike.setdefault(tuple(sorted(bundles)), []).append(name)
+        for entry, alike in parts.values():
+            left = _without(entry.members, [name for names in alike.values() for name in names])
+            pieces = [(entry.alike(names), shapes) for shapes, names in alike.items()]
+            if left:
+                entry.members = left
+            else:  # the class itself becomes its last piece
+                _, shapes = pieces.pop()
+                entry.members = alike[shapes]
+                entry.deduct_all(shapes, owner)
+            for piece, shapes in pieces:
+                piece.deduct_all(shapes, owner)
+                insort_left(self.classes, piece, key=_turn)
 
     def compact(self) -> None:
         """Merges classes that have become alike."""

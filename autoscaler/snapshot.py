@@ -40,12 +40,15 @@ def observed(nodes: Iterable[NodeInfo]) -> Resources | None:
     """What every one of some nodes brings at least; None when there are none."""
     seen: Resources | None = None
     for node in nodes:
-        own = {
-            name: amount
-            for name, amount in node.total.items()
-            if not is_group_resource(name) and not name.startswith("node:")
-        }
-        seen = own if seen is None else {name: min(seen[name], own[name]) for name in seen if name in own}
+        total = node.total
+        if seen is None:
+            seen = {
+                name: amount
+                for name, amount in total.items()
+                if not is_group_resource(name) and not name.startswith("node:")
+            }
+        else:
+            seen = {name: min(amount, total[name]) for name, amount in seen.items() if name in total}
     return seen
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
-from heapq import nsmallest
+from heapq import heapify, heappop, heapreplace, nsmallest
+from itertools import groupby
+from typing import Any
 
 from runtime._core.nodeview import NodeView, accepts, measured, utilization
 from runtime._core.resources import UNIT, fits, subtract
@@ -23,7 +25,8 @@ _GROUP_NAME = re.compile(r"_group_(?:\d+_)?[0-9a-f]{36}\Z")
 _MARKER = "bundle"
 
 Bundle = Mapping[str, int]
-Pick = Callable[[Bundle, list[NodeView], set[bytes]], NodeView]
+Key = Callable[[Bundle, NodeView, bool], tuple[Any, ...]]
+"""How much a node is wanted for a bundle, less being more; the flag: it holds one of the group already."""
 
 
 def place_bundles(
@@ -125,12 +128,13 @@ def _on_one_node(
     for bundle, _ in wanted.values():
         for name, amount in bundle.items():
             together[name] = together.get(name, 0) + amount
+    selectors = {tuple(selector.items()): selector for _, selector in wanted.values()}.values()
     candidates = [
         node
         for node in nodes
         if (not taken or taken == {node.node_id})
         and fits(together, node.available)
-        and all(accepts(node, selector) for _, selector in wanted.values())
+        and all(accepts(node, selector) for selector in selectors)
     ]
     if not candidates:
         return None
@@ -139,34 +143,47 @@ def _on_one_node(
 
 
 def _one_by_one(
-    wanted: _Wanted, nodes: list[NodeView], taken: set[bytes], pick: Pick, rng: random.Random
+    wanted: _Wanted, nodes: list[NodeView], taken: set[bytes], key: Key, rng: random.Random
 ) -> dict[int, bytes] | None:
-    """Biggest bundle first, each where `pick` says among the nodes that have room."""
+    """Biggest bundle first, each on the node with the smallest `key` among those that have room."""
     used = set(taken)
     found: dict[int, bytes] = {}
     rng.shuffle(nodes)
-    for index in _biggest_first(wanted, nodes):
-        bundle, selector = wanted[index]
-        room = [node for node in nodes if fits(bundle, node.available) and accepts(node, selector)]
-        if not room:
-            return None
-        node = pick(bundle, room, used)
-        less = nodes[nodes.index(node)] = node.copy()
-        subtract(less.available, bundle)
-        used.add(node.node_id)
-        found[index] = node.node_id
+    copied: set[int] = set()
+    for _, alike in groupby(_biggest_first(wanted, nodes), key=wanted.__getitem__):
+        indices = list(alike)
+        bundle, selector = wanted[indices[0]]
+        # Placing a bundle changes one node alone, so that equal bundles need not look at all of them again.
+        heap = [
+            (key(bundle, node, node.node_id in used), position)
+            for position, node in enumerate(nodes)
+            if fits(bundle, node.available) and accepts(node, selector)
+        ]
+        heapify(heap)
+        for index in indices:
+            if not heap:
+                return None
+            position = heap[0][1]
+            node = nodes[position]
+            if position not in copied:
+                copied.add(position)
+                node = nodes[position] = node.copy()
+            subtract(node.available, bundle)
+            used.add(node.node_id)
+            found[index] = node.node_id
+            if fits(bundle, node.available):
+                heapreplace(heap, (key(bundle, node, True), position))
+            else:
+                heappop(heap)
     return found
 
 
-def _most_together(bundle: Bundle, room: list[NodeView], used: set[bytes]) -> NodeView:
-    return min(room, key=lambda node: (node.node_id not in used, _waste(bundle, node)))
+def _most_together(bundle: Bundle, node: NodeView, is_used: bool) -> tuple[Any, ...]:
+    return not is_used, _waste(bundle, node)
 
 
-def _most_apart(bundle: Bundle, room: list[NodeView], used: set[bytes]) -> NodeView:
-    names = measured(bundle)
-    return min(
-        room, key=lambda node: (node.node_id in used, _idle_gpu(bundle, node), utilization(node, names))
-    )
+def _most_apart(bundle: Bundle, node: NodeView, is_used: bool) -> tuple[Any, ...]:
+    return is_used, _idle_gpu(bundle, node), utilization(node, measured(bundle))
 
 
 def _on_distinct_nodes(
@@ -179,15 +196,25 @@ def _on_distinct_nodes(
     if len(free) < len(wanted):
         return None
     choices: dict[int, list[bytes]] = {}
+    known: list[tuple[Bundle, Mapping[str, str], list[bytes]]] = []
     for index, (bundle, selector) in wanted.items():
+        alike = next((ids for other, its, ids in known if other == bundle and its == selector), None)
+        if alike is not None:
+            choices[index] = alike
+            continue
         able = [node for node in free if fits(bundle, node.available) and accepts(node, selector)]
         # As many as there are bundles will do: the others cannot take them all.
         best = nsmallest(len(wanted), able, key=lambda node: (_waste(bundle, node), rng.random()))
         choices[index] = [node.node_id for node in best]
+        known.append((bundle, selector, choices[index]))
     holder: dict[bytes, int] = {}
-
+    # Equal bundles share one list, and a node that is taken stays taken: none is looked at twice.
+    unseen = {id(ids): iter(ids) for ids in choices.values()}
     for index in sorted(wanted, key=lambda index: len(choices[index])):
-        if not _augment(index, choices, holder):
+        node_id = next((other for other in unseen[id(choices[index])] if other not in holder), None)
+        if node_id is not None:
+            holder[node_id] = index
+        elif not _augment(index, choices, holder):
             return None
     return {index: node_id for node_id, index in holder.items()}
 
@@ -196,7 +223,11 @@ def _augment(root: int, choices: Mapping[int, Sequence[bytes]], holder: dict[byt
     """Finds a node for bundle `root`, moving others along an alternating path if it must."""
     came_from: dict[bytes, int] = {}
     frontier = [root]
+    seen: set[int] = set()
     for index in frontier:
+        if id(choices[index]) in seen:
+            continue
+        seen.add(id(choices[index]))
         for node_id in choices[index]:
             if node_id in came_from:
                 continue

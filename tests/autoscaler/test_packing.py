@@ -171,10 +171,10 @@ def test_the_classes_that_can_hold_something() -> None:
     pool = Pool.of(
         [nodes(1, name="a", CPU=1), nodes(1, Origin.COMING, "b", CPU=4), nodes(1, name="c", GPU=1)]
     )
-    assert [entry.members for entry in pool.able([shape(CPU=2)])] == [["b0"]]
-    assert [entry.members for entry in pool.able([shape(CPU=1)], Origin.EXISTING)] == [["a0"]]
-    assert len(list(pool.able([shape(CPU=4), shape(GPU=1)]))) == 2
-    assert len(list(pool.able([shape()]))) == 3
+    assert [entry.members for entry in pool.able(shape(CPU=2))] == [["b0"]]
+    assert [entry.members for entry in pool.able(shape(CPU=1))] == [["a0"], ["b0"]]
+    assert [entry.members for entry in pool.able(shape(CPU=1), Origin.EXISTING)] == [["a0"]]
+    assert len(list(pool.able(shape()))) == 3
 
 
 amounts = st.fixed_dictionaries(
