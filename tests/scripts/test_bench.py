@@ -16,7 +16,7 @@ SMALL = {
     "engine": [
         "engine.py", "--only", "by one", "--rounds", "1", "--seconds", "0.01",
     ],
-    "autoscaler": ["autoscaler.py", "--case", "2000 requests"],
+    "autoscaler": ["autoscaler.py", "--case", "tick, 1,000 settled"],
     "quality": ["quality.py", "--only", "gangs: "],
     "rehearsal": ["rehearsal.py", "--only", "equal"],
     "scale tasks": ["scale.py", "--only", "tasks", "--tasks", "100"],
