@@ -49,7 +49,7 @@ def surplus(snapshot: Snapshot, disruptions: Disruptions) -> list[Removal]:
     active = [instance for instance in snapshot.instances if instance.state in ACTIVE]
     counts = count_by_type(active, ACTIVE)
     kinds = {kind.name: kind for kind in snapshot.config.node_types}
-    for name, count in counts.items():
+    for name, count in sorted(counts.items()):
         most = kinds[name].max_workers if name in kinds else 0
         if count > most:
             reason = (
