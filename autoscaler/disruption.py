@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from autoscaler.config import Budgets, Cause
@@ -47,10 +47,6 @@ class Disruptions:
             return False
         self.draining[cause] = self.draining.get(cause, 0) + 1
         return True
-
-    def limits(self) -> Mapping[Cause, int]:
-        """The causes that have a limit of their own."""
-        return self.budgets.max_disrupted_by
 
 
 _FREE = (Cause.IDLE, Cause.BY_HAND)

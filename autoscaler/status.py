@@ -9,9 +9,10 @@ from typing import TypeVar
 
 import msgspec
 
-from autoscaler.config import AutoscalerConfig
+from autoscaler.config import AutoscalerConfig, Budgets, Cause
 from autoscaler.demand import Demand, ExplicitRequest
-from autoscaler.instances import IN_FLIGHT, Instance, InstanceState
+from autoscaler.disruption import Disruptions
+from autoscaler.instances import COUNTED, IN_FLIGHT, Instance, InstanceState
 from autoscaler.offerings import Penalty
 from autoscaler.plan import REQUESTED, Note, Plan
 
@@ -118,6 +119,16 @@ class Happening:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetStatus:
+    """One budget and what is used of it. `most`: None for no limit; `is_set`: it is not what it always is."""
+
+    what: str
+    used: float
+    most: float | None
+    is_set: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The whole picture. `problems` are standing faults: the platform does not answer, its credentials
     expired. `instances` have not ended, `ended` did so lately, the newest first."""
@@ -136,6 +147,7 @@ class Report:
     plan_s: float = field(default=0.0)
     requested: tuple[Requested, ...] = ()
     ended: tuple[InstanceStatus, ...] = ()
+    budgets: tuple[BudgetStatus, ...] = ()
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)
@@ -201,7 +213,31 @@ def report_of(
         plan_s=plan_s,
         requested=tuple(_requested(request, plan) for request in demand.requests),
         ended=tuple(_instance_status(i, told_s) for i in ended),
+        budgets=budgets_of(config.budgets, instances),
     )
+
+
+def budgets_of(budgets: Budgets, instances: Iterable[Instance]) -> tuple[BudgetStatus, ...]:
+    """The price of all workers, and how many are drained now."""
+    counted = [instance for instance in instances if instance.state in COUNTED]
+    price = sum(instance.offer.price for instance in counted)
+    most = budgets.max_hourly_price
+    disruptions = Disruptions.of(budgets, counted)
+    found = [
+        BudgetStatus("price per hour", price, most, most is not None),
+        BudgetStatus(
+            "drained at once",
+            disruptions.in_all,
+            budgets.max_disrupted,
+            budgets.max_disrupted != Budgets().max_disrupted,
+        ),
+    ]
+    for cause in Cause:
+        own = budgets.max_disrupted_by.get(cause)
+        used = disruptions.draining.get(cause, 0)
+        if used or own is not None:
+            found.append(BudgetStatus(f"{cause.value}", used, own, own is not None))
+    return tuple(found)
 
 
 def failures_of(instances: Iterable[Instance]) -> tuple[Failure, ...]:

@@ -38,11 +38,17 @@ def _nodes(report: Mapping[str, Any]) -> list[str]:
                 "head" if node["is_head"] else node["node_type"],
                 node["state"],
                 usage(node["resources_total"], node["resources_available"]),
-                f"idle {duration(idle)}" if node["idle_since_s"] else "busy",
+                f"idle {duration(idle)}" if node["idle_since_s"] else _busy(node),
             )
         )
     lines = [f"cluster '{report['cluster_name']}': {len(alive)} node{'' if len(alive) == 1 else 's'}"]
     return lines + [f"  {line}" for line in table(("node", "type", "state", "in use", ""), rows)]
+
+
+def _busy(node: Mapping[str, Any]) -> str:
+    """That it works, and what keeps it from being idle."""
+    held_by = node.get("held_by", "")
+    return f"busy: {held_by}" if held_by else "busy"
 
 
 def usage(total: Mapping[str, float], available: Mapping[str, float]) -> str:
@@ -77,7 +83,18 @@ def _machines(scaling: Mapping[str, Any]) -> list[str]:
         "",
         f"workers (at most {scaling['max_workers']} in all)",
         *(f"  {line}" for line in table(header, rows)),
+        *_budgets(scaling),
     ]
+
+
+def _budgets(scaling: Mapping[str, Any]) -> list[str]:
+    """What is used of what the operator allows, in one line; nothing where nothing is used."""
+    parts = []
+    for item in scaling.get("budgets", []):
+        if item["used"] or item["is_set"]:
+            of = f" of {item['most']:g}" if item["most"] is not None else ""
+            parts.append(f"{item['what']} {item['used']:g}{of}")
+    return [f"  budgets: {', '.join(parts)}"] if parts else []
 
 
 def _instances(report: Mapping[str, Any], scaling: Mapping[str, Any]) -> list[str]:

@@ -12,11 +12,11 @@ from autoscaler.demand import gang_of
 from clusterctl.jobs.records import JobRecord, JobStatus
 from runtime._core.resources import describe, to_floats
 from runtime._wire.messages.base import Demand, NodeInfo
-from runtime._wire.messages.control import ClusterState, JobInfo
+from runtime._wire.messages.control import ClusterState, Holding, JobInfo
 
 
-def node(info: NodeInfo) -> dict[str, Any]:
-    """One node."""
+def node(info: NodeInfo, holding: Holding | None = None) -> dict[str, Any]:
+    """One node, and what keeps it from being idle."""
     return {
         "node_id": info.node_id.hex(),
         "state": info.state,
@@ -31,7 +31,14 @@ def node(info: NodeInfo) -> dict[str, Any]:
         "started_s": info.started_s,
         "idle_since_s": info.idle_since_s,
         "death_reason": info.death_reason,
+        "held_by": _holders(holding) if holding is not None else "",
     }
+
+
+def _holders(holding: Holding) -> str:
+    leases = sum(held.count for held in holding.held)
+    parts = [f"{leases} lease{'' if leases == 1 else 's'}"] if leases else []
+    return ", ".join([*parts, *([holding.bound_by] if holding.bound_by else [])])
 
 
 def _visible(units: Mapping[str, int]) -> dict[str, float]:
@@ -88,10 +95,11 @@ def requests(state: ClusterState) -> list[dict[str, Any]]:
 
 def cluster_status(name: str, state: ClusterState, jobs: Iterable[JobRecord]) -> dict[str, Any]:
     """The whole picture for `clusterctl status`. `autoscaler` is its own report, None before the first."""
+    holdings = {holding.node_id: holding for holding in state.holdings}
     return {
         "cluster_name": name,
         "now_s": state.now_s,
-        "nodes": [node(info) for info in state.nodes],
+        "nodes": [node(info, holdings.get(info.node_id)) for info in state.nodes],
         "demands": [demand(item) for item in state.demands],
         "placement_groups": [
             {

@@ -286,13 +286,13 @@ class NodeAgent:
     def bound_by(self) -> str:
         """What holds the node and would be lost with it, "" when nothing is: leases end with their tasks, and tasks
         that have not begun go elsewhere; this cannot."""
-        if self.jobs.drivers():
-            return "a driver"
-        if self.actors.count:
-            return "an actor"
-        if self.bundles.count:
-            return "a placement group"
-        return "objects" if self.store.index.primary_count else ""
+        holders = (
+            ("a driver", self.jobs.drivers()),
+            ("actors", self.actors.count),
+            ("placement groups", self.bundles.count),
+            ("objects", self.store.index.primary_count),
+        )
+        return ", ".join(name for name, count in holders if count)
 
     def driver_came(self) -> None:
         """A driver has registered."""

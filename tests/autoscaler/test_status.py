@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
+from autoscaler.config import Budgets, Cause
 from autoscaler.demand import Demand, ExplicitRequest, Shape
+from autoscaler.instances import InstanceState as S
 from autoscaler.plan import plan
+from autoscaler.provider import Offer
 from autoscaler.snapshot import Snapshot
-from autoscaler.status import Report, Requested, report_of
-from tests.autoscaler.build import BIG, NOW, SMALL, config, running, shape, snapshot
+from autoscaler.status import BudgetStatus, Report, Requested, budgets_of, report_of
+from tests.autoscaler.build import BIG, NOW, SMALL, config, instance, running, shape, snapshot
 
 ONE = config(SMALL, max_workers=1)
 
@@ -49,3 +52,19 @@ def test_one_that_is_met_beside_one_that_is_not() -> None:
     picture = snapshot(ONE, running("a"), explicit=[*mine, *theirs])
     assert requested(picture, *mine).state == "met"
     assert requested(picture, *theirs).state == "infeasible"
+
+
+def test_budgets_count_what_is_paid_and_what_drains() -> None:
+    found = [
+        instance("a", offer=Offer(price=2.0)),
+        instance("b", state=S.DRAINING, cause=Cause.IDLE, offer=Offer(price=1.0)),
+        instance("c", state=S.DRAINING, cause=Cause.SURPLUS),
+        instance("d", state=S.TERMINATING, offer=Offer(price=9.0)),
+    ]
+    assert budgets_of(Budgets(max_disrupted=3, max_disrupted_by={Cause.OUTDATED: 2}), found) == (
+        BudgetStatus("price per hour", 3.0, None, False),
+        BudgetStatus("drained at once", 1, 3, True),
+        BudgetStatus("idle", 1, None, False),
+        BudgetStatus("outdated", 0, 2, True),
+        BudgetStatus("surplus", 1, None, False),
+    )

@@ -44,6 +44,24 @@ def test_nodes_and_what_they_use() -> None:
     assert "idle 20.0 s" in text(nodes=[{**NODE, "idle_since_s": 80.0}])
 
 
+def test_what_keeps_a_node_from_being_idle() -> None:
+    assert "busy: 2 leases, objects" in text(nodes=[{**NODE, "held_by": "2 leases, objects"}])
+
+
+def test_budgets_are_shown_where_they_are_used_or_set() -> None:
+    types = [{"name": "w", "running": 1, "pending": 0, "min_workers": 0, "max_workers": 3, "states": {}}]
+
+    def shown(*budgets: tuple[str, float, float | None, bool]) -> str:
+        items = [dict(zip(("what", "used", "most", "is_set"), one, strict=True)) for one in budgets]
+        return text(autoscaler={"types": types, "max_workers": 3, "budgets": items})
+
+    assert "budgets" not in shown(("price per hour", 0, None, False), ("drained at once", 0, 10, False))
+    found = shown(
+        ("price per hour", 2.5, 20, True), ("drained at once", 1, 10, False), ("idle", 3, None, False)
+    )
+    assert "  budgets: price per hour 2.5 of 20, drained at once 1 of 10, idle 3" in found
+
+
 def test_dead_nodes_are_left_out() -> None:
     assert "c-head" not in text(nodes=[{**NODE, "state": "DEAD"}])
 

@@ -50,7 +50,7 @@ class NodeReport(Message, frozen=True, array_like=True, tag=102):
     idle_since_s: float
     store_used_bytes: int = 0
     held: list[Demand] = []  # the leases of its workers, equal requests summed
-    bound_by: str = ""  # what holds it and cannot go elsewhere, e.g. "an actor"; "": nothing
+    bound_by: str = ""  # what holds it and cannot go elsewhere, e.g. "actors, objects"; "": nothing
 
 
 class NodeLoad(Message, frozen=True, array_like=True):
