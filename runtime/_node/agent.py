@@ -44,6 +44,7 @@ from .object_server import ObjectServer
 from .object_service import ObjectService, settle
 from .object_sources import ObjectSources
 from .output import OutputRouter
+from .owning_workers import OwningWorkers
 from .peer_handler import PeerHandler
 from .peers import PeerTable
 from .process_handler import ProcessHandler
@@ -156,6 +157,7 @@ class NodeAgent:
             self.peers,
             lambda: list(self.cluster.table.others),
         )
+        self.owning = OwningWorkers(self.pool.table, lambda: self.reporter.changed())
         self.reporter = Reporter(
             config.node_id,
             self.control,
@@ -231,6 +233,7 @@ class NodeAgent:
         self.memory.close()
         self.leases.close()
         self.bundles.close()
+        self.owning.close()
         self.jobs.close()
         if self._driver_timer is not None:
             self._driver_timer.cancel()
@@ -280,7 +283,8 @@ class NodeAgent:
         task.add_done_callback(self._reap)
 
     def is_busy(self) -> bool:
-        """Whether a lease, an actor, a bundle, a driver or a primary object copy holds the node."""
+        """Whether a lease, an actor, a bundle, a driver, a primary object copy, or what an idle worker owns holds the
+        node."""
         return bool(self.leases.count or self.bound_by())
 
     def bound_by(self) -> str:
@@ -292,7 +296,10 @@ class NodeAgent:
             ("placement groups", self.bundles.count),
             ("objects", self.store.index.primary_count),
         )
-        return ", ".join(name for name, count in holders if count)
+        found = [name for name, count in holders if count]
+        if not (found or self.leases.count) and self.owning.any():  # they are asked only when it matters
+            found.append("what idle workers own")
+        return ", ".join(found)
 
     def driver_came(self) -> None:
         """A driver has registered."""

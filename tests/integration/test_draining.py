@@ -137,3 +137,49 @@ def test_a_primary_copy_holds_its_node(cluster: Cluster) -> None:
     del kept
     assert eventually(lambda: info(cluster, node).idle_since_s > 0)
     ask(cluster, drain)
+
+
+def test_what_an_idle_worker_owns_holds_its_node(cluster: Cluster, tmp_path: pathlib.Path) -> None:
+    """A small object lives with the worker that put it, and tasks die with the worker that began them."""
+
+    @ray.remote
+    def put() -> list[Any]:
+        return [ray.put("small")]
+
+    @ray.remote(num_cpus=0.1)
+    def child(release: str) -> str:
+        while not os.path.exists(release):
+            time.sleep(0.01)
+        return "done"
+
+    @ray.remote
+    def parent(release: str, node_id: str) -> list[Any]:
+        elsewhere = NodeAffinitySchedulingStrategy(node_id, soft=False)
+        return [child.options(scheduling_strategy=elsewhere).remote(release)]
+
+    (node,) = cluster.worker_nodes
+    other = cluster.add_node(num_cpus=1)
+    on_it = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+    drain = DrainNode(bytes.fromhex(node.node_id), "test", only_if_idle=True)
+
+    def is_free() -> bool:
+        return info(cluster, node).available == info(cluster, node).total
+
+    held = ray.get(put.options(scheduling_strategy=on_it).remote())
+    assert eventually(is_free)
+    assert stays(lambda: info(cluster, node).idle_since_s == 0)
+    with pytest.raises(CallError):
+        ask(cluster, drain)
+    assert ray.get(held[0]) == "small"
+    del held
+    assert eventually(lambda: info(cluster, node).idle_since_s > 0)
+
+    release = str(tmp_path / "release")
+    refs = ray.get(parent.options(scheduling_strategy=on_it).remote(release, other.node_id))
+    assert eventually(is_free)
+    assert stays(lambda: info(cluster, node).idle_since_s == 0)
+    pathlib.Path(release).touch()
+    assert ray.get(refs) == ["done"]
+    del refs
+    assert eventually(lambda: info(cluster, node).idle_since_s > 0)
+    ask(cluster, drain)
