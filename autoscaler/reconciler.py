@@ -178,7 +178,8 @@ class Reconciler:
         for removal in self.plan.removals:
             self._remove(removal, now)
         for instance_id, reason in self.plan.recalls.items():
-            self._move(back_to_work(self.table[instance_id], reason), now)
+            if ("drain", instance_id) not in self._busy:  # else it is called back once the drain was answered
+                self._move(back_to_work(self.table[instance_id], reason), now)
         if not self._blind:
             for launch in self.plan.launches:
                 self._queue(launch, now)

@@ -359,3 +359,24 @@ def test_a_move_that_comes_to_nothing_is_called_off_and_not_tried_again_soon() -
     (other,) = rig.tick(after_s=61.0)
     assert isinstance(other, Drain)
     assert other.instance_id != drain.instance_id, "the other one had no try yet"
+
+
+def test_a_drain_under_way_is_answered_before_it_is_called_off() -> None:
+    rig = Rig(config(SMALL))
+    rig.want(2)
+    create = one_create(rig.tick())
+    rig.machines = list(rig.machines_for(create))
+    rig.tick(Created(create.request.token, LaunchResult(tuple(rig.machines))))
+    (name,) = create.request.instance_ids
+    rig.want(2, 0)
+    rig.nodes = [node(name, idle_since_s=rig.now)]
+    rig.tick(SetUpEnded(name))
+    (drain,) = rig.tick(after_s=61.0)
+    assert isinstance(drain, Drain)
+    rig.want(2)
+    assert rig.tick() == [], "nothing is launched, and nobody is told two things at once"
+    assert rig.states() == {name: "DRAINING"}
+    rig.nodes = [node(name, idle_since_s=rig.now, state="DRAINING")]
+    (resume,) = rig.tick(Drained(name))
+    assert isinstance(resume, Resume)
+    assert rig.states() == {name: "RUNNING"}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.config import AutoscalerConfig
+from autoscaler.config import AutoscalerConfig, Consolidation
 from autoscaler.instances import InstanceState
 from autoscaler.provider import SPOT, NodeType, Offer
 from autoscaler.simulation import Faults
@@ -90,7 +90,8 @@ def some_mishap(world: SimWorld, rng: random.Random) -> None:
 def test_a_hostile_world_ends_at_rest(seed: int) -> None:
     rng = random.Random(seed)
     faults = hostile(rng)
-    world = SimWorld(CONFIG, faults, seed, OFFERS)
+    consolidation = Consolidation(after_s=5.0) if seed % 2 else None
+    world = SimWorld(replace(CONFIG, consolidation=consolidation), faults, seed, OFFERS)
     world.setup_failure = rng.choice((0.0, 0.0, 0.2))
     for _ in range(25):
         some_work(world, rng)

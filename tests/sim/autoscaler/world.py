@@ -36,7 +36,7 @@ from autoscaler.simulation import Faults, SimulatedProvider
 from runtime._core.placement import Fit, NodeView, Request, choose_node, place_bundles
 from runtime._core.resources import Resources, add, subtract, to_units
 from runtime._wire.messages.base import Demand, NodeInfo, ResourceRequest, SchedulingStrategy
-from runtime._wire.messages.control import ClusterState, PendingGroup
+from runtime._wire.messages.control import ClusterState, Holding, PendingGroup
 
 CLUSTER = "sim"
 LEAK_S = 180.0
@@ -53,13 +53,21 @@ class Crash(Exception):
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A joined node. `holds` are the amounts of what runs on it."""
+    """A joined node. `holds` is what runs on it."""
 
     info: NodeInfo
     machine_id: str
     available: Resources
-    holds: list[Resources] = field(default_factory=list)
+    holds: list[Work] = field(default_factory=list)
     idle_since_s: float = 0.0
+
+    def holding(self) -> Holding:
+        held = [
+            Demand(ResourceRequest(work.resources, SchedulingStrategy(labels=dict(work.labels))), 1)
+            for work in self.holds
+            if not work.is_bundle
+        ]
+        return Holding(self.info.node_id, held, "placement groups" if len(held) < len(self.holds) else "")
 
     def now_as(self) -> NodeInfo:
         info = self.info
@@ -90,6 +98,7 @@ class Work:
     seconds: float
     labels: Mapping[str, str] = field(default_factory=dict)
     node: Node | None = None
+    is_bundle: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -355,7 +364,10 @@ class SimWorld:
 
     def _resume(self, effect: Resume) -> None:
         node = self.nodes.get(effect.node_id)
-        if node is not None and node.info.state == "DRAINING":
+        if node is None or node.info.state == "DEAD":
+            self._answer(Resumed(effect.instance_id, "no such node"), 0.1)
+            return
+        if node.info.state == "DRAINING":
             self._set_state(node, "ALIVE")
         self._answer(Resumed(effect.instance_id), 0.1)
 
@@ -410,7 +422,9 @@ class SimWorld:
 
     def submit_group(self, strategy: str, bundles: Sequence[Mapping[str, float]], seconds: float) -> None:
         group_id = f"{next(self._ids):018d}".encode()
-        self.groups.append(Group(group_id, strategy, [Work(to_units(b), seconds) for b in bundles], seconds))
+        self.groups.append(
+            Group(group_id, strategy, [Work(to_units(b), seconds, is_bundle=True) for b in bundles], seconds)
+        )
         self.soon()
 
     def schedule(self) -> None:
@@ -452,12 +466,12 @@ class SimWorld:
 
     def _hold(self, work: Work, node: Node) -> None:
         work.node = node
-        node.holds.append(work.resources)
+        node.holds.append(work)
         subtract(node.available, work.resources)
 
     def _release(self, work: Work, node: Node) -> None:
-        if any(held is work.resources for held in node.holds):
-            node.holds = [held for held in node.holds if held is not work.resources]
+        if any(held is work for held in node.holds):
+            node.holds = [held for held in node.holds if held is not work]
             add(node.available, work.resources)
             node.idle_since_s = self.now
 
@@ -503,6 +517,7 @@ class SimWorld:
             list(shapes.values()),
             groups,
             self.explicit,
+            holdings=[node.holding() for node in self.nodes.values() if node.holds],
         )
 
     # ------------------------------------------------------------ invariants
