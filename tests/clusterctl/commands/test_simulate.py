@@ -74,6 +74,9 @@ def test_sizes_and_prices_can_be_compared(cli: CliRunner, burst: str) -> None:
     assert small["cost"] < large["cost"]
     assert small["most_machines"] == 2
     assert summary(cli, "--max-workers", "3", demand=burst)["most_machines"] == 3
+    assert summary(cli, "--max-workers", "0", "--max-workers", "cpu=0", demand=burst)["finished"] == {
+        "task": 80
+    }
     assert dear["cost"] == pytest.approx(3 * large["cost"], abs=0.01)
     assert slow["waited"]["all"]["p50_s"] > 400 > large["waited"]["all"]["p50_s"]
 
@@ -96,6 +99,7 @@ def test_unknown_prices_are_said_so(cli: CliRunner, burst: str) -> None:
         (["--demand", "nowhere.json"], 3, "there is no file nowhere.json"),
         (["--max-workers", "many"], 2, "--max-workers many"),
         (["--max-workers", "gpu=1.5"], 2, "--max-workers gpu=1.5"),
+        (["--max-workers", "0"], 2, "the types' min_workers are 1 together"),
         (["--price", "tpu=3"], 2, "there is no node type 'tpu'"),
         (["--price", "3"], 2, "there is no node type ''"),
         (["--price", "gpu=-3"], 2, "--price gpu=-3"),
