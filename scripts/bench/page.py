@@ -15,6 +15,7 @@ Made by `scripts/bench/report` of what the benchmarks printed; no figure here wa
     scripts/bench/all > lines             # every benchmark, one line of JSON each; the machine should do nothing else
     scripts/bench/all --against PYTHON    # the same, and how the engine compares to Ray, which is installed for PYTHON
     scripts/bench/report lines            # this page
+    scripts/bench/report --update lines   # the sections of these lines alone
 
 Each benchmark is a program in `scripts/bench` that measures through the public API; `--help` says what it takes.
 """
@@ -41,7 +42,11 @@ SECTIONS = {
         "Across hosts",
         "Hosts in network namespaces of one machine, over TCP; raw: a plain socket between them.",
     ),
-    "autoscaler": ("The autoscaler", "One plan for a large cluster."),
+    "autoscaler": (
+        "The autoscaler",
+        "One decision for a large cluster: the plan alone, and a tick, which is all that is done between looking at "
+        "the world and telling the platform. A [drawing](autoscaler-growth.svg) shows how they grow.",
+    ),
     "rehearsal": (
         "Rehearsals",
         "How long `clusterctl simulate` takes; [simulate.md](simulate.md) says what it does.",
@@ -60,6 +65,17 @@ def page(lines: dict[str, Line]) -> str:
     for name in [*known, *(name for name in lines if name not in SECTIONS)]:
         parts.append(_section(name, lines[name]))
     return "\n".join(parts)
+
+
+def updated(text: str, lines: dict[str, Line]) -> str:
+    """An existing page, with the sections of these lines in the place of what it had of the same benchmarks."""
+    titles = {SECTIONS.get(name, (name, ""))[0]: name for name in lines}
+    _, *sections = text.split("\n## ")
+    kept = {section.partition("\n")[0]: f"## {section.rstrip()}\n" for section in sections}
+    made = {title: _section(name, lines[name]) for title, name in titles.items()}
+    every = {**kept, **made}
+    order = [title for title, _ in SECTIONS.values() if title in every]
+    return "\n".join([HEAD, *(every[title] for title in [*order, *(t for t in every if t not in order)])])
 
 
 def _section(name: str, line: Line) -> str:

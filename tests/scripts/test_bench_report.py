@@ -158,3 +158,15 @@ def test_the_last_line_of_a_benchmark_counts(tmp_path: pathlib.Path) -> None:
 
 def test_nothing_to_report(tmp_path: pathlib.Path) -> None:
     assert report(tmp_path).returncode == 2
+
+
+def test_an_update_keeps_the_other_sections() -> None:
+    lines = {name: line(name, row(f"of {name}", 1.0)) for name in ("engine", "rest", "own")}
+    before = page.page(lines)
+    assert page.updated(before, lines) == before
+    new = {"rest": line("rest", row("news", 2.0)), "autoscaler": line("autoscaler", row("a plan", 3.0))}
+    after = page.updated(before, new)
+    assert "of engine" in after
+    assert "of own" in after
+    assert "of rest" not in after
+    assert after.index("of engine") < after.index("news") < after.index("a plan") < after.index("of own")
