@@ -85,12 +85,17 @@ def recallable(snapshot: Snapshot, leaving: Collection[str]) -> list[Instance]:
             one.id,
         )
     )
+    most = snapshot.config.budgets.max_hourly_price
+    price = sum(i.offer.price for i in snapshot.instances if i.state in ACTIVE and i.id not in leaving)
     back: list[Instance] = []
     for instance in found:
         kind = snapshot.config.node_type(instance.node_type)
-        if kind is not None and counts.get(kind.name, 0) < kind.max_workers and len(back) < room:
-            counts[kind.name] = counts.get(kind.name, 0) + 1
-            back.append(instance)
+        is_dear = most is not None and instance.offer.price > 0 and price + instance.offer.price > most + 1e-9
+        if kind is None or counts.get(kind.name, 0) >= kind.max_workers or len(back) >= room or is_dear:
+            continue
+        counts[kind.name] = counts.get(kind.name, 0) + 1
+        price += instance.offer.price
+        back.append(instance)
     return back
 
 
@@ -104,7 +109,7 @@ def due_back(snapshot: Snapshot, leaving: Collection[str], options: Collection[I
         kind = snapshot.config.node_type(instance.node_type)
         lacking = kind is not None and counts.get(kind.name, 0) < kind.min_workers
         if instance.cause is Cause.SURPLUS and not nodes[instance.node_id].idle_since_s:
-            back[instance.id] = "max_workers allows it again"
+            back[instance.id] = "max_workers and the price budget allow it again"
         elif instance.node_id in snapshot.demand.pinned:
             back[instance.id] = "waiting work names its node"
         elif lacking and instance.cause is not Cause.OUTDATED:

@@ -1,4 +1,4 @@
-"""Which instances go: more than the maximum allows, wishes nobody has any more, idle nodes, outdated
+"""Which instances go: more than a maximum or the price budget allows, wishes nobody has any more, idle nodes, outdated
 machines, and those whose drain has come to its end."""
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Removal:
 
 
 def surplus(snapshot: Snapshot, disruptions: Disruptions) -> list[Removal]:
-    """What exceeds the maximum of a type or of the cluster: what is furthest from being of use goes first.
+    """What exceeds the maximum of a type or of the cluster, or the price budget: what is furthest from being of use
+    goes first.
 
     A machine that was just asked for cannot be taken back before it is there; it is counted as going and
     removed then.
@@ -60,21 +61,39 @@ def surplus(snapshot: Snapshot, disruptions: Disruptions) -> list[Removal]:
                 gone.add(instance.id)
                 _remove(instance, reason, removals)
     rest = [instance for instance in active if instance.id not in gone]
-    excess = len(rest) - snapshot.config.max_workers
-    if excess > 0:
-        minimum = {name: kind.min_workers for name, kind in kinds.items()}
-        spare = dict(count_by_type(rest, ACTIVE))
-        ordered = _least_useful(rest, snapshot)
-        # Machines above their type's minimum go before the others.
-        above: list[Instance] = []
-        for instance in ordered:
-            if spare[instance.node_type] > minimum.get(instance.node_type, 0):
-                spare[instance.node_type] -= 1
-                above.append(instance)
-        chosen = (above + [instance for instance in ordered if instance not in above])[:excess]
-        for instance in chosen:
-            _remove(instance, f"more than the cluster's max_workers {snapshot.config.max_workers}", removals)
+    ordered = _spare_first(rest, snapshot)
+    excess = max(0, len(rest) - snapshot.config.max_workers)
+    for instance in ordered[:excess]:
+        _remove(instance, f"more than the cluster's max_workers {snapshot.config.max_workers}", removals)
+    for instance in _too_dear(ordered[excess:], snapshot.config.budgets.max_hourly_price):
+        _remove(instance, "the workers cost more than max_hourly_price", removals)
     return [removal for removal in removals if removal.cause is None or disruptions.take(removal.cause)]
+
+
+def _spare_first(instances: list[Instance], snapshot: Snapshot) -> list[Instance]:
+    """The least useful first, but those above their type's minimum before the others."""
+    minimum = {kind.name: kind.min_workers for kind in snapshot.config.node_types}
+    spare = dict(count_by_type(instances, ACTIVE))
+    above: list[Instance] = []
+    needed: list[Instance] = []
+    for instance in _least_useful(instances, snapshot):
+        is_above = spare[instance.node_type] > minimum.get(instance.node_type, 0)
+        spare[instance.node_type] -= is_above
+        (above if is_above else needed).append(instance)
+    return above + needed
+
+
+def _too_dear(instances: list[Instance], most: float | None) -> list[Instance]:
+    """Those to give up, of the first ones, so that the price of the rest is allowed."""
+    price = sum(instance.offer.price for instance in instances)
+    gone: list[Instance] = []
+    for instance in instances:
+        if most is None or price <= most + 1e-9:
+            break
+        if instance.offer.price > 0:
+            price -= instance.offer.price
+            gone.append(instance)
+    return gone
 
 
 def _remove(instance: Instance, reason: str, removals: list[Removal]) -> None:

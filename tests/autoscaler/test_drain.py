@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from autoscaler.config import Cause
+from autoscaler.config import Budgets, Cause
 from autoscaler.drain import due_back, is_done, recallable
 from autoscaler.instances import Instance, InstanceState
 from autoscaler.plan import plan
+from autoscaler.provider import Offer
 from autoscaler.scale_down import Way
 from runtime._wire.messages.base import NodeInfo
 from tests.autoscaler.build import BIG, NOW, SMALL, config, gang, instance, node, running, shape, snapshot
@@ -135,3 +136,12 @@ def test_a_node_on_its_way_back_counts_as_it_is() -> None:
     back = (instance("a", recalled=True), node("a", state="DRAINING", free={"CPU": 1}))
     assert plan(snapshot(config(SMALL), back, shapes=[(shape(CPU=1), 1)])).launches == ()
     assert len(plan(snapshot(config(SMALL), back, shapes=[(shape(CPU=1), 2)])).launches) == 1
+
+
+def test_what_is_too_dear_does_not_come_back() -> None:
+    one, info = draining("a", Cause.SURPLUS, busy=True)
+    other, works = running("b", free={})
+    pairs = [(replace(one, offer=Offer(price=2.0)), info), (replace(other, offer=Offer(price=2.0)), works)]
+    for most, back in ((3.0, set()), (4.0, {"a"})):
+        made = plan(snapshot(config(SMALL, budgets=Budgets(max_hourly_price=most)), *pairs))
+        assert (set(made.recalls), made.removals) == (back, ())

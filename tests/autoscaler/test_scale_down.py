@@ -9,8 +9,10 @@ from autoscaler import scale_down
 from autoscaler.config import Budgets
 from autoscaler.disruption import Disruptions
 from autoscaler.instances import Instance, InstanceState
+from autoscaler.provider import NodeType, Offer
 from autoscaler.scale_down import Idle, Removal, Way, is_outdated, unwanted
 from autoscaler.snapshot import Snapshot
+from runtime._wire.messages.base import NodeInfo
 from tests.autoscaler.build import BIG, NOW, SMALL, config, instance, node, running, snapshot
 
 S = InstanceState
@@ -196,6 +198,27 @@ def test_the_cluster_maximum_spares_minimums_where_it_can() -> None:
 def test_forced_drains_have_a_budget() -> None:
     settings = config(replace(SMALL, max_workers=0), budgets=Budgets(max_disrupted=3))
     assert len(surplus(snapshot(settings, *[running(f"n{i}") for i in range(9)]))) == 3
+
+
+def test_what_costs_more_than_the_budget_goes_idle_ones_first_and_minimums_last() -> None:
+    def priced(name: str, kind: NodeType, price: float, **more: float) -> tuple[Instance, NodeInfo]:
+        one, info = running(name, kind, **more)  # type: ignore[arg-type]
+        return replace(one, offer=Offer(price=price)), info
+
+    def gone(most: float | None) -> list[str]:
+        settings = config(replace(SMALL, min_workers=1), BIG, budgets=Budgets(max_hourly_price=most))
+        pairs = [
+            priced("free", BIG, 0.0),
+            priced("small", SMALL, 1.0, idle_since_s=NOW),
+            priced("busy", BIG, 3.0),
+            priced("idle", BIG, 2.0, idle_since_s=NOW),
+        ]
+        return [removal.instance_id for removal in surplus(snapshot(settings, *pairs))]
+
+    assert gone(None) == gone(6.0) == []
+    assert gone(5.0) == ["idle"]
+    assert gone(3.5) == ["idle", "busy"]
+    assert gone(0.5) == ["idle", "busy", "small"]
 
 
 # ---------------------------------------------------------------- unwanted

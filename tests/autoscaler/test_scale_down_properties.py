@@ -88,7 +88,11 @@ def worlds(draw: st.DrawFn, with_demand: bool = True, may_exceed: bool = True) -
     limits = {cause: draw(st.integers(0, 2)) for cause in draw(st.sets(st.sampled_from(list(Cause))))}
     chosen = config(
         *kinds,
-        budgets=Budgets(max_disrupted=draw(st.integers(0, 4)), max_disrupted_by=limits),
+        budgets=Budgets(
+            max_hourly_price=draw(st.sampled_from([None, 10.0, 30.0])) if may_exceed else None,
+            max_disrupted=draw(st.integers(0, 4)),
+            max_disrupted_by=limits,
+        ),
         config_hashes={kind.name: "1-new" for kind in KINDS},
         consolidation=draw(st.sampled_from([None, Consolidation(after_s=10.0, max_used=1.0)])),
         max_workers=draw(st.integers(0, 12)) if may_exceed else 100,
