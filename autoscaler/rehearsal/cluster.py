@@ -434,6 +434,11 @@ class Cluster:
         return bool(self._queue or self._waiting_groups)
 
     @property
+    def has_work(self) -> bool:
+        """Whether anything waits or runs."""
+        return self.has_waiting or bool(self.groups) or any(node.runs for node in self.living())
+
+    @property
     def has_ending_work(self) -> bool:
         """Whether something runs that will end by itself."""
         runs = [run for node in self.living() for run in node.runs]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-from autoscaler.rehearsal.rehearse import DRAINING, ENDING, FAULT, RUNNING, STARTING, Result, Sample
+from autoscaler.rehearsal.rehearse import DRAINING, ENDING, RUNNING, STARTING, Result, Sample
 
 WIDTH = 1000
 LEFT, RIGHT, TOP = 64, 236, 88
@@ -23,7 +23,9 @@ COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8
 """Told apart by the colour-blind, too (Okabe and Ito, https://jfly.uni-koeln.de/color/)."""
 SHAPE_COLOURS = ("#332288", "#44aa99", "#ddcc77", "#882255", "#88ccee", "#cc6677", "#999933")
 """Others than those of the node types, so that nobody takes work for machines (Tol's muted scheme)."""
-INK, FAINT, GRID = "#222222", "#666666", "#e4e4e4"
+INK, FAINT, GRID, ALARM = "#222222", "#666666", "#e4e4e4", "#b00020"
+MOST_MISHAPS = 6
+"""So many are named beside the picture; each line and shade has its name as a hint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def svg(result: Result) -> str:
     parts += _stack(y, "waiting", _queue_series(result.samples), [], samples, end_s)
     y += PANEL + GAP
     parts += _cost(y, samples, end_s)
-    parts += _faults(result, end_s, y + PANEL)
+    parts += _mishaps(result, end_s, y + PANEL)
     parts += _time_axis(y + PANEL, end_s)
     parts.append("</svg>\n")
     return "\n".join(parts)
@@ -221,17 +223,30 @@ def _legend(y: float, row: int, label: str, fill: str) -> list[str]:
     ]
 
 
-def _faults(result: Result, end_s: float, bottom: float) -> list[str]:
+def _mishaps(result: Result, end_s: float, bottom: float) -> list[str]:
+    """A shade over all panels for as long as a fault lasts, a dashed line where it begins."""
     parts: list[str] = []
-    for event in result.events:
-        if event.kind == FAULT:
-            x = LEFT + PLOT * event.at_s / end_s
+    for mishap in result.mishaps:
+        x = LEFT + PLOT * mishap.at_s / end_s
+        parts.append(f"<g><title>{escape(mishap.text)}</title>")
+        if mishap.until_s is not None:
+            width = PLOT * (mishap.until_s - mishap.at_s) / end_s
             parts.append(
-                f'<g><title>{escape(event.text)}</title><line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" '
-                f'y2="{bottom}" stroke="#b00020" stroke-width="1" stroke-dasharray="3 4"/></g>'
+                f'<rect x="{x:.1f}" y="{TOP}" width="{width:.1f}" height="{bottom - TOP}" fill="{ALARM}" '
+                'fill-opacity="0.07"/>'
             )
+        parts.append(
+            f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{bottom}" stroke="{ALARM}" stroke-dasharray="3 4"/></g>'
+        )
     if parts:
-        parts.append(_text(LEFT + PLOT + 16, bottom - 4, "dashed: something went wrong", colour="#b00020"))
+        x, said = LEFT + PLOT + 16, list(dict.fromkeys(mishap.text for mishap in result.mishaps))
+        for row, text in enumerate(reversed(said[:MOST_MISHAPS])):
+            parts.append(_text(x, bottom - 4 - 16 * row, text, colour=ALARM, size=11))
+        parts.append(
+            _text(
+                x, bottom - 4 - 16 * min(len(said), MOST_MISHAPS), "what went wrong:", colour=ALARM, size=11
+            )
+        )
     return parts
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from autoscaler.config import AutoscalerConfig
@@ -13,7 +13,7 @@ from autoscaler.rehearsal.cluster import Group, Waits
 from autoscaler.rehearsal.decider import Decider
 from autoscaler.rehearsal.meter import HOUR_S
 from autoscaler.rehearsal.platform import Tally, Timing
-from autoscaler.rehearsal.trace import Trace
+from autoscaler.rehearsal.trace import MOMENTARY, Fault, Trace, describe
 from autoscaler.rehearsal.world import FAULT, STEP, FakeWorld
 from runtime._core.resources import UNIT, to_units
 
@@ -75,6 +75,15 @@ class Event:
 
     at_s: float
     kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mishap:
+    """A fault of the trace, in words; `until_s` is None when it is the affair of a moment."""
+
+    at_s: float
+    until_s: float | None
     text: str
 
 
@@ -159,6 +168,7 @@ class Result:
     summary: Summary
     samples: tuple[Sample, ...]
     events: tuple[Event, ...]
+    mishaps: tuple[Mishap, ...] = ()
 
     def at(self, at_s: float) -> Sample:
         """The cluster as it was at a time."""
@@ -208,7 +218,21 @@ def rehearse(
     ended = world.run(recorder.watch)
     world.cluster.settle(world.clock.now)
     recorder.finish(world)
-    return Result(_summary(world, ended, recorder), tuple(recorder.samples), tuple(events))
+    summary = _summary(world, ended, recorder)
+    return Result(
+        summary, tuple(recorder.samples), tuple(events), tuple(_mishaps(trace.faults, summary.end_s))
+    )
+
+
+def _mishaps(faults: Iterable[Fault], end_s: float) -> Iterator[Mishap]:
+    for fault in faults:
+        for at_s in fault.moments():
+            if at_s > end_s:
+                continue
+            over_s: float | None = None
+            if fault.kind not in MOMENTARY:
+                over_s = end_s if fault.until_s is None else min(end_s, at_s + fault.until_s - fault.at_s)
+            yield Mishap(at_s, over_s, describe(fault))
 
 
 @dataclass(slots=True)

@@ -85,7 +85,8 @@ class FakeWorld:
         self._on_event = on_event
         self._batch_numbers = itertools.count(1)
         self._group_numbers = itertools.count(1)
-        self._outside = 0
+        self._outside = 0  # entries of the trace that are to come
+        self._faults = 0  # and the faults among them
         self._progress_s = START_S
         self._requested: dict[str, Requests] = {}
         self._request_numbers: dict[str, int] = {}
@@ -133,8 +134,10 @@ class FakeWorld:
         return "until"
 
     def _why_over(self) -> str:
+        # Faults that are still to come matter to nobody when no work is there.
+        to_come = self.clock.pending - (0 if self.cluster.has_work else self._faults)
         is_settled = self._woken is None and not self._listing_is_due
-        if is_settled and not self.clock.pending and self.decider.next_s(self.clock.now) is None:
+        if is_settled and not to_come and self.decider.next_s(self.clock.now) is None:
             return "rest"
         longest_idle_s = max(self.config.idle_timeout_of(kind.name) for kind in self.config.node_types)
         is_stalled = self.clock.now - self._progress_s > STALL_S + longest_idle_s
@@ -164,18 +167,21 @@ class FakeWorld:
         for requests in self.trace.requests:
             self._plan(requests.moments(), partial(self._request, requests))
         for fault in self.trace.faults:
-            self._plan(fault.moments(), partial(self._strike, fault))
+            self._plan(fault.moments(), partial(self._strike, fault), faults=1)
             if fault.until_s is not None:
                 lasts_s = fault.until_s - fault.at_s
-                self._plan((at_s + lasts_s for at_s in fault.moments()), partial(self._relent, fault))
+                ends = (at_s + lasts_s for at_s in fault.moments())
+                self._plan(ends, partial(self._relent, fault), faults=1)
 
-    def _plan(self, moments: Iterable[float], action: Callable[[], None]) -> None:
+    def _plan(self, moments: Iterable[float], action: Callable[[], None], faults: int = 0) -> None:
         for at_s in moments:
             self._outside += 1
-            self.clock.after(at_s, partial(self._happen, action))
+            self._faults += faults
+            self.clock.after(at_s, partial(self._happen, action, faults))
 
-    def _happen(self, action: Callable[[], None]) -> None:
+    def _happen(self, action: Callable[[], None], faults: int) -> None:
         self._outside -= 1
+        self._faults -= faults
         self._progress()
         action()
         self.wake()

@@ -22,7 +22,11 @@ BUSY = Trace(
     name="a & b",
     tasks=[Tasks(count=200, resources={"CPU": 1 + kind / 10}, duration_s=[5.0, 60.0]) for kind in range(10)],
     groups=[Groups(bundles=[{"CPU": 2}] * 3, duration_s=60.0)],
-    faults=[Fault(kind="node_death", at_s=150.0, count=1)],
+    faults=[
+        Fault(kind="node_death", at_s=150.0, count=1),
+        Fault(kind="stockout", at_s=10.0, until_s=60.0),
+        Fault(kind="quota", at_s=1e6),
+    ],
     offers={"small <1>": [Offered(price=0.5)]},
 )
 
@@ -34,19 +38,23 @@ def texts(root: ET.Element) -> list[str]:
 def test_three_panels_with_axes_and_a_legend() -> None:
     root = ET.fromstring(svg(rehearsed(BUSY)))
     said = texts(root)
-    for word in ("a & b", "workers", "waiting", "cost so far", "time (min)", "small <1>", "{CPU: 1.9}"):
+    for word in ("a & b", "workers", "waiting", "cost so far", "small <1>", "{CPU: 1.9}"):
         assert word in said
+    assert any(word.startswith("time (") for word in said)
     assert sum(1 for word in said if word.endswith(" others")) == 1, (
         "ten shapes and a group are too many for a legend"
     )
-    assert any(word.startswith("dashed") for word in said)
+    assert said[said.index("what went wrong:") - 2 :][:2] == ["stockout", "node death"]
+    assert [
+        shade.attrib["fill-opacity"] for shade in root.iter(f"{_SVG}rect") if "fill-opacity" in shade.attrib
+    ]
 
 
 def test_nothing_is_drawn_outside_its_panel() -> None:
     root = ET.fromstring(svg(rehearsed(BUSY)))
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
     shapes = [*root.iter(f"{_SVG}polygon"), *root.iter(f"{_SVG}polyline")]
-    assert len(shapes) > 8
+    assert len(shapes) > 5
     for shape in shapes:
         corners = [tuple(map(float, corner.split(","))) for corner in shape.attrib["points"].split()]
         assert all(LEFT - 0.1 <= x <= LEFT + PLOT + 0.1 and 0 <= y <= height for x, y in corners)

@@ -98,6 +98,14 @@ def test_until_ends_a_rehearsal_exactly_then() -> None:
     assert summary.cost > 0
 
 
+def test_faults_after_the_last_work_do_not_prolong_a_rehearsal() -> None:
+    late = Fault(kind="node_death", at_s=9000.0)
+    assert served(Trace(tasks=[Tasks(duration_s=10.0)], faults=[late]), SMALL).summary.end_s < 200.0
+    kept = served(Trace(actors=[Actors(resources={"CPU": 2})], faults=[late]), SMALL).summary
+    assert kept.end_s > 9000.0
+    assert kept.interrupted == {"actor": 1}
+
+
 def test_a_platform_that_never_has_anything_ends_in_a_stall() -> None:
     trace = Trace(tasks=[Tasks(resources={"CPU": 2}, duration_s=1.0)], faults=[Fault(kind="stockout")])
     summary = rehearse(config(SMALL), trace, timing=QUICK).summary
