@@ -36,12 +36,12 @@ def up(
     home = Home.find()
     with home.locked(loaded.cluster_name, "up"):
         run = Up(home, loaded, spec, output.progress, timeout)
-        problems = run.check()
-        if problems:
-            raise UsageProblem("the check before launching found problems:\n" + "\n".join(problems))
         facts_plan = plan_for(run)
         if facts_plan.refusal:
             raise CliError(facts_plan.refusal, facts_plan.advice)
+        problems = run.check() if facts_plan.steps else []
+        if problems:
+            raise UsageProblem("the check before launching found problems:\n" + "\n".join(problems))
         if dry_run:
             lines = [step.describe() for step in facts_plan.steps]
             if json:

@@ -35,7 +35,8 @@ from clusterctl.providers import OperatorProvider
 from clusterctl.spec import ray_yaml
 from clusterctl.spec.definition import ClusterSpec
 
-from .shipping import ARCHIVE, Archive, archive
+from . import shipping
+from .shipping import Shipment
 
 NODE_FOLDER = "~/.clusterctl-node"
 """Where a node keeps what it was given: the secret, the head's configuration."""
@@ -89,7 +90,7 @@ class NodeFacts:
     kind_commands: tuple[str, ...] = ()  # of heads alone, or of workers alone
     start_commands: tuple[str, ...] = ()
     python: tuple[int, int] = field(default_factory=lambda: sys.version_info[:2])
-    runtime: Archive | None = None  # to be shipped; None: the machine has it
+    runtime: Shipment | None = None  # to be shipped; None: the machine has it
 
 
 def steps(facts: NodeFacts) -> list[Step]:
@@ -119,12 +120,14 @@ def steps(facts: NodeFacts) -> list[Step]:
     return out
 
 
-def _runtime_steps(runtime: Archive) -> tuple[Step, ...]:
+def _runtime_steps(runtime: Shipment) -> tuple[Step, ...]:
     there = runtime.is_there(NODE_FOLDER)
-    return (
-        Step("copy the runtime", source=runtime.file, target=f"{NODE_FOLDER}/{ARCHIVE}", unless=there),
-        Step("install the runtime", runtime.install(NODE_FOLDER, BASE_PYTHON), timeout_s=300.0, unless=there),
+    copies = (
+        Step(f"copy the {part.name}", source=part.file, target=f"{NODE_FOLDER}/{part.packed}", unless=there)
+        for part in runtime.archives
     )
+    install = runtime.install(NODE_FOLDER, BASE_PYTHON)
+    return *copies, Step("install the runtime", install, timeout_s=300.0, unless=there)
 
 
 def head_facts(
@@ -132,7 +135,7 @@ def head_facts(
     secret_file: str,
     config_file: str,
     files: Sequence[tuple[str, str]] = (),
-    runtime: Archive | None = None,
+    runtime: Shipment | None = None,
 ) -> NodeFacts:
     """Facts of the head, seen from the operator's machine. `files`: further private ones, (there, here)."""
     config = f"{NODE_FOLDER}/head.json"
@@ -161,7 +164,7 @@ def worker_facts(
     instance_id: str,
     control_address: str,
     secret_file: str,
-    runtime: Archive | None = None,
+    runtime: Shipment | None = None,
 ) -> NodeFacts:
     """Facts of a worker, seen from the head: file mounts come from where the head has them."""
     labels = machine_labels(node_type, machine.zone, machine.market)
@@ -314,7 +317,7 @@ class WorkerSetup:
         self._secret_file = secret_file
 
     def run(self, machine: Machine, node_type: NodeType, instance_id: str, log_path: str) -> None:
-        runtime = archive("") if self._provider.ships_runtime else None  # the head has its own at hand
+        runtime = shipping.own("").for_worker() if self._provider.ships_runtime else None
         facts = worker_facts(
             self._spec, machine, node_type, instance_id, self._control_address, self._secret_file, runtime
         )

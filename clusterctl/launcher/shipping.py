@@ -1,8 +1,8 @@
-"""The runtime as one archive, for machines that have nothing but Python: our packages and what they need, as they are
+"""The runtime in two archives, for machines that have nothing but Python: our packages and what they need, as they are
 installed here, already compiled. Neither side needs the internet, pip or `venv`.
 
-An archive is named by the digest of what is in it, so that a machine that has it already gets nothing. A node keeps
-its own beside its runtime: from there the head ships it on to its workers.
+An archive is named by the digest of what is in it, so that a machine that has it already gets nothing. The head keeps
+both beside its runtime, and ships the one on to its workers.
 """
 
 from __future__ import annotations
@@ -19,32 +19,56 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 _PACKAGES = ("autoscaler", "clusterctl", "runtime")
-_DISTRIBUTION, _EXTRA = "clusterctl", "ssh"
+_DISTRIBUTION = "clusterctl"
+_PARTS = ("runtime", "ssh")
+"""What every node needs, and what a head needs besides: the extra of that name."""
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?[^;]*(?:;(.*))?")
 _EXTRA_MARKER = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
-ARCHIVE, _DIGEST = "runtime.tar.gz", "digest"
+_DIGEST = "digest"
 _KEEP = 3
 SITE = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+_COMMAND = '#!/bin/sh\nexec "$(dirname "$0")/python" -m clusterctl "$@"\n'
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """A runtime that can be shipped."""
+    """One part of a runtime."""
 
+    name: str
     digest: str
     file: str
+
+    @property
+    def packed(self) -> str:
+        """What it is called in a node's folder."""
+        return f"{self.name}.tar.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """A runtime that can be shipped."""
+
+    archives: tuple[Archive, ...]
+
+    @property
+    def digest(self) -> str:
+        return "-".join(archive.digest for archive in self.archives)
+
+    def for_worker(self) -> Shipment:
+        """Without what only a head needs."""
+        return Shipment(self.archives[:1])
 
     def is_there(self, folder: str) -> str:
         """Command: succeeds where a node's folder has this runtime already."""
         return f'[ "$(cat {folder}/runtime/{_DIGEST} 2>/dev/null)" = {self.digest} ]'
 
     def install(self, folder: str, python: str) -> str:
-        """Command: makes `folder`/runtime, a virtual environment, of the archive that was copied to `folder`.
+        """Command: makes `folder`/runtime, a virtual environment, of the archives that were copied to `folder`.
 
         It is made by hand, for Debian's Python has no `ensurepip`, and a minimal one not even `venv`.
         """
@@ -54,45 +78,64 @@ class Archive:
                 f"cd {folder} && rm -rf {new} runtime",
                 f"base=$({python} -c 'import os, sys; print(os.path.realpath(sys.executable))')",
                 f"mkdir -p {new}/bin {new}/{SITE}",
-                f"tar -xzf {ARCHIVE} -C {new}/{SITE}",
+                *(
+                    f"tar -xzf {part.packed} -C {new}/{SITE} && mv {part.packed} {new}/"
+                    for part in self.archives
+                ),
                 f'ln -s "$base" {new}/bin/python && ln -s python {new}/bin/python3',
                 f'printf \'home = %s\\n\' "$(dirname "$base")" > {new}/pyvenv.cfg',
                 f"printf %s {shlex.quote(_COMMAND)} > {new}/bin/clusterctl && chmod 755 {new}/bin/clusterctl",
-                f"mv {ARCHIVE} {new}/ && echo {self.digest} > {new}/{_DIGEST} && mv {new} runtime",
-                "runtime/bin/python -c 'import clusterctl, msgspec, psutil, runtime'",
+                f"echo {self.digest} > {new}/{_DIGEST} && mv {new} runtime",
             )
         )
 
 
-_COMMAND = '#!/bin/sh\nexec "$(dirname "$0")/python" -m clusterctl "$@"\n'
+def own(cache: str) -> Shipment:
+    """The runtime that this process runs on: as it came here, or as it is installed here, kept in `cache`."""
+    shipped = Path(sys.prefix) / _DIGEST
+    if shipped.exists():
+        digests = shipped.read_text(encoding="ascii").strip().split("-")
+        return Shipment(
+            tuple(
+                Archive(name, digest, str(shipped.with_name(f"{name}.tar.gz")))
+                for name, digest in zip(_PARTS, digests, strict=False)
+            )
+        )
+    needed = _requirements(frozenset())
+    extra = {key: found for key, found in _requirements(frozenset({"ssh"})).items() if key not in needed}
+    parts = ((*_own_files(), *_files_of(needed)), _files_of(extra))
+    return Shipment(
+        tuple(
+            _archive(name, dict(sorted(files)), Path(cache))
+            for name, files in zip(_PARTS, parts, strict=True)
+        )
+    )
 
 
-def archive(cache: str) -> Archive:
-    """The runtime that this process runs on; built when it is neither in `cache` nor beside the interpreter."""
-    own = Path(sys.prefix) / ARCHIVE
-    if own.exists():
-        return Archive((own.parent / _DIGEST).read_text(encoding="ascii").strip(), str(own))
-    files = dict(sorted(_files()))
+def _archive(name: str, files: dict[str, Path], cache: Path) -> Archive:
     digest = _digest(files)
-    path = Path(cache) / f"runtime-{digest}.tar.gz"
+    path = cache / f"{name}-{digest}.tar.gz"
     if not path.exists():
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = cache / f".{path.name}.{os.getpid()}"
         _build(files, draft)
         draft.replace(path)
-        for old in sorted(path.parent.glob("runtime-*.tar.gz"), key=os.path.getmtime)[:-_KEEP]:
+        for old in sorted(cache.glob(f"{name}-*.tar.gz"), key=os.path.getmtime)[:-_KEEP]:
             old.unlink(missing_ok=True)
-    return Archive(digest, str(path))
+    return Archive(name, digest, str(path))
 
 
-def _files() -> Iterator[tuple[str, Path]]:
+def _own_files() -> Iterator[tuple[str, Path]]:
     """Path in site-packages -> file here."""
     for name in _PACKAGES:
         folder = Path(str(importlib.import_module(name).__file__)).parent
         for file in folder.rglob("*"):
             if file.is_file() and _wanted(file.name):
                 yield f"{name}/{file.relative_to(folder)}", file
-    for distribution in _requirements():
+
+
+def _files_of(distributions: Mapping[str, importlib.metadata.Distribution]) -> Iterator[tuple[str, Path]]:
+    for distribution in distributions.values():
         for path in distribution.files or ():
             if not str(path).startswith("..") and _wanted(path.name):
                 yield str(path), Path(str(distribution.locate_file(path)))
@@ -102,12 +145,13 @@ def _wanted(name: str) -> bool:
     return not name.endswith(".pyc") and name != "RECORD"
 
 
-def _requirements() -> Iterator[importlib.metadata.Distribution]:
-    """All that the distribution requires, by way of others too, as far as it is installed for this platform."""
-    queue: list[tuple[str, frozenset[str]]] = [(_DISTRIBUTION, frozenset({_EXTRA}))]
+def _requirements(extras: frozenset[str]) -> dict[str, importlib.metadata.Distribution]:
+    """All that our distribution requires, by way of others too, as far as it is installed for this platform."""
+    queue = [(_DISTRIBUTION, extras)]
     seen: set[str] = set()
+    found: dict[str, importlib.metadata.Distribution] = {}
     while queue:
-        name, extras = queue.pop()
+        name, wanted = queue.pop()
         key = re.sub(r"[-_.]+", "-", name).lower()
         if key in seen:
             continue
@@ -115,16 +159,17 @@ def _requirements() -> Iterator[importlib.metadata.Distribution]:
         try:
             distribution = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
-            continue  # for other platforms; what is really missing, the import at the end of the install says
+            continue  # for other platforms; what is really missing here would be missing to us, too
         if name != _DISTRIBUTION:
-            yield distribution
+            found[key] = distribution
         for requirement in distribution.requires or ():
             match = _REQUIREMENT.match(requirement)
             assert match is not None
-            wanted, its_extras, marker = match.groups()
+            other, its_extras, marker = match.groups()
             only_for = _EXTRA_MARKER.findall(marker or "")
-            if not only_for or extras.intersection(only_for):
-                queue.append((wanted, frozenset(part.strip() for part in (its_extras or "").split(","))))
+            if not only_for or wanted.intersection(only_for):
+                queue.append((other, frozenset(part.strip() for part in (its_extras or "").split(","))))
+    return found
 
 
 def _digest(files: dict[str, Path]) -> str:
@@ -142,7 +187,7 @@ def _build(files: dict[str, Path], target: Path) -> None:
         tarfile.open(fileobj=packed, mode="w", dereference=True) as tar,
     ):
         for name, file in files.items():
-            tar.add(file, name, recursive=False)
+            tar.add(file, name, recursive=False, filter=_anonymous)
             if not name.endswith(".py"):
                 continue
             compiled = py_compile.compile(
@@ -156,4 +201,11 @@ def _build(files: dict[str, Path], target: Path) -> None:
             if compiled:
                 folder, base = os.path.split(name)
                 cached = f"{base[:-3]}.{sys.implementation.cache_tag}.pyc"
-                tar.add(compiled, os.path.join(folder, "__pycache__", cached), recursive=False)
+                inside = os.path.join(folder, "__pycache__", cached)
+                tar.add(compiled, inside, recursive=False, filter=_anonymous)
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Whoever unpacks it owns it, and may read it; when it was made here says nothing there."""
+    mode = 0o755 if member.mode & 0o100 else 0o644
+    return member.replace(mtime=0, mode=mode, uid=0, gid=0, uname="", gname="", deep=False)

@@ -29,9 +29,8 @@ from clusterctl.providers import OperatorProvider
 from clusterctl.spec import ray_yaml
 from clusterctl.spec.definition import ClusterSpec
 
-from . import machines, node_types, reach, setup
+from . import machines, node_types, reach, setup, shipping
 from .plan import Action, Facts, Health, Plan, Step, plan
-from .shipping import archive
 from .wait import await_workers, instance_ids
 
 
@@ -67,17 +66,20 @@ class Up:
     def facts(self) -> Facts:
         """Looks at the record, the listing and the head's API."""
         record = self.record
-        listed = machines.existing(self._provider)
+        health = self._health() if self._known else Health.UNKNOWN
+        # A head that answers looks after its machines itself: nothing is planned for them.
+        listed = [] if health is Health.ANSWERS else machines.existing(self._provider)
         head = machines.head_of(listed)
+        others = () if health is Health.ANSWERS else self._provider.clusters(record.name)
         strangers = [
             machine.id
-            for other in self._provider.clusters(record.name)
+            for other in others
             if other != record.cluster_id
             for machine in machines.existing(self._make_provider(other))
         ]
         return Facts(
             record_state=record.state if self._known else "",
-            health=self._health() if self._known else Health.UNKNOWN,
+            health=health,
             head_id=head.id if head else "",
             head_stopped=head is not None and head.state is MachineState.STOPPED,
             machines=tuple(machine.id for machine in listed),
@@ -199,7 +201,7 @@ class Up:
         config_file = self._home.folder(self.record.name) / "head.json"
         config_file.write_bytes(self._head_config(head).to_json())
         config_file.chmod(0o600)
-        shipped = archive(str(self._home.root / "cache")) if self._provider.ships_runtime else None
+        shipped = shipping.own(str(self._home.root / "cache")) if self._provider.ships_runtime else None
         facts = setup.head_facts(
             self._spec,
             self._home.secret_file(self.record.name),

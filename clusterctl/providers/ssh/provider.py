@@ -62,6 +62,7 @@ class SshMachines:
     def __init__(self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> None:
         assert isinstance(spec.provider, SshProvider)
         self._spec = spec.provider
+        self._head_type = spec.head_node_type
         self._cluster_id = cluster_id
         self._settings = dict(settings)
         self._owner = settings["owner"]
@@ -103,7 +104,9 @@ class SshMachines:
         return Prepared({"machines": ", ".join(self._targets)})
 
     def offers(self, node_type: NodeType) -> list[Offer]:
-        names = self._eligible(node_type)
+        names = [*self._eligible(node_type)]
+        if node_type.name == self._head_type:
+            names.append(self._head)
         if node_type.zones or not names:
             return []
         smallest: dict[str, float] = {}

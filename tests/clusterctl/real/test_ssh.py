@@ -76,3 +76,15 @@ def test_from_bare_machines_to_a_jobs_result_and_back(bed: SshTestbed, tmp_path:
     assert ran.status == 0, ran.err
     for host in bed.hosts:
         assert what_is_left(host) == ""
+
+
+def test_a_head_alone(bed: SshTestbed, tmp_path: Path) -> None:
+    cli = Cli(tmp_path)
+    spec = tmp_path / "own.yaml"
+    spec.write_text(SPEC.format(head=bed.hosts[0].address, workers="", user=USER, key=bed.key_file))
+    try:
+        ran = cli.run("up", "-y", str(spec), timeout_s=170)
+        assert ran.status == 0, ran.err
+    finally:
+        cli.run("down", "-y", str(spec))
+    assert what_is_left(bed.hosts[0]) == ""

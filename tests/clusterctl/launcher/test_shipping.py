@@ -1,0 +1,106 @@
+"""The runtime as archives: the same content gives the same name, and what is installed of them works."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from clusterctl.launcher import shipping
+from clusterctl.launcher.shipping import Shipment
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def shipment(cache: Path) -> Shipment:
+    return shipping.own(str(cache))
+
+
+def install(shipment: Shipment, folder: Path) -> Path:
+    """Installs as on a node; returns the folder of its runtime."""
+    for part in shipment.archives:
+        shutil.copy(part.file, folder / part.packed)
+    base = getattr(sys, "_base_executable", sys.executable)
+    subprocess.run(["sh", "-c", shipment.install(str(folder), base)], check=True)
+    return folder / "runtime"
+
+
+def ask(python: Path, program: str) -> str:
+    ran = subprocess.run(
+        [python, "-I", "-c", program],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd="/",
+        env={"PATH": "/bin"},
+    )
+    return ran.stdout.strip()
+
+
+def test_it_is_built_once(shipment: Shipment, cache: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in cache.iterdir()}
+    assert [part.name for part in shipment.archives] == ["runtime", "ssh"]
+    assert shipping.own(str(cache)) == shipment
+    assert {path: path.stat().st_mtime_ns for path in cache.iterdir()} == before
+    assert all(Path(part.file).stat().st_mode & 0o077 == 0 for part in shipment.archives)
+
+
+def test_a_head_has_all_and_ships_on_what_workers_need(shipment: Shipment, tmp_path: Path) -> None:
+    runtime = install(shipment, tmp_path)
+    python = runtime / "bin" / "python"
+    assert ask(python, "import sys; print(sys.prefix)") == str(runtime)
+    assert ask(python, "import clusterctl.head.server, paramiko; print('fine')") == "fine"
+    assert ask(python, "import runtime; print(runtime.__file__)").startswith(str(runtime))
+    own = ask(python, "from clusterctl.launcher import shipping; print(shipping.own('').digest)")
+    assert own == shipment.digest
+    to_workers = ask(
+        python,
+        "from clusterctl.launcher import shipping; print(shipping.own('').for_worker().archives[0].file)",
+    )
+    assert Path(to_workers).is_file()
+    subprocess.run(
+        [runtime / "bin" / "clusterctl", "--help"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        env={"PATH": "/bin"},
+    )
+
+
+def test_a_worker_has_no_more_than_it_needs_and_is_not_served_twice(
+    shipment: Shipment, tmp_path: Path
+) -> None:
+    part = shipment.for_worker()
+    there = ["sh", "-c", part.is_there(str(tmp_path))]
+    assert subprocess.run(there, check=False).returncode
+    python = install(part, tmp_path) / "bin" / "python"
+    assert subprocess.run(there, check=False).returncode == 0
+    assert subprocess.run(["sh", "-c", shipment.is_there(str(tmp_path))], check=False).returncode
+    found = ask(
+        python, "import importlib.util as u; print([bool(u.find_spec(n)) for n in ('msgspec', 'paramiko')])"
+    )
+    assert found == "[True, False]"
+
+
+def test_what_is_there_is_compiled(shipment: Shipment, tmp_path: Path) -> None:
+    python = install(shipment.for_worker(), tmp_path) / "bin" / "python"
+    ask(python, "import clusterctl.head.daemons")
+    written = [path for path in tmp_path.rglob("*.pyc") if path.stat().st_mtime > 0]
+    assert written == []
+
+
+def test_old_archives_go(shipment: Shipment, tmp_path: Path) -> None:
+    for number in range(5):
+        old = tmp_path / f"runtime-{number}.tar.gz"
+        old.touch()
+        os.utime(old, (number, number))
+    shipping._archive("runtime", {}, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 3
+    assert not (tmp_path / "runtime-2.tar.gz").exists()
