@@ -13,7 +13,8 @@ from autoscaler.budgets import Limits, count_by_type
 from autoscaler.demand import Gang, Shape, scarcity
 from autoscaler.instances import InstanceState
 from autoscaler.packing import NodeClass, Origin, Pool
-from autoscaler.policy import Candidate, Menu, Waiting, buy, could_hold
+from autoscaler.policy import Candidate, Menu, could_hold
+from autoscaler.purchases import Waiting, buy
 from autoscaler.snapshot import Snapshot, only, pool_of
 from runtime._core.placement import NodeView, bundles_feasible, place_bundles
 

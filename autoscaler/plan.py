@@ -22,7 +22,8 @@ from autoscaler.disruption import Disruptions
 from autoscaler.drain import due_back, recallable
 from autoscaler.instances import ACTIVE, InstanceState
 from autoscaler.packing import Floor, NodeClass, Origin, Pool
-from autoscaler.policy import Candidate, Menu, Waiting, buy, is_feasible, why_infeasible, why_waiting
+from autoscaler.policy import Candidate, Menu, is_feasible, why_infeasible, why_waiting
+from autoscaler.purchases import Waiting, buy, serve
 from autoscaler.scale_down import Removal, called_back, drained, idle, surplus, unwanted
 from autoscaler.snapshot import Snapshot, asked_names, new_class, pool_of
 from autoscaler.wishes import Launch, Wish, start
@@ -347,10 +348,16 @@ def _refuse_gang(draft: _Draft, gang: Gang, feasible: bool) -> None:
 
 
 def _shapes(draft: _Draft) -> None:
-    waiting, unseen = _fill_pool(draft, draft.pool, draft.snapshot.demand.shapes, _itself)
-    for purchase in buy(waiting, draft.menu, draft.limits, draft.largest, draft.is_late):
+    near = Pool([entry for entry in draft.pool if entry.origin <= Origin.DRAINING])
+    coming = Pool([entry for entry in draft.pool if entry.origin > Origin.DRAINING])
+    waiting, unseen = _fill_pool(draft, near, draft.snapshot.demand.shapes, _itself)
+    prices = {instance.node_type: instance.offer.price for instance in draft.snapshot.instances}
+    prices.update({wish.candidate.name: wish.candidate.offer.price for wish in draft.wishes})
+    served = serve(waiting, coming, prices, draft.menu, draft.limits, draft.largest, draft.is_late, _itself)
+    draft.pool = Pool([*near, *served.coming])
+    for purchase in served.bought:
         draft.wishes.append(Wish(purchase.candidate, purchase.count, DEMAND, True, purchase.contents))
-    _explain(draft, waiting, unseen, str)
+    _explain(draft, served.waiting, unseen, str)
 
 
 def _itself(shape: Shape) -> Hashable:

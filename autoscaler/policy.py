@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autoscaler.budgets import Limits
 from autoscaler.demand import Shape
 from autoscaler.offerings import Market
-from autoscaler.packing import Floor, copies_in
+from autoscaler.packing import copies_in
 from autoscaler.provider import NodeType, Offer
 from autoscaler.snapshot import Profile, Snapshot, only
 from runtime._core.resources import UNIT
@@ -64,130 +64,6 @@ class Menu:
                     out.append(candidate)
                     break
         return out
-
-
-@dataclass(slots=True)
-class Waiting:
-    """A shape that found no room yet. `count` falls as nodes are planned for it."""
-
-    shape: Shape
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Purchase:
-    """`count` equal new nodes, and how many copies of which shapes each is bought for."""
-
-    candidate: Candidate
-    count: int
-    contents: tuple[tuple[Shape, int], ...] = ()
-
-
-def buy(
-    waiting: Sequence[Waiting],
-    menu: Menu,
-    limits: Limits,
-    largest: Mapping[str, int],
-    out_of_time: Callable[[], bool],
-) -> list[Purchase]:
-    """Plans new nodes for shapes that found no room, hardest first; counts of `waiting` fall, `limits` are
-    taken from.
-
-    One step chooses the type that suits the first waiting shape and what else fits beside it, and takes as
-    many copies of that filled node as the counts allow. What still has a count afterwards could not be
-    served, or time ran out.
-    """
-    floor = Floor.of(entry.shape for entry in waiting)
-    bought: list[Purchase] = []
-    for position, seed in enumerate(waiting):
-        while seed.count > 0:
-            if out_of_time():
-                return bought
-            best = _best(waiting, position, menu.open(limits), floor, largest)
-            if best is None:
-                break
-            candidate, contents = best
-            room = limits.room(candidate.name, candidate.offer.price)
-            copies = min(room, *(waiting[index].count // each for index, each in contents))
-            for index, each in contents:
-                waiting[index].count -= copies * each
-            limits.take(candidate.name, copies, candidate.offer.price)
-            shapes = tuple((waiting[index].shape, each) for index, each in contents)
-            bought.append(Purchase(candidate, copies, shapes))
-    return bought
-
-
-_Contents = list[tuple[int, int]]
-
-
-def _best(
-    waiting: Sequence[Waiting],
-    start: int,
-    options: Sequence[Candidate],
-    floor: Floor,
-    largest: Mapping[str, int],
-) -> tuple[Candidate, _Contents] | None:
-    best: tuple[Candidate, _Contents] | None = None
-    best_score: _Score | None = None
-    seed = waiting[start].shape
-    for candidate in options:
-        rank = seed.rank(candidate.labels)
-        if rank is None or not copies_in(seed, candidate.profile.resources):
-            continue
-        contents, left = _fill(candidate, waiting, start, floor)
-        score = (rank, *_score(candidate, waiting, contents, left, largest))
-        if best_score is None or score < best_score:
-            best, best_score = (candidate, contents), score
-    return best
-
-
-def _fill(
-    candidate: Candidate, waiting: Sequence[Waiting], start: int, floor: Floor
-) -> tuple[_Contents, dict[str, int]]:
-    """What one node of the type would hold of the waiting shapes from `start` on, and what would be left of
-    it."""
-    left = dict(candidate.profile.resources)
-    contents: _Contents = []
-    for index in range(start, len(waiting)):
-        entry = waiting[index]
-        if entry.count <= 0:
-            continue
-        copies = min(copies_in(entry.shape, left), entry.count)
-        if copies <= 0 or not entry.shape.accepts(candidate.labels):
-            continue
-        contents.append((index, copies))
-        for name, amount in entry.shape.resources:
-            left[name] -= amount * copies
-        if floor.is_full(left):
-            break
-    return contents, left
-
-
-_Score = tuple[int, bool, float, float, float, str]
-
-
-def _score(
-    candidate: Candidate,
-    waiting: Sequence[Waiting],
-    contents: _Contents,
-    left: Mapping[str, int],
-    largest: Mapping[str, int],
-) -> tuple[bool, float, float, float, str]:
-    """Smaller is better: no GPUs for work without, then cheap per work done, then well used, then much work
-    at once."""
-    total = candidate.profile.resources
-    shapes = [(waiting[index].shape, copies) for index, copies in contents]
-    wanted = {name for shape, _ in shapes for name, _ in shape.resources}
-    work = sum(
-        copies * amount / max(largest.get(name, amount), 1)
-        for shape, copies in shapes
-        for name, amount in shape.resources
-    )
-    measured = [name for name in total if name in wanted or name not in ("memory", "object_store_memory")]
-    used = sum((total[name] - left.get(name, 0)) / total[name] for name in measured) / max(len(measured), 1)
-    price_per_work = candidate.offer.price / work if work else candidate.offer.price
-    wastes_gpus = candidate.has_gpus and "GPU" not in wanted
-    return wastes_gpus, price_per_work, -round(used, 3), -work, candidate.name
 
 
 # ---------------------------------------------------------------- why not
