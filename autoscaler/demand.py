@@ -162,8 +162,8 @@ class Demand:
             yield shape
         for shape, _ in self.explicit:
             yield shape
-        for gang in self.gangs:
-            yield from gang.bundles
+        for bundles in {id(gang.bundles): gang.bundles for gang in self.gangs}.values():  # mostly shared
+            yield from bundles
 
 
 def demand_of(state: ClusterState) -> Demand:

@@ -73,7 +73,8 @@ class NodeService:
         """Takes the nodes of an earlier life of this control store; they have a while to come back."""
         now = self._context.now()
         for node_id, row in self._context.journal.storage.scan(TABLE):
-            info = msgspec.msgpack.decode(row, type=NodeInfo)
+            # What was idle then may be busy now: its agent will tell.
+            info = msgspec.structs.replace(msgspec.msgpack.decode(row, type=NodeInfo), idle_since_s=0.0)
             node = Node(info, now, RESTART_GRACE_S)
             node.view.schedulable = node.state is NodeState.ALIVE
             self._cluster.add(node)

@@ -42,6 +42,10 @@ SECTIONS = {
         "Across hosts",
         "Hosts in network namespaces of one machine, over TCP; raw: a plain socket between them.",
     ),
+    "demand": (
+        "Demand",
+        "What waits, on its way through the control store to the autoscaler; CPU time.",
+    ),
     "autoscaler": (
         "The autoscaler",
         "One decision for a large cluster: the plan alone, and a tick, which is all that is done between looking at "

@@ -16,6 +16,7 @@ SMALL = {
     "engine": [
         "engine.py", "--only", "by one", "--rounds", "1", "--seconds", "0.01",
     ],
+    "demand": ["demand.py", "--scale", "0.001"],
     "autoscaler": ["autoscaler.py", "--case", "tick, 1,000 settled"],
     "quality": ["quality.py", "--only", "gangs: "],
     "rehearsal": ["rehearsal.py", "--only", "equal"],

@@ -91,6 +91,21 @@ def test_versions_grow_over_a_restart() -> None:
     run_virtual(main())
 
 
+def test_who_was_idle_before_a_restart_may_be_busy_now() -> None:
+    async def main() -> None:
+        async with rig(4) as r:
+            assert (await r.state()).nodes[0].idle_since_s > 0
+            await r.restart()
+            (node,) = (await r.state()).nodes
+            assert (node.state, node.idle_since_s) == ("ALIVE", 0.0)
+            await r.agents[0].join(r.store)
+            r.agents[0].report()
+            await asyncio.sleep(0.1)
+            assert (await r.state()).nodes[0].idle_since_s > 0
+
+    run_virtual(main())
+
+
 class TestRequests:
     def test_replaced_and_withdrawn(self) -> None:
         async def main() -> None:
