@@ -175,6 +175,9 @@ class TaskSubmitter:
             core.pending[task_id] = task
             if packed.entries:
                 core.objects.when_all_ready(task.missing(), lambda: self._ready(task))
+            elif pool.queue:  # others wait: no worker has room
+                pool.queue.append(task)
+                self._ask(pool, pool.demand())
             else:
                 pool.queue.append(task)
                 self._dispatch(pool)
@@ -223,6 +226,7 @@ class TaskSubmitter:
         self._ask(pool, pool.demand())
 
     def _ask(self, pool: LeasePool, wanted: int | None) -> None:
+        """Tells the agent how many more workers are wanted, unless it knows."""
         if wanted is None:
             return
         locality = self._locality(pool.queue[0]) if pool.queue else {}
@@ -259,7 +263,6 @@ class TaskSubmitter:
         lease.inflight[task.push.task_id] = task
         task.lease = lease
         task.move(TaskState.PUSHED)
-        self._core.pending[task.push.task_id] = task
         connection.send(task.push)
 
     def close(self) -> None:

@@ -28,12 +28,5 @@ _decoder: msgspec.msgpack.Decoder[base.Message] = msgspec.msgpack.Decoder(Union[
 
 encode = _encoder.encode
 encode_into = _encoder.encode_into
-
-
-def decode(payload: bytes | memoryview) -> base.Message:
-    """Decodes one message of any plane.
-
-    Raises:
-        msgspec.DecodeError: the bytes are no message of this schema.
-    """
-    return _decoder.decode(payload)
+decode = _decoder.decode
+"""Decodes one message of any plane. Raises msgspec.DecodeError when the bytes are no message of this schema."""
