@@ -47,7 +47,7 @@ def resumed(instance: Instance, outcome: Resumed, now: float) -> Instance:
 
 def overdue(instance: Instance, spent: str) -> Transition:
     """What the deadline means: who must go is ended, and what runs there with it; who need not go stays."""
-    if instance.cause in (Cause.SURPLUS, Cause.BY_HAND):
+    if instance.cause is Cause.SURPLUS:
         return Transition(
             instance.id, InstanceState.TERMINATING, f"not drained within {spent}: {instance.reason}"
         )
@@ -55,13 +55,14 @@ def overdue(instance: Instance, spent: str) -> Transition:
 
 
 def is_done(instance: Instance, node: NodeInfo | None) -> bool:
-    """Whether the drain has come to its end: an idle node held nothing when the drain was accepted; a busy
-    one must first have finished what it had."""
+    """Whether the drain has come to its end: nothing holds the node. One that was idle is believed to be so as long
+    as nothing says otherwise (a driver may have come since); of one that was busy the node itself must have said
+    so while it drained."""
     if instance.state is not InstanceState.DRAINING or not instance.settled:
         return False
-    if instance.only_if_idle or node is None or node.state == "DEAD":
+    if node is None or node.state == "DEAD":
         return True
-    return node.state == "DRAINING" and node.idle_since_s > 0
+    return node.idle_since_s > 0 and (instance.only_if_idle or node.state == "DRAINING")
 
 
 def recallable(snapshot: Snapshot, leaving: Collection[str]) -> list[Instance]:
@@ -101,15 +102,19 @@ def recallable(snapshot: Snapshot, leaving: Collection[str]) -> list[Instance]:
 
 def due_back(snapshot: Snapshot, leaving: Collection[str], options: Collection[Instance]) -> dict[str, str]:
     """Of those that could work on the ones that shall, whatever waits, by instance id with the reason: a
-    maximum no longer stands against a busy one, waiting work names the node, or a minimum lacks it."""
+    maximum no longer stands against a busy one, an idle one got busy, waiting work names the node, or a minimum
+    lacks it."""
     nodes = {node.node_id: node for node in snapshot.nodes}
     counts = dict(count_by_type((i for i in snapshot.instances if i.id not in leaving), ACTIVE))
     back: dict[str, str] = {}
     for instance in options:
         kind = snapshot.config.node_type(instance.node_type)
         lacking = kind is not None and counts.get(kind.name, 0) < kind.min_workers
-        if instance.cause is Cause.SURPLUS and not nodes[instance.node_id].idle_since_s:
+        is_busy = not nodes[instance.node_id].idle_since_s
+        if is_busy and instance.cause is Cause.SURPLUS:
             back[instance.id] = "max_workers and the price budget allow it again"
+        elif is_busy and instance.settled and instance.only_if_idle:
+            back[instance.id] = "something holds it after all"
         elif instance.node_id in snapshot.demand.pinned:
             back[instance.id] = "waiting work names its node"
         elif lacking and instance.cause is not Cause.OUTDATED:

@@ -179,6 +179,8 @@ def deadline_of(instance: Instance, deadlines: Deadlines) -> float | None:
     }
     if instance.expires_s:
         return instance.expires_s
+    if instance.state is _S.DRAINING and instance.cause is Cause.BY_HAND:
+        return None  # whoever drains it did not say until when: what runs there is finished
     span = allowed.get(instance.state)
     return None if span is None else instance.since_s + span
 

@@ -32,6 +32,7 @@ def draining(
         (Cause.IDLE, "DRAINING", True, True, True),
         (Cause.IDLE, "ALIVE", True, False, False),
         (Cause.OUTDATED, "ALIVE", True, True, True),
+        (Cause.IDLE, "DRAINING", False, True, False),  # a driver came
         (Cause.SURPLUS, "DRAINING", False, True, False),
         (Cause.SURPLUS, "ALIVE", True, True, False),  # not before the node itself refuses work
         (Cause.SURPLUS, "DRAINING", True, True, True),
@@ -102,6 +103,12 @@ def test_a_minimum_calls_back_before_it_launches_but_not_what_is_to_be_replaced(
     assert made.recalls == {}
     assert [launch.count for launch in made.launches] == [1]
     assert [removal.instance_id for removal in made.removals] == ["a"]
+
+
+def test_an_idle_node_that_a_driver_came_to_goes_back() -> None:
+    made = plan(snapshot(config(SMALL), draining("a", busy=True)))
+    assert made.recalls == {"a": "something holds it after all"}
+    assert made.removals == ()
 
 
 def test_a_person_s_drain_is_not_called_off() -> None:

@@ -341,9 +341,9 @@ def test_a_refused_drain_goes_back_to_work_and_rests() -> None:
 def test_at_the_deadline_of_a_drain_only_those_go_that_must(cause: Cause) -> None:
     one = instance("a", state=S.DRAINING, cause=cause, settled=True, since_s=NOW - 5000)
     table, _ = see(one, nodes=[node("a", state="DRAINING")])
-    must = cause in (Cause.SURPLUS, Cause.BY_HAND)
-    assert only(table).state is (S.TERMINATING if must else S.RUNNING)
-    assert only(table).recalled is not must
+    expected = {Cause.SURPLUS: S.TERMINATING, Cause.BY_HAND: S.DRAINING}.get(cause, S.RUNNING)
+    assert only(table).state is expected
+    assert only(table).recalled is (expected is S.RUNNING)
 
 
 def test_a_node_called_back_is_told_until_it_has_heard_it() -> None:

@@ -33,7 +33,7 @@ from autoscaler.status import Report
 from runtime._core.resources import to_units
 from runtime._wire.messages.base import Demand, NodeInfo, ResourceRequest
 from runtime._wire.messages.control import Holding
-from tests.autoscaler.build import SMALL, config, node
+from tests.autoscaler.build import NOW, SMALL, config, instance, machine, node
 from tests.autoscaler.rig import Rig, one_create
 
 S = InstanceState
@@ -380,3 +380,13 @@ def test_a_drain_under_way_is_answered_before_it_is_called_off() -> None:
     (resume,) = rig.tick(Drained(name))
     assert isinstance(resume, Resume)
     assert rig.states() == {name: "RUNNING"}
+
+
+def test_another_process_tells_a_called_back_node_so() -> None:
+    called_back = instance("a", recalled=True, asked_s=NOW)
+    rig = Rig(config(SMALL), memory=Memory.from_json(Memory(instances=(called_back,)).to_json()))
+    rig.machines = [machine("a")]
+    rig.nodes = [node("a", state="DRAINING", free={})]
+    (resume,) = rig.tick(after_s=100.0)
+    assert isinstance(resume, Resume)
+    assert rig.states() == {"a": "RUNNING"}, "it is not taken for one that a person drains"

@@ -49,8 +49,6 @@ def workers(draw: st.DrawFn, index: int) -> tuple[Instance, NodeInfo, Load]:
     bound_by = draw(st.sampled_from(["", "", "", "", "an actor", "objects"]))
     is_busy = bool(load or bound_by)
     cause = draw(st.sampled_from([None, None, None, None, *Cause]))
-    if cause in (Cause.IDLE, Cause.OUTDATED):
-        cause = None if is_busy else cause
     state = S.RUNNING if cause is None else S.DRAINING
     one_instance = instance(
         name,
