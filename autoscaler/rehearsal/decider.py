@@ -19,12 +19,14 @@ Outcomes are given once. A decider that has nothing to do with time returns None
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from autoscaler.config import AutoscalerConfig
 from autoscaler.effects import Effect
 from autoscaler.instances import InstanceState
+from autoscaler.memory import Memory
 from autoscaler.plan import Note
 from autoscaler.provider import Capabilities
 from autoscaler.reconciler import Reconciler, World
@@ -51,15 +53,39 @@ class Decider(Protocol):
         ...
 
 
+@runtime_checkable
+class Restartable(Protocol):
+    """A decider whose process can be lost."""
+
+    def restart(self, forget: bool) -> None:
+        """A new process takes over, from what the old one had saved, or with `forget` from nothing: then the
+        machines' tags and the registered nodes must do."""
+        ...
+
+
 class ReconcilerDecider:
     """The autoscaler's own planner and state machine."""
 
     def __init__(self, config: AutoscalerConfig) -> None:
-        numbers = itertools.count(1)
         self._config = config
-        self.reconciler = Reconciler(config, Capabilities(), new_id=lambda: f"{next(numbers):04d}")
+        self._numbers = itertools.count(1)
+        self._rng = random.Random(0)
+        self.reconciler = self._new(None)
         self._states: dict[str, InstanceState] = {}
         self._happened: list[str] = []
+
+    def _new(self, memory: Memory | None) -> Reconciler:
+        return Reconciler(
+            self._config,
+            Capabilities(),
+            memory=memory,
+            new_id=lambda: f"{next(self._numbers):04d}",
+            rng=self._rng,
+        )
+
+    def restart(self, forget: bool) -> None:
+        saved = self.reconciler.memory().to_json()
+        self.reconciler = self._new(None if forget else Memory.from_json(saved))
 
     def decide(self, picture: World, capabilities: Capabilities, now: float) -> Sequence[Effect]:
         self.reconciler.configure(self._config, capabilities)

@@ -111,6 +111,7 @@ class Platform:
         self.machines: tuple[Machine, ...] = ()
         self.outcomes: list[Outcome] = []
         self.under_way = 0
+        self._life = 0
         self._config = config
         self._timing = timing
         self._clock = clock
@@ -157,13 +158,23 @@ class Platform:
             self._answer(0.0, partial(self._resume, effect))
 
     def _answer(self, delay_s: float, work: Callable[[], Outcome]) -> None:
+        life = self._life
+
         def arrive() -> None:
-            self.under_way -= 1
-            self.outcomes.append(work())
+            outcome = work()
+            if life == self._life:
+                self.under_way -= 1
+                self.outcomes.append(outcome)
             self._changed(False)
 
         self.under_way += 1
         self._clock.after(delay_s, arrive)
+
+    def forget_asker(self) -> None:
+        """Whoever asked for effects is gone: they happen nevertheless, and nobody hears of their outcome."""
+        self._life += 1
+        self.under_way = 0
+        self.outcomes = []
 
     def _create(self, effect: Create) -> Created:
         request = effect.request

@@ -44,8 +44,11 @@ FaultKind = Literal[
     "throttle",
     "stale_listing",
     "lost_reply",
+    "autoscaler_restart",
+    "memory_loss",
 ]
-MOMENTARY = ("spot_loss", "node_death")
+RESTARTS = ("autoscaler_restart", "memory_loss")
+MOMENTARY = ("spot_loss", "node_death", *RESTARTS)
 """Faults that happen at one moment; all others last from `at_s` until `until_s`."""
 
 
@@ -125,6 +128,8 @@ class Fault(Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
     made_twice: a create makes a machine once more than was asked, with `probability` for each.
     throttle: calls are refused with `probability`: repeat after `seconds` (5 without it).
     stale_listing: listings are up to `seconds` old.
+    autoscaler_restart: its process is lost with the answers it waited for; a new one carries on from what was saved.
+    memory_loss: the same, and nothing was saved.
     lost_reply: with `probability`, a create does its work and its answer is lost.
 
     Attributes:

@@ -21,10 +21,11 @@ from autoscaler.provider import ProviderError
 from autoscaler.reconciler import World as Picture
 from autoscaler.rehearsal.clock import START_S, Clock
 from autoscaler.rehearsal.cluster import ACTOR, TASK, Batch, Cluster, Group, Run
-from autoscaler.rehearsal.decider import Decider, ReconcilerDecider
+from autoscaler.rehearsal.decider import Decider, ReconcilerDecider, Restartable
 from autoscaler.rehearsal.platform import Platform, Tally, Timing
 from autoscaler.rehearsal.trace import (
     MOMENTARY,
+    RESTARTS,
     Actors,
     Fault,
     Groups,
@@ -222,10 +223,19 @@ class FakeWorld:
         self._tell(FAULT, describe(fault))
         if fault.kind not in MOMENTARY:
             self.platform.troubles.begin(fault)
+        elif fault.kind in RESTARTS:
+            self._restart(forget=fault.kind == "memory_loss")
         elif fault.kind == "spot_loss":
             self.platform.vanish(fault)
         else:
             self.platform.kill_nodes(fault)
+
+    def _restart(self, forget: bool) -> None:
+        if isinstance(self.decider, Restartable):
+            self.platform.forget_asker()
+            self.decider.restart(forget)
+            self._listing = None
+            self._listing_is_due = True
 
     def _relent(self, fault: Fault) -> None:
         self._tell(FAULT, f"{describe(fault)} is over")

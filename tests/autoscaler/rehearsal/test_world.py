@@ -14,7 +14,17 @@ from autoscaler.provider import NodeType
 from autoscaler.rehearsal.decider import ReconcilerDecider
 from autoscaler.rehearsal.platform import Timing
 from autoscaler.rehearsal.rehearse import RUNNING, Result, rehearse
-from autoscaler.rehearsal.trace import Actors, Fault, Groups, Offered, Requests, Tasks, Trace, TraceError
+from autoscaler.rehearsal.trace import (
+    Actors,
+    Fault,
+    FaultKind,
+    Groups,
+    Offered,
+    Requests,
+    Tasks,
+    Trace,
+    TraceError,
+)
 from autoscaler.rehearsal.world import FakeWorld
 
 SMALL = NodeType("small", {"CPU": 4}, max_workers=20)
@@ -185,6 +195,18 @@ def test_machines_made_twice_or_that_never_boot_are_ended_and_replaced() -> None
     assert result.samples[-1].machines == 0
 
 
+@pytest.mark.parametrize("kind", ["autoscaler_restart", "memory_loss"])
+@pytest.mark.parametrize("at_s", [0.5, 1.5, 10.0, 25.0, 32.0, 100.0])
+def test_an_autoscaler_that_is_lost_leaves_no_machine_behind(kind: FaultKind, at_s: float) -> None:
+    trace = Trace(
+        tasks=[Tasks(count=8, resources={"CPU": 2}, duration_s=60.0)], faults=[Fault(kind=kind, at_s=at_s)]
+    )
+    result = served(trace, SMALL)
+    assert result.summary.finished == {"task": 8}
+    assert not result.summary.interrupted
+    assert result.samples[-1].machines == 0
+
+
 # ---------------------------------------------------------------- invariants
 
 
@@ -198,18 +220,19 @@ def hostile(seed: int) -> Trace:
         at_s = rng.uniform(0.0, end_s / 2)
         return Fault(kind=kind, at_s=at_s, until_s=rng.uniform(at_s + 1, end_s), **more)  # type: ignore[arg-type]
 
+    def tasks() -> Tasks:
+        resources = dict(rng.choice(shapes))
+        return Tasks(
+            at_s=rng.uniform(0.0, end_s),
+            count=rng.randint(1, 40),
+            resources=resources,
+            duration_s=[1.0, rng.uniform(1.0, 200.0)] if rng.random() < 0.5 else rng.uniform(1.0, 90.0),
+            selector={"disk": "fast"} if "GPU" not in resources and rng.random() < 0.1 else {},
+            fallbacks=[{}] if rng.random() < 0.5 else [],
+        )
+
     return Trace(
-        tasks=[
-            Tasks(
-                at_s=rng.uniform(0.0, end_s),
-                count=rng.randint(1, 40),
-                resources=dict(rng.choice(shapes)),
-                duration_s=[1.0, rng.uniform(1.0, 200.0)] if rng.random() < 0.5 else rng.uniform(1.0, 90.0),
-                selector={"disk": "fast"} if rng.random() < 0.1 else {},
-                fallbacks=[{}] if rng.random() < 0.5 else [],
-            )
-            for _ in range(10)
-        ],
+        tasks=[tasks() for _ in range(10)],
         actors=[Actors(at_s=rng.uniform(0.0, end_s), duration_s=rng.uniform(10.0, 600.0), count=3)],
         groups=[
             Groups(
@@ -225,6 +248,10 @@ def hostile(seed: int) -> Trace:
         faults=[
             Fault(kind="spot_loss", at_s=300.0, probability=0.5, times=4, every_s=300.0),
             Fault(kind="node_death", at_s=200.0, probability=0.2, times=5, every_s=250.0),
+            Fault(kind="autoscaler_restart", at_s=rng.uniform(0.0, end_s)),
+            Fault(
+                kind="memory_loss", at_s=rng.uniform(0.0, 100.0), times=3, every_s=rng.uniform(100.0, 600.0)
+            ),
             lasting("stockout", node_type=rng.choice(("small", "gpu", "big")), count=rng.randint(0, 2)),
             lasting("quota", count=4),
             lasting("setup_failure", probability=0.3),
