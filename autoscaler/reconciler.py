@@ -456,11 +456,11 @@ class Reconciler:
                         token=token,
                         offer=launch.offer,
                         config_hash=self.config.config_hashes.get(launch.node_type, ""),
-                        reason=launch.reason,
+                        reason=launch.why,
                         log_path=os.path.join(self.config.log_dir, f"setup-{instance_id}.log"),
                     )
                 )
-            self._tell(now, f"{batch} x {launch.node_type}: wanted for {launch.reason}")
+            self._tell(now, f"{batch} x {launch.node_type}: wanted for {launch.why}")
             left -= batch
 
     # ------------------------------------------------------------ effects

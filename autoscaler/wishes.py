@@ -9,21 +9,35 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from autoscaler.demand import Shape
 from autoscaler.packing import NodeClass
 from autoscaler.policy import Candidate
 from autoscaler.provider import Offer
 
+MOST_NAMED = 3
+"""Of the work that machines are launched for."""
 FAILING = "most of the last machines failed their setup, so that hardly any may start now"
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """`count` machines of a type from one offer."""
+    """`count` machines of a type from one offer. `work`: the demand of that reason that they are for, counted."""
 
     node_type: str
     offer: Offer
     count: int
     reason: str
+    work: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def why(self) -> str:
+        """The reason with the work, in a line."""
+        if not self.work:
+            return self.reason
+        parts = [f"{count} x {text}" for text, count in self.work[:MOST_NAMED]]
+        if len(self.work) > MOST_NAMED:
+            parts.append(f"{len(self.work) - MOST_NAMED} more shapes")
+        return f"{self.reason}: {', '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +83,7 @@ def start(
     """
     left = dict(pace)
     merged: dict[tuple[str, str, str, str], tuple[Offer, int]] = {}
+    work: dict[tuple[str, str, str, str], dict[Shape, int]] = {}
     started = Started()
     late: dict[str, str] = {}
     for wish in wishes:
@@ -88,6 +103,10 @@ def start(
         if count > 0:
             key = (name, offer.zone, offer.market, wish.reason)
             merged[key] = offer, count + (merged[key][1] if key in merged else 0)
+            for owner, copies in wish.holds:
+                if isinstance(owner, Shape):
+                    shapes = work.setdefault(key, {})
+                    shapes[owner] = shapes.get(owner, 0) + copies * count
         if count < wish.count:
             for owner, copies in wish.holds:
                 _put_off(started, owner, why, copies * (wish.count - count))
@@ -98,8 +117,15 @@ def start(
                 if name in late:
                     for owner, copies in entry.holds:
                         _put_off(started, owner, late[name], copies)
-    started.launches = tuple(Launch(key[0], offer, count, key[3]) for key, (offer, count) in merged.items())
+    started.launches = tuple(
+        Launch(key[0], offer, count, key[3], _named(work.get(key, {})))
+        for key, (offer, count) in merged.items()
+    )
     return started
+
+
+def _named(work: Mapping[Shape, int]) -> tuple[tuple[str, int], ...]:
+    return tuple((str(shape), count) for shape, count in work.items())
 
 
 def _put_off(started: Started, owner: Hashable, why: str, copies: int) -> None:

@@ -106,7 +106,7 @@ class ReconcilerDecider:
         """What was launched and why, and what else changed; alike changes are told together."""
         told: dict[str, int] = {}
         for launch in self.reconciler.plan.launches:
-            told[f"{launch.node_type} wanted for {launch.reason}"] = launch.count
+            told[f"{launch.node_type} wanted for {launch.why}"] = launch.count
         states: dict[str, InstanceState] = {}
         for instance in self.reconciler.table:
             states[instance.id] = instance.state

@@ -395,7 +395,7 @@ def test_every_step_is_told_with_its_reason() -> None:
     rig.tick()
     (ended,) = rig.reconciler.report(rig.now).ended
     assert [(step.state, step.why) for step in ended.history] == [
-        ("QUEUED", "waiting work"),
+        ("QUEUED", "waiting work: 1 x {CPU: 2}"),
         ("REQUESTED", "create is called"),
         ("REQUESTED", "the line broke"),
         ("ALLOCATED", f"machine {made[0].id}"),

@@ -130,7 +130,7 @@ def test_a_burst_of_tasks(cli: Cli) -> None:
         assert cli.wait(lambda status: waiting(status) == [("{CPU: 1}", 196)]), cli.status()
         status = cli.status()
         assert workers(status) == ["worker"] * 4
-        assert launched_for(status, "waiting work"), said(status)
+        assert launched_for(status, "waiting work: 3 x {CPU: 1}"), said(status)
         told = "196 x {CPU: 1}: waits: max_workers 4 of node type 'worker' is reached"
         assert eventually(lambda: told in cli.run("status").out), cli.run("status").out
     finally:
