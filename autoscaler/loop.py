@@ -76,7 +76,7 @@ WATCH_PAUSE_S = 0.05
 """A busy cluster changes all the time; this is soon enough to hear of it."""
 REPORT_EVERY_S = 5.0
 
-_NOW = WatchClusterState(timeout_s=0.0)
+_NOW = WatchClusterState(timeout_s=0.0, with_report=False)
 
 
 class Autoscaler:
@@ -208,14 +208,15 @@ class Autoscaler:
         moment.
         """
         try:
-            picture = await self._control.call(_NOW, timeout_s=RETRY_S)
+            picture = await self._control.call(_NOW, timeout_s=self._config.tick_s)
             if picture.demands and not is_quiet:
                 await asyncio.sleep(LASTS_S)
-                later = await self._control.call(_NOW, timeout_s=RETRY_S)
+                later = await self._control.call(_NOW, timeout_s=self._config.tick_s)
                 picture = lasting(picture, later)
             self._cluster = picture
         except CallError as error:
             log.warning("the control store shows no picture: %s", error)
+            self._wake.set()  # asked again soon: what woke us is still not known
 
     async def _keep_listing(self) -> None:
         while True:

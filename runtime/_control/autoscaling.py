@@ -79,7 +79,7 @@ class AutoscalingService:
     def _answer(self, message: WatchClusterState) -> ClusterState:
         if message.only_version:
             return ClusterState(self._version, self._context.wall_time(), [], [], [], [])
-        return self.snapshot()
+        return self.snapshot(with_report=message.with_report)
 
     async def request(self, _: Channel, message: RequestResources) -> Ok:
         if message.job_id and not self._is_running(message.job_id):
@@ -98,7 +98,7 @@ class AutoscalingService:
             listener(message)
         return Ok()
 
-    def snapshot(self) -> ClusterState:
+    def snapshot(self, with_report: bool = True) -> ClusterState:
         """The picture of now."""
         requesters, requests = self.requests.everything()
         return ClusterState(
@@ -108,7 +108,7 @@ class AutoscalingService:
             demands=self._demands(),
             groups=self._pending_groups(),
             requested=[bundle for entry in requests for bundle in entry.bundles],
-            last_report=self._report,
+            last_report=self._report if with_report else b"",
             holdings=[
                 Holding(node.node_id, node.held, node.bound_by)
                 for node in self._cluster.living()

@@ -51,6 +51,10 @@ SECTIONS = {
         "One decision for a large cluster: the plan alone, and a tick, which is all that is done between looking at "
         "the world and telling the platform. A [drawing](autoscaler-growth.svg) shows how they grow.",
     ),
+    "reaction": (
+        "How soon the autoscaler acts",
+        "From an agent's word that a task waits to the create call.",
+    ),
     "rehearsal": (
         "Rehearsals",
         "How long `clusterctl simulate` takes; [simulate.md](simulate.md) says what it does.",

@@ -517,11 +517,12 @@ class ClusterState(Message, frozen=True, array_like=True, tag=201):
 class WatchClusterState(Message, Request[ClusterState], frozen=True, array_like=True, tag=200):
     """Answers at once when the version is above `after_version`, else when something that matters to the autoscaler
     changes (demand, nodes, idleness), or after `timeout_s`. With `only_version`, the answer has no more than that: the
-    picture of a large cluster is not for every change."""
+    picture of a large cluster is not for every change. Without `with_report` it comes without the last report."""
 
     after_version: int = -1
     timeout_s: float = 5.0
     only_version: bool = False
+    with_report: bool = True
 
 
 class RequestResources(Message, Request[Ok], frozen=True, array_like=True, tag=202):

@@ -302,3 +302,16 @@ def test_a_group_being_reserved_is_no_demand() -> None:
             assert (await r.state()).nodes[0].idle_since_s == 0
 
     run_virtual(main())
+
+
+def test_who_wrote_the_report_gets_the_picture_without_it() -> None:
+    async def main() -> None:
+        async with rig(2) as r:
+            await asyncio.sleep(2)
+            await r.ask(AutoscalerReport(b"{}", []))
+            assert (await r.state()).last_report == b"{}"
+            state = await r.ask(WatchClusterState(-1, with_report=False))
+            assert state.last_report == b""
+            assert state.nodes
+
+    run_virtual(main())
