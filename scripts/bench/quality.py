@@ -161,10 +161,9 @@ def add_figures(figures: Figures, rows: Sequence[Row]) -> None:
     pairs = [(row.ours, row.ray) for row in rows if row.ray is not None]
     if not pairs:
         return
-    cost = statistics.geometric_mean([our.cost / ray.cost for our, ray in pairs])
+    cost, wait = against_ray(pairs)
     figures.add("cost against Ray", cost, "times", "geometric mean", at_most=1.0)
-    waited = [(our.wait_s + 1.0) / (ray.wait_s + 1.0) for our, ray in pairs]
-    figures.add("waiting against Ray", statistics.geometric_mean(waited), "times", "likewise", at_most=1.0)
+    figures.add("waiting against Ray", wait, "times", "likewise, of the mean wait and a second", at_most=1.0)
     compared = [row for row in rows if row.ray is not None]
     dearer = [row.name for row in compared if row.ray and is_dearer(row.ours, row.ray)]
     slower = [row.name for row in compared if row.ray and is_slower(row.ours, row.ray)]
@@ -177,6 +176,13 @@ def add_figures(figures: Figures, rows: Sequence[Row]) -> None:
         "beaten by Ray", len(beaten), "traces", "worse in one, better in none", at_most=0, names=beaten
     )
     figures.add("unserved under Ray", sum(ray.unserved for _, ray in pairs), "requests")
+
+
+def against_ray(pairs: Sequence[tuple[Side, Side]]) -> tuple[float, float]:
+    """Cost and waiting, ours by Ray's, as geometric means. A second is added to each wait: some are zero."""
+    cost = statistics.geometric_mean([ours.cost / ray.cost for ours, ray in pairs])
+    wait = statistics.geometric_mean([(ours.wait_s + 1.0) / (ray.wait_s + 1.0) for ours, ray in pairs])
+    return cost, wait
 
 
 def is_dearer(one: Side, other: Side) -> bool:
@@ -229,13 +235,30 @@ def table(rows: Sequence[Row]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def summary(rows: Sequence[Row]) -> str:
+    """The rows in a sentence or two."""
+    pairs = [(row.ours, row.ray, row.name) for row in rows if row.ray is not None]
+    if not pairs:
+        return ""
+    cost, wait = against_ray([(ours, ray) for ours, ray, _ in pairs])
+    dearer = [name for ours, ray, name in pairs if is_dearer(ours, ray)]
+    slower = [name for ours, ray, name in pairs if is_slower(ours, ray)]
+    cheaper = sum(is_dearer(ray, ours) for ours, ray, _ in pairs)
+    faster = sum(is_slower(ray, ours) for ours, ray, _ in pairs)
+    return (
+        f"Over these {len(pairs)} traces (geometric means): {cost:.2f} times Ray's cost, {wait:.2f} times its waiting. "
+        f"Cheaper by more than {MARGIN:.0%}: {cheaper}; dearer: {', '.join(dearer) or 'none'}. "
+        f"Faster by more than {MARGIN:.0%} and a second: {faster}; slower: {', '.join(slower) or 'none'}.\n"
+    )
+
+
 def write_table(rows: Sequence[Row], page: Path = PAGE) -> None:
     """Puts the table between its marks."""
     before, _, rest = page.read_text().partition(BEGIN)
     _, found, after = rest.partition(END)
     if not found:
         raise ValueError(f"{page} has no place for the table: {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n\n{table(rows)}\n{END}{after}")
+    page.write_text(f"{before}{BEGIN}\n\n{table(rows)}\n{summary(rows)}\n{END}{after}")
 
 
 def main() -> int:

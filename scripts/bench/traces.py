@@ -374,6 +374,17 @@ def _spot_loss(rng: random.Random) -> Case:
 
 
 @_case
+def _spot_taken(rng: random.Random) -> Case:
+    kinds = (replace(CPU16, spot=0.26),)
+    spot = {"node_type": "cpu16", "market": "spot"}
+    faults = [{"at_s": at_s, "kind": "spot_loss", "count": 4, **spot} for at_s in (240, 600)]
+    faults += [{"at_s": at_s, "until_s": at_s + 240, "kind": "stockout", **spot} for at_s in (240, 600)]
+    trace = _trace("spot-taken", tasks=uneven(rng, 5, 192, 240, 480, CPU=1), faults=faults)
+    about = "four spot machines are taken back twice, and for 4 min there are no others"
+    return Case("spot taken back", about, kinds, trace)
+
+
+@_case
 def _spot_stockout(rng: random.Random) -> Case:
     kinds = (replace(CPU16, spot=0.26),)
     out = {"at_s": 0, "until_s": 900, "kind": "stockout", "node_type": "cpu16", "market": "spot"}
