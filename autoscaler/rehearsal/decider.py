@@ -13,7 +13,8 @@ time:
 - `Drain` keeps new work off a node (refused while it is busy, if `only_if_idle`), `Resume` lets it take
   work again, `Terminate` ends machines; what still runs there is lost and waits again.
 
-Outcomes are given once. A decider that has nothing to do with time returns None from `next_s`.
+Outcomes are given once. A decider that has nothing to do with time returns None from `next_s`. One that is
+`Restartable` takes part in the faults that end the autoscaler's process; others do not notice them.
 """
 
 from __future__ import annotations
