@@ -92,7 +92,7 @@ def worker_hash(spec: ClusterSpec, name: str) -> str:
     )
     digest = _digest(
         [
-            spec.provider,
+            _platform(spec),
             kind.resources,
             kind.labels,
             kind.node_config,

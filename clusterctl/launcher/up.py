@@ -143,6 +143,7 @@ class Up:
             self._set_up_head()
         elif step.action is Action.PUSH_SPEC:
             self._progress("giving the autoscaler the new limits and node types")
+            self._prepare_for_new_spec()
             self._earlier = instance_ids(self.api().get("/api/cluster_status"))
             self.api().put("/api/autoscaler/config", msgspec.json.encode(self._spec), timeout_s=30.0)
 
@@ -225,6 +226,17 @@ class Up:
         self.record.control_address, self.record.api_url = daemon.control_address, daemon.api_url
         self._home.write(self.record)
         self._home.set_current(self.record.name)
+
+    def _prepare_for_new_spec(self) -> None:
+        """So that the provider knows what the new spec names, and what only the old one does."""
+        machines.existing(
+            providers.make(self.record.spec, self.record.cluster_id, self.record.provider_settings)
+        )
+        self._provider = self._make_provider(self.record.cluster_id)
+        try:
+            self._provider.prepare(node_types.node_types(self._spec, self._provider.default_resources()))
+        except ProviderError as error:
+            raise from_provider(error) from error
 
     def _await_workers(self) -> int:
         return await_workers(self.api(), self._spec, self._timeout_s, self._progress, self._earlier)

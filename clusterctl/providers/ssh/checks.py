@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import sys
 import sysconfig
 import time
@@ -58,7 +59,7 @@ def problems_of(
     found = []
     for name, answer in answers.items():
         if isinstance(answer, Examined):
-            found += _of(name, answer, name == head, python, cluster_id)
+            found += _of(name, answer, name == head, len(answers) == 1, python, cluster_id)
         else:
             found.append(_silent(answer, name == head))
     return found
@@ -74,7 +75,9 @@ def _silent(error: Exception, is_head: bool) -> Problem:
     return Problem(str(error), "The cluster does without it until it answers.", fatal=False)
 
 
-def _of(name: str, seen: Examined, is_head: bool, python: str, cluster_id: str) -> list[Problem]:
+def _of(
+    name: str, seen: Examined, is_head: bool, is_alone: bool, python: str, cluster_id: str
+) -> list[Problem]:
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     abi = sysconfig.get_config_var("SOABI")
     claim = seen.facts.claim
@@ -83,6 +86,9 @@ def _of(name: str, seen: Examined, is_head: bool, python: str, cluster_id: str) 
         other = claim.tags.get(MachineTags.CLUSTER_NAME, "?")
         advice = f"End cluster '{other}' first, or name another machine."
         out.append(Problem(f"{name} belongs to cluster '{other}'", advice, fatal=is_head))
+    if is_head and not is_alone and ipaddress.ip_address(seen.facts.address.partition("%")[0]).is_loopback:
+        advice = "Name it in provider.head by an address by which the workers reach it, too."
+        out.append(Problem(f"{name} was reached as itself, by {seen.facts.address}", advice))
     if not seen.python:
         advice = f"Install Python {version} there, or name it as provider.python."
         out.append(Problem(f"{name} has no `{python}` that works", advice))

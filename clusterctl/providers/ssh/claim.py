@@ -25,13 +25,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: of the machine in this life; it gets another when it is given back and taken again.
-        host: its name in the spec.
+        host: its name.
+        entry: as the spec had it, to reach it by when the spec names it no more.
         hostname: its own, so that home directories that several machines share are noticed.
         session_dir: short, for the sake of Unix sockets.
     """
 
     id: str
     host: str
+    entry: str
     hostname: str
     node_type: str
     tags: dict[str, str]
@@ -41,11 +43,11 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     session_dir: str
 
-    def machine(self, unreachable: str = "") -> Machine:
+    def machine(self, unreachable: str = "", is_wanted: bool = True) -> Machine:
         """As the provider lists it."""
         return Machine(
             id=self.id,
-            state=MachineState.RUNNING,
+            state=MachineState.RUNNING if is_wanted else MachineState.STOPPING,
             node_type=self.node_type,
             tags={**self.tags, UNREACHABLE: unreachable} if unreachable else self.tags,
             address=self.address,

@@ -72,12 +72,17 @@ class SshMachines:
             base = hosts.heads_base(spec.auth, known_hosts, str(self._folder / "ssh_key"))
         else:
             base = hosts.operators_base(spec.auth, known_hosts)
-        head = hosts.parse(self._spec.head, base)
-        self._head = hosts.name_of(head)
-        self._targets: dict[str, SshTarget] = {self._head: head}
-        for text in self._spec.workers:
+        self._head = hosts.name_of(hosts.parse(self._spec.head, base))
+        self._targets: dict[str, SshTarget] = {}
+        self._entries: dict[str, str] = {}
+        for text in (self._spec.head, *self._spec.workers):
             target = hosts.parse(text, base)
             self._targets.setdefault(hosts.name_of(target), target)
+            self._entries.setdefault(hosts.name_of(target), text)
+        self._base = base
+        self._named = frozenset(self._targets)
+        for claim in self._recall().values():  # taken when the spec named them: to be given back
+            self._targets.setdefault(claim.host, hosts.parse(claim.entry, base))
 
     # ------------------------------------------------------------ the protocol
 
@@ -86,7 +91,7 @@ class SshMachines:
         return Capabilities(forward_ports=True)
 
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
-        answers = self._each(self._targets, lambda target: examine(target, self._spec.python))
+        answers = self._each(self._entries, lambda target: examine(target, self._spec.python))
         found = problems_of(answers, self._head, self._spec.python, self._cluster_id)
         return found + [problem for kind in node_types for problem in self._misnamed(kind)]
 
@@ -96,12 +101,16 @@ class SshMachines:
             for target in self._targets.values():
                 CONNECTIONS.close(target)  # so that the next one pins its key
         command, env = claims.let_in(identity.ensure(self._folder, self._cluster_id))
-        workers = [name for name in self._targets if name != self._head]
+        workers = [name for name in self._entries if name != self._head]
+        with open(
+            self._folder / "let_in", "a", encoding="utf-8"
+        ) as file:  # first: what happens is remembered
+            file.writelines(f"{self._entries[name]}\n" for name in workers)
         answers = self._each(workers, lambda target: _run(target, command, env))
         refused = [str(error) for error in answers.values() if isinstance(error, ShellAuthFailed)]
         if refused:
             raise Auth("; ".join(refused))
-        return Prepared({"machines": ", ".join(self._targets)})
+        return Prepared({"machines": ", ".join(self._entries)})
 
     def offers(self, node_type: NodeType) -> list[Offer]:
         names = [*self._eligible(node_type)]
@@ -157,7 +166,8 @@ class SshMachines:
             found = answer.claim if isinstance(answer, Facts) else remembered.get(name)
             if found is not None and self._is_ours(found):
                 out[name] = found
-                machines.append(found.machine(str(answer) if isinstance(answer, Exception) else ""))
+                silence = str(answer) if isinstance(answer, Exception) else ""
+                machines.append(found.machine(silence, name in self._named))
         self._remember(out, remembered)
         return machines
 
@@ -193,9 +203,13 @@ class SshMachines:
             return
         key = identity.public_key(self._folder)
         if key:
+            with contextlib.suppress(FileNotFoundError):
+                for text in (self._folder / "let_in").read_text(encoding="utf-8").splitlines():
+                    target = hosts.parse(text, self._base)
+                    self._targets.setdefault(hosts.name_of(target), target)
             command, env = claims.keep_out(key)
             self._each(self._targets, lambda target: _run(target, command, env))
-        for name in ("ssh_key", "ssh_key.pub", "known_hosts", "machines.json"):
+        for name in ("let_in", "ssh_key", "ssh_key.pub", "known_hosts", "machines.json"):
             (self._folder / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # others' files are in it, or it was never made
             self._folder.rmdir()
@@ -253,7 +267,7 @@ class SshMachines:
         """The workers' machines that may be of the type, in the order of the spec."""
         config = _node_config(node_type)
         only = {self._name(hosts.parse(text, SshTarget("", ""))) for text in config.hosts}
-        return [name for name in self._targets if name != self._head and (not only or name in only)]
+        return [name for name in self._entries if name != self._head and (not only or name in only)]
 
     def _misnamed(self, node_type: NodeType) -> Sequence[Problem]:
         try:
@@ -266,7 +280,7 @@ class SshMachines:
                 "Correct node_config.hosts of the type.",
             )
             for text in config.hosts
-            if self._name(hosts.parse(text, SshTarget("", ""))) not in self._targets
+            if self._name(hosts.parse(text, SshTarget("", ""))) not in self._named
         ]
 
     def _each(
@@ -299,6 +313,7 @@ class SshMachines:
         return Claim(
             id=machine_id,
             host=name,
+            entry=self._entries[name],
             hostname=facts.hostname,
             node_type=request.node_type.name,
             tags={

@@ -90,3 +90,12 @@ def test_hashes_change_with_what_makes_a_node(
     before, after = load_text(TEXT), load_text(TEXT.replace(old, new, 1))
     assert (head_hash(before) != head_hash(after)) is head_changes
     assert (worker_hash(before, "w") != worker_hash(after, "w")) is worker_changes
+
+
+def test_other_machines_of_ones_own_change_no_node() -> None:
+    own = "cluster_name: c\nprovider: {type: ssh, head: h1, workers: [h2, h3]}\n"
+    one, two = load_text(own), load_text(own.replace("h3", "h4"))
+    assert head_hash(one) == head_hash(two)
+    assert worker_hash(one, "worker") == worker_hash(two, "worker")
+    moved = load_text(own.replace("h1", "h9"))
+    assert head_hash(one) != head_hash(moved)

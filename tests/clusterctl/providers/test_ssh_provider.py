@@ -16,6 +16,7 @@ from autoscaler.provider import (
     Capacity,
     LaunchRequest,
     LaunchResult,
+    MachineState,
     MachineTags,
     NodeType,
     NotFound,
@@ -24,7 +25,7 @@ from autoscaler.provider import (
     ShellTimedOut,
     Transient,
 )
-from clusterctl.providers.ssh import hosts
+from clusterctl.providers.ssh import checks, hosts
 from clusterctl.providers.ssh import provider as module
 from clusterctl.providers.ssh.checks import Examined, problems_of
 from clusterctl.providers.ssh.claim import UNREACHABLE, Claim, Facts, id_on
@@ -51,9 +52,13 @@ def make(bed: SshTestbed, tmp_path: Path) -> Iterator[Make]:
     made = []
 
     def make(
-        cluster: str = "one", owner: str = "me", key: Path = bed.key_file, **provider: str
+        cluster: str = "one",
+        owner: str = "me",
+        key: Path = bed.key_file,
+        only: int | None = None,
+        **provider: str,
     ) -> SshMachines:
-        head, *workers = (host.address for host in bed.hosts)
+        head, *workers = (host.address for host in bed.hosts[:only])
         more = "".join(f", {name}: {value}" for name, value in provider.items())
         spec = load_text(
             f"cluster_name: name\nprovider: {{type: ssh, head: {head}, workers: [{', '.join(workers)}]{more}}}\n"
@@ -158,6 +163,7 @@ def test_a_machine_that_does_not_answer_is_still_listed(
     bed: SshTestbed, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_LOOK_S", 1.0)
+    monkeypatch.setattr(checks, "_EXAMINE_S", 1.0)
     provider = make()
     create(provider, "a", "b")
     host = bed.hosts[1]
@@ -176,6 +182,26 @@ def test_a_machine_that_does_not_answer_is_still_listed(
         assert not problem.fatal
         assert create(provider, "c").machines[0].address == bed.hosts[2].address
     assert UNREACHABLE not in provider.list()[0].tags
+
+
+def test_a_machine_that_the_spec_names_no_more_is_given_back(bed: SshTestbed, make: Make) -> None:
+    make().prepare([WORKER])
+    create(make(), "a", "b")
+    smaller = make(only=2)
+    states = {machine.instance_id: machine.state for machine in smaller.list()}
+    assert states == {"a": MachineState.RUNNING, "b": MachineState.STOPPING}
+    assert create(smaller, "c").errors
+    keys = f"/home/{USER}/.ssh/authorized_keys"
+    smaller.prepare([WORKER])
+    (gone,) = (machine for machine in smaller.list() if machine.instance_id == "b")
+    assert smaller.terminate([gone.id]) == {gone.id: None}
+    assert left_on(bed.hosts[2]) == ""
+    (last,) = make(only=2).list()
+    assert last.instance_id == "a"
+    assert "clusterctl:one" in bed.hosts[2].run(["cat", keys])
+    smaller.terminate([last.id])
+    make(only=2).cleanup()
+    assert "clusterctl:one" not in bed.hosts[2].run(["cat", keys])
 
 
 def test_when_none_answers_nothing_is_claimed_of_them(make: Make, tmp_path: Path) -> None:
@@ -221,6 +247,12 @@ def test_types_may_be_bound_to_machines(bed: SshTestbed, make: Make) -> None:
     assert "unknown field" in problem.what
 
 
+def test_a_head_alone_has_an_offer(make: Make) -> None:
+    alone = make(only=1)
+    assert len(alone.offers(NodeType("head"))) == 1
+    assert alone.offers(WORKER) == []
+
+
 def test_an_offer_says_what_the_smallest_machine_has(make: Make) -> None:
     (offer,) = make().offers(WORKER)
     assert offer.resources["CPU"] >= 1
@@ -236,6 +268,7 @@ def test_a_machine_without_the_right_python_is_refused(make: Make) -> None:
     assert all(problem.fatal for problem in problems)
 
 
+LOOPBACK = Facts("h", "127.0.0.1", "/home/op", "1000", "/bin", 4.0, 1e9, None)
 FACTS = Facts("h", "10.0.0.1", "/home/op", "1000", "/bin", 4.0, 1e9, None)
 VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 ABI = str(sysconfig.get_config_var("SOABI"))
@@ -262,9 +295,13 @@ def test_what_would_fail_is_found_before(answer: Examined | Exception, words: st
 def test_the_head_must_answer_and_be_free() -> None:
     (problem,) = problems_of({"h": ShellTimedOut("nothing")}, "h", "python3", "c")
     assert problem.fatal
+    fine = Examined(FACTS, VERSION, ABI, 2**40)
+    (problem,) = problems_of({"h": Examined(LOOPBACK, VERSION, ABI, 2**40), "w": fine}, "h", "python3", "c")
+    assert "reached as itself" in problem.what
     claim = Claim(
         id=id_on("h", "x"),
         host="h",
+        entry="h",
         hostname="h",
         node_type="",
         tags={MachineTags.CLUSTER_NAME: "theirs"},
@@ -274,7 +311,7 @@ def test_the_head_must_answer_and_be_free() -> None:
         path="",
         session_dir="",
     )
-    facts = Facts("h", "", "", "", "", 1.0, 1.0, claim)
+    facts = Facts("h", "10.0.0.1", "", "", "", 1.0, 1.0, claim)
     (problem,) = problems_of({"h": Examined(facts, VERSION, ABI, 2**40)}, "h", "python3", "c")
     assert "belongs to cluster 'theirs'" in problem.what
     assert problem.fatal

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,13 +79,27 @@ def test_from_bare_machines_to_a_jobs_result_and_back(bed: SshTestbed, tmp_path:
         assert what_is_left(host) == ""
 
 
-def test_a_head_alone(bed: SshTestbed, tmp_path: Path) -> None:
+def test_machines_are_exchanged_in_a_running_cluster(bed: SshTestbed, tmp_path: Path) -> None:
     cli = Cli(tmp_path)
+    head, one, two = bed.hosts
     spec = tmp_path / "own.yaml"
-    spec.write_text(SPEC.format(head=bed.hosts[0].address, workers="", user=USER, key=bed.key_file))
+
+    def write(worker: Host) -> str:
+        spec.write_text(SPEC.format(head=head.address, workers=worker.address, user=USER, key=bed.key_file))
+        return str(spec)
+
+    def workers(status: dict[str, Any]) -> list[str]:
+        return [node["address"].partition(":")[0] for node in alive(status) if not node["is_head"]]
+
     try:
-        ran = cli.run("up", "-y", str(spec), timeout_s=170)
+        ran = cli.run("up", "-y", write(one), timeout_s=170)
         assert ran.status == 0, ran.err
+        assert workers(cli.status()) == [one.address]
+        ran = cli.run("up", "-y", write(two), timeout_s=170)
+        assert ran.status == 0, ran.err
+        assert cli.wait(lambda status: workers(status) == [two.address])
     finally:
-        cli.run("down", "-y", str(spec))
-    assert what_is_left(bed.hosts[0]) == ""
+        ran = cli.run("down", "-y", str(spec))
+    assert ran.status == 0, ran.err
+    for host in bed.hosts:
+        assert what_is_left(host) == ""
