@@ -47,6 +47,12 @@ def info(cluster: Cluster, node: Any) -> NodeInfo:
     return next(found for found in nodes.nodes if found.node_id.hex() == node.node_id)
 
 
+def holds_no_lease_but_is_busy(cluster: Cluster, node: Any) -> bool:
+    """What is told of a node may be from before it got work; then it is idle as well."""
+    found = info(cluster, node)
+    return found.available == found.total and not found.idle_since_s
+
+
 def test_a_long_queue_leaves_a_draining_node_and_comes_back_to_it(cluster: Cluster) -> None:
     @ray.remote
     def work(index: int) -> int:
@@ -127,7 +133,7 @@ def test_a_primary_copy_holds_its_node(cluster: Cluster) -> None:
     on_it = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
     kept = make.options(scheduling_strategy=on_it).remote()
     ray.wait([kept], fetch_local=False)
-    assert eventually(lambda: info(cluster, node).available == info(cluster, node).total)
+    assert eventually(lambda: holds_no_lease_but_is_busy(cluster, node))
     assert stays(lambda: info(cluster, node).idle_since_s == 0)
     drain = DrainNode(bytes.fromhex(node.node_id), "test", only_if_idle=True)
     with pytest.raises(CallError):
@@ -162,11 +168,8 @@ def test_what_an_idle_worker_owns_holds_its_node(cluster: Cluster, tmp_path: pat
     on_it = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
     drain = DrainNode(bytes.fromhex(node.node_id), "test", only_if_idle=True)
 
-    def is_free() -> bool:
-        return info(cluster, node).available == info(cluster, node).total
-
     held = ray.get(put.options(scheduling_strategy=on_it).remote())
-    assert eventually(is_free)
+    assert eventually(lambda: holds_no_lease_but_is_busy(cluster, node))
     assert stays(lambda: info(cluster, node).idle_since_s == 0)
     with pytest.raises(CallError):
         ask(cluster, drain)
@@ -176,7 +179,7 @@ def test_what_an_idle_worker_owns_holds_its_node(cluster: Cluster, tmp_path: pat
 
     release = str(tmp_path / "release")
     refs = ray.get(parent.options(scheduling_strategy=on_it).remote(release, other.node_id))
-    assert eventually(is_free)
+    assert eventually(lambda: holds_no_lease_but_is_busy(cluster, node))
     assert stays(lambda: info(cluster, node).idle_since_s == 0)
     pathlib.Path(release).touch()
     assert ray.get(refs) == ["done"]
