@@ -20,6 +20,9 @@ from runtime._core.placement import NodeView, bundles_feasible, place_bundles
 
 Bundles = tuple[Shape, ...]
 
+TOGETHER = 0.2
+"""By how much fewer machines may be dearer than more for a group whose bundles want to be together."""
+
 
 @dataclass(frozen=True, slots=True)
 class Placed:
@@ -125,7 +128,22 @@ def place_with_new(
             mixed = _whatever_fits(gang, around, useful, limits, rng)
         if mixed is not None:
             found.append(mixed)
+    if gang.strategy == "PACK" and found:
+        found = _together(found, useful)
     return min(found, key=lambda placed: _cost(placed, useful), default=None)
+
+
+def _together(found: list[Placed], among: Sequence[Candidate]) -> list[Placed]:
+    """Of the ways to place a group that wants to be together, those on the fewest machines that are not much
+    dearer than the cheapest."""
+    idle_gpus, price, *_ = min(_cost(placed, among) for placed in found)
+    fair = [
+        placed
+        for placed in found
+        if (cost := _cost(placed, among))[0] == idle_gpus and cost[1] <= price * (1 + TOGETHER)
+    ]
+    fewest = min(len(placed.new) for placed in fair)
+    return [placed for placed in fair if len(placed.new) == fewest]
 
 
 def _cost(placed: Placed, among: Sequence[Candidate]) -> tuple[int, float, float, int, list[str]]:

@@ -149,6 +149,26 @@ def test_price_per_work_decides() -> None:
     assert launched(plan(snapshot(ALL, offers=offers, shapes=[(shape(CPU=1), 8)]))) == {"small": 4}
 
 
+def test_what_needs_memory_goes_beside_what_needs_cpus() -> None:
+    lean = NodeType("lean", {"CPU": 16, "memory": 32}, max_workers=99)
+    roomy = NodeType("roomy", {"CPU": 16, "memory": 128}, max_workers=99)
+    offers = {"lean": [Offer(price=0.7)], "roomy": [Offer(price=1.0)]}
+    wanted = [(shape(CPU=1, memory=12), 60), (shape(CPU=2, memory=1), 120)]
+    result = plan(snapshot(config(lean, roomy, upscaling_speed=100.0), offers=offers, shapes=wanted))
+    assert launched(result) == {"roomy": 6, "lean": 13}
+
+
+@pytest.mark.parametrize(("price", "expected"), [(4.7, {"big": 1}), (4.9, {"small": 4})])
+def test_a_group_that_wants_to_be_together_may_cost_a_little_more(
+    price: float, expected: dict[str, int]
+) -> None:
+    offers = {"small": [Offer(price=1.0)], "big": [Offer(price=price)]}
+    one = gang("PACK", *[shape(CPU=2)] * 4)
+    assert launched(plan(snapshot(config(SMALL, BIG), offers=offers, gangs=[one]))) == expected
+    apart = gang("SPREAD", *[shape(CPU=2)] * 4)
+    assert launched(plan(snapshot(config(SMALL, BIG), offers=offers, gangs=[apart]))) == {"small": 4}
+
+
 def test_the_next_offer_in_the_same_tick() -> None:
     kind = replace(SMALL, spot=True)
     offers = {"small": [Offer("a", SPOT, 0.1), Offer("b", price=1.0)]}
