@@ -205,33 +205,44 @@ def _best(
         rank = seed.rank(candidate.labels)
         if rank is None or not copies_in(seed, candidate.profile.resources):
             continue
-        contents, left = _fill(candidate, waiting, start, floor)
-        score = (rank, *_score(candidate, waiting, contents, left, largest))
-        if best_score is None or score < best_score:
-            best, best_score = (candidate, contents), score
+        # As many of the first shape as fit, or one and what goes well beside it: memory beside CPUs.
+        for most in (_ALL, 1):
+            contents, left = _fill(candidate, waiting, start, floor, most)
+            score = (rank, *_score(candidate, waiting, contents, left, largest))
+            if best_score is None or score < best_score:
+                best, best_score = (candidate, contents), score
+            if contents[0][1] == 1:
+                break
     return best
 
 
+_ALL = 1 << 60
+
+
 def _fill(
-    candidate: Candidate, waiting: Sequence[Waiting], start: int, floor: Floor
+    candidate: Candidate, waiting: Sequence[Waiting], start: int, floor: Floor, most: int
 ) -> tuple[_Contents, dict[str, int]]:
     """What one node of the type would hold of the waiting shapes from `start` on, and what would be left of
-    it."""
+    it. `most`: copies of the first shape before the others have had their turn."""
     left = dict(candidate.profile.resources)
-    contents: _Contents = []
-    for index in range(start, len(waiting)):
-        entry = waiting[index]
-        if entry.count <= 0:
-            continue
-        copies = min(copies_in(entry.shape, left), entry.count)
-        if copies <= 0 or not entry.shape.accepts(candidate.labels):
-            continue
-        contents.append((index, copies))
-        for name, amount in entry.shape.resources:
-            left[name] -= amount * copies
+    counts: dict[int, int] = {}
+
+    def take(index: int, limit: int) -> None:
+        shape = waiting[index].shape
+        copies = min(copies_in(shape, left), limit)
+        if copies > 0 and (index == start or shape.accepts(candidate.labels)):
+            counts[index] = counts.get(index, 0) + copies
+            for name, amount in shape.resources:
+                left[name] -= amount * copies
+
+    take(start, min(most, waiting[start].count))
+    for index in range(start + 1, len(waiting)):
         if floor.is_full(left):
             break
-    return contents, left
+        if waiting[index].count > 0:
+            take(index, waiting[index].count)
+    take(start, waiting[start].count - counts[start])
+    return list(counts.items()), left
 
 
 _Score = tuple[int, bool, float, float, float, str]

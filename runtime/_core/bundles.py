@@ -80,11 +80,11 @@ def place_bundles(
     elif strategy == "STRICT_SPREAD":
         found = _on_distinct_nodes(wanted, free, taken, rng)
     elif strategy == "PACK":
-        found = _on_one_node(wanted, free, taken, rng) or _one_by_one(
+        found = _on_one_node(wanted, free, taken, rng) or _in_some_order(
             wanted, free, taken, _most_together, rng
         )
     else:
-        found = _one_by_one(wanted, free, taken, _most_apart, rng)
+        found = _in_some_order(wanted, free, taken, _most_apart, rng)
     if found is None:
         return None
     for index, node_id in found.items():
@@ -142,15 +142,31 @@ def _on_one_node(
     return dict.fromkeys(wanted, best.node_id)
 
 
-def _one_by_one(
+def _in_some_order(
     wanted: _Wanted, nodes: list[NodeView], taken: set[bytes], key: Key, rng: random.Random
 ) -> dict[int, bytes] | None:
-    """Biggest bundle first, each on the node with the smallest `key` among those that have room."""
+    """One by one, biggest first; where that leads nowhere and bundles differ, those with the fewest nodes first."""
+    biggest = _biggest_first(wanted, nodes)
+    found = _one_by_one(wanted, biggest, list(nodes), taken, key, rng)
+    if found is None and (pickiest := _pickiest_first(wanted, biggest, nodes)) != biggest:
+        found = _one_by_one(wanted, pickiest, list(nodes), taken, key, rng)
+    return found
+
+
+def _one_by_one(
+    wanted: _Wanted,
+    order: Sequence[int],
+    nodes: list[NodeView],
+    taken: set[bytes],
+    key: Key,
+    rng: random.Random,
+) -> dict[int, bytes] | None:
+    """The bundles in order, each on the node with the smallest `key` among those that have room."""
     used = set(taken)
     found: dict[int, bytes] = {}
     rng.shuffle(nodes)
     copied: set[int] = set()
-    for _, alike in groupby(_biggest_first(wanted, nodes), key=wanted.__getitem__):
+    for _, alike in groupby(order, key=wanted.__getitem__):
         indices = list(alike)
         bundle, selector = wanted[indices[0]]
         # Placing a bundle changes one node alone, so that equal bundles need not look at all of them again.
@@ -264,6 +280,17 @@ def _biggest_first(wanted: _Wanted, nodes: Sequence[NodeView]) -> list[int]:
         return bundle.get("GPU", 0), share, sum(bundle.values())
 
     return sorted(wanted, key=size, reverse=True)
+
+
+def _pickiest_first(wanted: _Wanted, order: Sequence[int], nodes: Sequence[NodeView]) -> list[int]:
+    """Bundles that few nodes could take now before those that many could; otherwise as they were."""
+    counts: dict[int, int] = {}
+    for _, alike in groupby(order, key=wanted.__getitem__):
+        indices = list(alike)
+        bundle, selector = wanted[indices[0]]
+        able = sum(1 for node in nodes if fits(bundle, node.available) and accepts(node, selector))
+        counts.update(dict.fromkeys(indices, able))
+    return sorted(order, key=counts.__getitem__)
 
 
 def _idle_gpu(bundle: Bundle, node: NodeView) -> bool:

@@ -283,6 +283,8 @@ def test_whatever_is_asked_for_is_placed_by_the_scheduler_or_told(world: World) 
         result = plan(before)
         keep(world, result)
         if not result.launches and not result.removals:
+            if any(world.schedule() for _ in range(20)):
+                continue  # placing a group is in part a matter of luck, and the scheduler tries again
             break
         wanted = sum(launch.count for launch in result.launches if launch.reason == DEMAND)
         world.launch(result)

@@ -127,6 +127,18 @@ class TestSpread:
         assert place([CPU], "SPREAD", nodes) == [b"b"]
 
 
+class TestPicky:
+    @pytest.mark.parametrize("strategy", ["PACK", "SPREAD"])
+    def test_whoever_has_least_choice_does_not_lose_its_node_to_a_bigger_one(self, strategy: str) -> None:
+        nodes = [node("a", {"CPU": 3}, labels={"zone": "a"}), node("b", {"CPU": 4})]
+        wanted = [to_units({"CPU": 3}), to_units(CPU)]
+        for seed in range(10):
+            found = place_bundles(
+                wanted, strategy, nodes, rng=random.Random(seed), selectors=[{}, {"zone": "a"}]
+            )
+            assert found == [b"b", b"a"]
+
+
 class TestStrictPack:
     def test_one_node(self) -> None:
         nodes = [node("a", {"CPU": 2}), node("b", {"CPU": 4})]
