@@ -122,6 +122,15 @@ def ended_for(status: dict[str, Any], reason: str) -> int:
     return sum("DRAINING" in text and reason in text for text in said(status))
 
 
+def ended_launched_for(status: dict[str, Any], reason: str) -> bool:
+    """Whether the records of the workers that ended name the launch's reason, and idleness as that of the end."""
+    records = [
+        {step["state"]: step["why"] for step in item["history"]} for item in status["autoscaler"]["ended"]
+    ]
+    assert all(record["DRAINING"].startswith("idle for") for record in records), records
+    return any(reason in record["QUEUED"] for record in records)
+
+
 def test_a_burst_of_tasks(cli: Cli) -> None:
     go = cli.folder / "go"
     before = ended_for(cli.status(), "idle for")
@@ -139,6 +148,7 @@ def test_a_burst_of_tasks(cli: Cli) -> None:
     assert "done 200 on 4" in out, err
     assert at_its_minimum(cli), cli.status()
     assert ended_for(cli.status(), "idle for") - before == 3, json.dumps(said(cli.status()), indent=1)
+    assert ended_launched_for(cli.status(), "waiting work: 3 x {CPU: 1}")
 
 
 def test_a_group_of_which_each_bundle_wants_a_node_of_its_own(cli: Cli) -> None:
@@ -146,6 +156,7 @@ def test_a_group_of_which_each_bundle_wants_a_node_of_its_own(cli: Cli) -> None:
     assert "nodes 3" in ran.out, ran.err
     assert launched_for(cli.status(), "placement group STRICT_SPREAD [3 x {CPU: 1}]")
     assert at_its_minimum(cli), cli.status()
+    assert ended_launched_for(cli.status(), "placement group STRICT_SPREAD [3 x {CPU: 1}]")
 
 
 def test_an_actor_that_only_one_type_can_hold(cli: Cli) -> None:
@@ -153,6 +164,7 @@ def test_an_actor_that_only_one_type_can_hold(cli: Cli) -> None:
     assert "labels fast" in ran.out, ran.err
     assert any("x fast: wanted for" in text for text in said(cli.status()))
     assert at_its_minimum(cli), cli.status()
+    assert ended_launched_for(cli.status(), "waiting work: 1 x {CPU: 1} with labels {disk: fast}")
 
 
 def test_a_request_that_outlives_its_program_and_expires(cli: Cli) -> None:
@@ -173,3 +185,4 @@ def test_a_request_that_outlives_its_program_and_expires(cli: Cli) -> None:
     assert cli.run("submit", cli.script(REQUEST % 1, folder="request")).status == 0
     assert eventually(lambda: cli.status()["requested"] == [])
     assert at_its_minimum(cli), json.dumps(cli.status())
+    assert ended_launched_for(cli.status(), "requested explicitly")
