@@ -157,15 +157,16 @@ rm -rf {FOLDER}"""
 
 
 def let_in(public_key: str) -> tuple[str, Mapping[str, str]]:
-    """Command and environment that let the owner of a key in. Repeating it changes nothing."""
-    return 'mkdir -p -m 700 .ssh && grep -qxF "$KEY" .ssh/authorized_keys 2>/dev/null || ' + _rewrite(
-        'echo "$KEY"'
-    ), {"KEY": public_key}
+    """Command and environment that let the owner of a key in, in the place of one with the same mark (its last word).
+    Repeating it changes nothing."""
+    mark = public_key.rpartition(" ")[2]
+    unless = 'mkdir -p -m 700 .ssh && grep -qxF "$KEY" .ssh/authorized_keys 2>/dev/null || '
+    return unless + _rewrite('echo "$KEY"'), {"KEY": public_key, "MARK": mark}
 
 
-def keep_out(public_key: str) -> tuple[str, Mapping[str, str]]:
+def keep_out(mark: str) -> tuple[str, Mapping[str, str]]:
     """Command and environment that undo `let_in`."""
-    return '! grep -qxF "$KEY" .ssh/authorized_keys 2>/dev/null || ' + _rewrite(":"), {"KEY": public_key}
+    return '! grep -q " $MARK\\$" .ssh/authorized_keys 2>/dev/null || ' + _rewrite(":"), {"MARK": mark}
 
 
 def _rewrite(add: str) -> str:
@@ -173,5 +174,5 @@ def _rewrite(add: str) -> str:
     new = ".ssh/authorized_keys.$$"
     return (
         f"( umask 077; touch .ssh/authorized_keys; cp -p .ssh/authorized_keys {new}; "
-        f'{{ grep -vxF "$KEY" .ssh/authorized_keys; {add}; }} > {new}; mv {new} .ssh/authorized_keys )'
+        f'{{ grep -v " $MARK\\$" .ssh/authorized_keys; {add}; }} > {new}; mv {new} .ssh/authorized_keys )'
     )

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 
-def ensure(folder: Path, cluster_id: str) -> str:
-    """Makes the pair where it is missing; returns the line for `authorized_keys`."""
+def ensure(folder: Path, mark: str) -> str:
+    """Makes the pair where it is missing; returns the line for `authorized_keys`, which ends with `mark`."""
     private, public = folder / "ssh_key", folder / "ssh_key.pub"
     if not public.exists():
         from cryptography.hazmat.primitives import serialization
@@ -23,11 +23,5 @@ def ensure(folder: Path, cluster_id: str) -> str:
         line = key.public_key().public_bytes(
             serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
         )
-        public.write_bytes(line + f" clusterctl:{cluster_id}\n".encode())
+        public.write_bytes(line + f" {mark}\n".encode())
     return public.read_text(encoding="ascii").strip()
-
-
-def public_key(folder: Path) -> str:
-    """The line for `authorized_keys`; "" when there is none."""
-    path = folder / "ssh_key.pub"
-    return path.read_text(encoding="ascii").strip() if path.exists() else ""

@@ -80,6 +80,8 @@ class SshMachines:
             self._targets.setdefault(hosts.name_of(target), target)
             self._entries.setdefault(hosts.name_of(target), text)
         self._base = base
+        # Of the cluster and not of one life of it: a key that an interrupted `up` left behind goes as well.
+        self._mark = f"clusterctl:{self._owner}:{spec.cluster_name}"
         self._named = frozenset(self._targets)
         for claim in self._recall().values():  # taken when the spec named them: to be given back
             self._targets.setdefault(claim.host, hosts.parse(claim.entry, base))
@@ -100,7 +102,7 @@ class SshMachines:
         if not (self._folder / "known_hosts").exists():
             for target in self._targets.values():
                 CONNECTIONS.close(target)  # so that the next one pins its key
-        command, env = claims.let_in(identity.ensure(self._folder, self._cluster_id))
+        command, env = claims.let_in(identity.ensure(self._folder, self._mark))
         workers = [name for name in self._entries if name != self._head]
         with open(
             self._folder / "let_in", "a", encoding="utf-8"
@@ -201,14 +203,12 @@ class SshMachines:
         """Takes the head's key back from every machine that answers, and forgets the host keys."""
         if self._settings.get("on_head") or any(True for _ in self.list()):
             return
-        key = identity.public_key(self._folder)
-        if key:
-            with contextlib.suppress(FileNotFoundError):
-                for text in (self._folder / "let_in").read_text(encoding="utf-8").splitlines():
-                    target = hosts.parse(text, self._base)
-                    self._targets.setdefault(hosts.name_of(target), target)
-            command, env = claims.keep_out(key)
-            self._each(self._targets, lambda target: _run(target, command, env))
+        with contextlib.suppress(FileNotFoundError):
+            for text in (self._folder / "let_in").read_text(encoding="utf-8").splitlines():
+                target = hosts.parse(text, self._base)
+                self._targets.setdefault(hosts.name_of(target), target)
+        command, env = claims.keep_out(self._mark)
+        self._each(self._targets, lambda target: _run(target, command, env))
         for name in ("let_in", "ssh_key", "ssh_key.pub", "known_hosts", "machines.json"):
             (self._folder / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # others' files are in it, or it was never made

@@ -141,9 +141,10 @@ def test_what_is_given_back_is_as_it_was(bed: SshTestbed, make: Make) -> None:
     keys = f"/home/{USER}/.ssh/authorized_keys"
     state = ["sh", "-c", f"stat -c '%a %U' {keys}; cat {keys}"]
     before = host.run(state)
+    make("interrupted before").prepare([WORKER])
     provider.prepare([WORKER])
     provider.prepare([WORKER])
-    assert host.run(["cat", keys]).count("clusterctl:one") == 1
+    assert host.run(["cat", keys]).count("clusterctl:me:name") == 1
     (machine,) = create(provider, "a").machines
     shell = provider.shell(machine)
     shell.run("setsid sleep 300 >/dev/null 2>&1 & touch ~/.clusterctl-node/x $CLUSTERCTL_SESSION_DIR/y")
@@ -198,10 +199,10 @@ def test_a_machine_that_the_spec_names_no_more_is_given_back(bed: SshTestbed, ma
     assert left_on(bed.hosts[2]) == ""
     (last,) = make(only=2).list()
     assert last.instance_id == "a"
-    assert "clusterctl:one" in bed.hosts[2].run(["cat", keys])
+    assert "clusterctl:me:name" in bed.hosts[2].run(["cat", keys])
     smaller.terminate([last.id])
     make(only=2).cleanup()
-    assert "clusterctl:one" not in bed.hosts[2].run(["cat", keys])
+    assert "clusterctl:me:name" not in bed.hosts[2].run(["cat", keys])
 
 
 def test_when_none_answers_nothing_is_claimed_of_them(make: Make, tmp_path: Path) -> None:
