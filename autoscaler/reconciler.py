@@ -169,6 +169,7 @@ class Reconciler:
         self._machines.update(machines_of(facts))
         for event in observe(tuple(self.table), facts, self.config, now, self._rng):
             self._take(event, now)
+        self._price(world, now)
         self._blind = self._why_blind(world, now)
         self._drop_wishes(now)
         snapshot = self.snapshot(world, now)
@@ -205,6 +206,19 @@ class Reconciler:
                 repeated = instance.state is _S.SETTING_UP and not instance.settled
                 span_s = self.config.deadlines.setting_up_s if repeated else grace_s
                 self.table.note(replace(instance, expires_s=now + span_s), now)
+
+    def _price(self, world: World, now: float) -> None:
+        """A machine that was found by the listing alone costs what its offer does, or, when that is offered no more,
+        as much as the dearest of its type: the price budget counts it."""
+        for instance in self.table:
+            if instance.is_terminal or instance.offer.price:
+                continue
+            offers = world.offers.get(instance.node_type, ())
+            place = (instance.offer.zone, instance.offer.market)
+            prices = [offer.price for offer in offers if (offer.zone, offer.market) == place]
+            price = max(prices or (offer.price for offer in offers), default=0.0)
+            if price:
+                self.table.note(replace(instance, offer=replace(instance.offer, price=price)), now)
 
     def _why_blind(self, world: World, now: float) -> str:
         """Why nothing may be launched: what is known of the world is too little, or too old."""

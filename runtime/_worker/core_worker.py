@@ -451,3 +451,5 @@ class Core:
             sys.setswitchinterval(self._switch_s)
         self._unlisten()
         self.store.close()
+        # Entries are not visited by the garbage collector: what they refer to would never end.
+        self.released.clear()

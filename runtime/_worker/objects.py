@@ -28,7 +28,7 @@ from runtime._wire.messages.worker import (
 )
 from runtime.object_ref import ObjectRef
 
-from .released import Released
+from .released import NOWHERE, Released
 from .store import Pin
 from .unhandled import UnhandledErrors
 
@@ -77,7 +77,7 @@ def plain_value(value: Any) -> Value | None:
 def adopt(core: Core | None, ref: ObjectRef, binary: bytes) -> None:
     """Fills in a reference made from a bare id: it can be read only if the process knows the object."""
     if core is None:
-        _fill(ref, _unknown(binary, Released(lambda: None)))
+        _fill(ref, _unknown(binary, NOWHERE))
         return
     with core.lock:
         entry = core.objects.table.entries.get(binary)
@@ -281,6 +281,7 @@ class Objects:
         self._fail_all(error, seen=True)
         for entry in self._entries.values():
             entry.let_go()
+            entry.released = NOWHERE
 
     def _fail_all(self, error: Exception, seen: bool) -> None:
         value = self.error_value(error)

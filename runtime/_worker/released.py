@@ -15,8 +15,8 @@ class Released(deque[Any]):
 
     __slots__ = ("_wake", "resting")
 
-    def __init__(self, wake: Callable[[], None]) -> None:
-        super().__init__()
+    def __init__(self, wake: Callable[[], None], maxlen: int | None = None) -> None:
+        super().__init__(maxlen=maxlen)
         self._wake = wake
         self.resting = False
 
@@ -30,3 +30,7 @@ class Released(deque[Any]):
         """After an append, if `resting`."""
         self.resting = False
         self._wake()
+
+
+NOWHERE = Released(lambda: None, maxlen=0)
+"""Forgets what is added: for what outlives its session."""

@@ -406,3 +406,17 @@ def test_every_step_is_told_with_its_reason() -> None:
     assert times == sorted(times)
     rig.tick(after_s=3601.0)
     assert ended.id not in {one.id for one in rig.reconciler.report(rig.now).ended}
+
+
+def test_machines_found_after_the_memory_was_lost_count_towards_the_price_budget() -> None:
+    settings = config(SMALL, budgets=Budgets(max_hourly_price=2.5), upscaling_speed=100.0)
+    rig = Rig(settings)
+    rig.offers = {"small": (Offer("a", price=1.0),)}
+    rig.want(2, 2)
+    up(rig, one_create(rig.tick()))
+    after = Rig(settings)
+    after.offers, after.machines, after.nodes = rig.offers, rig.machines, rig.nodes
+    after.want(2, 10)
+    assert not [effect for effect in after.tick() if isinstance(effect, Create)]
+    assert sorted(after.states().values()) == ["RUNNING", "RUNNING"]
+    assert "price budget" in after.reconciler.report(after.now).waiting[0].why
