@@ -51,10 +51,20 @@ print("sum", runtime.get(refs[1]).sum())
 """
 
 MOVED = """
-refs = [work.remote(0, "end"), work.remote(1, "first"), work.remote(2, "end")]
-runtime.get(refs[1])
+@runtime.remote
+def hold(number):
+    node_id = runtime.get_runtime_context().get_node_id()
+    try:
+        os.close(os.open(f"{folder}/on-{node_id}", os.O_CREAT | os.O_EXCL))
+        until = "end"
+    except FileExistsError:
+        until = "first"  # the second task of its node, whichever that is
+    open(f"{folder}/began{number}", "w").close()
+    wait_for(until)
+
+refs = [hold.remote(number) for number in range(4)]
 wait_for("more")
-refs += [work.remote(3, "end"), work.remote(4, "end")]
+refs += [work.remote(4, "end"), work.remote(5, "end")]
 print("done", len(runtime.get(refs)))
 """
 
@@ -129,7 +139,7 @@ def test_work_that_comes_while_a_node_drains_brings_it_back(rig: Rig) -> None:
     rig.up(0, "consolidation: {after_minutes: 0.02}")
     job = rig.start("moved", MOVED)
     try:
-        assert rig.has_begun(0, 1, 2), rig.cli.status()
+        assert rig.has_begun(0, 1, 2, 3), rig.cli.status()
         two = set(rig.instances())
         assert len(two) == 2
         rig.touch("first")  # one task is left on each node, and each has room for the other
@@ -140,13 +150,14 @@ def test_work_that_comes_while_a_node_drains_brings_it_back(rig: Rig) -> None:
         assert rig.said(drains, "DRAINING", "has room on other nodes")
         assert stays(lambda: rig.instances().get(drains) == "DRAINING", looks=3), "its task is not killed"
         rig.touch("more")
-        assert rig.has_begun(3, 4), rig.cli.status()
+        assert rig.has_begun(4, 5), rig.cli.status()
         assert rig.instances() == dict.fromkeys(two, "RUNNING")
         assert rig.said(drains, "RUNNING", "waiting work will use it")
     finally:
-        rig.touch("end")
+        for name in ("first", "more", "end"):
+            rig.touch(name)
         out, err = job.communicate(timeout=60)
-    assert "done 5" in out, err
+    assert "done 6" in out, err
     assert eventually(lambda: rig.instances() == {}), rig.cli.status()
 
 
