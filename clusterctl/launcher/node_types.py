@@ -10,8 +10,9 @@ import msgspec
 from autoscaler.config import HASH_VERSION, AutoscalerConfig, Budgets, Cause, Consolidation
 from autoscaler.provider import MachineTags, NodeType
 from clusterctl.spec import ray_yaml
-from clusterctl.spec.definition import ClusterSpec, SshProvider
-from clusterctl.spec.load import cluster_limit, worker_limit
+from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.load import cluster_limit, worker_limit, zones
+from clusterctl.spec.platforms.ssh import SshProvider
 
 
 def node_types(spec: ClusterSpec, defaults: Mapping[str, float]) -> tuple[NodeType, ...]:
@@ -46,6 +47,9 @@ def _node_type(spec: ClusterSpec, name: str, defaults: Mapping[str, float]) -> N
         max_workers=worker_limit(spec, name),
         idle_timeout_s=kind.idle_timeout_s,
         node_config=dict(kind.node_config),
+        spot=kind.spot,
+        zones=zones(spec, name),
+        max_price=kind.max_price,
         setup={"worker_setup_commands": list(worker_commands)},
     )
 
@@ -85,7 +89,8 @@ def _consolidation(spec: ClusterSpec) -> Consolidation | None:
 
 
 def worker_hash(spec: ClusterSpec, name: str) -> str:
-    """Changes when workers of the type would be made differently; not when only their numbers change."""
+    """Changes when workers of the type would be made differently; not when only their numbers change, or where they are
+    bought (spot, zones, max_price): those that run are as good as the next."""
     kind = spec.available_node_types[name]
     commands = (
         spec.worker_setup_commands if kind.worker_setup_commands is None else kind.worker_setup_commands

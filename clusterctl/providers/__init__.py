@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from autoscaler.provider import Provider
-from clusterctl.spec.definition import ClusterSpec, SshProvider
+from clusterctl.errors import UsageProblem
+from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.platforms.local import LocalProvider
+from clusterctl.spec.platforms.ssh import SshProvider
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,9 @@ def make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> Ope
         from clusterctl.providers.ssh.provider import SshMachines
 
         return SshMachines(spec, cluster_id, settings)
-    from clusterctl.providers.local.provider import LocalMachines
+    if isinstance(config, LocalProvider):
+        from clusterctl.providers.local.provider import LocalMachines
 
-    root = settings.get("root") or config.root
-    return LocalMachines(cluster_id, settings["owner"], root=root, listing_lag_s=config.listing_lag_s)
+        root = settings.get("root") or config.root
+        return LocalMachines(cluster_id, settings["owner"], root=root, listing_lag_s=config.listing_lag_s)
+    raise UsageProblem(f"provider type '{config.__struct_config__.tag}' is not available in this version")

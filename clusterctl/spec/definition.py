@@ -1,22 +1,20 @@
 """The cluster spec as types. The reader, the JSON Schema and the documentation all come from these classes.
 
-Keys keep the names of Ray's cluster YAML where Ray has them. `extra={"env": True}` marks strings in which
-`${NAME}` is replaced by an environment variable; in commands it is not, because there it belongs to the
-node's own shell.
+Keys keep the names of Ray's cluster YAML where Ray has them. What belongs to one platform is in `platforms`.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta
 
-Count = Annotated[int, Meta(ge=0)]
-Seconds = Annotated[float, Meta(ge=0)]
-Port = Annotated[int, Meta(ge=0, le=65535)]
-Amount = Annotated[float, Meta(ge=0)]
-EnvString = Annotated[str, Meta(extra={"env": True})]
+from .kinds import Amount, Count, EnvString, Port, Seconds, Struct
+from .platforms.aws import AwsProvider
+from .platforms.gcp import GcpProvider
+from .platforms.local import LocalProvider
+from .platforms.ssh import SshProvider
+
 ClusterName = Annotated[
     str,
     Meta(
@@ -24,65 +22,6 @@ ClusterName = Annotated[
         description="What the cluster is called: letters, digits, - and _, at most 63.",
     ),
 ]
-
-
-class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of every part of the spec: immutable, strict."""
-
-
-class LocalNodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`node_config` of a node type of the local provider. All of it serves rehearsals of bad days."""
-
-    capacity: Annotated[
-        int | None,
-        Meta(description="How many machines of the type the host has to give; further ones are refused."),
-    ] = None
-    create_latency_s: Annotated[Seconds, Meta(description="How long creating a machine takes.")] = 0.0
-    vanish_after_s: Annotated[
-        float | None, Meta(description="The machine disappears this long after its creation.")
-    ] = None
-
-
-class LocalProvider(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="local"
-):
-    """Machines are groups of processes of this host, each with its own directories, ports and resources."""
-
-    root: Annotated[
-        str,
-        Meta(
-            description="Where machines keep their files; a short path, for the sake of Unix sockets. "
-            "Default: a folder in the system's temporary directory.",
-            extra={"env": True},
-        ),
-    ] = ""
-    listing_lag_s: Annotated[
-        Seconds, Meta(description="Rehearsal: a new machine is listed only after this time.")
-    ] = 0.0
-
-
-class SshNodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`node_config` of a node type of one's own machines."""
-
-    hosts: Annotated[
-        list[EnvString],
-        Meta(description="Which of provider.workers may be nodes of this type. Default: any."),
-    ] = []
-
-
-class SshProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="ssh"):
-    """One's own machines, entered by SSH. They are taken and given back instead of made."""
-
-    head: Annotated[
-        str, Meta(description="The head's machine, as HOST, HOST:PORT or USER@HOST.", extra={"env": True})
-    ]
-    workers: Annotated[
-        list[EnvString], Meta(description="The workers' machines, written as the head's.")
-    ] = []
-    python: Annotated[
-        str,
-        Meta(description="The Python of the machines: the same minor version as here.", extra={"env": True}),
-    ] = "python3"
 
 
 class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -139,6 +78,15 @@ class NodeType(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     idle_timeout_s: Annotated[
         Seconds | None,
         Meta(description="A worker idle this long is removed. Default: idle_timeout_minutes of the cluster."),
+    ] = None
+    spot: Annotated[
+        bool, Meta(description="Interruptible machines first, and others when there are none.")
+    ] = False
+    zones: Annotated[
+        list[str], Meta(description="Only in these zones, the first one first. Default: the provider's.")
+    ] = []
+    max_price: Annotated[
+        Amount | None, Meta(description="The most that a machine may cost per hour. Default: no limit.")
     ] = None
     docker: Docker | None = None
     worker_setup_commands: Annotated[
@@ -197,7 +145,7 @@ class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """A cluster."""
 
     cluster_name: ClusterName
-    provider: LocalProvider | SshProvider
+    provider: LocalProvider | SshProvider | AwsProvider | GcpProvider
     available_node_types: Annotated[
         dict[Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")], NodeType],
         Meta(min_length=1, description="The kinds of machines, by name."),

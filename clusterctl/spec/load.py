@@ -12,12 +12,14 @@ from msgspec import inspect
 from clusterctl.errors import NotFound, SpecError
 
 from . import on_premise, ray_yaml
-from .definition import ClusterSpec, LocalNodeConfig, SshNodeConfig
+from .definition import ClusterSpec
+from .platforms.local import LocalNodeConfig
+from .platforms.ssh import SshNodeConfig
 from .positions import Path, Problem, compose
 from .reader import Reader
 
 NODE_CONFIGS: Mapping[str, type[msgspec.Struct]] = {"local": LocalNodeConfig, "ssh": SshNodeConfig}
-"""What `node_config` may hold, by provider type."""
+"""What `node_config` may hold, by provider type. Of clouds it is their own business, and checked by their providers."""
 
 
 def load_file(file: str, environ: Mapping[str, str] | None = None) -> ClusterSpec:
@@ -94,7 +96,9 @@ def _homes() -> dict[str, list[Path]]:
 
 
 def _check_node_configs(spec: ClusterSpec, reader: Reader) -> None:
-    kind = NODE_CONFIGS[provider_type(spec)]
+    kind = NODE_CONFIGS.get(provider_type(spec))
+    if kind is None:
+        return
     for name in spec.available_node_types:
         path: Path = ("available_node_types", name, "node_config")
         if path in reader.values:
@@ -132,6 +136,13 @@ def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
     if spec.docker is not None and (spec.docker.image or spec.docker.head_image or spec.docker.worker_image):
         reader.problem_at(("docker",), f"running nodes in containers {not_here}")
     for name, node_type in spec.available_node_types.items():
+        if provider_type(spec) in ("local", "ssh"):
+            given = {"spot": node_type.spot, "zones": node_type.zones, "max_price": node_type.max_price}
+            for key in (key for key, value in given.items() if value):
+                reader.problem_at(
+                    ("available_node_types", name, key),
+                    f"machines of provider type {provider_type(spec)} have no such thing; remove it",
+                )
         if node_type.docker is not None:
             reader.problem_at(
                 ("available_node_types", name, "docker"), f"running nodes in containers {not_here}"
@@ -147,6 +158,14 @@ def provider_type(spec: ClusterSpec) -> str:
     tag = spec.provider.__struct_config__.tag
     assert isinstance(tag, str)
     return tag
+
+
+def zones(spec: ClusterSpec, name: str) -> tuple[str, ...]:
+    """Where machines of the node type `name` may be, the best place first. Empty: anywhere."""
+    of_all = getattr(spec.provider, "availability_zone", "")
+    return tuple(spec.available_node_types[name].zones) or tuple(
+        zone.strip() for zone in of_all.split(",") if zone.strip()
+    )
 
 
 def worker_limit(spec: ClusterSpec, name: str) -> int:

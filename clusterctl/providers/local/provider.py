@@ -34,7 +34,7 @@ from autoscaler.provider import (
 )
 from clusterctl.providers import OWNER_TAG, ForHead
 from clusterctl.shell.local import LocalShell
-from clusterctl.spec.definition import LocalNodeConfig
+from clusterctl.spec.platforms.local import LocalNodeConfig
 
 from . import machine as machines
 from . import processes

@@ -34,13 +34,14 @@ from autoscaler.provider import (
     ShellError,
     Transient,
 )
-from clusterctl.providers import OWNER_TAG, ForHead
+from clusterctl.providers import OWNER_TAG, ForHead, identity
 from clusterctl.shell.connections import CONNECTIONS, SshTarget
 from clusterctl.shell.ssh import SshShell
-from clusterctl.spec.definition import ClusterSpec, SshNodeConfig, SshProvider
+from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.platforms.ssh import SshNodeConfig, SshProvider
 
 from . import claim as claims
-from . import hosts, identity
+from . import hosts
 from .checks import examine, problems_of
 from .claim import Claim, Facts
 

@@ -8,8 +8,8 @@ import pathlib
 import pytest
 
 from clusterctl.errors import ExitCode, NotFound, SpecError
-from clusterctl.spec.definition import LocalProvider
 from clusterctl.spec.load import cluster_limit, load_file, load_text, read_text, worker_limit
+from clusterctl.spec.platforms.local import LocalProvider
 
 GOOD = """\
 cluster_name: c
@@ -75,9 +75,9 @@ def test_a_wrong_line_is_named_with_its_place(line: str, column: int, message: s
     [
         (
             "type: local",
-            "type: aws, region: x",
+            "type: azure, region: x",
             (2, 18),
-            "provider type 'aws' is not available in this version",
+            "provider type 'azure' is not available in this version",
         ),
         ("type: local", "rot: /x", (2, 11), "the key 'type' is missing"),
         ("head_node_type: head", "head_node_type: hed", (3, 17), "there is no node type 'hed'"),

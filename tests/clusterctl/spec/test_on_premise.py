@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clusterctl.spec.definition import SshProvider
 from clusterctl.spec.load import cluster_limit, load_text, read_text
+from clusterctl.spec.platforms.ssh import SshProvider
 
 RAYS = """\
 cluster_name: default

@@ -1,0 +1,1 @@
+"""What a spec says of its platform: one module for each type of provider."""

@@ -1,0 +1,50 @@
+"""`provider: {type: aws}`: machines of Amazon EC2."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from ..kinds import EnvString, Struct
+
+
+class AwsKeyPair(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key pair that EC2 knows already; auth.ssh_private_key is its private half."""
+
+    key_name: EnvString
+
+
+class AwsProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="aws"):
+    """Machines of Amazon EC2. `node_config` of a node type is what EC2's RunInstances takes, under its own names."""
+
+    region: Annotated[str, Meta(description="Such as us-west-2.", extra={"env": True})]
+    availability_zone: Annotated[
+        str,
+        Meta(
+            description="Zones of the region, the first one first, separated by commas. Default: all.",
+            extra={"env": True},
+        ),
+    ] = ""
+    use_internal_ips: Annotated[
+        bool,
+        Meta(description="Machines get no public address; whoever runs `clusterctl` must be in the network."),
+    ] = False
+    cache_stopped_nodes: Annotated[
+        bool | None, Meta(description="Accepted for Ray's sake: see docs/cluster-spec.md.")
+    ] = None
+    key_pair: AwsKeyPair | None = None
+    security_group: Annotated[
+        dict[str, Any],
+        Meta(description="GroupName and IpPermissions, as EC2 has them, besides what the nodes need."),
+    ] = {}
+    profile: Annotated[
+        str, Meta(description="Of the credentials on the operator's machine.", extra={"env": True})
+    ] = ""
+    endpoint_url: Annotated[
+        str, Meta(description="Another endpoint that speaks the API of AWS.", extra={"env": True})
+    ] = ""
+    python: Annotated[
+        str,
+        Meta(description="The Python of the machines: the same minor version as here.", extra={"env": True}),
+    ] = "python3"

@@ -1,0 +1,40 @@
+"""`provider: {type: gcp}`: machines of Google Compute Engine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from ..kinds import Struct
+
+
+class GcpProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="gcp"):
+    """Machines of Google Compute Engine. `node_config` of a node type is what the API's instances.insert takes, under
+    its own names."""
+
+    region: Annotated[str, Meta(description="Such as us-west1.", extra={"env": True})]
+    availability_zone: Annotated[
+        str,
+        Meta(
+            description="Zones of the region, the first one first, separated by commas. Default: all.",
+            extra={"env": True},
+        ),
+    ] = ""
+    project_id: Annotated[str, Meta(description="Default: that of the credentials.", extra={"env": True})] = (
+        ""
+    )
+    use_internal_ips: Annotated[
+        bool,
+        Meta(description="Machines get no public address; whoever runs `clusterctl` must be in the network."),
+    ] = False
+    cache_stopped_nodes: Annotated[
+        bool | None, Meta(description="Accepted for Ray's sake: see docs/cluster-spec.md.")
+    ] = None
+    endpoint: Annotated[
+        str, Meta(description="Another endpoint that speaks the Compute API.", extra={"env": True})
+    ] = ""
+    python: Annotated[
+        str,
+        Meta(description="The Python of the machines: the same minor version as here.", extra={"env": True}),
+    ] = "python3"
