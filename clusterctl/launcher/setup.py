@@ -317,7 +317,7 @@ class WorkerSetup:
         self._secret_file = secret_file
 
     def run(self, machine: Machine, node_type: NodeType, instance_id: str, log_path: str) -> None:
-        runtime = shipping.own("").for_worker() if self._provider.ships_runtime else None
+        runtime = None if self._provider.head_extras is None else shipping.own("").for_worker()
         facts = worker_facts(
             self._spec, machine, node_type, instance_id, self._control_address, self._secret_file, runtime
         )

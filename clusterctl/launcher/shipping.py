@@ -19,14 +19,17 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 _PACKAGES = ("autoscaler", "clusterctl", "runtime")
 _DISTRIBUTION = "clusterctl"
-_PARTS = ("runtime", "ssh")
-"""What every node needs, and what a head needs besides: the extra of that name."""
+_PARTS = ("runtime", "head")
+"""What every node needs, and what a head needs besides: what the extras of its provider bring."""
+_BOTOCORE = "botocore/data/"
+_BOTOCORE_SERVICES = ("ec2", "iam", "pricing", "service-quotas", "ssm", "sts")
+"""Of four hundred services, those that a head may ask: the rest is a hundred megabytes."""
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?[^;]*(?:;(.*))?")
 _EXTRA_MARKER = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 _DIGEST = "digest"
@@ -90,8 +93,12 @@ class Shipment:
         )
 
 
-def own(cache: str) -> Shipment:
-    """The runtime that this process runs on: as it came here, or as it is installed here, kept in `cache`."""
+def own(cache: str, extras: Collection[str] = ()) -> Shipment:
+    """The runtime that this process runs on: as it came here, or as it is installed here, kept in `cache`.
+
+    Args:
+        extras: which of our extras the head's part has. One that is not installed here adds nothing.
+    """
     shipped = Path(sys.prefix) / _DIGEST
     if shipped.exists():
         digests = shipped.read_text(encoding="ascii").strip().split("-")
@@ -102,7 +109,7 @@ def own(cache: str) -> Shipment:
             )
         )
     needed = _requirements(frozenset())
-    extra = {key: found for key, found in _requirements(frozenset({"ssh"})).items() if key not in needed}
+    extra = {key: found for key, found in _requirements(frozenset(extras)).items() if key not in needed}
     parts = ((*_own_files(), *_files_of(needed)), _files_of(extra))
     return Shipment(
         tuple(
@@ -137,12 +144,19 @@ def _own_files() -> Iterator[tuple[str, Path]]:
 def _files_of(distributions: Mapping[str, importlib.metadata.Distribution]) -> Iterator[tuple[str, Path]]:
     for distribution in distributions.values():
         for path in distribution.files or ():
-            if not str(path).startswith("..") and _wanted(path.name):
+            if not str(path).startswith("..") and _wanted(path.name) and _asked(str(path)):
                 yield str(path), Path(str(distribution.locate_file(path)))
 
 
 def _wanted(name: str) -> bool:
     return not name.endswith(".pyc") and name != "RECORD"
+
+
+def _asked(path: str) -> bool:
+    """False for what botocore knows of services that no head asks."""
+    folder, found, rest = path.partition(_BOTOCORE)
+    service, nested, _ = rest.partition("/")
+    return not (found and not folder and nested) or service in _BOTOCORE_SERVICES
 
 
 def _requirements(extras: frozenset[str]) -> dict[str, importlib.metadata.Distribution]:

@@ -202,7 +202,8 @@ class Up:
         config_file = self._home.folder(self.record.name) / "head.json"
         config_file.write_bytes(self._head_config(head).to_json())
         config_file.chmod(0o600)
-        shipped = shipping.own(str(self._home.root / "cache")) if self._provider.ships_runtime else None
+        extras = self._provider.head_extras
+        shipped = None if extras is None else shipping.own(str(self._home.root / "cache"), extras)
         facts = setup.head_facts(
             self._spec,
             self._home.secret_file(self.record.name),

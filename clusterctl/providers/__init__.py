@@ -53,8 +53,9 @@ class OperatorProvider(Provider, Protocol):
         ...
 
     @property
-    def ships_runtime(self) -> bool:
-        """Whether nodes get the runtime from us; otherwise they find it, with this very interpreter."""
+    def head_extras(self) -> Sequence[str] | None:
+        """Which of our extras the head needs besides the runtime; None: nodes get nothing from us, they find it all,
+        with this very interpreter."""
         ...
 
 

@@ -70,8 +70,8 @@ class LocalMachines:
         return ForHead(self.settings())
 
     @property
-    def ships_runtime(self) -> bool:
-        return False
+    def head_extras(self) -> None:
+        return None
 
     def default_resources(self) -> dict[str, float]:
         """All CPUs of the host; of its memory only a part, because several machines share it."""

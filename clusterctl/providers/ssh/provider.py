@@ -250,8 +250,8 @@ class SshMachines:
         return ForHead({"owner": self._owner, "folder": folder, "on_head": "yes"}, files)
 
     @property
-    def ships_runtime(self) -> bool:
-        return True
+    def head_extras(self) -> Sequence[str]:
+        return ("ssh",)
 
     def default_resources(self) -> dict[str, float]:
         return {}  # each machine says itself what it has
