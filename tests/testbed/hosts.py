@@ -72,7 +72,8 @@ class Host:
     def __init__(self, name: str, address: str, holder: subprocess.Popen[str]) -> None:
         self.name = name
         self.address = address
-        self.address_6 = NETWORK_6 + address.rpartition(".")[2]
+        third, fourth = address.split(".")[2:]
+        self.address_6 = NETWORK_6 + (fourth if third == "0" else f"{third}:{fourth}")
         self._holder = holder
         self._init = 0
 
@@ -110,7 +111,7 @@ class Testbed:
     """Some hosts h1, h2, ... on one network. A context manager; `close` removes everything.
 
     Args:
-        count: how many hosts.
+        count: how many hosts there are from the start; `boot` makes more.
         shared: directories of this machine that every host sees in the same place.
         hidden: directories of this machine that are empty on every host.
 
@@ -124,6 +125,7 @@ class Testbed:
         if reason := missing():
             raise RuntimeError(reason)
         self.hosts: list[Host] = []
+        self._shared, self._hidden = shared, hidden
         self._holders: list[subprocess.Popen[str]] = []
         self._places = tempfile.mkdtemp(prefix="testbed-")
         try:
@@ -136,10 +138,10 @@ class Testbed:
             self._ip("address", "add", f"{NETWORK_6}fe/64", "dev", "bridge", "nodad")
             self._ip("link", "set", "bridge", "up")
             for number in range(1, count + 1):
-                self._boot(number, shared, hidden)
+                self._boot(f"h{number}", f"{NETWORK}.{number}")
             for host in self.hosts:
                 host._booted()
-                self._connect(host)
+                self._connect(host, 24)
         except BaseException:
             self.close()
             raise
@@ -182,18 +184,46 @@ class Testbed:
         shaping = ("root", "tbf", "rate", rate, "burst", "32kbit", "latency", "400ms")
         self._on_switch("tc", "qdisc", "replace", "dev", host.name, *shaping)
 
-    def _boot(self, number: int, shared: Sequence[str], hidden: Sequence[str]) -> None:
-        name = f"h{number}"
+    def join_network(self, address: str, prefix: int) -> None:
+        """Whoever is `inside` has this address, too: hosts may have addresses of its network."""
+        self._ip("address", "add", f"{address}/{prefix}", "dev", "bridge")
+
+    def boot(self, name: str, address: str, prefix: int = 24) -> Host:
+        """One more host. It ends with the thread that called this, at the latest.
+
+        Args:
+            name: at most 15 letters; no other host's.
+        """
+        host = self._boot(name, address)
+        try:
+            host._booted()
+            self._connect(host, prefix)
+        except BaseException:
+            self.end(host)
+            raise
+        return host
+
+    def end(self, host: Host) -> None:
+        """Cuts the power of a host for good: all of its processes and files are gone."""
+        self.hosts.remove(host)
+        self._holders.remove(host._holder)
+        host._holder.kill()
+        host._holder.communicate()
+        shutil.rmtree(os.path.join(self._places, host.name), ignore_errors=True)
+
+    def _boot(self, name: str, address: str) -> Host:
         place = os.path.join(self._places, name)
         os.mkdir(place)
         kinds = ("--net", "--pid", "--mount", "--uts", "--ipc")
-        holder = self._hold(*kinds, script=_INIT, arguments=(place, name, " ".join(hidden), *shared))
-        self.hosts.append(Host(name, f"{NETWORK}.{number}", holder))
+        arguments = (place, name, " ".join(self._hidden), *self._shared)
+        host = Host(name, address, self._hold(*kinds, script=_INIT, arguments=arguments))
+        self.hosts.append(host)
+        return host
 
-    def _connect(self, host: Host) -> None:
+    def _connect(self, host: Host, prefix: int) -> None:
         self._ip("link", "add", host.name, "type", "veth", "peer", "name", "eth0", "netns", str(host._init))
         self._ip("link", "set", host.name, "master", "bridge", "up")
-        host.run(["ip", "address", "add", f"{host.address}/24", "dev", "eth0"])
+        host.run(["ip", "address", "add", f"{host.address}/{prefix}", "dev", "eth0"])
         host.run(["ip", "address", "add", f"{host.address_6}/64", "dev", "eth0", "nodad"])
         host.run(["ip", "link", "set", "eth0", "up"])
 

@@ -70,11 +70,15 @@ class SshTestbed(Testbed):
         try:
             key = self.key_file.with_suffix(".pub").read_text().strip()
             for host in self.hosts:
-                host.run(["sh", "-c", _PREPARE.format(user=USER, key=key)])
-                self.start_sshd(host)
+                self.let_in(host, USER, key)
         except BaseException:
             self.close()
             raise
+
+    def let_in(self, host: Host, user: str, key: str) -> None:
+        """Makes a user who may `sudo`, opens it and root to the key, and starts sshd."""
+        host.run(["sh", "-c", _PREPARE.format(user=user, key=key)])
+        self.start_sshd(host)
 
     def start_sshd(self, host: Host, *options: str) -> None:
         """Answers at port 22 from now on."""

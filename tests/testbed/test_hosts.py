@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.polling import eventually
-from tests.testbed.hosts import Testbed, missing
+from tests.testbed.hosts import Host, Testbed, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -52,6 +52,33 @@ def test_hosts_reach_each_other_and_keep_their_files_apart(tmp_path: Path) -> No
         with pytest.raises(RuntimeError, match="No such file"):
             two.run(["cat", "/root/own-of-h1"])
     assert not Path("/root/own-of-h1").exists()
+
+
+def test_hosts_come_and_go() -> None:
+    python = getattr(sys, "_base_executable", sys.executable)
+
+    def name_at(address: str) -> str:
+        return str(
+            subprocess.run([python, "-c", _CONNECT, address], capture_output=True, text=True).stdout
+        ).strip()
+
+    def listen(host: Host) -> None:
+        listener = host.popen([python, "-c", _LISTEN, host.address], stdout=subprocess.PIPE, text=True)
+        listener.stdout.readline()
+        listener.stdout.close()
+
+    with Testbed(0) as bed:
+        bed.join_network("172.31.255.254", 16)
+        first, second = bed.boot("i1", "172.31.0.7", 16), bed.boot("i2", "172.31.99.7", 16)
+        with bed.inside():
+            listen(first)
+            listen(second)
+            assert name_at(first.address) == "i1"
+            bed.end(first)
+            assert bed.hosts == [second]
+            listen(bed.boot("i3", "172.31.0.7", 16))
+            assert name_at(first.address) == "i3"
+            assert name_at(second.address) == "i2"
 
 
 def test_a_killed_owner_takes_its_hosts_along() -> None:

@@ -26,6 +26,25 @@ class AwsProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
             extra={"env": True},
         ),
     ] = ""
+    vpc_id: Annotated[
+        str,
+        Meta(
+            description="The network. Default: that of the subnets, else the region's default one, else one that is "
+            "made for the cluster.",
+            extra={"env": True},
+        ),
+    ] = ""
+    subnet_ids: Annotated[
+        list[EnvString],
+        Meta(description="Only these subnets; they decide the zones. Default: all of the network."),
+    ] = []
+    ssh_cidr_blocks: Annotated[
+        list[EnvString],
+        Meta(
+            description="Who may enter the machines by SSH, as 203.0.113.0/24. Default: everybody with the key."
+        ),
+    ] = []
+    tags: Annotated[dict[str, EnvString], Meta(description="Further tags of all that is made.")] = {}
     use_internal_ips: Annotated[
         bool,
         Meta(description="Machines get no public address; whoever runs `clusterctl` must be in the network."),
