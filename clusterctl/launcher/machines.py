@@ -6,11 +6,15 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from autoscaler.provider import Machine, MachineState, NotFound, ProviderError, Transient
+from clusterctl.errors import NotFound as Gone
 from clusterctl.errors import TimedOut, from_provider
 from clusterctl.providers import OperatorProvider
 
 _DEADLINE_S = 120.0
+_BOOT_DEADLINE_S = 300.0
 _POLL_S = 0.1
+_BOOT_POLL_S = 1.0
+_UP_AGAIN = "Run `clusterctl up` again; the provider's own tools tell what happened to it."
 
 
 def existing(provider: OperatorProvider) -> list[Machine]:
@@ -25,6 +29,32 @@ def head_of(machines: Sequence[Machine]) -> Machine | None:
     """The head's machine; the youngest when an accident left several."""
     heads = [machine for machine in machines if machine.is_head]
     return max(heads, key=lambda machine: machine.launched_s, default=None)
+
+
+def await_running(
+    provider: OperatorProvider, machine_id: str, deadline_s: float = _BOOT_DEADLINE_S
+) -> Machine:
+    """The machine, when it runs and has an address. What a listing says is believed after as long as those of the
+    platform may lag.
+
+    Raises:
+        NotFound: it is gone, or ends.
+        TimedOut: it does not run by the deadline.
+    """
+    begun = time.monotonic()
+    while True:
+        found = next((machine for machine in existing(provider) if machine.id == machine_id), None)
+        waited_s = time.monotonic() - begun
+        if found is not None and found.state is MachineState.RUNNING and found.address:
+            return found
+        if waited_s >= provider.capabilities.listing_lag_s:
+            if found is None:
+                raise Gone(f"machine {machine_id} has vanished", _UP_AGAIN)
+            if found.state in (MachineState.STOPPING, MachineState.STOPPED):
+                raise Gone(f"machine {machine_id} is {found.state.value} instead of running", _UP_AGAIN)
+        if waited_s >= deadline_s:
+            raise TimedOut(f"machine {machine_id} does not run after {deadline_s:g} s", _UP_AGAIN)
+        time.sleep(_POLL_S if waited_s < 1 else _BOOT_POLL_S)
 
 
 def end_all(

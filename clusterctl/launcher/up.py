@@ -198,7 +198,7 @@ class Up:
             raise from_provider(error) from error
 
     def _set_up_head(self) -> None:
-        head = self._head()
+        head = machines.await_running(self._provider, self.record.head_machine)
         config_file = self._home.folder(self.record.name) / "head.json"
         config_file.write_bytes(self._head_config(head).to_json())
         config_file.chmod(0o600)
@@ -247,12 +247,6 @@ class Up:
     def api(self) -> ApiClient:
         """The API of the cluster's head."""
         return reach.api(self._home, self.record, self._provider)
-
-    def _head(self) -> Machine:
-        for machine in self._provider.list():
-            if machine.id == self.record.head_machine:
-                return machine
-        raise NotFound("the head's machine has vanished", "Run `clusterctl up` again.")
 
     def _head_config(self, head: Machine) -> HeadConfig:
         defaults = self._provider.default_resources()

@@ -1,0 +1,54 @@
+"""Waiting for a machine: what is believed of listings, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from autoscaler.provider import Capabilities, Machine, MachineState
+from clusterctl.errors import NotFound, TimedOut
+from clusterctl.launcher import machines
+
+RUNNING = Machine("m-1", MachineState.RUNNING, "head", {}, address="10.0.0.1")
+PENDING = Machine("m-1", MachineState.PENDING, "head", {})
+UNADDRESSED = Machine("m-1", MachineState.RUNNING, "head", {})
+STOPPED = Machine("m-1", MachineState.STOPPED, "head", {})
+OTHER = Machine("m-2", MachineState.RUNNING, "head", {}, address="10.0.0.2")
+
+
+class Listing:
+    """A platform whose listings come as given; the last one again and again."""
+
+    def __init__(self, lag_s: float, *listings: Sequence[Machine]) -> None:
+        self.capabilities = Capabilities(listing_lag_s=lag_s)
+        self._listings = list(listings)
+
+    def list(self) -> Sequence[Machine]:
+        return self._listings.pop(0) if len(self._listings) > 1 else self._listings[0]
+
+
+def await_running(listing: Listing, deadline_s: float = 30.0) -> Machine:
+    return machines.await_running(cast(Any, listing), "m-1", deadline_s)
+
+
+def test_it_waits_until_the_machine_runs_and_has_an_address() -> None:
+    assert await_running(Listing(0, [OTHER, PENDING], [UNADDRESSED], [RUNNING, OTHER])) == RUNNING
+
+
+def test_a_listing_may_lag_behind() -> None:
+    assert await_running(Listing(30, [], [STOPPED], [RUNNING])) == RUNNING
+
+
+@pytest.mark.parametrize(
+    ("listed", "words"), [([OTHER], "has vanished"), ([STOPPED], "STOPPED instead of running")]
+)
+def test_a_machine_that_will_not_run_is_not_waited_for(listed: list[Machine], words: str) -> None:
+    with pytest.raises(NotFound, match=words):
+        await_running(Listing(0, listed))
+
+
+def test_there_is_a_deadline() -> None:
+    with pytest.raises(TimedOut, match="m-1 does not run after 0 s"):
+        await_running(Listing(0, [PENDING]), deadline_s=0)
