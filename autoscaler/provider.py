@@ -280,7 +280,8 @@ class Capabilities:
     Attributes:
         stop_start: stopped machines can be started again.
         spot: it has interruptible machines.
-        prices: its offers carry prices.
+        prices: its machines cost money; its offers carry prices, as far as it knows them.
+        price_source: where those prices come from and how old they are, in words.
         forward_ports: `Shell.forward` is needed and works (machines are not reachable directly).
         listing_lag_s: how long after a change `list` may still show the old picture. A machine that is absent
             from listings counts as gone only after that time.
@@ -290,6 +291,7 @@ class Capabilities:
     stop_start: bool = False
     spot: bool = False
     prices: bool = False
+    price_source: str = ""
     forward_ports: bool = False
     listing_lag_s: float = 0.0
     max_per_create: int = 100

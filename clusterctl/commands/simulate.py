@@ -52,6 +52,7 @@ def simulate(
     from clusterctl.errors import CliError, NotFound, UsageProblem
     from clusterctl.home import Home
     from clusterctl.launcher import node_types
+    from clusterctl.spec import overrides
     from clusterctl.spec.load import load_file
 
     loaded = load_file(spec)
@@ -64,7 +65,7 @@ def simulate(
     except OSError as error:
         raise UsageProblem(f"{demand} cannot be read: {error.strerror or error}") from None
     provider = providers.make(loaded, loaded.cluster_name, Home.find().provider_settings(loaded.cluster_name))
-    loaded = sizing.resized(loaded, max_workers or ())
+    loaded = overrides.resized(loaded, max_workers or ())
     config = node_types.autoscaler_config(loaded, loaded.cluster_name, provider.default_resources(), "")
     trace = sizing.priced(trace, config, provider, price or ())
     trace = msgspec.structs.replace(
