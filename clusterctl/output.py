@@ -61,6 +61,11 @@ def error(message: str, hint: str = "") -> None:
         progress(hint)
 
 
+def somebody_is_there() -> bool:
+    """Whether a question would be seen and could be answered."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
 def confirm(question: str) -> bool:
     """Asks on the terminal; without one the answer is no."""
     if not sys.stdin.isatty():

@@ -15,3 +15,9 @@ Cluster = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster-name", "-n", metavar="NAME", help="Another name for the cluster than the YAML's."
+    ),
+]

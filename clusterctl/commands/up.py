@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clusterctl import output
 
-from .options import DryRun, Json, Yes
+from .options import DryRun, Json, Name, Yes
+
+if TYPE_CHECKING:
+    from clusterctl.launcher.costs import Costs
+    from clusterctl.launcher.plan import Plan
+    from clusterctl.launcher.up import Up, UpResult
 
 
 def up(
@@ -17,42 +22,89 @@ def up(
     dry_run: DryRun = False,
     json: Json = False,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for min_workers to join.")] = 600.0,
+    cluster_name: Name = None,
+    min_workers: Annotated[
+        list[str] | None,
+        typer.Option("--min-workers", metavar="N|TYPE=N", help="Instead of the YAML's; may be repeated."),
+    ] = None,
+    max_workers: Annotated[
+        list[str] | None,
+        typer.Option("--max-workers", metavar="N|TYPE=N", help="Instead of the YAML's; may be repeated."),
+    ] = None,
+    no_config_cache: Annotated[
+        bool, typer.Option("--no-config-cache", hidden=True, help="For Ray's scripts: there is no cache.")
+    ] = False,
 ) -> None:
     """Brings a cluster up, or fits it to a changed YAML.
 
-    It returns when the head and min_workers of every type have joined; otherwise it says which node failed
-    at which step. Running it again when nothing has changed does nothing. The cluster becomes the current
-    one.
+    It says what it is about to do and what that costs, and asks where it costs something. It returns when the
+    head and min_workers of every type have joined; otherwise it says which node failed at which step. Running it
+    again when nothing has changed does nothing. The cluster becomes the current one.
 
     \b
       clusterctl up cluster-configs/local.yaml
+      clusterctl up cluster.yaml --min-workers gpu=2     until the next `up`, which goes by the YAML again
     """
     from clusterctl.errors import CliError, UsageProblem
     from clusterctl.home import Home
     from clusterctl.launcher.up import Up, plan_for
     from clusterctl.spec.load import load_file
+    from clusterctl.spec.overrides import renamed, resized
 
-    loaded = load_file(spec)
+    loaded = resized(renamed(load_file(spec), cluster_name), max_workers or (), min_workers or ())
     home = Home.find()
     with home.locked(loaded.cluster_name, "up"):
         run = Up(home, loaded, spec, output.progress, timeout)
-        facts_plan = plan_for(run)
-        if facts_plan.refusal:
-            raise CliError(facts_plan.refusal, facts_plan.advice)
-        problems = run.check() if facts_plan.steps else []
+        chosen = plan_for(run)
+        if chosen.refusal:
+            raise CliError(chosen.refusal, chosen.advice)
+        problems = run.check() if chosen.steps else []
         if problems:
             raise UsageProblem("the check before launching found problems:\n" + "\n".join(problems))
+        costs = run.costs() if chosen.may_buy else None
+        if costs is not None and costs.missing:
+            raise UsageProblem(
+                f"the provider offers no machine for {', '.join(costs.missing)}",
+                "Look at zones, max_price and node_config of the node type.",
+            )
+        if dry_run or chosen.steps:
+            _show(run, chosen, costs, dry_run, json)
         if dry_run:
-            lines = [step.describe() for step in facts_plan.steps]
-            if json:
-                output.as_json({"cluster": loaded.cluster_name, "steps": lines})
-            else:
-                for line in lines or ["nothing to do: the cluster is up as the YAML says"]:
-                    output.say(line)
             return
-        if facts_plan.asks and not yes and not output.confirm(f"{facts_plan.asks} Go on?"):
-            raise CliError(facts_plan.asks, "Run it with -y to go on.")
-        result = run.apply(facts_plan)
+        _agree(chosen, costs, yes)
+        result = run.apply(chosen)
+    _tell(result, spec, json)
+
+
+def _show(run: Up, chosen: Plan, costs: Costs | None, dry_run: bool, json: bool) -> None:
+    """What is about to happen: the result of a dry run, else beside the results."""
+    from clusterctl import plan_view
+
+    changes = run.changes() if chosen.steps else []
+    if dry_run and json:
+        output.as_json(plan_view.as_builtins(run.record.name, chosen.steps, costs, changes))
+        return
+    for line in plan_view.render(run.record.name, chosen.steps, costs, changes):
+        (output.say if dry_run else output.progress)(line)
+
+
+def _agree(chosen: Plan, costs: Costs | None, yes: bool) -> None:
+    """Asks what has to be asked. What ends something that may be of use needs a yes; what costs something is asked
+    about where somebody is there to answer.
+
+    Raises:
+        CliError: the operator does not want it.
+    """
+    from clusterctl.errors import CliError
+
+    costs_money = costs is not None and not costs.is_free
+    if yes or not (chosen.asks or (costs_money and output.somebody_is_there())):
+        return
+    if not output.confirm(f"{chosen.asks} Go on?".strip()):
+        raise CliError(chosen.asks or "nothing was done", "Run it with -y to go on.")
+
+
+def _tell(result: UpResult, spec: str, json: bool) -> None:
     if json:
         output.as_json(
             {

@@ -78,8 +78,8 @@ def costs(
         if kind.name == head_type:
             rows.append(_row("head", kind.name, 1, 1, found))
         if kind.name != head_type or kind.max_workers:
-            most = min(kind.max_workers, max_workers)
-            rows.append(_row("worker", kind.name, kind.min_workers, most, found))
+            limit = min(kind.max_workers, max_workers)
+            rows.append(_row("worker", kind.name, kind.min_workers, limit, found))
     if offers is None:
         return Costs(tuple(rows), True)
     now = sum(row.count * (row.price or 0.0) for row in rows)

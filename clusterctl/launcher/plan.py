@@ -71,6 +71,14 @@ class Plan:
     advice: str = ""
     asks: str = ""
 
+    @property
+    def may_buy(self) -> bool:
+        """Whether it makes or starts machines, or tells the autoscaler to."""
+        return any(step.action in _BUYING for step in self.steps)
+
+
+_BUYING = frozenset({Action.CREATE_HEAD, Action.BOOT_HEAD, Action.PUSH_SPEC})
+
 
 def plan(facts: Facts) -> Plan:
     """Decides."""

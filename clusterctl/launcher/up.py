@@ -25,11 +25,14 @@ from clusterctl.api_client import ApiClient
 from clusterctl.errors import CliError, Denied, NotFound, SetupFailed, TimedOut, Unreachable, from_provider
 from clusterctl.head.config import DaemonRecord, HeadConfig
 from clusterctl.home import ClusterRecord, Home
+from clusterctl.plan_view import changes
 from clusterctl.providers import OperatorProvider
 from clusterctl.spec import ray_yaml
 from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.load import cluster_limit
 
 from . import machines, node_types, reach, setup, shipping
+from .costs import Costs, costs
 from .plan import Action, Facts, Health, Plan, Step, plan
 from .wait import await_workers, instance_ids
 
@@ -97,6 +100,29 @@ class Up:
         except ProviderError as error:
             raise from_provider(error) from error
         return [f"{problem.what}. {problem.advice}" for problem in problems if problem.fatal]
+
+    def costs(self) -> Costs:
+        """What the cluster costs with this spec.
+
+        Raises:
+            CliError: the provider does not tell its offers.
+        """
+        kinds = node_types.node_types(self._spec, self._provider.default_resources())
+        able = self._provider.capabilities
+        wanted = [kind for kind in kinds if kind.max_workers or kind.name == self._spec.head_node_type]
+        try:
+            offers = {kind.name: self._provider.offers(kind) for kind in wanted} if able.prices else None
+        except ProviderError as error:
+            raise from_provider(error) from error
+        most, budget = cluster_limit(self._spec), self._spec.budgets.max_hourly_price
+        return costs(kinds, self._spec.head_node_type, most, budget, offers, able.price_source)
+
+    def changes(self) -> list[str]:
+        """What the spec says otherwise than the one that is remembered."""
+        if not self._known:
+            return []
+        before, after = msgspec.to_builtins(self.record.spec), msgspec.to_builtins(self._spec)
+        return changes(before, after)
 
     def apply(self, chosen: Plan) -> UpResult:
         """Does what the plan says. A new cluster that does not come up is removed again."""

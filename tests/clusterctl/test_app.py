@@ -89,7 +89,7 @@ def test_usage_errors(cli: CliRunner, words: list[str], status: int, message: st
 
 def test_check_lists_every_problem_with_its_place(cli: CliRunner, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "bad.yaml"
-    path.write_text("cluster_name: c\nmax_worker: 1\nprovider: {type: aws}\n")
+    path.write_text("cluster_name: c\nmax_worker: 1\nprovider: {type: nonsense}\n")
     result = cli.invoke(app, ["check", str(path)])
     assert result.exit_code == 2
     assert f"{path}:2:1: max_worker: unknown key 'max_worker'; did you mean 'max_workers'?" in result.output

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from autoscaler.provider import SPOT, Offer
 from autoscaler.rehearsal.trace import Offered, Tasks, Trace
 from autoscaler.simulation import SimulatedProvider
-from clusterctl.errors import UsageProblem
 from clusterctl.launcher.node_types import autoscaler_config
-from clusterctl.sizing import priced, resized, with_spot
-from clusterctl.spec.load import cluster_limit, load_text, worker_limit
+from clusterctl.sizing import priced, with_spot
+from clusterctl.spec.load import load_text
 
 SPEC = load_text(
     """
@@ -25,26 +22,6 @@ available_node_types:
 )
 CONFIG = autoscaler_config(SPEC, "id", {}, "")
 TRACE = Trace(tasks=[Tasks(duration_s=1.0)], offers={"gpu": [Offered(price=3.0, market="spot")]})
-
-
-def test_a_types_limit_changes_the_clusters_where_that_is_the_sum() -> None:
-    larger = resized(SPEC, ["cpu=40"])
-    assert (worker_limit(larger, "cpu"), cluster_limit(larger)) == (40, 43)
-    both = resized(SPEC, ["cpu=40", "10"])
-    assert (worker_limit(both, "cpu"), cluster_limit(both)) == (40, 10)
-    assert resized(SPEC, []) == SPEC
-
-
-def test_a_minimum_gives_way_to_its_types_maximum_only() -> None:
-    assert resized(SPEC, ["cpu=1"]).available_node_types["cpu"].min_workers == 1
-    with pytest.raises(UsageProblem, match="min_workers are 2 together"):
-        resized(SPEC, ["1"])
-
-
-@pytest.mark.parametrize("limit", ["many", "cpu=", "1.5", "cpu=-1", "inf", "tpu=1"])
-def test_limits_that_mean_nothing(limit: str) -> None:
-    with pytest.raises(UsageProblem, match="--max-workers"):
-        resized(SPEC, [limit])
 
 
 def test_the_options_price_wins_over_the_trace_and_that_over_the_platforms() -> None:
