@@ -41,7 +41,7 @@ def check(
     from clusterctl.spec.load import cluster_limit, load_file
 
     try:
-        loaded = load_file(spec)
+        loaded = load_file(spec, on_warning=output.warn)
     except SpecError as error:
         if json:
             wrong = [{"what": line, "advice": "", "fatal": True} for line in error.message.splitlines()]

@@ -51,7 +51,8 @@ def up(
     from clusterctl.spec.load import load_file
     from clusterctl.spec.overrides import renamed, resized
 
-    loaded = resized(renamed(load_file(spec), cluster_name), max_workers or (), min_workers or ())
+    read = load_file(spec, on_warning=output.warn)
+    loaded = resized(renamed(read, cluster_name), max_workers or (), min_workers or ())
     home = Home.find()
     with home.locked(loaded.cluster_name, "up"):
         run = Up(home, loaded, spec, output.progress, timeout)

@@ -9,7 +9,7 @@ import msgspec
 
 from autoscaler.config import HASH_VERSION, AutoscalerConfig, Budgets, Cause, Consolidation
 from autoscaler.provider import MachineTags, NodeType
-from clusterctl.spec import ray_yaml
+from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit, worker_limit, zones
 from clusterctl.spec.platforms.ssh import SshProvider
@@ -34,15 +34,12 @@ def head_type(spec: ClusterSpec, defaults: Mapping[str, float]) -> NodeType:
 def _node_type(spec: ClusterSpec, name: str, defaults: Mapping[str, float]) -> NodeType:
     kind = spec.available_node_types[name]
     is_head = name == spec.head_node_type
-    commands = spec.head_start_ray_commands if is_head else spec.worker_start_ray_commands
-    resources = {**defaults, **ray_yaml.parse_start(commands).resources, **kind.resources}
-    worker_commands = (
-        spec.worker_setup_commands if kind.worker_setup_commands is None else kind.worker_setup_commands
-    )
+    start = ray_start.parse_start(spec.head_start_ray_commands if is_head else spec.worker_start_ray_commands)
+    resources = {**defaults, **start.resources, **kind.resources}
     return NodeType(
         name=name,
         resources=resources,
-        labels=dict(kind.labels),
+        labels={**start.labels, **kind.labels},
         min_workers=kind.min_workers,
         max_workers=worker_limit(spec, name),
         idle_timeout_s=kind.idle_timeout_s,
@@ -50,8 +47,22 @@ def _node_type(spec: ClusterSpec, name: str, defaults: Mapping[str, float]) -> N
         spot=kind.spot,
         zones=zones(spec, name),
         max_price=kind.max_price,
-        setup={"worker_setup_commands": list(worker_commands)},
+        setup=_worker_commands(spec, name),
     )
+
+
+def _worker_commands(spec: ClusterSpec, name: str) -> dict[str, list[str]]:
+    """The commands of workers of the type. As with Ray, a type's own are instead of all that set up the others."""
+    kind = spec.available_node_types[name]
+    common, own = spec.setup_commands, spec.worker_setup_commands
+    if kind.worker_setup_commands is not None:
+        common, own = [], kind.worker_setup_commands
+    first = kind.initialization_commands
+    return {
+        "initialization_commands": list(spec.initialization_commands if first is None else first),
+        "setup_commands": list(common),
+        "worker_setup_commands": list(own),
+    }
 
 
 def autoscaler_config(
@@ -92,9 +103,6 @@ def worker_hash(spec: ClusterSpec, name: str) -> str:
     """Changes when workers of the type would be made differently; not when only their numbers change, or where they are
     bought (spot, zones, max_price): those that run are as good as the next."""
     kind = spec.available_node_types[name]
-    commands = (
-        spec.worker_setup_commands if kind.worker_setup_commands is None else kind.worker_setup_commands
-    )
     digest = _digest(
         [
             _platform(spec),
@@ -104,9 +112,7 @@ def worker_hash(spec: ClusterSpec, name: str) -> str:
             spec.file_mounts,
             spec.rsync_exclude,
             spec.rsync_filter,
-            spec.initialization_commands,
-            spec.setup_commands,
-            commands,
+            _worker_commands(spec, name),
             spec.worker_start_ray_commands,
         ]
     )

@@ -10,7 +10,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO
@@ -32,7 +32,7 @@ from autoscaler.provider import (
 )
 from clusterctl.jobs import package
 from clusterctl.providers import OperatorProvider
-from clusterctl.spec import ray_yaml
+from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 
 from . import shipping
@@ -65,6 +65,7 @@ class Step:
     expected: str | None = None  # what the command must print
     advice: str = ""  # what to do when it does not
     unless: str = ""  # a command: when it succeeds, the step has been done before
+    is_users: bool = False  # the command is the spec's
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ class NodeFacts:
     start_commands: tuple[str, ...] = ()
     python: tuple[int, int] = field(default_factory=lambda: sys.version_info[:2])
     runtime: Shipment | None = None  # to be shipped; None: the machine has it
+    env: Mapping[str, str] = field(default_factory=dict)  # of the spec's commands
 
 
 def steps(facts: NodeFacts) -> list[Step]:
@@ -108,16 +110,19 @@ def steps(facts: NodeFacts) -> list[Step]:
         Step("secret", source=facts.secret_file, target=f"{NODE_FOLDER}/secret"),
     ]
     out += [Step(f"copy {target}", source=source, target=target) for target, source in facts.files]
-    out += [Step(f"initialization_commands[{i}]", c) for i, c in enumerate(facts.initialization)]
+    out += _users("initialization_commands", facts.initialization)
     out += [
         Step(f"file_mounts {target}", source=source, target=target) for target, source in facts.mounts.pairs
     ]
-    out += [Step(f"setup_commands[{i}]", c) for i, c in enumerate(facts.commands)]
-    kind = "head" if facts.is_head else "worker"
-    out += [Step(f"{kind}_setup_commands[{i}]", c) for i, c in enumerate(facts.kind_commands)]
-    out += [Step(f"start_commands[{i}]", c) for i, c in enumerate(facts.start_commands)]
+    out += _users("setup_commands", facts.commands)
+    out += _users("head_setup_commands" if facts.is_head else "worker_setup_commands", facts.kind_commands)
+    out += _users("start_commands", facts.start_commands)
     out.append(Step("start", facts.start, timeout_s=_START_TIMEOUT_S))
     return out
+
+
+def _users(key: str, commands: Sequence[str]) -> list[Step]:
+    return [Step(f"{key}[{index}]", command, is_users=True) for index, command in enumerate(commands)]
 
 
 def _runtime_steps(runtime: Shipment) -> tuple[Step, ...]:
@@ -134,10 +139,16 @@ def head_facts(
     spec: ClusterSpec,
     secret_file: str,
     config_file: str,
+    host: str,
     files: Sequence[tuple[str, str]] = (),
     runtime: Shipment | None = None,
 ) -> NodeFacts:
-    """Facts of the head, seen from the operator's machine. `files`: further private ones, (there, here)."""
+    """Facts of the head, seen from the operator's machine.
+
+    Args:
+        host: the head's address, as the cluster's other machines reach it.
+        files: further private ones, (there, here).
+    """
     config = f"{NODE_FOLDER}/head.json"
     return NodeFacts(
         is_head=True,
@@ -145,6 +156,7 @@ def head_facts(
         secret_file=secret_file,
         files=((config, config_file), *files),
         runtime=runtime,
+        env=_commands_env(host),
         mounts=Mounts(
             tuple((target, os.path.expanduser(source)) for target, source in spec.file_mounts.items()),
             tuple(spec.rsync_exclude),
@@ -153,8 +165,13 @@ def head_facts(
         initialization=tuple(spec.initialization_commands),
         commands=tuple(spec.setup_commands),
         kind_commands=tuple(spec.head_setup_commands),
-        start_commands=tuple(ray_yaml.parse_start(spec.head_start_ray_commands).commands),
+        start_commands=tuple(ray_start.parse_start(spec.head_start_ray_commands).commands),
     )
+
+
+def _commands_env(head_host: str) -> dict[str, str]:
+    """What the spec's commands find in their environment: where the head is, in our word and in Ray's."""
+    return {"CLUSTERCTL_HEAD_IP": head_host, "RAY_HEAD_IP": head_host}
 
 
 def worker_facts(
@@ -183,12 +200,18 @@ def worker_facts(
         start=f"{START} {words} --json",
         secret_file=secret_file,
         runtime=runtime,
+        env=_commands_env(control_address.rpartition(":")[0].strip("[]")),
         mounts=Mounts(tuple((target, os.path.expanduser(target)) for target in spec.file_mounts)),
-        initialization=tuple(spec.initialization_commands),
-        commands=tuple(spec.setup_commands),
+        initialization=tuple(node_type.setup.get("initialization_commands", ())),
+        commands=tuple(node_type.setup.get("setup_commands", ())),
         kind_commands=tuple(node_type.setup.get("worker_setup_commands", ())),
-        start_commands=tuple(ray_yaml.parse_start(spec.worker_start_ray_commands).commands),
+        start_commands=tuple(ray_start.parse_start(spec.worker_start_ray_commands).commands),
     )
+
+
+def in_bash(command: str) -> str:
+    """The command for bash, which commands in YAMLs are mostly written for; for sh on a machine without it."""
+    return f'exec "$(command -v bash || command -v sh)" -c {shlex.quote(command)}'
 
 
 class SetupLog:
@@ -237,7 +260,7 @@ def run(
         log.last = []
         started = time.monotonic()
         try:
-            output = _run_step(shell, step, facts.mounts, log)
+            output = _run_step(shell, step, facts, log)
         except SetupError as error:
             log.write(f"FAILED: {error.reason}")
             raise
@@ -245,15 +268,20 @@ def run(
     return output
 
 
-def _run_step(shell: Shell, step: Step, mounts: Mounts, log: SetupLog) -> str:
+def _run_step(shell: Shell, step: Step, facts: NodeFacts, log: SetupLog) -> str:
     try:
         if step.unless and shell.run(step.unless, timeout_s=step.timeout_s).exit_status == 0:
             log.write("it is there already")
             return ""
         if step.source:
-            _put(shell, step, mounts)
+            _put(shell, step, facts.mounts)
             return ""
-        result: CommandResult = shell.run(step.command, timeout_s=step.timeout_s, on_output=log.output)
+        result: CommandResult = shell.run(
+            in_bash(step.command) if step.is_users else step.command,
+            env=facts.env if step.is_users else None,
+            timeout_s=step.timeout_s,
+            on_output=log.output,
+        )
     except (ShellError, OSError) as error:
         raise SetupError(step.name, f"{error}{_tail(log.last)}") from error
     if result.exit_status != 0:

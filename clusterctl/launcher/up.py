@@ -27,7 +27,7 @@ from clusterctl.head.config import DaemonRecord, HeadConfig
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.plan_view import changes
 from clusterctl.providers import OperatorProvider
-from clusterctl.spec import ray_yaml
+from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit
 
@@ -234,6 +234,7 @@ class Up:
             self._spec,
             self._home.secret_file(self.record.name),
             str(config_file),
+            head.address,
             self._provider.for_head().files,
             shipped,
         )
@@ -277,13 +278,13 @@ class Up:
     def _head_config(self, head: Machine) -> HeadConfig:
         defaults = self._provider.default_resources()
         kind = node_types.head_type(self._spec, defaults)
-        start = ray_yaml.parse_start(self._spec.head_start_ray_commands)
+        start = ray_start.parse_start(self._spec.head_start_ray_commands)
         return HeadConfig(
             cluster_id=self.record.cluster_id,
             cluster_name=self.record.name,
             host=head.address,
             control_port=self._spec.ports.control or start.control_port,
-            api_port=self._spec.ports.api,
+            api_port=self._spec.ports.api or start.api_port,
             node_type=kind.name,
             resources=dict(kind.resources),
             labels=dict(kind.labels),

@@ -47,6 +47,33 @@ class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = ""
 
 
+class EngineRuntime(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="engine"
+):
+    """Our engine, in the version of the launcher, which brings it along."""
+
+
+class RayRuntime(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="ray"):
+    """Ray itself. Machines are made, set up and ended as for the engine; what only the engine has is not there."""
+
+    version: Annotated[
+        str, Meta(description="Installed by pip into an environment of its own. Default: the newest.")
+    ] = ""
+    python: Annotated[
+        str,
+        Meta(
+            description="The Python of the machines; with neither version nor wheelhouse one that has Ray already.",
+            extra={"env": True},
+        ),
+    ] = "python3"
+    wheelhouse: Annotated[
+        str,
+        Meta(
+            description="A folder here with Ray's wheels, for machines without internet.", extra={"env": True}
+        ),
+    ] = ""
+
+
 class Docker(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Containers on the machines."""
 
@@ -60,6 +87,7 @@ class Docker(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     worker_run_options: list[str] = []
     disable_automatic_runtime_detection: bool = False
     disable_shm_size_detection: bool = False
+    use_podman: bool = False
 
 
 class NodeType(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,8 +117,12 @@ class NodeType(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Amount | None, Meta(description="The most that a machine may cost per hour. Default: no limit.")
     ] = None
     docker: Docker | None = None
+    initialization_commands: Annotated[
+        list[str] | None, Meta(description="Instead of the cluster's, for workers of this type.")
+    ] = None
     worker_setup_commands: Annotated[
-        list[str] | None, Meta(description="Instead of the cluster's worker_setup_commands, for this type.")
+        list[str] | None,
+        Meta(description="Instead of the cluster's setup_commands and worker_setup_commands, for this type."),
     ] = None
 
 
@@ -170,6 +202,9 @@ class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ports: Ports = Ports()
     auth: Auth = Auth()
     docker: Docker | None = None
+    runtime: Annotated[
+        EngineRuntime | RayRuntime, Meta(description="What runs on the machines. Default: our engine.")
+    ] = EngineRuntime()
     file_mounts: Annotated[
         dict[str, EnvString],
         Meta(description="Path on every node -> file or folder here that is copied to it."),
@@ -185,8 +220,9 @@ class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     head_setup_commands: Annotated[list[str], Meta(description="Run on the head after setup_commands.")] = []
     worker_setup_commands: Annotated[list[str], Meta(description="Run on workers after setup_commands.")] = []
     head_start_ray_commands: Annotated[
-        list[str], Meta(description="Accepted for Ray's sake: see docs/cluster-spec.md.")
+        list[str], Meta(description="How Ray is started on the head; for the engine see docs/from-ray.md.")
     ] = []
     worker_start_ray_commands: Annotated[
-        list[str], Meta(description="Accepted for Ray's sake: see docs/cluster-spec.md.")
+        list[str], Meta(description="How Ray is started on workers; for the engine see docs/from-ray.md.")
     ] = []
+    metadata: Annotated[dict[str, Any], Meta(description="Your own notes; nothing reads them.")] = {}

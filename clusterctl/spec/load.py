@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
 
 import msgspec
@@ -12,7 +12,7 @@ from msgspec import inspect
 from clusterctl.errors import NotFound, SpecError
 
 from . import on_premise, ray_yaml
-from .definition import ClusterSpec
+from .definition import ClusterSpec, RayRuntime
 from .platforms.local import LocalNodeConfig
 from .platforms.ssh import SshNodeConfig
 from .positions import Path, Problem, compose
@@ -22,8 +22,12 @@ NODE_CONFIGS: Mapping[str, type[msgspec.Struct]] = {"local": LocalNodeConfig, "s
 """What `node_config` may hold, by provider type. Of clouds it is their own business, and checked by their providers."""
 
 
-def load_file(file: str, environ: Mapping[str, str] | None = None) -> ClusterSpec:
-    """Reads a spec.
+def load_file(
+    file: str,
+    environ: Mapping[str, str] | None = None,
+    on_warning: Callable[[str], None] = lambda text: None,
+) -> ClusterSpec:
+    """Reads a spec. `on_warning` is told what is in it and not done, a line each.
 
     Raises:
         NotFound: there is no such file.
@@ -43,25 +47,33 @@ def load_file(file: str, environ: Mapping[str, str] | None = None) -> ClusterSpe
         raise SpecError(
             f"{file} is no text: byte {error.start} is not UTF-8", "Write the spec as YAML in UTF-8."
         ) from error
-    return load_text(text, file, environ)
+    return load_text(text, file, environ, on_warning)
 
 
-def load_text(text: str, file: str = "<spec>", environ: Mapping[str, str] | None = None) -> ClusterSpec:
+def load_text(
+    text: str,
+    file: str = "<spec>",
+    environ: Mapping[str, str] | None = None,
+    on_warning: Callable[[str], None] = lambda text: None,
+) -> ClusterSpec:
     """Like `load_file`, for text at hand. `file` names it in messages."""
     spec, problems = read_text(text, os.environ if environ is None else environ)
-    if problems:
-        lines = [problem.render(file) for problem in problems]
+    for problem in problems:
+        if not problem.is_fatal:
+            on_warning(problem.render(file))
+    if spec is None:
+        lines = [problem.render(file) for problem in problems if problem.is_fatal]
         raise SpecError("\n".join(lines), f"{len(lines)} problem{'s' if len(lines) > 1 else ''} in {file}.")
-    assert spec is not None
     return spec
 
 
 def read_text(text: str, environ: Mapping[str, str]) -> tuple[ClusterSpec | None, list[Problem]]:
-    """Returns the complete spec, or None and all problems in the order of the file."""
+    """Returns the complete spec and its warnings, or None and all problems, in the order of the file."""
     root, problems = compose(text)
     if root is None:
         return None, problems or [Problem(1, 1, (), "the file is empty; a spec needs at least cluster_name")]
     on_premise.complete(root)
+    notes = ray_yaml.translate(root)
     reader = Reader(environ, _homes())
     spec = reader.read(root, ClusterSpec)
     if isinstance(spec, ClusterSpec):
@@ -69,9 +81,12 @@ def read_text(text: str, environ: Mapping[str, str]) -> tuple[ClusterSpec | None
         _check_node_configs(spec, reader)
         _check_across(spec, reader)
         _check_supported(spec, reader)
-    if reader.problems or not isinstance(spec, ClusterSpec):
-        return None, sorted(reader.problems, key=lambda problem: (problem.line, problem.column))
-    return spec, []
+    found = sorted(
+        [*notes, *reader.problems, *reader.warnings], key=lambda problem: (problem.line, problem.column)
+    )
+    if not isinstance(spec, ClusterSpec) or any(problem.is_fatal for problem in found):
+        return None, found
+    return spec, found
 
 
 def _homes() -> dict[str, list[Path]]:
@@ -122,6 +137,12 @@ def _check_across(spec: ClusterSpec, reader: Reader) -> None:
             reader.problem_at(
                 (*path, "min_workers"), f"min_workers {node_type.min_workers} is above max_workers {limit}"
             )
+        if limit is None and spec.max_workers is None and name != spec.head_node_type:
+            reader.warn_at(
+                path,
+                f"there are never more of it than its min_workers, {node_type.min_workers}: "
+                "neither it nor the cluster says max_workers",
+            )
     wanted = sum(node_type.min_workers for node_type in types.values())
     if spec.max_workers is not None and wanted > spec.max_workers:
         reader.problem_at(
@@ -135,6 +156,8 @@ def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
     not_here = "is not available in this version; remove it"
     if spec.docker is not None and (spec.docker.image or spec.docker.head_image or spec.docker.worker_image):
         reader.problem_at(("docker",), f"running nodes in containers {not_here}")
+    if isinstance(spec.runtime, RayRuntime):
+        reader.problem_at(("runtime",), f"a cluster that runs Ray itself {not_here}")
     for name, node_type in spec.available_node_types.items():
         if provider_type(spec) in ("local", "ssh"):
             given = {"spot": node_type.spot, "zones": node_type.zones, "max_price": node_type.max_price}

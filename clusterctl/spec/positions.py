@@ -13,12 +13,14 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong in a spec. `line` and `column` count from 1."""
+    """Something wrong in a spec; not `is_fatal`: something that its reader ought to know. `line` and `column` count
+    from 1."""
 
     line: int
     column: int
     path: Path
     message: str
+    is_fatal: bool = True
 
     def render(self, file: str) -> str:
         """`file:line:column: key.path: message`."""
@@ -47,9 +49,9 @@ def compose(text: str) -> tuple[yaml.Node | None, list[Problem]]:
         return None, [Problem(1, 1, (), f"this is not YAML: {error}")]
 
 
-def at(node: yaml.Node, path: Path, message: str) -> Problem:
+def at(node: yaml.Node, path: Path, message: str, is_fatal: bool = True) -> Problem:
     """A problem at a node."""
-    return Problem(node.start_mark.line + 1, node.start_mark.column + 1, path, message)
+    return Problem(node.start_mark.line + 1, node.start_mark.column + 1, path, message, is_fatal)
 
 
 _constructor = yaml.constructor.SafeConstructor()

@@ -1,88 +1,226 @@
-"""What a Ray cluster YAML says in Ray's own commands, in our terms.
+"""What only Ray's cluster YAML has: written into the document in our words before it is read, or named.
 
-The launcher starts the runtime by itself. So of `head_start_ray_commands` and `worker_start_ray_commands`
-only what is not Ray's command line runs (before the start), and of a `ray start` the options that mean
-something here are taken.
+An error, where going on without it would give the user something else than the file says; a warning where it is
+harmless. Pure.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
+import yaml
+
+from . import editing
 from .definition import ClusterSpec
+from .positions import Path, Problem, at
+from .ray_start import parse_start
 from .reader import Reader
 
-_SEPARATOR = re.compile(r"&&|;|\n")
+_TYPES, _HEAD_TYPE = "available_node_types", "head_node_type"
+_MAX_WORKERS = 2
+"""Of a file that names neither node types nor a limit, as Ray has it."""
+
+_IMPLIED: Mapping[str, Mapping[str, str]] = {
+    "aws": {"InstanceType": "m5.large"},
+    "gcp": {"machineType": "n1-standard-2"},
+}
+"""What machines are when a file of a cloud names no node types: the same as Ray's."""
+
+_REFUSED: Mapping[str, Mapping[str, str]] = {
+    "": {
+        "autoscaling_mode": "remove it; `upscaling_speed` says how fast a cluster grows",
+        "initial_workers": "remove it; `min_workers` of a node type are there from the start",
+        "target_utilization_fraction": "remove it; `upscaling_speed` says how fast a cluster grows",
+    },
+    "provider": {
+        "coordinator_address": "there is no such server: write `provider: {type: ssh, head: ..., workers: [...]}`, and "
+        "a machine that another cluster has is refused by the machine itself",
+        "disable_node_updaters": "nodes are always set up by the launcher; remove it",
+        "external_head_ip": "write the address by which you reach the head as `head_ip`, which the workers must reach "
+        "too, or go through a machine of their network: auth.ssh_proxy_jump",
+        "module": "a provider of one's own is a package in clusterctl/providers, not a module that a file names",
+        "use_external_head_ip": "remove it; what machines listen at is the address by which they are reached",
+    },
+    "aws": {
+        "aws_credentials": "keys do not belong into a file that is copied to machines: set AWS_PROFILE, or AWS's other "
+        "environment variables, or provider.profile",
+        "cloudwatch": "remove it; `setup_commands` can install the agent with a configuration of your own",
+    },
+    "gcp": {
+        "gcp_credentials": "keys do not belong into a file that is copied to machines: set "
+        "GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`",
+    },
+    "auth": {
+        "ssh_proxy_use_node_id": "machines are reached by their addresses: `ssh_proxy_command` gets these as %h",
+    },
+}
+"""Keys that cannot be honoured, by the place where Ray has them, and what to do. "" is the top level."""
+
+_BASHRC = re.compile(r">>?\s*[\"']?(~|\$HOME|\$\{HOME\})/\.(bashrc|bash_profile|profile)\b")
+_INSTALLS_RAY = re.compile(r"\bpip3?\s+install\b[^;&|]*[\s\"']ray(\[[\w,-]+\])?([\s\"'=<>~!@;]|$)")
 
 
-@dataclass(slots=True)
-class StartCommands:
-    """Taken from the start commands of one role."""
-
-    commands: list[str] = field(default_factory=list)
-    control_port: int = 0
-    resources: dict[str, float] = field(default_factory=dict)
-
-
-def parse_start(commands: list[str]) -> StartCommands:
-    """Reads start commands.
-
-    Raises:
-        ValueError: an option of `ray start` has an unusable value.
-    """
-    out = StartCommands()
-    for command in commands:
-        kept: list[str] = []
-        for part in (piece.strip() for piece in _SEPARATOR.split(command)):
-            words = shlex.split(part)
-            if words[:2] == ["ray", "start"]:
-                _options(words[2:], out)
-            elif words[:1] != ["ray"] and part:
-                kept.append(part)
-        if any(not part.startswith("ulimit ") for part in kept):
-            out.commands.append(" && ".join(kept))
-    return out
-
-
-def _options(words: list[str], out: StartCommands) -> None:
-    values: dict[str, str] = {}
-    index = 0
-    while index < len(words):
-        name, equals, value = words[index].partition("=")
-        following = words[index + 1] if index + 1 < len(words) else "--"
-        if not equals and not following.startswith("--"):
-            value = following
-            index += 1
-        values[name] = value
-        index += 1
-    try:
-        if values.get("--port"):
-            out.control_port = int(values["--port"])
-        for option, resource in (
-            ("--num-cpus", "CPU"),
-            ("--num-gpus", "GPU"),
-            ("--memory", "memory"),
-            ("--object-store-memory", "object_store_memory"),
-        ):
-            if option in values:
-                out.resources[resource] = float(values[option])
-        if "--resources" in values:
-            out.resources.update({str(k): float(v) for k, v in json.loads(values["--resources"]).items()})
-    except (ValueError, AttributeError) as error:
-        raise ValueError(f"ray start: {error}") from error
+def translate(root: yaml.Node) -> list[Problem]:
+    """Changes the document in place; returns what is to be said about it. What is odd is left for the reader."""
+    if not isinstance(root, yaml.MappingNode):
+        return []
+    notes: list[Problem] = []
+    _refuse(root, (), "", notes)
+    provider, auth = editing.get(root, "provider"), editing.get(root, "auth")
+    if isinstance(auth, yaml.MappingNode):
+        _drop_unless_true(auth, "ssh_proxy_use_node_id")
+        _refuse(auth, ("auth",), "auth", notes)
+    if not isinstance(provider, yaml.MappingNode):
+        return notes
+    kind = editing.get(provider, "type")
+    name = kind.value if isinstance(kind, yaml.ScalarNode) else ""
+    for key in ("disable_node_updaters", "use_external_head_ip"):
+        _drop_unless_true(provider, key)
+    provider.value = [(key, value) for key, value in provider.value if not editing.is_null(value)]
+    _refuse(provider, ("provider",), "provider", notes)
+    _refuse(provider, ("provider",), name, notes)
+    if name in _IMPLIED:
+        _keep_no_stopped(provider, notes)
+        _old_form(root, provider, name, notes)
+        _drop_min_workers(root, notes)
+    types = editing.get(root, _TYPES)
+    if isinstance(types, yaml.MappingNode):
+        for type_key, node_type in types.value:
+            if isinstance(node_type, yaml.MappingNode):
+                _node_type(node_type, (_TYPES, str(type_key.value)), name, notes)
+    return notes
 
 
 def check(spec: ClusterSpec, reader: Reader) -> None:
-    """Reports start commands that cannot be understood."""
+    """Looks at the commands: what cannot be understood is a problem, what is not done as Ray does it a warning."""
     for key, commands in (
         ("head_start_ray_commands", spec.head_start_ray_commands),
         ("worker_start_ray_commands", spec.worker_start_ray_commands),
     ):
         for index, command in enumerate(commands):
             try:
-                parse_start([command])
+                unused = parse_start([command]).unused
             except ValueError as error:
                 reader.problem_at((key, index), str(error))
+                continue
+            if unused:
+                reader.warn_at((key, index), "not used: " + ", ".join(unused))
+    for path, command in _setup_commands(spec):
+        if _INSTALLS_RAY.search(command):
+            reader.warn_at(
+                path, "it installs Ray, which the nodes do not need: the engine is brought along; remove it"
+            )
+        if _BASHRC.search(command):
+            reader.warn_at(
+                path,
+                "no command here reads this file, which is for log-ins: write what the later ones need into them",
+            )
+
+
+def _setup_commands(spec: ClusterSpec) -> list[tuple[Path, str]]:
+    found: list[tuple[Path, str]] = []
+    for key in ("initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands"):
+        found += [((key, index), command) for index, command in enumerate(getattr(spec, key))]
+    for name, kind in spec.available_node_types.items():
+        for key in ("initialization_commands", "worker_setup_commands"):
+            path = (_TYPES, name, key)
+            found += [((*path, index), command) for index, command in enumerate(getattr(kind, key) or ())]
+    return found
+
+
+def _refuse(mapping: yaml.MappingNode, path: Path, place: str, notes: list[Problem]) -> None:
+    for key, advice in _REFUSED.get(place, {}).items():
+        node = editing.key_of(mapping, key)
+        if node is not None and not editing.is_empty(editing.pop(mapping, key)):
+            notes.append(at(node, (*path, key), f"this cannot be done: {advice}"))
+
+
+def _drop_unless_true(mapping: yaml.MappingNode, key: str) -> None:
+    value = editing.get(mapping, key)
+    if isinstance(value, yaml.ScalarNode) and value.value.lower() == "false":
+        editing.pop(mapping, key)
+
+
+def _warn(node: yaml.Node, path: Path, message: str, notes: list[Problem]) -> None:
+    notes.append(at(node, path, message, is_fatal=False))
+
+
+def _keep_no_stopped(provider: yaml.MappingNode, notes: list[Problem]) -> None:
+    """Ray keeps idle machines stopped, unless it is told not to."""
+    value = editing.pop(provider, "cache_stopped_nodes")
+    if isinstance(value, yaml.ScalarNode) and value.value.lower() == "true":
+        words = (
+            "not used: workers that idle are ended, never stopped; `clusterctl stop` keeps the head's machine"
+        )
+        _warn(value, ("provider", "cache_stopped_nodes"), words, notes)
+
+
+def _old_form(root: yaml.MappingNode, provider: yaml.MappingNode, name: str, notes: list[Problem]) -> None:
+    """The two node types of a file that names none: `head_node` and `worker_nodes` of before there were node types, or
+    what Ray takes for granted."""
+    old: dict[str, yaml.MappingNode] = {}
+    for role, key in (("head", "head_node"), ("worker", "worker_nodes")):
+        place = editing.key_of(root, key)
+        value = editing.pop(root, key)
+        if place is None or not isinstance(value, yaml.MappingNode) or editing.is_empty(value):
+            continue
+        old[role] = value
+        if editing.get(root, _TYPES) is not None:
+            _warn(place, (key,), f"not used: the machines are those of {_TYPES}", notes)
+    if editing.get(root, _TYPES) is not None or editing.get(root, _HEAD_TYPE) is not None:
+        return
+    kinds: list[tuple[str, yaml.Node]] = []
+    for role in ("head", "worker"):
+        kind = editing.mapping(old.get(role, provider), [])
+        if role in old:
+            resources = editing.pop(old[role], "resources")
+            if resources is not None:
+                editing.put(kind, "resources", resources)
+            editing.put(kind, "node_config", old[role])
+        else:
+            implied = [(key, editing.text(provider, value)) for key, value in _IMPLIED[name].items()]
+            editing.put(kind, "node_config", editing.mapping(provider, implied))
+            if role == "worker":
+                editing.put(kind, "spot", editing.boolean(provider, True))
+        if role == "worker":
+            least, most = editing.pop(root, "min_workers"), editing.get(root, "max_workers")
+            editing.put(kind, "min_workers", least or editing.number(provider, 0))
+            editing.put(kind, "max_workers", most or editing.number(provider, _MAX_WORKERS))
+        kinds.append((role, kind))
+    editing.put(root, _TYPES, editing.mapping(provider, kinds))
+    editing.put(root, _HEAD_TYPE, editing.text(provider, "head"))
+
+
+def _node_type(kind: yaml.MappingNode, path: Path, platform: str, notes: list[Problem]) -> None:
+    key = editing.key_of(kind, "priority")
+    if key is not None:
+        editing.pop(kind, "priority")
+        _warn(key, (*path, "priority"), "not used: what fits best is taken, and of these the cheapest", notes)
+    config = editing.get(kind, "node_config")
+    if platform != "gcp" or not isinstance(config, yaml.MappingNode):
+        return
+    for name in ("acceleratorType", "acceleratorConfig"):
+        key = editing.key_of(config, name)
+        if key is not None:
+            editing.pop(config, name)
+            words = "this cannot be done: there are no TPU machines; GPUs are guestAccelerators"
+            notes.append(at(key, (*path, "node_config", name), words))
+    scheduling = editing.get(config, "scheduling")
+    if isinstance(scheduling, yaml.SequenceNode) and scheduling.value:
+        # A list of mappings, as Ray's own files have it; the API takes one.
+        editing.pop(config, "scheduling")
+        entries = [
+            pair for part in scheduling.value if isinstance(part, yaml.MappingNode) for pair in part.value
+        ]
+        merged = editing.mapping(scheduling, [])
+        merged.value.extend(entries)
+        editing.put(config, "scheduling", merged)
+
+
+def _drop_min_workers(root: yaml.MappingNode, notes: list[Problem]) -> None:
+    """Ray takes no notice of it where there are node types."""
+    place = editing.key_of(root, "min_workers")
+    if place is not None and editing.get(root, _TYPES) is not None:
+        editing.pop(root, "min_workers")
+        _warn(place, ("min_workers",), "not used: the number belongs into the node types", notes)

@@ -19,8 +19,8 @@ _MISSING = object()
 
 
 class Reader:
-    """One reading of one document. After `read`, `problems` says what is wrong, `nodes` where to point for
-    each path (a collection's key, a scalar itself) and `values` the node of each value."""
+    """One reading of one document. After `read`, `problems` says what is wrong and `warnings` what is not done,
+    `nodes` where to point for each path (a collection's key, a scalar itself) and `values` the node of each value."""
 
     def __init__(self, environ: Mapping[str, str], homes: Mapping[str, list[Path]] | None = None) -> None:
         """Args:
@@ -30,6 +30,7 @@ class Reader:
         self.environ = environ
         self._homes = homes or {}
         self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
         self.nodes: dict[Path, yaml.Node] = {}
         self.values: dict[Path, yaml.Node] = {}
 
@@ -41,10 +42,15 @@ class Reader:
 
     def problem_at(self, path: Path, message: str) -> None:
         """Reports a problem at a key that was read (or at the nearest parent that was)."""
-        for length in range(len(path), -1, -1):
-            if path[:length] in self.nodes:
-                self.problems.append(at(self.nodes[path[:length]], path, message))
-                return
+        self.problems.append(self._at(path, message, is_fatal=True))
+
+    def warn_at(self, path: Path, message: str) -> None:
+        """Like `problem_at`, of what is no problem and ought to be known."""
+        self.warnings.append(self._at(path, message, is_fatal=False))
+
+    def _at(self, path: Path, message: str, is_fatal: bool) -> Problem:
+        length = next(length for length in range(len(path), -1, -1) if path[:length] in self.nodes)
+        return at(self.nodes[path[:length]], path, message, is_fatal)
 
     # -- one method per shape; each returns _MISSING when the node cannot be used
 
@@ -96,7 +102,7 @@ class Reader:
                 return self._struct(node, kind, path)
         what = f"'{value_node.value}'" if isinstance(value_node, yaml.ScalarNode) else describe(value_node)
         names = ", ".join(sorted(str(kind.tag) for kind in kinds))
-        message = f"provider type {what} is not available in this version; available: {names}"
+        message = f"{path[-1]} {field} {what} is not available in this version; available: {names}"
         self.problems.append(at(value_node, (*path, field), message))
         return _MISSING
 

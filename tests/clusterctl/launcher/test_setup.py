@@ -33,7 +33,10 @@ SPEC = load_text(
     "head_start_ray_commands: ['echo x; ray start --head']\nfile_mounts: {'~/data': /src}\n"
 )
 WORKER = NodeType(
-    "w", resources={"CPU": 1.0}, labels={"zone": "it's"}, setup={"worker_setup_commands": ["w"]}
+    "w",
+    resources={"CPU": 1.0},
+    labels={"zone": "it's"},
+    setup={"setup_commands": ["s"], "worker_setup_commands": ["w"]},
 )
 
 
@@ -89,7 +92,7 @@ def run(tmp_path: pathlib.Path, node: NodeFacts, errors: list[ShellError] | None
 
 
 def test_the_heads_steps_in_order() -> None:
-    names = [step.name for step in setup.steps(setup.head_facts(SPEC, "/secret", "/config"))]
+    names = [step.name for step in setup.steps(setup.head_facts(SPEC, "/secret", "/config", "10.0.0.1"))]
     assert names == [
         "python version",
         "secret",
@@ -133,6 +136,16 @@ def test_all_steps_run_and_the_last_output_is_returned(tmp_path: pathlib.Path) -
     assert (tmp_path / "home" / ".clusterctl-node" / "secret").read_text() == "s"
     assert "step: setup_commands[0]" in log
     assert "two" in log
+
+
+def test_commands_know_the_head_and_are_read_by_bash(tmp_path: pathlib.Path) -> None:
+    head = setup.head_facts(SPEC, "/secret", "/config", "10.0.0.9")
+    worker = setup.worker_facts(SPEC, MACHINE, WORKER, "i-1", "[fd00::1]:5", "/secret")
+    assert (head.env["RAY_HEAD_IP"], worker.env["RAY_HEAD_IP"]) == ("10.0.0.9", "fd00::1")
+    commands = ('echo "at $RAY_HEAD_IP, $CLUSTERCTL_HEAD_IP"', "[[ abc == a* ]] && echo 'it is bash' &> file")
+    _, log = run(tmp_path, facts(tmp_path, commands=commands, env=head.env))
+    assert "at 10.0.0.9, 10.0.0.9" in log
+    assert (tmp_path / "home" / "file").read_text() == "it is bash\n"
 
 
 def test_a_failed_step_is_named_with_its_last_lines(tmp_path: pathlib.Path) -> None:

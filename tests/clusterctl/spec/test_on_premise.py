@@ -40,7 +40,10 @@ def test_node_types_are_implied_by_the_machines() -> None:
 
 
 def test_given_node_types_stay() -> None:
-    text = OURS + "head_node_type: a\navailable_node_types: {a: {}, b: {node_config: {hosts: [h3]}}}\n"
+    text = (
+        OURS
+        + "max_workers: 1\nhead_node_type: a\navailable_node_types: {a: {}, b: {node_config: {hosts: [h3]}}}\n"
+    )
     spec, problems = read_text(text, {"WORKER": "h3"})
     assert not problems
     assert spec is not None

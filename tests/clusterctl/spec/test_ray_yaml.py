@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
-from clusterctl.spec.load import load_text
-from clusterctl.spec.ray_yaml import parse_start
+from clusterctl.errors import SpecError
+from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.load import load_file, load_text, read_text, worker_limit
+from clusterctl.spec.platforms.aws import AwsProvider
+from clusterctl.spec.platforms.gcp import GcpProvider
+from clusterctl.spec.ray_start import parse_start
 
-RAY = """\
+LOCAL = """\
 cluster_name: default
 max_workers: 2
 upscaling_speed: 1.0
@@ -25,6 +33,8 @@ available_node_types:
         resources: {"CPU": 2}
         min_workers: 0
         max_workers: 2
+metadata: {team: a}
+docker: {}
 file_mounts: {}
 cluster_synced_files: []
 file_mounts_sync_continuously: False
@@ -44,39 +54,225 @@ worker_start_ray_commands:
     - ray start --address=$RAY_HEAD_IP:6379
 """
 
+AWS = """\
+cluster_name: team-a
+max_workers: 2
+provider:
+    type: aws
+    region: eu-central-1
+    availability_zone: eu-central-1a, eu-central-1b
+    cache_stopped_nodes: True
+    use_internal_ips: false
+    key_pair: {key_name: mine}
+    security_group:
+        GroupName: ours
+        IpPermissions: [{FromPort: 443, ToPort: 443, IpProtocol: TCP}]
+auth:
+    ssh_user: ubuntu
+    ssh_private_key: ~/.ssh/mine.pem
+available_node_types:
+    ray.head.default:
+        resources: {}
+        node_config:
+            InstanceType: m5.xlarge
+            ImageId: ami-1
+            BlockDeviceMappings: [{DeviceName: /dev/sda1, Ebs: {VolumeSize: 100}}]
+    ray.worker.default:
+        min_workers: 1
+        priority: 3
+        resources: {CPU: 4, GPU: 1}
+        labels: {team: a}
+        node_config:
+            InstanceType: g4dn.xlarge
+            InstanceMarketOptions: {MarketType: spot}
+        worker_setup_commands: [make all]
+head_node_type: ray.head.default
+setup_commands:
+    - (stat /opt/x &> /dev/null && echo 'export PATH=/opt/x:$PATH' >> ~/.bashrc) || true
+    - which ray || pip install -U "ray[default] @ https://example.com/ray.whl"
+head_start_ray_commands:
+    - ray stop
+    - ulimit -n 65536; ray start --head --port=6379 --object-manager-port=8076 --dashboard-host=0.0.0.0
+worker_start_ray_commands:
+    - ray stop
+    - ulimit -n 65536; ray start --address=$RAY_HEAD_IP:6379 --object-manager-port=8076
+"""
+
+GCP = """\
+cluster_name: default
+provider: {type: gcp, region: us-west1, availability_zone: us-west1-a, project_id: null}
+max_workers: 2
+available_node_types:
+    ray_head_default:
+        resources: {CPU: 2}
+        node_config:
+            machineType: n1-standard-2
+            disks: [{boot: true, autoDelete: true, initializeParams: {diskSizeGb: 50}}]
+    ray_worker_small:
+        resources: {CPU: 2}
+        node_config:
+            machineType: n1-standard-2
+            scheduling:
+              - preemptible: true
+              - onHostMaintenance: TERMINATE
+head_node_type: ray_head_default
+"""
+
+
+def read(text: str) -> tuple[ClusterSpec, list[str]]:
+    """The spec and its warnings."""
+    warnings: list[str] = []
+    return load_text(text, "f", {}, warnings.append), warnings
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(SpecError) as wrong:
+        load_text(text, "f", {})
+    return wrong.value.message.splitlines()
+
 
 def test_a_ray_yaml_loads_as_it_is() -> None:
-    spec = load_text(RAY)
+    spec, warnings = read(LOCAL)
+    assert not warnings
     assert parse_start(spec.head_start_ray_commands).control_port == 6379
     assert parse_start(spec.head_start_ray_commands).commands == []
     assert parse_start(spec.worker_start_ray_commands).commands == []
 
 
+def test_a_file_for_aws() -> None:
+    spec, warnings = read(AWS)
+    assert isinstance(spec.provider, AwsProvider)
+    worker = spec.available_node_types["ray.worker.default"]
+    assert worker.node_config["InstanceType"] == "g4dn.xlarge"
+    assert worker.worker_setup_commands == ["make all"]
+    lines = [text.split(" ", 1) for text in warnings]
+    assert [where for where, _ in lines] == [
+        "f:7:26:",
+        "f:25:9:",
+        "f:34:7:",
+        "f:35:7:",
+        "f:38:7:",
+        "f:41:7:",
+    ]
+    assert "ended, never stopped" in lines[0][1]
+    assert "priority: not used" in lines[1][1]
+    assert "reads this file" in lines[2][1]
+    assert "installs Ray" in lines[3][1]
+    assert "--object-manager-port" in lines[4][1]
+    assert "--dashboard-host" in lines[4][1]
+
+
+def test_a_file_for_gcp() -> None:
+    spec, warnings = read(GCP)
+    assert isinstance(spec.provider, GcpProvider)
+    assert spec.provider.project_id == ""
+    scheduling = spec.available_node_types["ray_worker_small"].node_config["scheduling"]
+    assert scheduling == {"preemptible": True, "onHostMaintenance": "TERMINATE"}
+    assert not warnings
+
+
 @pytest.mark.parametrize(
-    ("commands", "kept", "port", "resources"),
+    ("provider", "key", "kind"),
     [
-        ([], [], 0, {}),
-        (["ray stop"], [], 0, {}),
-        (["ray start --head --port 7000 --num-cpus=3"], [], 7000, {"CPU": 3.0}),
-        (["echo a; ray start --num-gpus 1", "echo b"], ["echo a", "echo b"], 0, {"GPU": 1.0}),
-        (["""ray start --resources='{"x": 2}'"""], [], 0, {"x": 2.0}),
-        (["ray start --head --block && echo late"], ["echo late"], 0, {}),
-        (
-            ["ray start --memory=100 --object-store-memory=50"],
-            [],
-            0,
-            {"memory": 100.0, "object_store_memory": 50.0},
-        ),
+        ("{type: aws, region: us-west-2}", "InstanceType", "m5.large"),
+        ("{type: gcp, region: us-west1}", "machineType", "n1-standard-2"),
     ],
 )
-def test_start_commands(commands: list[str], kept: list[str], port: int, resources: dict[str, float]) -> None:
-    start = parse_start(commands)
-    assert (start.commands, start.control_port, start.resources) == (kept, port, resources)
+def test_the_shortest_files_of_clouds(provider: str, key: str, kind: str) -> None:
+    spec, warnings = read(f"cluster_name: minimal\nprovider: {provider}\n")
+    assert not warnings
+    assert spec.head_node_type == "head"
+    assert spec.available_node_types["head"].node_config == {key: kind}
+    worker = spec.available_node_types["worker"]
+    assert (worker.node_config, worker.spot, worker_limit(spec, "worker")) == ({key: kind}, True, 2)
+
+
+def test_the_form_of_before_there_were_node_types() -> None:
+    spec, _ = read(
+        "cluster_name: old\nmin_workers: 1\nmax_workers: 3\nprovider: {type: aws, region: r}\n"
+        "head_node: {InstanceType: m5.large, ImageId: ami-1}\n"
+        "worker_nodes: {InstanceType: p3.2xlarge, resources: {GPU: 1}}\n"
+    )
+    head, worker = (spec.available_node_types[name] for name in ("head", "worker"))
+    assert head.node_config == {"InstanceType": "m5.large", "ImageId": "ami-1"}
+    assert (worker.node_config, worker.resources) == ({"InstanceType": "p3.2xlarge"}, {"GPU": 1.0})
+    assert (worker.min_workers, worker.max_workers, worker.spot) == (1, 3, False)
+    half, _ = read(
+        "cluster_name: old\nprovider: {type: aws, region: r}\nhead_node: {InstanceType: c5.large}\nworker_nodes: {}\n"
+    )
+    assert half.available_node_types["head"].node_config == {"InstanceType": "c5.large"}
+    assert half.available_node_types["worker"].node_config == {"InstanceType": "m5.large"}
+    _, warnings = read(AWS + "worker_nodes: {InstanceType: x}\nmin_workers: 1\n")
+    assert "worker_nodes: not used" in warnings[-2]
+    assert "min_workers: not used" in warnings[-1]
 
 
 @pytest.mark.parametrize(
-    "command", ["ray start --port=x", "ray start --resources=[1]", "ray start --num-cpus=many"]
+    ("old", "new", "words"),
+    [
+        (
+            "    use_internal_ips: false",
+            "    cloudwatch: {agent: {config: x}}",
+            "f:8:5: provider.cloudwatch:",
+        ),
+        ("    use_internal_ips: false", "    aws_credentials: {a: b}", "AWS_PROFILE"),
+        ("    use_internal_ips: false", "    module: a.b", "f:8:5: provider.module: this cannot be done"),
+        ("    ssh_user: ubuntu", "    ssh_proxy_use_node_id: true", "auth.ssh_proxy_use_node_id"),
+        ("max_workers: 2", "target_utilization_fraction: 0.8", "upscaling_speed"),
+        ("max_workers: 2", "min_worker: 2", "unknown key 'min_worker'"),
+    ],
 )
-def test_unusable_options(command: str) -> None:
-    with pytest.raises(ValueError, match="ray start"):
-        parse_start([command])
+def test_what_cannot_be_honoured_is_named_by_line(old: str, new: str, words: str) -> None:
+    (line,) = problems(AWS.replace(old, new, 1))
+    assert words in line
+
+
+def test_what_asks_for_nothing_is_no_problem() -> None:
+    harmless = "    use_internal_ips: false\n    cloudwatch: {}\n    use_external_head_ip: False\n    aws_credentials:"
+    load_text(AWS.replace("    use_internal_ips: false", harmless), "f", {})
+
+
+def test_gcp_alone() -> None:
+    (line,) = problems(GCP.replace("project_id: null", "gcp_credentials: {type: credentials_token}"))
+    assert "GOOGLE_APPLICATION_CREDENTIALS" in line
+    (line,) = problems(GCP.replace("machineType: n1-standard-2", "acceleratorType: v2-8", 1))
+    assert "f:8:13: available_node_types.ray_head_default.node_config.acceleratorType" in line
+
+
+def test_ones_own_machines() -> None:
+    found = problems("cluster_name: c\nprovider: {type: local, coordinator_address: 'h:1'}\n")
+    assert any("f:2:25: provider.coordinator_address: this cannot be done" in line for line in found)
+    own = (
+        "cluster_name: c\nprovider: {type: local, head_ip: h1, worker_ips: [h2], external_head_ip: 1.2.3.4}\n"
+    )
+    (line,) = problems(own)
+    assert "ssh_proxy_jump" in line
+
+
+def test_workers_that_can_never_come_are_named() -> None:
+    _, warnings = read(GCP.replace("max_workers: 2\n", ""))
+    assert len(warnings) == 1
+    assert "available_node_types.ray_worker_small: there are never more of it" in warnings[0]
+
+
+def test_the_defaults_of_a_ray_that_is_here() -> None:
+    """Ray's package has one file per platform with everything that its clusters have by default."""
+    python = os.environ.get("CLUSTERCTL_RAY_PYTHON")
+    if not python:
+        pytest.skip("CLUSTERCTL_RAY_PYTHON names no Python that has Ray")
+    where = "import ray.autoscaler as a, os; print(os.path.dirname(a.__file__))"
+    ran = subprocess.run([python, "-c", where], capture_output=True, text=True, timeout=60, check=True)
+    folder = Path(ran.stdout.strip())
+    for platform in ("aws", "gcp"):
+        spec = load_file(str(folder / platform / "defaults.yaml"), {})
+        assert spec.max_workers == 2
+    machines = "provider: {type: local, head_ip: 10.0.0.1, worker_ips: [10.0.0.2]}\n"
+    text = (folder / "local" / "defaults.yaml").read_text() + machines
+    spec, _ = read(text)
+    assert spec.available_node_types["worker"].min_workers == 1
+
+
+def test_problems_and_warnings_come_together() -> None:
+    spec, found = read_text(AWS.replace("max_workers: 2", "max_worker: 2"), {})
+    assert spec is None
+    assert [problem.is_fatal for problem in found][:2] == [True, False]

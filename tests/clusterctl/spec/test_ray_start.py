@@ -1,0 +1,91 @@
+"""`ray start` in our terms."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from clusterctl.spec.ray_start import OPTIONS, parse_start, split
+
+
+@pytest.mark.parametrize(
+    ("commands", "kept", "port", "resources"),
+    [
+        ([], [], 0, {}),
+        (["ray stop"], [], 0, {}),
+        (["ray stop || true; /opt/conda/bin/ray start --head --port=1"], [], 1, {}),
+        (["ray start --head --port 7000 --num-cpus=3"], [], 7000, {"CPU": 3.0}),
+        (["echo a; ray start --num-gpus 1", "echo b"], ["echo a", "echo b"], 0, {"GPU": 1.0}),
+        (["""ray start --resources='{"x": 2}'"""], [], 0, {"x": 2.0}),
+        (["ray start --head --block && echo late"], ["echo late"], 0, {}),
+        (["ulimit -n 65536;\nray start \\\n --head\\\n --port=7"], [], 7, {}),
+        (["export A='x; y' && ray start --head > /tmp/log 2>&1"], ["export A='x; y'"], 0, {}),
+        (
+            ["ray start --memory=100 --object-store-memory=50"],
+            [],
+            0,
+            {"memory": 100.0, "object_store_memory": 50.0},
+        ),
+    ],
+)
+def test_start_commands(commands: list[str], kept: list[str], port: int, resources: dict[str, float]) -> None:
+    start = parse_start(commands)
+    assert (start.commands, start.control_port, start.resources) == (kept, port, resources)
+
+
+def test_labels_and_the_apis_port() -> None:
+    start = parse_start(["ray start --head --dashboard-port=9000 --labels=zone=a,rack=7"])
+    assert (start.api_port, start.labels) == (9000, {"zone": "a", "rack": "7"})
+
+
+def test_what_is_not_done_is_said_with_its_reason() -> None:
+    (stock,) = parse_start(["ray start --head --dashboard-host=0.0.0.0 --autoscaling-config=~/c.yaml"]).unused
+    assert stock.startswith("--dashboard-host (the head's API listens on the machine's loopback")
+    unused = parse_start(["RAY_x=1 ray start --min-worker-port 5 --max-worker-port=6", "ray up x"]).unused
+    assert [text.split(" (")[0] for text in unused] == [
+        "--min-worker-port",
+        "--max-worker-port",
+        "RAY_x",
+        "`ray up x`",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("ray start --port=x", "--port"),
+        ("ray start --resources=[1]", "--resources is no mapping"),
+        ("ray start --num-cpus=many", "--num-cpus"),
+        ("ray start --num-cpus", "--num-cpus has no value"),
+        ("ray start --labels=a", "instead of a name=value"),
+        ("ray start --numcpus=1", "did you mean --num-cpus?"),
+        ("echo 'a", "No closing quotation"),
+    ],
+)
+def test_unusable_commands(command: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words.replace("?", r"\?")):
+        parse_start([command])
+
+
+def test_lines_are_split_where_the_shell_would() -> None:
+    assert split("a && b; c\nd") == ["a", "b", "c", "d"]
+    assert split("""bash -c 'a; b' && echo "c && d" \\; e""") == ["bash -c 'a; b'", """echo "c && d" \\; e"""]
+    assert split("a || b") == ["a || b"]
+
+
+def test_every_option_of_the_real_one_is_in_the_table() -> None:
+    python = os.environ.get("CLUSTERCTL_RAY_PYTHON")
+    if not python:
+        pytest.skip("CLUSTERCTL_RAY_PYTHON names no Python that has Ray")
+    program = (
+        "import json; from ray.scripts.scripts import start\n"
+        "print(json.dumps([[o, p.is_flag] for p in start.params for o in p.opts]))"
+    )
+    ran = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    found = dict(json.loads(ran.stdout.splitlines()[-1]))
+    assert set(found) <= set(OPTIONS)
+    flags = {name for name, is_flag in found.items() if is_flag or name in ("-v", "--verbose")}
+    assert flags == {name for name, option in OPTIONS.items() if option.is_flag} - {"-vv"}
