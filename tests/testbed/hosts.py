@@ -25,7 +25,8 @@ OPERATOR = f"{NETWORK}.254"
 """Where hosts see whoever is `inside` the network without being a host."""
 _CLONE_NEWNET = 0x40000000
 _START_S = 20.0
-_UNSHARE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--fork", "--kill-child")
+_DYING = ("setpriv", "--pdeathsig", "KILL")
+_UNSHARE = ("unshare", "--fork", "--kill-child")
 
 # Runs as the first process of a host, which adopts and reaps what daemons leave. Arguments: an empty directory to
 # mount on, the name, the directories that are empty there (in one word), and the paths that all hosts share.
@@ -33,8 +34,8 @@ _INIT = """
 set -e
 place=$1 name=$2 hidden=$3; shift 3
 mount --make-rprivate /
-mount -t tmpfs -o mode=755 host $place
-mkdir $place/changes $place/work $place/root
+[ -d $place/changes ] || mount -t tmpfs -o mode=755 host $place
+mkdir -p $place/changes $place/work $place/root
 mount -t overlay -o lowerdir=/,upperdir=$place/changes,workdir=$place/work root $place/root
 cd $place/root
 mount -t proc proc proc
@@ -214,22 +215,36 @@ class Testbed:
     def _boot(self, name: str, address: str) -> Host:
         place = os.path.join(self._places, name)
         os.mkdir(place)
-        kinds = ("--net", "--pid", "--mount", "--uts", "--ipc")
-        arguments = (place, name, " ".join(self._hidden), *self._shared)
-        host = Host(name, address, self._hold(*kinds, script=_INIT, arguments=arguments))
+        holder = self._hold_host(name, place, self._hidden, self._shared)
+        host = Host(name, address, holder)
         self.hosts.append(host)
         return host
 
-    def _connect(self, host: Host, prefix: int) -> None:
-        self._ip("link", "add", host.name, "type", "veth", "peer", "name", "eth0", "netns", str(host._init))
+    def _hold_host(
+        self, name: str, place: str, hidden: Sequence[str], shared: Sequence[str], disk: str = ""
+    ) -> subprocess.Popen[str]:
+        """Boots a host. `disk`: the mount namespace in which `place` has what it wrote earlier."""
+        kinds = ("--net", "--pid", "--mount", "--uts", "--ipc")
+        arguments = (place, name, " ".join(hidden), *shared)
+        return self._hold(*kinds, script=_INIT, arguments=arguments, disk=disk)
+
+    def _plug(self, host: Host) -> None:
+        peer = ("name", "eth0", "address", _hardware(host.address), "netns", str(host._init))
+        self._ip("link", "add", host.name, "type", "veth", "peer", *peer)
         self._ip("link", "set", host.name, "master", "bridge", "up")
+
+    def _connect(self, host: Host, prefix: int) -> None:
+        self._plug(host)
         host.run(["ip", "address", "add", f"{host.address}/{prefix}", "dev", "eth0"])
         host.run(["ip", "address", "add", f"{host.address_6}/64", "dev", "eth0", "nodad"])
         host.run(["ip", "link", "set", "eth0", "up"])
 
-    def _hold(self, *namespaces: str, script: str, arguments: Sequence[str] = ()) -> subprocess.Popen[str]:
+    def _hold(
+        self, *namespaces: str, script: str, arguments: Sequence[str] = (), disk: str = ""
+    ) -> subprocess.Popen[str]:
+        enter = ("nsenter", f"--mount={disk}", "--wdns=/") if disk else ()
         holder = subprocess.Popen(
-            [*_UNSHARE, *namespaces, "bash", "-c", script, "host", *arguments],
+            [*_DYING, *enter, *_UNSHARE, *namespaces, "bash", "-c", script, "host", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -245,6 +260,11 @@ class Testbed:
     def _on_switch(self, *command: str) -> None:
         enter = ("nsenter", f"--net={self._network}")
         subprocess.run([*enter, *command], check=True, timeout=_START_S, stdin=subprocess.DEVNULL)
+
+
+def _hardware(address: str) -> str:
+    """The same for the next host of that address, so that nobody remembers another one for it."""
+    return ":".join(f"{number:02x}" for number in (2, 0, *map(int, address.split("."))))
 
 
 def _enter(namespace: int) -> None:

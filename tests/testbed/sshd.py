@@ -82,11 +82,7 @@ class SshTestbed(Testbed):
 
     def start_sshd(self, host: Host, *options: str) -> None:
         """Answers at port 22 from now on."""
-        settings = ("UsePAM=no", "PidFile=/run/sshd.pid", "Subsystem=sftp internal-sftp", *options)
-        words = [word for setting in settings for word in ("-o", setting)]
-        # No log: what it inherits must not hold the caller's pipes open. It notes its process when it listens.
-        start = '"$@" </dev/null >/dev/null 2>&1; until [ -s /run/sshd.pid ]; do sleep 0.01; done'
-        host.run(["sh", "-c", start, "sh", _SSHD, "-f", "/dev/null", "-h", "/run/host_key", *words])
+        start(host, *options)
 
     def stop_sshd(self, host: Host) -> None:
         """Refuses connections from now on; those that there are go on."""
@@ -107,6 +103,15 @@ class SshTestbed(Testbed):
             yield
         finally:
             host.run(["ip", "route", "del", "blackhole", f"{OPERATOR}/32"])
+
+
+def start(host: Host, *options: str) -> None:
+    """Lets a host with /run/host_key answer at port 22 from now on."""
+    settings = ("UsePAM=no", "PidFile=/run/sshd.pid", "Subsystem=sftp internal-sftp", *options)
+    words = [word for setting in settings for word in ("-o", setting)]
+    # No log: what it inherits must not hold the caller's pipes open. It notes its process when it listens.
+    script = '"$@" </dev/null >/dev/null 2>&1; until [ -s /run/sshd.pid ]; do sleep 0.01; done'
+    host.run(["sh", "-c", script, "sh", _SSHD, "-f", "/dev/null", "-h", "/run/host_key", *words])
 
 
 def new_key(path: Path) -> None:

@@ -1,0 +1,196 @@
+"""Hosts that come and go as a pretended cloud says: one boots for each of its machines, at that machine's addresses
+and with its keys, and ends when the cloud stops or deletes it. What a machine wrote stays for its next boot.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.testbed import sshd
+from tests.testbed.hosts import Host, Testbed
+
+_POLL_S = 0.05
+_PREPARE = """
+set -e
+mkdir -p /run/sshd /etc/sudoers.d
+grep -q "$(hostname)" /etc/hosts || echo "127.0.1.1 $(hostname)" >> /etc/hosts
+[ -e /etc/cloud_host_key ] || ssh-keygen -q -t ed25519 -N '' -f /etc/cloud_host_key
+cp -p /etc/cloud_host_key /etc/cloud_host_key.pub /run/
+mv /run/cloud_host_key /run/host_key && mv /run/cloud_host_key.pub /run/host_key.pub
+"""
+_LET_IN = """
+set -e
+user=$1
+id $user >/dev/null 2>&1 || { useradd --create-home --shell /bin/bash $user && usermod -p '*' $user; }
+echo "$user ALL=(ALL) NOPASSWD: ALL" > /etc/sudoers.d/$user
+home=$(getent passwd $user | cut -d: -f6)
+mkdir -p -m 700 $home/.ssh
+cat > $home/.ssh/authorized_keys
+chown -R $user: $home/.ssh
+"""
+# What a machine's root directory is kept in, for as long as there is the machine.
+_DISK = """
+set -e
+mount --make-rprivate /
+mount -t tmpfs -o mode=755 disk $1
+mkdir $1/changes
+echo ready
+exec sleep infinity
+"""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a cloud says of one machine.
+
+    Attributes:
+        addresses: its own first, then those that lead to it, too.
+        keys: user -> lines for `authorized_keys`.
+        is_running: or stopped, with its disk kept.
+    """
+
+    addresses: tuple[str, ...]
+    keys: Mapping[str, Sequence[str]]
+    is_running: bool = True
+
+
+class CloudHosts(Testbed):
+    """A network of hosts that follows a cloud. Machines of any address reach each other there, and `inside` them all.
+
+    Args:
+        wanted: the cloud's machines by name; asked again and again, in a thread of its own.
+
+    Attributes:
+        failures: what went wrong with a host, in words; `close` raises them.
+    """
+
+    def __init__(
+        self,
+        wanted: Callable[[], Mapping[str, Wanted]],
+        shared: Sequence[str] = (),
+        hidden: Sequence[str] = sshd.BARE,
+    ) -> None:
+        if reason := sshd.missing():
+            raise RuntimeError(reason)
+        self.failures: list[str] = []
+        self._wanted = wanted
+        self._machines: dict[str, _Machine] = {}
+        self._count = 0
+        self._end = threading.Event()
+        self._requests: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        super().__init__(0, shared, hidden)
+        self._ip("route", "add", "default", "dev", "bridge")
+        # One thread makes all hosts, for they die with the thread that made them.
+        self._thread = threading.Thread(target=self._follow, name="cloud hosts")
+        self._thread.start()
+
+    def host(self, name: str) -> Host | None:
+        """The host of a machine, if it runs."""
+        machine = self._machines.get(name)
+        return machine.host if machine else None
+
+    def names(self) -> list[str]:
+        """The machines whose hosts run."""
+        return sorted(name for name, machine in self._machines.items() if machine.host)
+
+    def close(self) -> None:
+        self._end.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        super().close()
+        if self.failures:
+            failures, self.failures = self.failures, []
+            raise RuntimeError("; ".join(failures))
+
+    # -- inside
+
+    def _follow(self) -> None:
+        while not self._end.is_set():
+            try:
+                self._step(self._wanted())
+            except Exception as error:
+                self.failures.append(f"{type(error).__name__}: {error}")
+                self._end.wait(1.0)
+            self._end.wait(_POLL_S)
+
+    def _step(self, wanted: Mapping[str, Wanted]) -> None:
+        for name in [name for name in self._machines if name not in wanted]:
+            machine = self._machines.pop(name)
+            self._halt(machine)
+            _kill(machine.disk)
+            self._holders.remove(machine.disk)
+        for name, what in wanted.items():
+            if name not in self._machines:
+                self._machines[name] = self._new_machine()
+            machine = self._machines[name]
+            if what.is_running and machine.host is None:
+                self._boot_machine(machine, what)
+            elif not what.is_running and machine.host is not None:
+                self._halt(machine)
+
+    def _new_machine(self) -> _Machine:
+        self._count += 1
+        name = f"c{self._count}"
+        place = os.path.join(self._places, name)
+        os.mkdir(place)
+        disk = self._hold("--mount", script=_DISK, arguments=(place,))
+        assert disk.stdout is not None
+        if (words := disk.stdout.readline()) != "ready\n":
+            raise RuntimeError(f"no disk for {name}: {words}{disk.stdout.read()}")
+        return _Machine(name, place, disk)
+
+    def _boot_machine(self, machine: _Machine, what: Wanted) -> None:
+        host = self._boot_from(machine.disk, machine.name, machine.place, what.addresses[0])
+        host.run(["sh", "-c", _PREPARE])
+        for user, lines in what.keys.items():
+            let_in = host.popen(["sh", "-c", _LET_IN, "sh", user], stdin=subprocess.PIPE, text=True)
+            let_in.communicate("".join(f"{line}\n" for line in lines))
+            if let_in.returncode:
+                raise RuntimeError(f"{user} cannot be let in")
+        host.run(["ip", "link", "set", "eth0", "up"])
+        for address in what.addresses:
+            host.run(["ip", "address", "add", f"{address}/32", "dev", "eth0"])
+        host.run(["ip", "route", "add", "default", "dev", "eth0", "src", what.addresses[0]])
+        sshd.start(host)
+        machine.host = host
+        self.hosts.append(host)
+
+    def _boot_from(self, disk: subprocess.Popen[str], name: str, place: str, address: str) -> Host:
+        inner = Path(f"/proc/{disk.pid}/task/{disk.pid}/children").read_text().split()[0]
+        holder = self._hold_host(name, place, self._hidden, self._shared, disk=f"/proc/{inner}/ns/mnt")
+        host = Host(name, address, holder)
+        host._booted()
+        self._plug(host)
+        return host
+
+    def _halt(self, machine: _Machine) -> None:
+        if machine.host is None:
+            return
+        self.hosts.remove(machine.host)
+        self._holders.remove(machine.host._holder)
+        _kill(machine.host._holder)
+        machine.host = None
+
+
+@dataclass
+class _Machine:
+    """`disk`: the process that keeps what the machine wrote."""
+
+    name: str
+    place: str
+    disk: subprocess.Popen[Any]
+    host: Host | None = None
+
+
+def _kill(holder: subprocess.Popen[Any]) -> None:
+    holder.kill()
+    holder.communicate()
