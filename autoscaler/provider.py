@@ -286,6 +286,8 @@ class Capabilities:
         listing_lag_s: how long after a change `list` may still show the old picture. A machine that is absent
             from listings counts as gone only after that time.
         max_per_create: the most machines one `create` may ask for.
+        shutdown_ends: a machine whose system is shut down from inside costs no more. Workers do that when they have
+            been without their head for long.
     """
 
     stop_start: bool = False
@@ -295,6 +297,7 @@ class Capabilities:
     forward_ports: bool = False
     listing_lag_s: float = 0.0
     max_per_create: int = 100
+    shutdown_ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)

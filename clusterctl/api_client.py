@@ -29,9 +29,16 @@ class Answer:
 
 
 class ApiClient:
-    """One cluster's API. Keeps a connection; belongs to one thread."""
+    """One cluster's API. Keeps a connection; belongs to one thread.
 
-    def __init__(self, url: str, secret: str, cluster: str, timeout_s: float = 5.0) -> None:
+    Attributes:
+        patience_s: how long whoever follows something goes on when the head does not answer.
+    """
+
+    def __init__(
+        self, url: str, secret: str, cluster: str, timeout_s: float = 5.0, patience_s: float = 5.0
+    ) -> None:
+        self.patience_s = patience_s
         self._secret = secret
         self._cluster = cluster
         self._timeout_s = timeout_s

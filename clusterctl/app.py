@@ -7,12 +7,16 @@ import typer
 
 import clusterctl
 from clusterctl.commands import (
+    addresses,
     attach,
     check,
+    cluster,
+    dashboard,
     down,
     execute,
     job,
     logs,
+    monitor,
     simulate,
     stack,
     start,
@@ -21,6 +25,7 @@ from clusterctl.commands import (
     submit,
     up,
 )
+from clusterctl.commands.cluster_first import ClusterFirst
 from clusterctl.commands.guard import guarded
 from clusterctl.errors import ExitCode
 
@@ -41,7 +46,6 @@ app = typer.Typer(
     ),
     epilog=_EPILOG,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
@@ -66,10 +70,15 @@ app.command("stop")(guarded(stop.stop))
 app.command("status")(guarded(status.status))
 app.command("check")(guarded(check.check))
 app.command("simulate")(guarded(simulate.simulate))
-app.command("submit", context_settings=_PASS_ON)(guarded(submit.submit))
+app.command("submit", cls=ClusterFirst, context_settings=_PASS_ON)(guarded(submit.submit))
 app.command("attach")(guarded(attach.attach))
-app.command("exec", context_settings=_PASS_ON)(guarded(execute.execute))
-app.command("logs")(guarded(logs.logs))
+app.command("exec", cls=ClusterFirst, context_settings=_PASS_ON)(guarded(execute.execute))
+app.command("logs", cls=ClusterFirst)(guarded(logs.logs))
+app.command("monitor")(guarded(monitor.monitor))
+app.command("dashboard")(guarded(dashboard.dashboard))
+for _name, _command in (("head-ip", addresses.get_head_ip), ("worker-ips", addresses.get_worker_ips)):
+    app.command(f"get-{_name}")(guarded(_command))
+    app.command(f"get-{_name}".replace("-", "_"), hidden=True)(guarded(_command))  # as Ray spells it, too
 app.command("stack")(guarded(stack.stack))
 app.command("start")(guarded(start.start))
 
@@ -82,3 +91,11 @@ jobs.command("list")(guarded(job.list_jobs))
 jobs.command("stop")(guarded(job.stop_job))
 jobs.command("logs")(guarded(job.job_logs))
 app.add_typer(jobs, name="job")
+
+clusters = typer.Typer(
+    help="Lists the clusters that this machine knows.\n\n\b\n  clusterctl cluster list",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+clusters.command("list")(guarded(cluster.list_clusters))
+app.add_typer(clusters, name="cluster")

@@ -2,25 +2,51 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
-from .options import Cluster
+from .options import Cluster, Forwards, Node, Screen, Start, Tmux, Which
 
 
-def attach(cluster: Cluster = None) -> None:
-    """Opens a shell on the cluster's head.
+def attach(
+    which: Which = None,
+    cluster: Cluster = None,
+    node: Node = None,
+    tmux: Tmux = False,
+    screen: Screen = False,
+    new: Annotated[
+        bool, typer.Option("--new", "-N", help="A session of its own, although there is one.")
+    ] = False,
+    port_forward: Forwards = None,
+    start: Start = False,
+) -> None:
+    """Opens a shell on the cluster's head, or on another node.
 
-    Programs started there find the cluster: `import runtime; runtime.init()`.
+    Programs started there find the cluster: `import runtime; runtime.init()`. With --tmux or --screen it is the session
+    that is there already, and what runs in it goes on when this terminal closes.
 
     \b
       clusterctl attach
+      clusterctl attach --tmux --port-forward 8888
     """
-    from .session import open_session
+    from clusterctl.errors import UsageProblem
+    from clusterctl.shell.multiplexers import Multiplexer, join
 
-    session = open_session(cluster)
-    shell = session.shell(session.head())
-    try:
-        status = shell.interactive(env=session.environment())
-    finally:
-        shell.close()
+    from .ports import forwarding
+    from .session import open_session, started
+
+    if tmux and screen:
+        raise UsageProblem("--tmux and --screen exclude each other")
+    if new and not (tmux or screen):
+        raise UsageProblem("--new is for --tmux or --screen: a shell is always a new one")
+    if start:
+        started(which or cluster)
+    session = open_session(which or cluster)
+    program = Multiplexer.TMUX if tmux else Multiplexer.SCREEN if screen else None
+    with (
+        session.entered(session.find(node)) as shell,
+        forwarding(shell, port_forward or ()),
+    ):
+        status = shell.interactive(join(program, new) if program else None, env=session.environment())
     raise typer.Exit(status)

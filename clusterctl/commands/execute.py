@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clusterctl import output
 
-from .options import Cluster
+from .options import Cluster, Forwards, Node, Screen, Start, Tmux
+
+if TYPE_CHECKING:
+    from .session import Session
+
+_BEGIN_S = 30.0
 
 
 def execute(
@@ -17,30 +23,101 @@ def execute(
         list[str], typer.Argument(metavar="COMMAND...", help="One string for a shell, or words.")
     ],
     cluster: Cluster = None,
+    node: Node = None,
+    all_nodes: Annotated[
+        bool, typer.Option("--all-nodes", help="On every node, side by side, with its name before each line.")
+    ] = False,
     timeout: Annotated[float | None, typer.Option(help="Seconds after which the command is killed.")] = None,
+    tmux: Tmux = False,
+    screen: Screen = False,
+    port_forward: Forwards = None,
+    start: Start = False,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="Stop the cluster when the command has ended.")
+    ] = False,
+    down: Annotated[bool, typer.Option("--down", help="End the cluster when the command has ended.")] = False,
 ) -> None:
-    """Runs a command on the cluster's head.
+    """Runs a command on the cluster's head, on another node, or on all.
 
-    It has no terminal; its exit status is passed on.
+    It has no terminal; its exit status is passed on. Of several nodes it is the worst one, and 255 when a node could
+    not be entered.
+
+    With --tmux or --screen it only starts the command there, which then needs this terminal no more.
+
+    A cluster's YAML may come first, as Ray has it: clusterctl exec cluster.yaml 'ls' --tmux
 
     \b
       clusterctl exec python -c 'import runtime; runtime.init(); print(runtime.nodes())'
       clusterctl exec 'ls | wc -l'
+      clusterctl exec --all-nodes 'df -h /'
     """
-    from autoscaler.provider import ShellError, ShellTimedOut
-    from clusterctl.errors import CliError, TimedOut, process_status
+    from clusterctl.errors import UsageProblem
 
-    from .session import open_session
+    from .session import open_session, started
 
+    chosen = [
+        name for name, given in (("--tmux", tmux), ("--screen", screen), ("--all-nodes", all_nodes)) if given
+    ]
+    for names in (chosen, [*chosen[:1], "--timeout"] if timeout and (tmux or screen) else []):
+        if len(names) > 1:
+            raise UsageProblem(f"{' and '.join(names)} exclude each other")
+    if all_nodes and (node or port_forward):
+        raise UsageProblem("--all-nodes goes with neither --node nor --port-forward")
+    if stop and down:
+        raise UsageProblem("--stop and --down exclude each other")
+    if (tmux or screen) and (stop or down or port_forward):
+        raise UsageProblem(
+            "--tmux and --screen return at once, so --stop, --down and --port-forward make no sense with them",
+            "Let the cluster stop by itself: see `clusterctl autostop --help`.",
+        )
+    if start:
+        started(cluster)
     session = open_session(cluster)
-    shell = session.shell(session.head())
     text = command[0] if len(command) == 1 else shlex.join(command)
-    try:
-        result = shell.run(text, env=session.environment(), timeout_s=timeout, on_output=output.say)
-    except ShellTimedOut as error:
-        raise TimedOut(str(error)) from error
-    except ShellError as error:
-        raise CliError(str(error)) from error
-    finally:
-        shell.close()
-    raise typer.Exit(process_status(result.exit_status))
+    if tmux or screen:
+        status = _begin(session, node, text, "tmux" if tmux else "screen")
+    elif all_nodes:
+        from .everywhere import run_on
+
+        status = run_on(session, session.running(), text, timeout)
+    else:
+        status = _run(session, node, text, timeout, port_forward or ())
+    if stop or down:
+        from .session import ended
+
+        ended(session, for_good=down)
+    raise typer.Exit(status)
+
+
+def _run(session: Session, node: str | None, text: str, timeout_s: float | None, ports: Sequence[str]) -> int:
+    from clusterctl.errors import process_status
+
+    from .ports import forwarding
+
+    with session.entered(session.find(node)) as shell, forwarding(shell, ports):
+        result = shell.run(text, env=session.environment(), timeout_s=timeout_s, on_output=output.say)
+    return process_status(result.exit_status)
+
+
+def _begin(session: Session, node: str | None, text: str, program: str) -> int:
+    """Starts the command in a terminal of its own on the node, and says how to see it."""
+    import secrets
+
+    from clusterctl.errors import process_status
+    from clusterctl.shell.multiplexers import Multiplexer, begin
+
+    name = f"exec-{secrets.token_hex(2)}"
+    machine = session.find(node)
+    with session.entered(machine) as shell:
+        result = shell.run(
+            begin(Multiplexer(program), name, text),
+            env=session.environment(),
+            timeout_s=_BEGIN_S,
+            on_output=output.progress,
+        )
+    if result.exit_status == 0:
+        where = "" if machine.is_head else f" --node {machine.id}"
+        output.progress(
+            f"it runs in the {program} session {name}; see it: clusterctl attach{where} --{program}"
+        )
+    return process_status(result.exit_status)

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options and arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -6,11 +6,35 @@ from typing import Annotated
 
 import typer
 
+
+def known_clusters(incomplete: str) -> list[str]:
+    """For shell completion: clusters that this machine knows."""
+    from clusterctl.errors import CliError
+    from clusterctl.home import Home
+
+    try:
+        return [name for name in Home.find().names() if name.startswith(incomplete)]
+    except CliError:
+        return []
+
+
 Cluster = Annotated[
     str | None,
     typer.Option(
-        "--cluster", "-c", metavar="NAME|FILE", help="Which cluster; default: the one brought up last."
+        "--cluster",
+        "-c",
+        metavar="NAME|FILE",
+        help="Which cluster; default: the one brought up last.",
+        autocompletion=known_clusters,
     ),
+]
+Which = Annotated[
+    str | None,
+    typer.Argument(metavar="[NAME|FILE]", help="Which cluster; as --cluster.", autocompletion=known_clusters),
+]
+Node = Annotated[
+    str | None,
+    typer.Option("--node", metavar="ID", help="Another node: a machine or instance id, or an address."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -19,5 +43,17 @@ Name = Annotated[
     str | None,
     typer.Option(
         "--cluster-name", "-n", metavar="NAME", help="Another name for the cluster than the YAML's."
+    ),
+]
+Start = Annotated[bool, typer.Option("--start", help="Bring the cluster up first, if it is not.")]
+Tmux = Annotated[bool, typer.Option("--tmux", help="In tmux, where it outlives this terminal.")]
+Screen = Annotated[bool, typer.Option("--screen", help="In screen, where it outlives this terminal.")]
+Forwards = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--port-forward",
+        "-p",
+        metavar="PORT|HERE:THERE",
+        help="While it lasts, a port of this machine leads to one of the node. May be repeated.",
     ),
 ]

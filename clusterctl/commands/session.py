@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -60,6 +63,43 @@ class Session:
         except ProviderError as error:
             raise from_provider(error) from error
 
+    @contextlib.contextmanager
+    def entered(self, machine: Machine) -> Iterator[Shell]:
+        """The machine's shell, closed at the end.
+
+        Raises:
+            CliError: it cannot be used; TimedOut: not in time.
+        """
+        from autoscaler.provider import ShellError, ShellTimedOut
+        from clusterctl.errors import CliError, TimedOut
+
+        shell = self.shell(machine)
+        try:
+            yield shell
+        except ShellTimedOut as error:
+            raise TimedOut(str(error)) from error
+        except ShellError as error:
+            raise CliError(str(error), "`clusterctl doctor` looks for what is wrong.") from error
+        finally:
+            shell.close()
+
+    def running(self) -> list[Machine]:
+        """The machines that run, the head's first.
+
+        Raises:
+            Unreachable: there is none.
+        """
+        from autoscaler.provider import MachineState
+        from clusterctl.errors import Unreachable
+
+        machines = [machine for machine in self.machines() if machine.state is MachineState.RUNNING]
+        if not machines:
+            raise Unreachable(
+                f"no machine of cluster '{self.record.name}' runs",
+                f"Bring the cluster up with: clusterctl up {self.record.spec_file}",
+            )
+        return sorted(machines, key=lambda machine: (not machine.is_head, machine.launched_s, machine.id))
+
     def head(self) -> Machine:
         """The head's machine.
 
@@ -78,6 +118,39 @@ class Session:
             )
         return head
 
+    def find(self, node: str | None, even_stopped: bool = False) -> Machine:
+        """The machine of a node: by the beginning of its machine's or instance's id, or by its address. None: the
+        head's.
+
+        Raises:
+            NotFound: none fits, or several do.
+            Unreachable: the head is meant, and its machine does not run (but for `even_stopped`).
+        """
+        from clusterctl.errors import NotFound
+
+        if node is None or node == "head":
+            if not even_stopped:
+                return self.head()
+            from clusterctl.launcher.machines import head_of
+
+            head = head_of(self.machines())
+            if head is None:
+                raise NotFound(f"the head's machine of cluster '{self.record.name}' is gone")
+            return head
+        machines = self.machines()
+        exact = [m for m in machines if node in (m.id, m.instance_id, m.address, m.public_address)]
+        found = exact or [m for m in machines if m.id.startswith(node) or m.instance_id.startswith(node)]
+        if len(found) != 1:
+            names = ", ".join(f"{m.id} ({m.instance_id})" for m in machines)
+            problem = "more than one machine fits" if found else "there is no machine"
+            raise NotFound(f"{problem} '{node}'", f"Machines of the cluster: {names or 'none'}.")
+        return found[0]
+
+
+def label(machine: Machine) -> str:
+    """What a node is called in front of its lines."""
+    return "head" if machine.is_head else machine.instance_id or machine.id
+
 
 def open_session(cluster: str | None) -> Session:
     """The session of `--cluster`, or of the current cluster."""
@@ -85,3 +158,27 @@ def open_session(cluster: str | None) -> Session:
 
     home = Home.find()
     return Session(home, home.resolve(cluster))
+
+
+def started(cluster: str | None) -> None:
+    """Brings a cluster up, if it is not: the one of a YAML, or one that is known. Says so on stderr."""
+    from clusterctl.home import Home
+
+    from .cluster_first import is_cluster_file
+    from .up import up
+
+    file = cluster if cluster and is_cluster_file(cluster) else Home.find().resolve(cluster).spec_file
+    with contextlib.redirect_stdout(sys.stderr):
+        up(file, yes=True)
+
+
+def ended(session: Session, for_good: bool) -> None:
+    """Stops a cluster, or ends it. Says so on stderr."""
+    from .down import down
+    from .stop import stop
+
+    with contextlib.redirect_stdout(sys.stderr):
+        if for_good:
+            down(session.record.name, yes=True)
+        else:
+            stop(session.record.name, yes=True)

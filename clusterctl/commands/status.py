@@ -8,7 +8,7 @@ import typer
 
 from clusterctl import output
 
-from .options import Cluster, Json
+from .options import Cluster, Json, Which
 
 Verbose = Annotated[
     bool,
@@ -16,7 +16,9 @@ Verbose = Annotated[
 ]
 
 
-def status(cluster: Cluster = None, verbose: Verbose = False, json: Json = False) -> None:
+def status(
+    which: Which = None, cluster: Cluster = None, verbose: Verbose = False, json: Json = False
+) -> None:
     """Shows nodes, demand, scaling and jobs.
 
     That is: what waits for resources and why, and what the autoscaler did lately. With -v also what happened
@@ -30,7 +32,7 @@ def status(cluster: Cluster = None, verbose: Verbose = False, json: Json = False
 
     from .session import open_session
 
-    session = open_session(cluster)
+    session = open_session(which or cluster)
     try:
         report = session.api().request("GET", "/api/cluster_status", patience_s=1.0).json()
     except (Unreachable, TimedOut, Denied):

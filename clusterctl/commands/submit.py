@@ -46,6 +46,8 @@ def submit(
     What the folder's .gitignore leaves out does not travel. The exit status is the program's (128 + n if
     signal n ended it).
 
+    A cluster's YAML may come first, as Ray has it: clusterctl submit cluster.yaml job.py
+
     \b
       clusterctl submit examples/index_stdlib.py --limit 100
     """
@@ -54,12 +56,6 @@ def submit(
 
     from .session import open_session
 
-    if script.endswith((".yaml", ".yml")):
-        program = " ".join(arguments or ["job.py"])
-        raise UsageProblem(
-            f"{script} describes a cluster, it is no program",
-            f"Run: clusterctl submit --cluster {script} {program}",
-        )
     session = open_session(cluster)
     variables = dict(item.partition("=")[::2] for item in env or [])
     if any("=" not in item for item in env or []):

@@ -18,7 +18,7 @@ from .records import JobRecord
 
 _WAIT_S = 10.0
 _PATIENCE_S = 5.0
-"""How long a follower goes on when the head does not answer, before it says so."""
+"""How long a question is repeated when the head does not answer, before it is said so."""
 
 
 def prepare(
@@ -108,7 +108,7 @@ def follow(api: ApiClient, name: str, write: Callable[[bytes], None], offset: in
             f"/api/jobs/{name}/logs",
             query={"offset": offset, "wait_s": _WAIT_S},
             timeout_s=_WAIT_S + 5.0,
-            patience_s=_PATIENCE_S,
+            patience_s=api.patience_s,
         )
         if answer.body:
             write(answer.body)

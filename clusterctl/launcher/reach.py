@@ -12,6 +12,8 @@ from clusterctl.errors import Unreachable
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.providers import OperatorProvider
 
+_NETWORK_PATIENCE_S = 60.0
+"""A network in between may fail for a while."""
 _forwards = ExitStack()
 _urls: dict[tuple[str, str], str] = {}
 atexit.register(_forwards.close)
@@ -23,8 +25,10 @@ def api(home: Home, record: ClusterRecord, provider: OperatorProvider) -> ApiCli
     Raises:
         Unreachable: the head's machine is not the cluster's any more.
     """
-    url = _local_url(record, provider) if provider.capabilities.forward_ports else record.api_url
-    return ApiClient(url, home.secret(record.name), record.name)
+    if not provider.capabilities.forward_ports:
+        return ApiClient(record.api_url, home.secret(record.name), record.name)
+    url = _local_url(record, provider)
+    return ApiClient(url, home.secret(record.name), record.name, patience_s=_NETWORK_PATIENCE_S)
 
 
 def _local_url(record: ClusterRecord, provider: OperatorProvider) -> str:

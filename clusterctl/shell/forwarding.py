@@ -8,20 +8,34 @@ import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from autoscaler.provider import ShellError
-
-if TYPE_CHECKING:
-    import paramiko
+from autoscaler.provider import Shell, ShellError
 
 log = logging.getLogger(__name__)
 _BLOCK = 65536
 
 
+class Tunnel(Protocol):
+    """The far end of a forwarded connection; an SSH channel is one."""
+
+    def fileno(self) -> int: ...
+    def recv(self, size: int, /) -> bytes: ...
+    def sendall(self, data: bytes, /) -> None: ...
+    def shutdown_write(self) -> None: ...
+    def close(self) -> None: ...
+
+
 @contextlib.contextmanager
-def forwarded(tunnel: Callable[[], paramiko.Channel]) -> Iterator[int]:
-    """While it lasts, every connection to the local port (its value) becomes a `tunnel` of its own."""
+def forwarded(tunnel: Callable[[], Tunnel], at: int = 0) -> Iterator[int]:
+    """While it lasts, every connection to the local port (its value) becomes a `tunnel` of its own.
+
+    Args:
+        at: the port; 0: any free one.
+
+    Raises:
+        OSError: the port is in use.
+    """
     over, end = socket.socketpair()
     connections: list[threading.Thread] = []
 
@@ -32,8 +46,8 @@ def forwarded(tunnel: Callable[[], paramiko.Channel]) -> Iterator[int]:
             connections.append(threading.Thread(target=_serve, args=(stream, tunnel, over), daemon=True))
             connections[-1].start()
 
-    with over, end, socket.create_server(("127.0.0.1", 0)) as listener:
-        acceptor = threading.Thread(target=accept, name="ssh forwarding", daemon=True)
+    with over, end, socket.create_server(("127.0.0.1", at)) as listener:
+        acceptor = threading.Thread(target=accept, name="forwarding", daemon=True)
         acceptor.start()
         try:
             yield int(listener.getsockname()[1])
@@ -44,7 +58,37 @@ def forwarded(tunnel: Callable[[], paramiko.Channel]) -> Iterator[int]:
                 thread.join()
 
 
-def _serve(stream: socket.socket, tunnel: Callable[[], paramiko.Channel], over: socket.socket) -> None:
+@contextlib.contextmanager
+def forwarded_at(shell: Shell, port: int, at: int) -> Iterator[int]:
+    """Like `Shell.forward`, from the local port `at`; 0: from any.
+
+    Raises:
+        OSError: the local port is in use.
+    """
+    with shell.forward(port) as there:
+        if at in (0, there):
+            yield there
+        else:
+            with forwarded(lambda: _Loopback(there), at) as here:
+                yield here
+
+
+class _Loopback(socket.socket):
+    """A connection to a port of this machine, as `Tunnel`."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            self.connect(("127.0.0.1", port))
+        except OSError as error:
+            self.close()
+            raise ShellError(str(error)) from error
+
+    def shutdown_write(self) -> None:
+        self.shutdown(socket.SHUT_WR)
+
+
+def _serve(stream: socket.socket, tunnel: Callable[[], Tunnel], over: socket.socket) -> None:
     """Copies both ways until either side has ended, or all is over."""
     with stream:
         try:
@@ -53,7 +97,7 @@ def _serve(stream: socket.socket, tunnel: Callable[[], paramiko.Channel], over: 
             log.debug("no tunnel: %s", error)  # whoever connected sees the connection close
             return
         with contextlib.closing(channel), contextlib.suppress(OSError):
-            sources: list[socket.socket | paramiko.Channel] = [stream, channel]
+            sources: list[socket.socket | Tunnel] = [stream, channel]
             while len(sources) == 2 or sources == [channel]:
                 ready = select.select([*sources, over], [], [])[0]
                 if over in ready:

@@ -140,6 +140,8 @@ class LocalMachine:
                 processes.TAG: self.id,
                 "HOME": str(self.folder / "home"),
                 "TMPDIR": str(self.folder / "tmp"),
+                "TMUX_TMPDIR": str(self.folder / "tmp"),  # each machine has sessions of its own
+                "SCREENDIR": str(self.folder / "tmp" / "screen"),
                 "CLUSTERCTL_TMPDIR": str(self.folder),
                 "CLUSTERCTL_SESSION_DIR": self.session_dir,
                 "CLUSTERCTL_PYTHON": sys.executable,

@@ -1,0 +1,46 @@
+"""`clusterctl get-head-ip` and `clusterctl get-worker-ips`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clusterctl import output
+
+from .options import Cluster, Which
+
+if TYPE_CHECKING:
+    from autoscaler.provider import Machine
+
+Inside = Annotated[
+    bool, typer.Option("--internal", help="Where the other nodes reach it, and not where this machine does.")
+]
+
+
+def get_head_ip(which: Which = None, cluster: Cluster = None, internal: Inside = False) -> None:
+    """Prints the address of the head's machine.
+
+    \b
+      ssh "$(clusterctl get-head-ip)"
+    """
+    from .session import open_session
+
+    output.say(_address(open_session(which or cluster).head(), internal))
+
+
+def get_worker_ips(which: Which = None, cluster: Cluster = None, internal: Inside = False) -> None:
+    """Prints the address of each worker's machine, one per line.
+
+    \b
+      clusterctl get-worker-ips cluster.yaml
+    """
+    from .session import open_session
+
+    for machine in open_session(which or cluster).running():
+        if not machine.is_head:
+            output.say(_address(machine, internal))
+
+
+def _address(machine: Machine, internal: bool) -> str:
+    return machine.address if internal else machine.public_address or machine.address

@@ -1,0 +1,64 @@
+"""`clusterctl dashboard`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from clusterctl import output
+
+from .options import Cluster, Which
+
+USUAL_PORT = 8265
+
+
+def dashboard(
+    which: Which = None,
+    cluster: Cluster = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", "-p", min=1, max=65535, help=f"Of this machine; default: {USUAL_PORT}, or another."
+        ),
+    ] = None,
+) -> None:
+    """Leads a port of this machine to the head's API until Ctrl-C, and prints its URL.
+
+    The API listens on the loopback of the head's machine only, and asks for the cluster's secret.
+
+    \b
+      clusterctl dashboard --port 8265
+    """
+    import threading
+    from urllib.parse import urlsplit
+
+    from clusterctl.errors import CliError
+
+    from .ports import forward
+    from .session import open_session
+
+    session = open_session(which or cluster)
+    session.api().get("/api/version")
+    there = urlsplit(session.record.api_url).port or 80
+    with session.entered(session.head()) as shell:
+        try:
+            way = forward(shell, there, port or USUAL_PORT)
+            here = way.__enter__()
+        except CliError:
+            if port is not None:
+                raise
+            way = forward(shell, there, 0)
+            here = way.__enter__()
+        try:
+            output.say(f"http://127.0.0.1:{here}")
+            secret = session.home.secret_file(session.record.name)
+            output.progress(
+                f"every request needs the header 'Authorization: Bearer ...' with what is in {secret}"
+            )
+            output.progress("Ctrl-C ends it")
+            threading.Event().wait()  # until Ctrl-C
+        except KeyboardInterrupt:
+            return
+        finally:
+            way.__exit__(None, None, None)

@@ -1,0 +1,25 @@
+"""`clusterctl monitor`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .options import Cluster, Which
+
+
+def monitor(
+    which: Which = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines to begin with.")] = 100,
+    follow: Annotated[bool, typer.Option(help="Go on until Ctrl-C.")] = True,
+    cluster: Cluster = None,
+) -> None:
+    """Follows the log of the head, in which the autoscaler says what it does.
+
+    \b
+      clusterctl monitor cluster.yaml
+    """
+    from .logs import logs
+
+    logs("head", lines=lines, file="head.log", follow=follow, cluster=which or cluster)
