@@ -23,7 +23,7 @@ machines' tags.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -337,6 +337,7 @@ class Shell(Protocol):
         env: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
         on_output: Callable[[str], None] | None = None,
+        stdin: Iterable[bytes] | None = None,
     ) -> CommandResult:
         """Runs `command` with the machine's POSIX shell, without a terminal, and waits.
 
@@ -344,6 +345,8 @@ class Shell(Protocol):
             env: added to the command's environment; never visible in the machine's process list.
             timeout_s: the command and its children are killed after it, and `ShellTimedOut` is raised.
             on_output: gets every line (without its newline) as it appears.
+            stdin: what the command reads; it is gone through in another thread. None: nothing. What it raises is
+                raised here.
         """
         ...
 

@@ -9,7 +9,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -322,8 +322,11 @@ class SimulatedShell:
         env: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
         on_output: Callable[[str], None] | None = None,
+        stdin: Iterable[bytes] | None = None,
     ) -> CommandResult:
         self._must_exist()
+        for _ in stdin or ():
+            pass
         output = f"simulated: {command}"
         if on_output is not None:
             on_output(output)

@@ -136,6 +136,10 @@ class Home:
     def secret_file(self, name: str) -> str:
         return str(self.folder(name) / "secret")
 
+    def digests_file(self, name: str) -> str:
+        """Where digests of what travels to the cluster are kept; it outlives the cluster."""
+        return str(self.root / "cache" / f"digests-{name}.json")
+
     def secret(self, name: str) -> str:
         """A cluster's secret.
 

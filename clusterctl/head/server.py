@@ -198,6 +198,7 @@ class Autoscaling:
         self._address = address
         self._secret_file = secret_file
         self._log_dir = os.path.join(session_dir, "logs")
+        self._digests = os.path.join(session_dir, "digests.json")
         self._settings = self._configure(config.spec)
         self._autoscaler = Autoscaler(*self._settings, control)
 
@@ -228,7 +229,8 @@ class Autoscaling:
         config = node_types.autoscaler_config(
             spec, self._cluster_id, provider.default_resources(), self._log_dir
         )
-        return config, provider, WorkerSetup(spec, provider, self._address, self._secret_file)
+        setup = WorkerSetup(spec, provider, self._address, self._secret_file, self._digests)
+        return config, provider, setup
 
 
 class _Server(uvicorn.Server):

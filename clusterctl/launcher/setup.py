@@ -30,10 +30,12 @@ from autoscaler.provider import (
     ShellTimedOut,
     machine_labels,
 )
-from clusterctl.jobs import package
 from clusterctl.providers import OperatorProvider
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
+from clusterctl.sync import transfer
+from clusterctl.sync.rules import rules
+from clusterctl.sync.transfer import Mount, SyncError
 
 from . import shipping
 from .shipping import Shipment
@@ -55,26 +57,18 @@ _LAST_LINES = 10
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: copy `source` to `target`, or run `command`."""
+    """One step: copy `source` to `target`, bring over `mounts`, or run `command`."""
 
     name: str
     command: str = ""
     source: str = ""
     target: str = ""
+    mounts: tuple[Mount, ...] = ()
     timeout_s: float = _STEP_TIMEOUT_S
     expected: str | None = None  # what the command must print
     advice: str = ""  # what to do when it does not
     unless: str = ""  # a command: when it succeeds, the step has been done before
     is_users: bool = False  # the command is the spec's
-
-
-@dataclass(frozen=True, slots=True)
-class Mounts:
-    """Files that travel to a node: (target there, source here), and what stays behind."""
-
-    pairs: tuple[tuple[str, str], ...] = ()
-    excludes: tuple[str, ...] = ()
-    use_gitignore: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +79,8 @@ class NodeFacts:
     start: str
     secret_file: str
     files: tuple[tuple[str, str], ...] = ()  # further private files: (target, source)
-    mounts: Mounts = Mounts()
+    mounts: tuple[Mount, ...] = ()
+    digests: str = ""  # where digests of the mounts' files are kept
     initialization: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     kind_commands: tuple[str, ...] = ()  # of heads alone, or of workers alone
@@ -111,9 +106,8 @@ def steps(facts: NodeFacts) -> list[Step]:
     ]
     out += [Step(f"copy {target}", source=source, target=target) for target, source in facts.files]
     out += _users("initialization_commands", facts.initialization)
-    out += [
-        Step(f"file_mounts {target}", source=source, target=target) for target, source in facts.mounts.pairs
-    ]
+    if facts.mounts:
+        out.append(Step("file_mounts", mounts=facts.mounts))
     out += _users("setup_commands", facts.commands)
     out += _users("head_setup_commands" if facts.is_head else "worker_setup_commands", facts.kind_commands)
     out += _users("start_commands", facts.start_commands)
@@ -135,6 +129,25 @@ def _runtime_steps(runtime: Shipment) -> tuple[Step, ...]:
     return *copies, Step("install the runtime", install, timeout_s=300.0, unless=there)
 
 
+def operators_mounts(spec: ClusterSpec) -> tuple[Mount, ...]:
+    """What the operator's machine brings to the head."""
+    chosen = rules(spec.rsync_exclude, spec.rsync_filter)
+    return tuple(
+        Mount(target, os.path.expanduser(source), chosen) for target, source in spec.file_mounts.items()
+    )
+
+
+def heads_mounts(spec: ClusterSpec) -> tuple[Mount, ...]:
+    """What the head brings to its workers: what it was brought, and the `cluster_synced_files` that there are."""
+    chosen = rules(spec.rsync_exclude, spec.rsync_filter)
+    home = os.path.expanduser("~")
+    mounts = [
+        Mount(target, os.path.join(home, os.path.expanduser(target)), chosen)
+        for target in (*spec.file_mounts, *spec.cluster_synced_files)
+    ]
+    return tuple(mount for mount in mounts if mount.target in spec.file_mounts or os.path.exists(mount.source))
+
+
 def head_facts(
     spec: ClusterSpec,
     secret_file: str,
@@ -142,6 +155,7 @@ def head_facts(
     host: str,
     files: Sequence[tuple[str, str]] = (),
     runtime: Shipment | None = None,
+    digests: str = "",
 ) -> NodeFacts:
     """Facts of the head, seen from the operator's machine.
 
@@ -156,12 +170,17 @@ def head_facts(
         secret_file=secret_file,
         files=((config, config_file), *files),
         runtime=runtime,
+<<<<<<< HEAD
         env=_commands_env(host),
         mounts=Mounts(
             tuple((target, os.path.expanduser(source)) for target, source in spec.file_mounts.items()),
             tuple(spec.rsync_exclude),
             ".gitignore" in spec.rsync_filter,
         ),
+=======
+        mounts=operators_mounts(spec),
+        digests=digests,
+>>>>>>> 57045bb (File mounts travel by one manifest: only what changed, deletions, links and permissions kept, large files resumed, one round trip when nothing changed; cluster_synced_files; rsync_exclude as rsync means it)
         initialization=tuple(spec.initialization_commands),
         commands=tuple(spec.setup_commands),
         kind_commands=tuple(spec.head_setup_commands),
@@ -182,6 +201,7 @@ def worker_facts(
     control_address: str,
     secret_file: str,
     runtime: Shipment | None = None,
+    digests: str = "",
 ) -> NodeFacts:
     """Facts of a worker, seen from the head: file mounts come from where the head has them."""
     labels = machine_labels(node_type, machine.zone, machine.market)
@@ -200,10 +220,17 @@ def worker_facts(
         start=f"{START} {words} --json",
         secret_file=secret_file,
         runtime=runtime,
+<<<<<<< HEAD
         env=_commands_env(control_address.rpartition(":")[0].strip("[]")),
         mounts=Mounts(tuple((target, os.path.expanduser(target)) for target in spec.file_mounts)),
         initialization=tuple(node_type.setup.get("initialization_commands", ())),
         commands=tuple(node_type.setup.get("setup_commands", ())),
+=======
+        mounts=heads_mounts(spec),
+        digests=digests,
+        initialization=tuple(spec.initialization_commands),
+        commands=tuple(spec.setup_commands),
+>>>>>>> 57045bb (File mounts travel by one manifest: only what changed, deletions, links and permissions kept, large files resumed, one round trip when nothing changed; cluster_synced_files; rsync_exclude as rsync means it)
         kind_commands=tuple(node_type.setup.get("worker_setup_commands", ())),
         start_commands=tuple(ray_start.parse_start(spec.worker_start_ray_commands).commands),
     )
@@ -274,6 +301,7 @@ def _run_step(shell: Shell, step: Step, facts: NodeFacts, log: SetupLog) -> str:
             log.write("it is there already")
             return ""
         if step.source:
+<<<<<<< HEAD
             _put(shell, step, facts.mounts)
             return ""
         result: CommandResult = shell.run(
@@ -283,6 +311,17 @@ def _run_step(shell: Shell, step: Step, facts: NodeFacts, log: SetupLog) -> str:
             on_output=log.output,
         )
     except (ShellError, OSError) as error:
+=======
+            if not os.path.exists(step.source):
+                raise SetupError(step.name, f"there is no {step.source}")
+            shell.put(step.source, step.target)
+            return ""
+        if step.mounts:
+            bring(shell, step.mounts, facts.digests, log.output)
+            return ""
+        result: CommandResult = shell.run(step.command, timeout_s=step.timeout_s, on_output=log.output)
+    except (ShellError, SyncError, OSError) as error:
+>>>>>>> 57045bb (File mounts travel by one manifest: only what changed, deletions, links and permissions kept, large files resumed, one round trip when nothing changed; cluster_synced_files; rsync_exclude as rsync means it)
         raise SetupError(step.name, f"{error}{_tail(log.last)}") from error
     if result.exit_status != 0:
         raise SetupError(step.name, f"exit status {result.exit_status}{_tail(log.last)}")
@@ -295,16 +334,17 @@ def _tail(lines: Sequence[str]) -> str:
     return ": " + "\n  ".join(lines) if lines else ""
 
 
-def _put(shell: Shell, step: Step, mounts: Mounts) -> None:
-    """Copies a file or a folder, without what the spec excludes."""
-    if not os.path.exists(step.source):
-        raise SetupError(step.name, f"there is no {step.source}")
-    filtered = os.path.isdir(step.source) and (mounts.excludes or mounts.use_gitignore)
-    if not filtered:
-        shell.put(step.source, step.target)
-        return
-    for entry in package.manifest(step.source, mounts.excludes, mounts.use_gitignore):
-        shell.put(os.path.join(step.source, entry.path), f"{step.target.rstrip('/')}/{entry.path}")
+def bring(
+    shell: Shell, mounts: Sequence[Mount], digests: str, tell: Callable[[str], None] = lambda line: None
+) -> None:
+    """Makes the mounts on the machine as they are here.
+
+    Raises:
+        SyncError: a file cannot be read here or written there.
+        ShellError: the machine cannot be reached.
+    """
+    for done in transfer.push(shell, mounts, transfer.manifests(mounts, digests)):
+        tell(f"{done.target}: {done.changes.describe()}, {done.entries} in all")
 
 
 def _await_shell(shell: Shell, log: SetupLog, deadline_s: float) -> None:
@@ -337,8 +377,14 @@ class WorkerSetup:
     """`autoscaler.provider.NodeSetup` for the workers of a cluster; lives on the head."""
 
     def __init__(
-        self, spec: ClusterSpec, provider: OperatorProvider, control_address: str, secret_file: str
+        self,
+        spec: ClusterSpec,
+        provider: OperatorProvider,
+        control_address: str,
+        secret_file: str,
+        digests: str = "",
     ) -> None:
+        self._digests = digests
         self._spec = spec
         self._provider = provider
         self._control_address = control_address
@@ -347,7 +393,14 @@ class WorkerSetup:
     def run(self, machine: Machine, node_type: NodeType, instance_id: str, log_path: str) -> None:
         runtime = None if self._provider.head_extras is None else shipping.own("").for_worker()
         facts = worker_facts(
-            self._spec, machine, node_type, instance_id, self._control_address, self._secret_file, runtime
+            self._spec,
+            machine,
+            node_type,
+            instance_id,
+            self._control_address,
+            self._secret_file,
+            runtime,
+            self._digests,
         )
         try:
             shell = self._provider.shell(machine)

@@ -237,6 +237,7 @@ class Up:
             head.address,
             self._provider.for_head().files,
             shipped,
+            self._home.digests_file(self.record.name),
         )
         log_path = str(self._home.folder(self.record.name) / "logs" / "head-setup.log")
         self._progress("setting up the head")

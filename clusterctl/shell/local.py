@@ -7,13 +7,15 @@ import os
 import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from autoscaler.provider import CommandResult, ShellTimedOut
 
 from . import terminal
+from .feeding import Feeder
 from .output import Output
 
 
@@ -31,17 +33,21 @@ class LocalShell:
         env: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
         on_output: Callable[[str], None] | None = None,
+        stdin: Iterable[bytes] | None = None,
     ) -> CommandResult:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        with subprocess.Popen(
-            ["/bin/sh", "-c", command],
-            cwd=self._home,
-            env={**self._environment, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        ) as process:
+        with (
+            _input(stdin) as descriptor,
+            subprocess.Popen(
+                ["/bin/sh", "-c", command],
+                cwd=self._home,
+                env={**self._environment, **(env or {})},
+                stdin=descriptor,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            ) as process,
+        ):
             try:
                 output = _collect(process, deadline, on_output)
             except BaseException:
@@ -51,7 +57,8 @@ class LocalShell:
             if output is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise ShellTimedOut(f"the command did not end within {timeout_s} s: {command}")
-            return CommandResult(process.wait(), output)
+            status = process.wait()
+        return CommandResult(status, output)
 
     def put(self, local: str, remote: str) -> None:
         _copy(local, self._resolve(remote))
@@ -74,6 +81,28 @@ class LocalShell:
     def _resolve(self, remote: str) -> str:
         path = remote[2:] if remote.startswith("~/") else remote
         return os.path.join(self._home, path)
+
+
+@contextlib.contextmanager
+def _input(data: Iterable[bytes] | None) -> Iterator[int]:
+    """A descriptor for a process to read `data` from while this lasts.
+
+    A socket, not a pipe: at the end it is shut, also when a daemon that the process left behind still holds it.
+    """
+    if data is None:
+        yield subprocess.DEVNULL
+        return
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        feeder = Feeder(data, ours.sendall, lambda: ours.shutdown(socket.SHUT_WR))
+        feeder.start()
+        try:
+            yield theirs.fileno()
+        finally:
+            with contextlib.suppress(OSError):
+                ours.shutdown(socket.SHUT_RDWR)
+            feeder.end()
+        feeder.check()
 
 
 def _collect(

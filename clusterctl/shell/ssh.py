@@ -14,13 +14,14 @@ import secrets
 import shlex
 import tarfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING, cast
 
 from autoscaler.provider import CommandResult, ShellError, ShellTimedOut
 
 from . import archive, terminal
 from .connections import CONNECT_S, CONNECTIONS, SshTarget
+from .feeding import Feeder
 from .forwarding import forwarded
 from .output import Output
 
@@ -52,15 +53,26 @@ class SshShell:
         env: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
         on_output: Callable[[str], None] | None = None,
+        stdin: Iterable[bytes] | None = None,
     ) -> CommandResult:
-        script = self._exports(env) + f"/bin/sh -c {shlex.quote(command)} </dev/null 2>&1\n"
+        source = "</dev/null" if stdin is None else ""
+        script = self._exports(env) + f"/bin/sh -c {shlex.quote(command)} {source} 2>&1\n"
+        feeder: Feeder | None = None
         try:
             with self._started(script, timeout_s) as running:
+                if stdin is not None:
+                    feeder = Feeder(stdin, running.channel.sendall, running.channel.shutdown_write)
+                    feeder.start()
                 output = Output(on_output)
                 status = running.finish(output.take)
-                return CommandResult(status, output.end())
         except _Late:
             raise ShellTimedOut(f"the command did not end within {timeout_s} s: {command}") from None
+        finally:
+            if feeder is not None:
+                feeder.end()  # the channel is closed
+        if feeder is not None:
+            feeder.check()
+        return CommandResult(status, output.end())
 
     def put(self, local: str, remote: str) -> None:
         target = _path(remote)

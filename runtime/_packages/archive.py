@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from . import ignore
+from .walk import walk
 
 DEFAULT_EXCLUDES = (".git", ".venv", "venv", "__pycache__")
 CACHE_EXCLUDES = (".mypy_cache", ".pytest_cache", ".ruff_cache")
@@ -74,39 +75,21 @@ def manifest(root: str, excludes: Sequence[str] = (), use_gitignore: bool | None
     rule_files = (".gitignore", ".rayignore") if use_gitignore else (".rayignore",)
     fixed = ignore.parse("\n".join([*default_excludes(), *excludes]))
     entries: list[Entry] = []
-
-    def visit(folder: str, inherited: list[ignore.Rule]) -> None:
-        try:
-            with os.scandir(os.path.join(root, folder)) as items:
-                children = sorted(items, key=lambda item: item.name)
-        except OSError as error:
-            raise _unreadable(error) from error
-        rules = inherited
-        for name in rule_files:
-            try:
-                text = Path(root, folder, name).read_text(encoding="utf-8", errors="replace")
-                rules = [*rules, *ignore.parse(text, folder)]
-            except (FileNotFoundError, IsADirectoryError):
-                pass
-            except OSError as error:
-                raise _unreadable(error) from error
-        for item in children:
-            path = f"{folder}/{item.name}" if folder else item.name
-            is_folder = item.is_dir(follow_symlinks=False)
-            if ignore.ignored(path, is_folder, fixed) or ignore.ignored(path, is_folder, rules):
+    try:
+        for path, item in walk(
+            root, rule_files, lambda path, is_folder: ignore.ignored(path, is_folder, fixed)
+        ):
+            if item.is_dir(follow_symlinks=False) or (status := _regular_file(item)) is None:
                 continue
-            if is_folder:
-                visit(path, rules)
-            elif (status := _regular_file(item)) is not None:
-                if len(entries) >= LIMIT_FILES:
-                    raise PackageError(
-                        f"the folder {root} has more than {LIMIT_FILES} files",
-                        "Leave files out with a .gitignore, or put the program into a folder of its own.",
-                        too_large=True,
-                    )
-                entries.append(Entry(path, status.st_size, bool(status.st_mode & stat.S_IXUSR)))
-
-    visit("", [])
+            if len(entries) >= LIMIT_FILES:
+                raise PackageError(
+                    f"the folder {root} has more than {LIMIT_FILES} files",
+                    "Leave files out with a .gitignore, or put the program into a folder of its own.",
+                    too_large=True,
+                )
+            entries.append(Entry(path, status.st_size, bool(status.st_mode & stat.S_IXUSR)))
+    except OSError as error:
+        raise _unreadable(error) from error
     return sorted(entries, key=lambda entry: entry.path)
 
 
@@ -117,7 +100,7 @@ def _regular_file(item: os.DirEntry[str]) -> os.stat_result | None:
     except OSError as error:
         if item.is_symlink():
             return None
-        raise _unreadable(error) from error
+        raise
     return status if stat.S_ISREG(status.st_mode) else None
 
 

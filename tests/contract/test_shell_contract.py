@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import pathlib
 import socket
 import threading
@@ -194,3 +196,26 @@ def test_a_port_of_the_machine_answers_many(shell: Shell) -> None:
                     got += data
             assert got == word * 100000
     server.join()
+
+
+def test_a_command_reads_what_it_is_given(shell: Shell) -> None:
+    blocks = [bytes([number]) * 100_000 for number in range(50)]
+    result = shell.run("echo start; sha256sum", stdin=iter(blocks))
+    assert result.output == f"start\n{hashlib.sha256(b''.join(blocks)).hexdigest()}  -\n"
+    assert shell.run("cat", stdin=[]).output == ""
+
+
+def test_a_command_that_reads_nothing_of_much(shell: Shell) -> None:
+    endless = itertools.repeat(b"x" * 65536)
+    assert shell.run("exit 3", stdin=endless).exit_status == 3
+    with pytest.raises(ShellTimedOut):
+        shell.run("sleep 300", stdin=itertools.repeat(b"x" * 65536), timeout_s=1.0)
+
+
+def test_a_source_that_fails_says_so(shell: Shell) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"one"
+        raise LookupError("the source")
+
+    with pytest.raises(LookupError, match="the source"):
+        shell.run("cat", stdin=broken())

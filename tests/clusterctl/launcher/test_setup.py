@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
@@ -57,10 +57,11 @@ class ScriptedShell(LocalShell):
         env: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
         on_output: Callable[[str], None] | None = None,
+        stdin: Iterable[bytes] | None = None,
     ) -> CommandResult:
         if self.errors:
             raise self.errors.pop(0)
-        return super().run(command, env=env, timeout_s=timeout_s, on_output=on_output)
+        return super().run(command, env=env, timeout_s=timeout_s, on_output=on_output, stdin=stdin)
 
 
 def facts(tmp_path: pathlib.Path, **changes: object) -> NodeFacts:
