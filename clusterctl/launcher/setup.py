@@ -53,6 +53,13 @@ _ATTEMPT_S = 30.0
 _STEP_TIMEOUT_S = 1800.0
 _START_TIMEOUT_S = 60.0
 _LAST_LINES = 10
+_ASKS_NOBODY = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "NEEDRESTART_MODE": "a",
+    "PIP_NO_INPUT": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+"""Told to programs that would otherwise wait for an answer; there is no terminal, either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +152,9 @@ def heads_mounts(spec: ClusterSpec) -> tuple[Mount, ...]:
         Mount(target, os.path.join(home, os.path.expanduser(target)), chosen)
         for target in (*spec.file_mounts, *spec.cluster_synced_files)
     ]
-    return tuple(mount for mount in mounts if mount.target in spec.file_mounts or os.path.exists(mount.source))
+    return tuple(
+        mount for mount in mounts if mount.target in spec.file_mounts or os.path.exists(mount.source)
+    )
 
 
 def head_facts(
@@ -170,17 +179,9 @@ def head_facts(
         secret_file=secret_file,
         files=((config, config_file), *files),
         runtime=runtime,
-<<<<<<< HEAD
         env=_commands_env(host),
-        mounts=Mounts(
-            tuple((target, os.path.expanduser(source)) for target, source in spec.file_mounts.items()),
-            tuple(spec.rsync_exclude),
-            ".gitignore" in spec.rsync_filter,
-        ),
-=======
         mounts=operators_mounts(spec),
         digests=digests,
->>>>>>> 57045bb (File mounts travel by one manifest: only what changed, deletions, links and permissions kept, large files resumed, one round trip when nothing changed; cluster_synced_files; rsync_exclude as rsync means it)
         initialization=tuple(spec.initialization_commands),
         commands=tuple(spec.setup_commands),
         kind_commands=tuple(spec.head_setup_commands),
@@ -189,8 +190,9 @@ def head_facts(
 
 
 def _commands_env(head_host: str) -> dict[str, str]:
-    """What the spec's commands find in their environment: where the head is, in our word and in Ray's."""
-    return {"CLUSTERCTL_HEAD_IP": head_host, "RAY_HEAD_IP": head_host}
+    """What the spec's commands find in their environment: where the head is, in our word and in Ray's, and that nobody
+    is there to be asked."""
+    return {**_ASKS_NOBODY, "CLUSTERCTL_HEAD_IP": head_host, "RAY_HEAD_IP": head_host}
 
 
 def worker_facts(
@@ -220,17 +222,11 @@ def worker_facts(
         start=f"{START} {words} --json",
         secret_file=secret_file,
         runtime=runtime,
-<<<<<<< HEAD
         env=_commands_env(control_address.rpartition(":")[0].strip("[]")),
-        mounts=Mounts(tuple((target, os.path.expanduser(target)) for target in spec.file_mounts)),
-        initialization=tuple(node_type.setup.get("initialization_commands", ())),
-        commands=tuple(node_type.setup.get("setup_commands", ())),
-=======
         mounts=heads_mounts(spec),
         digests=digests,
-        initialization=tuple(spec.initialization_commands),
-        commands=tuple(spec.setup_commands),
->>>>>>> 57045bb (File mounts travel by one manifest: only what changed, deletions, links and permissions kept, large files resumed, one round trip when nothing changed; cluster_synced_files; rsync_exclude as rsync means it)
+        initialization=tuple(node_type.setup.get("initialization_commands", ())),
+        commands=tuple(node_type.setup.get("setup_commands", ())),
         kind_commands=tuple(node_type.setup.get("worker_setup_commands", ())),
         start_commands=tuple(ray_start.parse_start(spec.worker_start_ray_commands).commands),
     )
@@ -301,17 +297,6 @@ def _run_step(shell: Shell, step: Step, facts: NodeFacts, log: SetupLog) -> str:
             log.write("it is there already")
             return ""
         if step.source:
-<<<<<<< HEAD
-            _put(shell, step, facts.mounts)
-            return ""
-        result: CommandResult = shell.run(
-            in_bash(step.command) if step.is_users else step.command,
-            env=facts.env if step.is_users else None,
-            timeout_s=step.timeout_s,
-            on_output=log.output,
-        )
-    except (ShellError, OSError) as error:
-=======
             if not os.path.exists(step.source):
                 raise SetupError(step.name, f"there is no {step.source}")
             shell.put(step.source, step.target)
@@ -319,9 +304,13 @@ def _run_step(shell: Shell, step: Step, facts: NodeFacts, log: SetupLog) -> str:
         if step.mounts:
             bring(shell, step.mounts, facts.digests, log.output)
             return ""
-        result: CommandResult = shell.run(step.command, timeout_s=step.timeout_s, on_output=log.output)
+        result: CommandResult = shell.run(
+            in_bash(step.command) if step.is_users else step.command,
+            env=facts.env if step.is_users else None,
+            timeout_s=step.timeout_s,
+            on_output=log.output,
+        )
     except (ShellError, SyncError, OSError) as error:
->>>>>>> 57045bb (File mounts travel by one manifest: only what changed, deletions, links and permissions kept, large files resumed, one round trip when nothing changed; cluster_synced_files; rsync_exclude as rsync means it)
         raise SetupError(step.name, f"{error}{_tail(log.last)}") from error
     if result.exit_status != 0:
         raise SetupError(step.name, f"exit status {result.exit_status}{_tail(log.last)}")

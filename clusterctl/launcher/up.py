@@ -99,7 +99,14 @@ class Up:
             )
         except ProviderError as error:
             raise from_provider(error) from error
-        return [f"{problem.what}. {problem.advice}" for problem in problems if problem.fatal]
+        missing = [mount for mount in setup.operators_mounts(self._spec) if not os.path.exists(mount.source)]
+        return [
+            *(f"{problem.what}. {problem.advice}" for problem in problems if problem.fatal),
+            *(
+                f"file_mounts {mount.target}: there is no {mount.source}. Correct the path."
+                for mount in missing
+            ),
+        ]
 
     def costs(self) -> Costs:
         """What the cluster costs with this spec.

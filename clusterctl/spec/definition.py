@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from .kinds import Amount, Count, EnvString, Port, Seconds, Struct
 from .platforms.aws import AwsProvider
@@ -209,10 +209,19 @@ class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         dict[str, EnvString],
         Meta(description="Path on every node -> file or folder here that is copied to it."),
     ] = {}
-    cluster_synced_files: list[str] = []
+    cluster_synced_files: Annotated[
+        list[str],
+        Meta(description="Files and folders of the head that every new worker gets, in the same place."),
+    ] = []
     file_mounts_sync_continuously: bool = False
-    rsync_exclude: list[str] = []
-    rsync_filter: list[str] = []
+    rsync_exclude: Annotated[
+        list[str],
+        Meta(description="What of file_mounts stays behind: patterns as rsync's --exclude takes them."),
+    ] = []
+    rsync_filter: Annotated[
+        list[str],
+        Meta(description="Names of files in file_mounts that say, for their folder, what stays behind."),
+    ] = field(default_factory=lambda: [".gitignore"])
     initialization_commands: Annotated[
         list[str], Meta(description="Run first on every node, before files are copied.")
     ] = []

@@ -172,8 +172,12 @@ def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
             )
     if spec.file_mounts_sync_continuously:
         reader.problem_at(("file_mounts_sync_continuously",), f"continuous syncing {not_here}")
-    if spec.cluster_synced_files:
-        reader.problem_at(("cluster_synced_files",), f"syncing from the head to workers {not_here}")
+    for index, name in enumerate(spec.rsync_filter):
+        if not name.strip() or set(name) & set("/ *?!"):
+            reader.problem_at(
+                ("rsync_filter", index),
+                f"{name!r} is no name of an ignore file, such as .gitignore; patterns belong in rsync_exclude",
+            )
 
 
 def provider_type(spec: ClusterSpec) -> str:

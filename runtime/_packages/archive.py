@@ -97,7 +97,7 @@ def _regular_file(item: os.DirEntry[str]) -> os.stat_result | None:
     """The file that an entry is or leads to; None for what is no file: pipes, links to nowhere or in circles."""
     try:
         status = item.stat()
-    except OSError as error:
+    except OSError:
         if item.is_symlink():
             return None
         raise

@@ -7,6 +7,7 @@ import json
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
 
+import msgspec
 import pytest
 
 from autoscaler.provider import (
@@ -21,9 +22,11 @@ from autoscaler.provider import (
     ShellTimedOut,
 )
 from clusterctl.launcher import setup
-from clusterctl.launcher.setup import Mounts, NodeFacts, SetupLog
+from clusterctl.launcher.setup import NodeFacts, SetupLog
 from clusterctl.shell.local import LocalShell
 from clusterctl.spec.load import load_text
+from clusterctl.sync.rules import rules
+from clusterctl.sync.transfer import Mount
 
 SPEC = load_text(
     "cluster_name: c\nprovider: {type: local}\nhead_node_type: head\n"
@@ -99,7 +102,7 @@ def test_the_heads_steps_in_order() -> None:
         "secret",
         "copy ~/.clusterctl-node/head.json",
         "initialization_commands[0]",
-        "file_mounts ~/data",
+        "file_mounts",
         "setup_commands[0]",
         "head_setup_commands[0]",
         "start_commands[0]",
@@ -198,8 +201,9 @@ def test_mounts_honour_excludes_and_gitignore(tmp_path: pathlib.Path) -> None:
     for name in ("keep.txt", "skip.log", "deep/also.txt", "deep/not.tmp"):
         (source / name).write_text(name)
     (source / ".gitignore").write_text("*.tmp\n")
-    mounts = Mounts((("~/data", str(source)),), ("*.log",), True)
-    run(tmp_path, facts(tmp_path, mounts=mounts))
+    mounts = (Mount("~/data", str(source), rules(["*.log"])),)
+    _, log = run(tmp_path, facts(tmp_path, mounts=mounts))
+    assert "~/data: 3 sent (27 B), 0 deleted, 5 in all" in log
     target = tmp_path / "home" / "data"
     found = sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file())
     assert found == [".gitignore", "deep/also.txt", "keep.txt"]
@@ -207,4 +211,26 @@ def test_mounts_honour_excludes_and_gitignore(tmp_path: pathlib.Path) -> None:
 
 def test_a_missing_mount_is_named(tmp_path: pathlib.Path) -> None:
     with pytest.raises(SetupError, match="there is no /nowhere"):
-        run(tmp_path, facts(tmp_path, mounts=Mounts((("x", "/nowhere"),))))
+        run(tmp_path, facts(tmp_path, mounts=(Mount("x", "/nowhere"),)))
+
+
+def test_the_head_brings_workers_what_it_has(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "made").write_text("by the head")
+    spec = msgspec.structs.replace(SPEC, cluster_synced_files=["~/made", "~/never-made"])
+    found = setup.worker_facts(spec, MACHINE, WORKER, "i", "a:1", "/secret").mounts
+    assert [(mount.target, mount.source) for mount in found] == [
+        ("~/data", f"{tmp_path}/data"),
+        ("~/made", f"{tmp_path}/made"),
+    ]
+
+
+def test_commands_have_no_terminal_and_ask_nobody(tmp_path: pathlib.Path) -> None:
+    look = (
+        "for n in 0 1 2; do [ ! -t $n ] || echo terminal $n; done; (: < /dev/tty) 2>/dev/null && echo has tty; "
+        "read answer || echo nobody answers; echo $DEBIAN_FRONTEND $PIP_NO_INPUT $GIT_TERMINAL_PROMPT"
+    )
+    node = setup.head_facts(SPEC, "/secret", "/config", "1.2.3.4")
+    _, log = run(tmp_path, facts(tmp_path, commands=(look,), env=node.env))
+    shown = [line.split("   ", 1)[1] for line in log.splitlines() if "   " in line]
+    assert shown == [f"{_python()[0]}.{_python()[1]}", "nobody answers", "noninteractive 1 0", "started"]
