@@ -42,6 +42,11 @@ SECTIONS = {
         "Across hosts",
         "Hosts in network namespaces of one machine, over TCP; raw: a plain socket between them.",
     ),
+    "launcher": (
+        "The launcher",
+        "Machines of one's own, over SSH: hosts in network namespaces of one machine, which share its cores, with a "
+        "Python, an sshd and nothing of ours. From nothing to a job's result and back.",
+    ),
     "demand": (
         "Demand",
         "What waits, on its way through the control store to the autoscaler; CPU time.",

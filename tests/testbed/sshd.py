@@ -8,6 +8,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.testbed.hosts import OPERATOR, Host, Testbed
 
 USER = "op"
 _SSHD = "/usr/sbin/sshd"
+_LOG = "/run/sshd.log"
 
 BARE = (
     *("/root", "/opt", "/usr/local", "/usr/lib/python3/dist-packages"),
@@ -107,11 +109,17 @@ class SshTestbed(Testbed):
 
 def start(host: Host, *options: str) -> None:
     """Lets a host with /run/host_key answer at port 22 from now on."""
-    settings = ("UsePAM=no", "PidFile=/run/sshd.pid", "Subsystem=sftp internal-sftp", *options)
-    words = [word for setting in settings for word in ("-o", setting)]
-    # No log: what it inherits must not hold the caller's pipes open. It notes its process when it listens.
+    settings = ("UsePAM=no", "PidFile=/run/sshd.pid", "Subsystem=sftp internal-sftp", "LogLevel=VERBOSE")
+    words = [word for setting in (*settings, *options) for word in ("-o", setting)]
+    # What it inherits must not hold the caller's pipes open. It notes its process when it listens.
     script = '"$@" </dev/null >/dev/null 2>&1; until [ -s /run/sshd.pid ]; do sleep 0.01; done'
-    host.run(["sh", "-c", script, "sh", _SSHD, "-f", "/dev/null", "-h", "/run/host_key", *words])
+    host.run(["sh", "-c", script, "sh", _SSHD, "-f", "/dev/null", "-h", "/run/host_key", "-E", _LOG, *words])
+
+
+def connections(host: Host) -> Counter[str]:
+    """How many connections the host has accepted so far, by the address from which they came."""
+    lines = host.run(["cat", _LOG]).splitlines()
+    return Counter(line.split()[2] for line in lines if line.startswith("Connection from "))
 
 
 def new_key(path: Path) -> None:

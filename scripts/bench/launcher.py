@@ -1,0 +1,165 @@
+"""How fast a cluster comes up on machines of one's own, and goes: `python scripts/bench/launcher.py`. Needs root.
+
+Bare hosts of network namespaces on this machine, entered by SSH: `up` from nothing, a small job, `up` once more, `down`,
+all by the command line, and what is left then. Prints one line of JSON. `--hosts 1,3,20` says how many hosts, the head's
+included. All hosts share the cores of this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from figures import Figures, progress, run
+
+from clusterctl.launcher import shipping  # noqa
+from tests.testbed.hosts import Host
+from tests.testbed.sshd import BARE, USER, SshTestbed, connections, missing
+
+TIMEOUT_S = 300.0
+NO_OP_GOAL_S = 1.0
+DOWN_GOAL_S = 3.0
+GROWTH_GOAL = 2.0
+"""How much longer `up` may take for the most hosts than for one."""
+SPEC = """\
+cluster_name: bench
+provider: {{type: ssh, head: {head}, workers: [{workers}]}}
+auth: {{ssh_user: {user}, ssh_private_key: {key}}}
+"""
+PROGRAM = """\
+import runtime
+
+runtime.init()
+
+@runtime.remote
+def double(number):
+    return 2 * number
+
+print(sum(runtime.get([double.remote(number) for number in range(10)])))
+"""
+
+
+class Operator:
+    """Who brings clusters up, with a state folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._env = {**os.environ, "CLUSTERCTL_HOME": str(folder / "home")}
+
+    def seconds(self, *arguments: str) -> float:
+        """How long a command takes.
+
+        Raises:
+            RuntimeError: it failed.
+        """
+        began = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-m", "clusterctl", *arguments],
+            env=self._env,
+            cwd=self._folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        took = time.perf_counter() - began
+        if done.returncode:
+            raise RuntimeError(
+                f"{arguments[0]} ended with {done.returncode}: {(done.stdout + done.stderr)[-2000:]}"
+            )
+        return took
+
+
+def left_on(host: Host) -> int:
+    """Processes of the user, and files and keys that were not there before."""
+    look = (
+        f"pgrep -u {USER} -a | grep -v sshd: ; cd /home/{USER}; find /tmp . -mindepth 1 -newer /run/host_key "
+        "! -path './.ssh*'; ls .ssh | grep -vx authorized_keys; grep -v testbed .ssh/authorized_keys; true"
+    )
+    return len(host.run(["sh", "-c", look]).splitlines())
+
+
+def measure(figures: Figures, count: int, first: dict[str, float]) -> None:
+    """One cluster of `count` hosts, from nothing and back. `first` remembers how long `up` takes for the fewest."""
+    with tempfile.TemporaryDirectory(prefix="launcher-bench-") as name:
+        folder = Path(name)
+        (folder / "job.py").write_text(PROGRAM)
+        operator = Operator(folder)
+        with SshTestbed(count, folder, hidden=BARE) as bed, bed.inside():
+            spec = write_spec(folder, bed)
+            words = f"{count} host{'s' if count > 1 else ''}"
+            try:
+                pack_runtime(folder)
+                up_s = operator.seconds("up", "-y", str(spec))
+                seen = {host.name: connections(host) for host in bed.hosts}
+                job_s = operator.seconds("submit", "job.py")
+                again_s = operator.seconds("up", "-y", str(spec))
+            finally:
+                down_s = operator.seconds("down", "-y", str(spec))
+            figures.add(f"up, {words}", up_s, "s", "from bare machines until all have joined")
+            if first:
+                [(fewest, shortest_s)] = first.items()
+                most = {"at_most": GROWTH_GOAL}
+                figures.add(f"up, {words}: times that of {fewest}", up_s / shortest_s, "x", **most)
+            else:
+                first[words] = up_s
+            figures.add(f"submit, {words}", job_s, "s", "a job of ten small tasks, to its result")
+            figures.add(f"up once more, {words}", again_s, "s", "nothing to do", at_most=NO_OP_GOAL_S)
+            figures.add(f"down, {words}", down_s, "s", at_most=DOWN_GOAL_S)
+            figures.add(
+                f"left behind, {words}",
+                sum(left_on(host) for host in bed.hosts),
+                "things",
+                "processes, files and keys on all hosts",
+                at_most=0,
+            )
+            figures.add(
+                f"connections, {words}",
+                max(most for each in seen.values() for most in each.values()),
+                "",
+                "most that a host saw from one machine during `up`",
+                at_most=1,
+            )
+
+
+def write_spec(folder: Path, bed: SshTestbed) -> Path:
+    head, *workers = (host.address for host in bed.hosts)
+    spec = folder / "bench.yaml"
+    spec.write_text(SPEC.format(head=head, workers=", ".join(workers), user=USER, key=bed.key_file))
+    return spec
+
+
+def pack_runtime(folder: Path) -> None:
+    """What is done once for each installed version, and not for each cluster."""
+    shipping.own(str(folder / "home" / "cache"), ["ssh"])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--hosts", default="1,3,20", help="how many, with commas between them; the fewest first"
+    )
+    options = parser.parse_args()
+    if reason := missing():
+        sys.exit(f"{reason}: run this as root on a Linux machine that has them")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    figures = Figures("launcher")
+    first: dict[str, float] = {}
+    counts = [int(word) for word in options.hosts.split(",")]
+    return run(figures, {f"{n} hosts": functools.partial(measure, figures, n, first) for n in counts})
+
+
+if __name__ == "__main__":
+    sys.exit(main())
