@@ -43,11 +43,11 @@ def examine(target: SshTarget, python: str) -> Examined:
     Raises:
         ShellError: it does not answer.
     """
-    shell = SshShell(target)
-    facts = claims.read_facts(shell.run(claims.LOOK, timeout_s=_EXAMINE_S).output)
-    result = shell.run(f"{python} {_ASK}", timeout_s=_EXAMINE_S)
-    words = result.output.split()
-    if result.exit_status or len(words) != 4:
+    command = f"answer=$({python} {_ASK} 2>/dev/null); echo $answer\n{claims.LOOK}"
+    answer, _, look = SshShell(target).run(command, timeout_s=_EXAMINE_S).output.partition("\n")
+    facts = claims.read_facts(look)
+    words = answer.split()
+    if len(words) != 4:
         return Examined(facts)
     return Examined(facts, words[0], words[1], int(words[2]), float(words[3]) - time.time())
 

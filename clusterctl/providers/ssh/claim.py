@@ -5,7 +5,9 @@ one only. The scripts here need a POSIX shell; the one that ends processes needs
 from __future__ import annotations
 
 import inspect
+import os
 import shlex
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -93,15 +95,16 @@ class Facts:
 
 
 LOOK = f"""\
-echo "$(uname -n)"
+read -r name < /proc/sys/kernel/hostname; echo "$name"
 echo "$SSH_CONNECTION"
 echo "$HOME"
-id -u
+while read -r key uid rest; do [ "$key" != Uid: ] || break; done < /proc/self/status; echo "$uid"
 echo "$PATH"
-getconf _NPROCESSORS_ONLN
-while read name kib unit; do [ "$name" = MemTotal: ] && echo "$kib"; done < /proc/meminfo
-cat {FILE} 2>/dev/null || true
+read -r cpus < /sys/devices/system/cpu/online; echo "$cpus"
+read -r key kib rest < /proc/meminfo; echo "$kib"
+[ ! -f {FILE} ] || {{ read -r claim < {FILE}; printf %s "$claim"; }}
 """
+"""Starts no program, and reads no byte too many: it runs on every machine, again and again."""
 
 
 def read_facts(output: str) -> Facts:
@@ -119,7 +122,7 @@ def read_facts(output: str) -> Facts:
             home=home,
             uid=uid,
             path=path,
-            cpus=float(cpus),
+            cpus=_count(cpus),
             memory=float(kib) * 1024,
             claim=msgspec.json.decode(claim, type=Claim) if claim.strip() else None,
         )
@@ -127,6 +130,26 @@ def read_facts(output: str) -> Facts:
         raise ShellError(
             f"what the machine says of itself cannot be read ({error}): {output[:500]!r}"
         ) from error
+
+
+def look_here() -> Facts:
+    """The same of this machine, which need not enter itself. It has no address but that of its claim."""
+    ran = subprocess.run(
+        ["/bin/sh", "-c", LOOK],
+        cwd=os.path.expanduser("~"),
+        env={**os.environ, "SSH_CONNECTION": "- - - -"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    return read_facts(ran.stdout)
+
+
+def _count(ranges: str) -> float:
+    """How many numbers the kernel's list has: "0-3,8" has five."""
+    bounds = [part.partition("-") for part in ranges.split(",")]
+    return float(sum(int(last or first) - int(first) + 1 for first, _, last in bounds))
 
 
 def take(claim: Claim) -> tuple[str, Mapping[str, str]]:
