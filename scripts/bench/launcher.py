@@ -1,13 +1,14 @@
 """How fast a cluster comes up on machines of one's own, and goes: `python scripts/bench/launcher.py`. Needs root.
 
-Bare hosts of network namespaces on this machine, entered by SSH: `up` from nothing, a small job, `up` once more, `down`,
-all by the command line, and what is left then. Prints one line of JSON. `--hosts 1,3,20` says how many hosts, the head's
-included. All hosts share the cores of this machine.
+Bare hosts of network namespaces on this machine, entered by SSH: `up` from nothing, a small job, `up` once more and
+`down`, all by the command line, and what is left then. Prints one line of JSON. `--hosts 1,3,20` says how many hosts,
+the head's included; all of them share the cores of this machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import os
 import signal
@@ -19,9 +20,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from figures import Figures, progress, run
+from figures import Figures, run
 
-from clusterctl.launcher import shipping  # noqa
+from clusterctl.launcher import shipping
 from tests.testbed.hosts import Host
 from tests.testbed.sshd import BARE, USER, SshTestbed, connections, missing
 
@@ -67,8 +68,7 @@ class Operator:
             env=self._env,
             cwd=self._folder,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
         )
@@ -89,8 +89,8 @@ def left_on(host: Host) -> int:
     return len(host.run(["sh", "-c", look]).splitlines())
 
 
-def measure(figures: Figures, count: int, first: dict[str, float]) -> None:
-    """One cluster of `count` hosts, from nothing and back. `first` remembers how long `up` takes for the fewest."""
+def measure(figures: Figures, took: dict[int, float], count: int) -> None:
+    """One cluster of `count` hosts, from nothing and back. `took`: how long `up` took, by the number of hosts."""
     with tempfile.TemporaryDirectory(prefix="launcher-bench-") as name:
         folder = Path(name)
         (folder / "job.py").write_text(PROGRAM)
@@ -98,21 +98,19 @@ def measure(figures: Figures, count: int, first: dict[str, float]) -> None:
         with SshTestbed(count, folder, hidden=BARE) as bed, bed.inside():
             spec = write_spec(folder, bed)
             words = f"{count} host{'s' if count > 1 else ''}"
+            pack_runtime(folder)
             try:
-                pack_runtime(folder)
                 up_s = operator.seconds("up", "-y", str(spec))
-                seen = {host.name: connections(host) for host in bed.hosts}
+                seen = [connections(host) for host in bed.hosts]
                 job_s = operator.seconds("submit", "job.py")
                 again_s = operator.seconds("up", "-y", str(spec))
-            finally:
-                down_s = operator.seconds("down", "-y", str(spec))
+            except BaseException:
+                with contextlib.suppress(RuntimeError):
+                    operator.seconds("down", "-y", str(spec))
+                raise
+            down_s = operator.seconds("down", "-y", str(spec))
             figures.add(f"up, {words}", up_s, "s", "from bare machines until all have joined")
-            if first:
-                [(fewest, shortest_s)] = first.items()
-                most = {"at_most": GROWTH_GOAL}
-                figures.add(f"up, {words}: times that of {fewest}", up_s / shortest_s, "x", **most)
-            else:
-                first[words] = up_s
+            took[count] = up_s
             figures.add(f"submit, {words}", job_s, "s", "a job of ten small tasks, to its result")
             figures.add(f"up once more, {words}", again_s, "s", "nothing to do", at_most=NO_OP_GOAL_S)
             figures.add(f"down, {words}", down_s, "s", at_most=DOWN_GOAL_S)
@@ -125,11 +123,18 @@ def measure(figures: Figures, count: int, first: dict[str, float]) -> None:
             )
             figures.add(
                 f"connections, {words}",
-                max(most for each in seen.values() for most in each.values()),
-                "",
+                max(most for each in seen for most in each.values()),
+                "each",
                 "most that a host saw from one machine during `up`",
                 at_most=1,
             )
+
+
+def growth(figures: Figures, took: dict[int, float]) -> None:
+    """How much longer `up` takes for the most hosts than for the fewest."""
+    fewest, most = min(took), max(took)
+    if fewest != most:
+        figures.add(f"up, {most} hosts to {fewest}", took[most] / took[fewest], "x", at_most=GROWTH_GOAL)
 
 
 def write_spec(folder: Path, bed: SshTestbed) -> Path:
@@ -148,17 +153,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--hosts", default="1,3,20", help="how many, with commas between them; the fewest first"
-    )
+    parser.add_argument("--hosts", default="1,3,20", help="how many, with commas between them")
     options = parser.parse_args()
     if reason := missing():
         sys.exit(f"{reason}: run this as root on a Linux machine that has them")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     figures = Figures("launcher")
-    first: dict[str, float] = {}
-    counts = [int(word) for word in options.hosts.split(",")]
-    return run(figures, {f"{n} hosts": functools.partial(measure, figures, n, first) for n in counts})
+    took: dict[int, float] = {}
+    measurements = {
+        f"{count} hosts": functools.partial(measure, figures, took, count)
+        for count in map(int, options.hosts.split(","))
+    }
+    return run(figures, {**measurements, "growth": functools.partial(growth, figures, took)})
 
 
 if __name__ == "__main__":

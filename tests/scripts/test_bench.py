@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from tests.testbed import sshd
+
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "bench"
 
 SMALL = {
@@ -32,11 +34,14 @@ SMALL = {
     "rest launched": [
         "rest.py", "--only", "launched", "--seconds", "0.2", "--settle", "0.1", "--workers", "1",
     ],
+    "launcher": ["launcher.py", "--hosts", "1"],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("command", SMALL.values(), ids=SMALL.keys())
 def test_a_benchmark_prints_its_line(command: list[str]) -> None:
+    if command[0] == "launcher.py" and (reason := sshd.missing()):
+        pytest.skip(reason)
     script, *arguments = command
     done = subprocess.run(
         [sys.executable, str(BENCH / script), *arguments], capture_output=True, text=True, timeout=150

@@ -6,8 +6,9 @@ import contextlib
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -28,12 +29,13 @@ from autoscaler.provider import (
 from clusterctl.providers.ssh import checks, hosts
 from clusterctl.providers.ssh import provider as module
 from clusterctl.providers.ssh.checks import Examined, problems_of
-from clusterctl.providers.ssh.claim import UNREACHABLE, Claim, Facts, id_on
+from clusterctl.providers.ssh.claim import UNREACHABLE, Claim, Facts, _count, id_on
 from clusterctl.providers.ssh.provider import SshMachines
 from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged, SshTarget
+from clusterctl.shell.ssh import SshShell
 from clusterctl.spec.load import load_text
 from tests.testbed.hosts import Host
-from tests.testbed.sshd import BARE, USER, SshTestbed, missing, new_key
+from tests.testbed.sshd import BARE, USER, SshTestbed, connections, missing, new_key
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
 WORKER = NodeType("w", max_workers=9)
@@ -56,6 +58,7 @@ def make(bed: SshTestbed, tmp_path: Path) -> Iterator[Make]:
         owner: str = "me",
         key: Path = bed.key_file,
         only: int | None = None,
+        settings: Mapping[str, str] = MappingProxyType({}),
         **provider: str,
     ) -> SshMachines:
         head, *workers = (host.address for host in bed.hosts[:only])
@@ -64,7 +67,9 @@ def make(bed: SshTestbed, tmp_path: Path) -> Iterator[Make]:
             f"cluster_name: name\nprovider: {{type: ssh, head: {head}, workers: [{', '.join(workers)}]{more}}}\n"
             f"auth: {{ssh_user: {USER}, ssh_private_key: {key}}}\n"
         )
-        made.append(SshMachines(spec, cluster, {"owner": owner, "folder": str(tmp_path / cluster)}))
+        made.append(
+            SshMachines(spec, cluster, {"owner": owner, "folder": str(tmp_path / cluster), **settings})
+        )
         return made[-1]
 
     yield make
@@ -203,6 +208,24 @@ def test_a_machine_that_the_spec_names_no_more_is_given_back(bed: SshTestbed, ma
     smaller.terminate([last.id])
     make(only=2).cleanup()
     assert "clusterctl:me:name" not in bed.hosts[2].run(["cat", keys])
+
+
+def test_the_head_finds_itself_without_entering_itself(
+    bed: SshTestbed, make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    operators = make()
+    (machine,) = create(operators, "h", role=MachineTags.HEAD).machines
+    home = tmp_path / "home of the head"
+    SshShell(operators._targets[bed.hosts[0].address]).get(".clusterctl-node", str(home / ".clusterctl-node"))
+    monkeypatch.setenv("HOME", str(home))
+    before = connections(bed.hosts[0])
+    heads = make(only=1, settings={"on_head": "yes"})
+    assert heads.list() == [machine]
+    assert connections(bed.hosts[0]) == before
+
+
+def test_processors_are_counted_as_the_kernel_lists_them() -> None:
+    assert [_count(text) for text in ("0", "0-3", "0-3,8", "1,3-4")] == [1, 4, 5, 3]
 
 
 def test_when_none_answers_nothing_is_claimed_of_them(make: Make, tmp_path: Path) -> None:
