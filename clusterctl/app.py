@@ -17,6 +17,7 @@ from clusterctl.commands import (
     job,
     logs,
     monitor,
+    rsync,
     simulate,
     stack,
     start,
@@ -79,6 +80,9 @@ app.command("dashboard")(guarded(dashboard.dashboard))
 for _name, _command in (("head-ip", addresses.get_head_ip), ("worker-ips", addresses.get_worker_ips)):
     app.command(f"get-{_name}")(guarded(_command))
     app.command(f"get-{_name}".replace("-", "_"), hidden=True)(guarded(_command))  # as Ray spells it, too
+for _word in ("rsync-{}", "rsync_{}"):  # as Ray spells it
+    app.command(_word.format("up"), cls=ClusterFirst, hidden=True)(guarded(rsync.up))
+    app.command(_word.format("down"), cls=ClusterFirst, hidden=True)(guarded(rsync.down))
 app.command("stack")(guarded(stack.stack))
 app.command("start")(guarded(start.start))
 
@@ -91,6 +95,15 @@ jobs.command("list")(guarded(job.list_jobs))
 jobs.command("stop")(guarded(job.stop_job))
 jobs.command("logs")(guarded(job.job_logs))
 app.add_typer(jobs, name="job")
+
+copies = typer.Typer(
+    help="Brings files to the cluster's nodes, or from them.\n\n\b\n  clusterctl rsync up ./data '~/data'",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+copies.command("up", cls=ClusterFirst)(guarded(rsync.up))
+copies.command("down", cls=ClusterFirst)(guarded(rsync.down))
+app.add_typer(copies, name="rsync")
 
 clusters = typer.Typer(
     help="Lists the clusters that this machine knows.\n\n\b\n  clusterctl cluster list",

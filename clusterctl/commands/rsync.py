@@ -1,0 +1,116 @@
+"""`clusterctl rsync up` and `clusterctl rsync down`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clusterctl import output
+
+from .options import Cluster, Node
+
+if TYPE_CHECKING:
+    from autoscaler.provider import Machine
+    from clusterctl.sync.transfer import Done
+
+
+def up(
+    source: Annotated[
+        str | None,
+        typer.Argument(help="File or folder here; without it, the file_mounts of the cluster's YAML."),
+    ] = None,
+    target: Annotated[str | None, typer.Argument(help="Where it belongs on the node.")] = None,
+    cluster: Cluster = None,
+    node: Node = None,
+    all_nodes: Annotated[bool, typer.Option("--all-nodes", "-A", help="To every node.")] = False,
+) -> None:
+    """Brings a file, or what is in a folder, to the cluster's head, to another node, or to all.
+
+    Only what changed travels, and nothing is deleted there. What rsync_exclude and rsync_filter of the cluster's YAML
+    leave out stays here. Without SOURCE and TARGET the head gets its file_mounts as they are now.
+
+    A cluster's YAML may come first, as Ray has it.
+
+    \b
+      clusterctl rsync up ./data '~/data'
+    """
+    import os
+
+    from clusterctl.errors import UsageProblem
+    from clusterctl.launcher import setup
+    from clusterctl.sync import transfer
+    from clusterctl.sync.rules import rules
+
+    from .session import open_session
+
+    if (source is None) != (target is None):
+        raise UsageProblem("a TARGET is missing", "Say what to bring and where to, or neither.")
+    if all_nodes and node:
+        raise UsageProblem("--all-nodes does not go with --node")
+    session = open_session(cluster)
+    spec = session.record.spec
+    purpose = "mount" if source is None else "rsync"
+    if source is None or target is None:
+        mounts = setup.operators_mounts(spec)
+        if not mounts:
+            raise UsageProblem("the cluster's YAML has no file_mounts", "Name a SOURCE and a TARGET.")
+    else:
+        chosen = rules(spec.rsync_exclude, spec.rsync_filter)
+        mounts = (transfer.Mount(target, os.path.expanduser(source), chosen),)
+
+    def bring(machine: Machine) -> None:
+        with session.entered(machine) as shell:
+            found = transfer.manifests(mounts, session.home.digests_file(session.record.name))
+            for done in transfer.push(shell, mounts, found, delete=source is None, purpose=purpose):
+                _tell(machine, done)
+
+    _each(session.running() if all_nodes else [session.find(node)], bring)
+
+
+def down(
+    source: Annotated[str, typer.Argument(help="File or folder of the node.")],
+    target: Annotated[str, typer.Argument(help="Where it belongs here.")],
+    cluster: Cluster = None,
+    node: Node = None,
+) -> None:
+    """Brings a file, or what is in a folder, of the cluster's head or of another node here.
+
+    Only what changed travels, and nothing is deleted here. What rsync_exclude and rsync_filter of the cluster's YAML
+    leave out stays there. A cluster's YAML may come first, as Ray has it.
+
+    \b
+      clusterctl rsync down '~/results' ./results
+    """
+    import os
+
+    from clusterctl.sync import transfer
+
+    from .session import open_session
+
+    session = open_session(cluster)
+    spec = session.record.spec
+
+    def bring(machine: Machine) -> None:
+        with session.entered(machine) as shell:
+            local = os.path.expanduser(target)
+            _tell(machine, transfer.pull(shell, source, local, spec.rsync_exclude, spec.rsync_filter))
+
+    _each([session.find(node)], bring)
+
+
+def _each(machines: Sequence[Machine], bring: Callable[[Machine], None]) -> None:
+    """One after the other, so that each line of output is whole."""
+    from clusterctl.errors import CliError
+    from clusterctl.sync.transfer import SyncError
+
+    for machine in machines:
+        try:
+            bring(machine)
+        except SyncError as error:
+            raise CliError(f"{machine.id}: {error}") from error
+
+
+def _tell(machine: Machine, done: Done) -> None:
+    output.progress(f"{machine.id}: {done.target}: {done.changes.describe()}, {done.entries} in all")
