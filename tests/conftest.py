@@ -52,7 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["CLUSTERCTL_HOME"] = str(root / "h")
     config.stash[_ROOT] = root
     config.pluginmanager.register(watchdog)
-    if config.option.stalls is not None:
+    if config.option.stalls is not None and not config.getoption("numprocesses", None):
         config.stash[_STALLS] = stalls.start(RUN_ID, config.option.stalls)
 
 

@@ -147,6 +147,8 @@ class ActorService:
         if not isinstance(actor, Actor) or actor.task_id != message.task_id:
             return
         if actor.constructed is not None and not actor.constructed.done():
+            if message.failed:  # it ends by itself now, perhaps before we come to stop it
+                worker.stop_intended, worker.stop_reason = True, "the actor's constructor failed"
             actor.constructed.set_result(message)
 
     def stop(self, message: StopActor) -> None:
@@ -242,7 +244,7 @@ class ActorService:
         if done.failed:
             error = msgspec.msgpack.encode(done.values[0]) if done.values else b""
             self._forget(actor)
-            self._pool.stop_worker(worker, "the actor's constructor failed", True)
+            self._pool.stop_worker(worker, worker.stop_reason, True)
             return ActorStarted(process.address, worker.pid, error)
         self._ledger.shrink(actor.allocation, spec.held)
         actor.started = ActorStarted(process.address, worker.pid)

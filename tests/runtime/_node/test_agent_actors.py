@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pathlib
 import pickle
 import signal
 from typing import Any
@@ -29,6 +30,7 @@ from runtime._wire.messages.control import (
     StopActor,
 )
 from runtime._wire.messages.worker import ActorSetup, Push, Value
+from tests.polling import eventually
 from tests.processes import is_alive
 from tests.runtime._node.world import Client, MakeWorld
 
@@ -160,6 +162,42 @@ def test_a_constructor_that_raises_carries_its_error(world: MakeWorld) -> None:
             assert agent.ledger.available == agent.ledger.total
 
     asyncio.run(scenario())
+
+
+def test_a_process_whose_constructor_raised_has_not_crashed(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    """Not even when the answer and the process's end are heard of at the same time."""
+    crashes: list[str] = []
+    gate = str(tmp_path / "gate")
+    os.mkfifo(gate)
+
+    class BrokenOnCommand:
+        def __init__(self) -> None:
+            with open(gate):
+                raise ValueError("broken on purpose")
+
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            monkeypatch.setattr(agent.output, "worker_crashed", lambda _, reason: crashes.append(reason))
+            starting = asyncio.create_task(start(agent, await spec(await w.driver(agent), BrokenOnCommand)))
+            await w.until(lambda: any(holder.worker.pid for holder in agent.actors.holders()))
+            pid = agent.actors.holders()[0].worker.pid
+            # From here on the agent hears nothing until the process has gone.
+            assert opened(gate)
+            assert eventually(lambda: not is_alive(pid))
+            assert (await starting).error
+            await w.until(lambda: agent.ledger.available == agent.ledger.total)
+        assert crashes == []
+
+    asyncio.run(scenario())
+
+
+def opened(gate: str) -> bool:
+    """Lets whoever reads it go on."""
+    os.close(os.open(gate, os.O_WRONLY))
+    return True
 
 
 def test_a_process_that_dies_in_the_constructor_says_how(world: MakeWorld) -> None:
