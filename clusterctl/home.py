@@ -42,6 +42,7 @@ class ClusterRecord(msgspec.Struct, kw_only=True):
     head_machine: str = ""
     control_address: str = ""
     api_url: str = ""
+    stops_itself: bool = False  # it may end while nobody looks: see `autostop`
 
 
 STARTING = "STARTING"

@@ -33,6 +33,7 @@ from clusterctl.spec.load import cluster_limit
 
 from . import machines, node_types, reach, setup, shipping
 from .costs import Costs, costs
+from .notice import notice
 from .plan import Action, Facts, Health, Plan, Step, plan
 from .wait import await_workers, instance_ids
 
@@ -70,6 +71,8 @@ class Up:
         """Looks at the record, the listing and the head's API."""
         record = self.record
         health = self._health() if self._known else Health.UNKNOWN
+        if health is Health.SILENT:
+            notice(self._home, record, self._provider)
         # A head that answers looks after its machines itself: nothing is planned for them.
         listed = [] if health is Health.ANSWERS else machines.existing(self._provider)
         head = machines.head_of(listed)
@@ -155,6 +158,7 @@ class Up:
             raise
         self.record.state = homes.UP
         self.record.spec, self.record.spec_hash = self._spec, homes.spec_hash(self._spec)
+        self.record.stops_itself |= self._spec.autostop is not None
         self.record.spec_file = os.path.abspath(self._spec_file)
         if chosen.steps:
             self._home.write(self.record)
