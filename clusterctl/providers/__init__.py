@@ -13,6 +13,7 @@ from typing import Protocol
 from autoscaler.provider import Provider
 from clusterctl.errors import UsageProblem
 from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.platforms.gcp import GcpProvider
 from clusterctl.spec.platforms.local import LocalProvider
 from clusterctl.spec.platforms.ssh import SshProvider
 
@@ -75,6 +76,10 @@ def make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> Ope
         from clusterctl.providers.ssh.provider import SshMachines
 
         return SshMachines(spec, cluster_id, settings)
+    if isinstance(config, GcpProvider):
+        from clusterctl.providers.gcp.provider import GcpMachines
+
+        return GcpMachines(spec, cluster_id, settings)
     if isinstance(config, LocalProvider):
         from clusterctl.providers.local.provider import LocalMachines
 

@@ -25,11 +25,16 @@ from autoscaler.provider import (
     NotFound,
     Offer,
     Provider,
+    Shell,
+    ShellRefused,
+    ShellTimedOut,
 )
 from autoscaler.simulation import SimulatedProvider
+from clusterctl.providers.gcp import api as apis
 from clusterctl.shell.connections import CONNECTIONS
 from clusterctl.spec.load import load_text
 from tests.polling import eventually
+from tests.testbed.gcp.server import Cloud
 from tests.testbed.sshd import BARE, USER, SshTestbed, missing
 
 KIND = NodeType("small", {"CPU": 1.0}, max_workers=8)
@@ -71,6 +76,27 @@ def ssh(root: Path) -> Platform:
     return Platform(make, real=True)
 
 
+def gcp(root: Path) -> Platform:
+    from clusterctl.providers.gcp.provider import GcpMachines
+
+    where = f"region: us-west1, project_id: a-project, endpoint: '{_google().endpoint}'"
+    spec = load_text(
+        f"cluster_name: name\nprovider: {{type: gcp, {where}}}\n"
+        "head_node_type: small\navailable_node_types: {small: {}}\n"
+    )
+
+    def make(cluster: str) -> Provider:
+        # An owner for each test: what was made and ended under a token is not made again under it.
+        return GcpMachines(spec, cluster, {"owner": root.name, "folder": str(root / cluster)})
+
+    return Platform(make, real=True)
+
+
+@cache
+def _google() -> Cloud:
+    return Cloud(with_hosts=True)
+
+
 @cache
 def _bed() -> SshTestbed:
     return SshTestbed(
@@ -80,22 +106,31 @@ def _bed() -> SshTestbed:
 
 @pytest.fixture(scope="module", autouse=True)
 def bed() -> Iterator[None]:
-    """The hosts of `ssh`, if they are asked for: this module's end is theirs."""
+    """The hosts of `ssh` and the clouds, if they are asked for: this module's end is theirs."""
     yield
+    if _google.cache_info().currsize:
+        CONNECTIONS.close_all()
+        apis.of.cache_clear()
+        _google().close()
     if _bed.cache_info().currsize:
         CONNECTIONS.close_all()
         _bed().close()
         shutil.rmtree(_bed().key_file.parent)
 
 
-PROVIDERS = {"simulated": simulated, "local": local, "ssh": ssh}
+PROVIDERS = {"simulated": simulated, "local": local, "ssh": ssh, "gcp": gcp}
+INSIDE: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
+    "ssh": lambda: _bed().inside(),
+    "gcp": lambda: _google().inside(),
+}
+"""Where those with hosts are reached from."""
 
 
 @pytest.fixture(params=sorted(PROVIDERS))
 def platform(request: pytest.FixtureRequest) -> Iterator[Platform]:
-    if request.param == "ssh" and (reason := missing()):
+    if request.param in INSIDE and (reason := missing()):
         pytest.skip(reason)
-    with _bed().inside() if request.param == "ssh" else contextlib.nullcontext():
+    with INSIDE.get(request.param, contextlib.nullcontext)():
         yield from _platform(request)
 
 
@@ -134,6 +169,20 @@ def create(provider: Provider, *names: str, token: str = "token", cluster: str =
     (offer, *_) = provider.offers(KIND)
     asked = request_for(*names, token=token, cluster=cluster)
     return provider.create(LaunchRequest(asked.token, KIND, asked.count, offer, asked.tags, names))
+
+
+def shell_of(provider: Provider, machine: Machine) -> Shell:
+    """The machine's shell, once it has booted."""
+    shell = provider.shell(machine)
+
+    def answers() -> bool:
+        try:
+            return shell.run("true", timeout_s=20).exit_status == 0
+        except (ShellRefused, ShellTimedOut):
+            return False
+
+    assert eventually(answers)
+    return shell
 
 
 def listed(provider: Provider) -> dict[str, Machine]:
@@ -243,7 +292,7 @@ def test_a_shell_runs_commands(platform: Platform) -> None:
     provider = platform.make("one")
     machine = create(provider, "a").machines[0]
     lines: list[str] = []
-    shell = provider.shell(machine)
+    shell = shell_of(provider, machine)
     try:
         result = shell.run(
             "echo hello; echo $SOME", env={"SOME": "thing"}, timeout_s=20, on_output=lines.append
@@ -260,7 +309,7 @@ def test_a_shell_runs_commands(platform: Platform) -> None:
 
 def test_a_shell_copies_files_both_ways(platform: Platform, tmp_path: Path) -> None:
     provider = platform.make("one")
-    shell = provider.shell(create(provider, "a").machines[0])
+    shell = shell_of(provider, create(provider, "a").machines[0])
     (tmp_path / "here").write_text("content")
     try:
         shell.put(str(tmp_path / "here"), "deep/there")
@@ -271,7 +320,7 @@ def test_a_shell_copies_files_both_ways(platform: Platform, tmp_path: Path) -> N
 
 
 def test_a_port_of_the_machine_is_reached(provider: Provider) -> None:
-    shell = provider.shell(create(provider, "a").machines[0])
+    shell = shell_of(provider, create(provider, "a").machines[0])
     try:
         with shell.forward(12345) as port:
             assert 0 < port < 65536

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from ..kinds import Struct
+from ..kinds import EnvString, Struct
 
 
 class GcpProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="gcp"):
@@ -28,6 +28,30 @@ class GcpProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         bool,
         Meta(description="Machines get no public address; whoever runs `clusterctl` must be in the network."),
     ] = False
+    network: Annotated[
+        str,
+        Meta(
+            description="The network of machines whose node_config names none. Default: that named default.",
+            extra={"env": True},
+        ),
+    ] = ""
+    subnetwork: Annotated[
+        str, Meta(description="The same for the subnetwork. Default: the network's.", extra={"env": True})
+    ] = ""
+    firewall: Annotated[
+        bool,
+        Meta(description="Make firewall rules for SSH and for what goes on among the machines."),
+    ] = True
+    ssh_sources: Annotated[
+        list[EnvString], Meta(description="Address ranges that may enter the machines by SSH. Default: all.")
+    ] = []
+    service_account: Annotated[
+        str,
+        Meta(
+            description="Of the head, which makes workers by it. Default: the project's for Compute Engine.",
+            extra={"env": True},
+        ),
+    ] = "default"
     cache_stopped_nodes: Annotated[
         bool | None, Meta(description="Accepted for Ray's sake: see docs/cluster-spec.md.")
     ] = None

@@ -1,0 +1,335 @@
+"""The Compute API through Google's SDK: the only module that knows it. Takes and returns JSON as the REST API has it.
+
+Each call has a time limit and is repeated a few times where the platform hiccups (the SDK's own retries are off); calls
+that change something carry a request id, so that repeating them does nothing twice. What goes wrong is translated by
+`errors`.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+from autoscaler.provider import Auth, Config, ProviderError, Throttled, Transient
+
+from . import errors
+from .instances import SCOPE
+
+Json = dict[str, Any]
+T = TypeVar("T")
+_CALL_S = 20.0
+_ATTEMPTS = 3
+_PAUSE_S = 0.5
+_PAGE = 500
+_WAIT_S = 60.0
+"""The platform answers a wait after two minutes at most; a connection is not left silent for so long."""
+
+
+class ComputeApi:
+    """One project. Safe to use from several threads.
+
+    Args:
+        project: "": that of the credentials.
+        endpoint: another one, asked without credentials; "": Google's.
+    """
+
+    def __init__(self, project: str, endpoint: str) -> None:
+        self._endpoint = endpoint
+        self._given_project = project
+        self._lock = threading.RLock()
+        self._clients: dict[str, Any] = {}
+        self._found: tuple[Any, str] | None = None
+
+    @property
+    def project(self) -> str:
+        """Whose machines these are.
+
+        Raises:
+            Auth: there are no credentials.
+            Config: neither the spec nor the credentials name one.
+        """
+        if self._given_project:
+            return self._given_project
+        project = self._credentials()[1]
+        if not project:
+            raise Config(
+                "the credentials name no project: set provider.project_id, or run `gcloud config set project PROJECT`"
+            )
+        return project
+
+    # ------------------------------------------------------------ what there is to have
+
+    def region(self, name: str) -> Json:
+        """With its quotas."""
+        return self._get("Regions", f"region {name}", region=name)
+
+    def zones(self) -> list[Json]:
+        return [*self._list("Zones", "zones")]
+
+    def machine_types(self, name: str) -> list[Json]:
+        """The machine type of that name in each zone that has it."""
+        return [
+            *self._aggregated("MachineTypes", f"machine type {name}", "machine_types", f"name = {name}")[0]
+        ]
+
+    def accelerator_types(self, name: str) -> list[Json]:
+        """The accelerator of that name in each zone that has it."""
+        found = self._aggregated(
+            "AcceleratorTypes", f"accelerator {name}", "accelerator_types", f"name = {name}"
+        )
+        return [*found[0]]
+
+    def image(self, link: str) -> Json:
+        """An image by its link, or that which a family's link leads to."""
+        parts = link.partition("projects/")[2].split("/")
+        if len(parts) == 5 and parts[1:4] == ["global", "images", "family"]:
+            client = self._client("Images")
+            request = {"project": parts[0], "family": parts[4]}
+            return _json(self._call(f"image {link}", client.get_from_family, request))
+        if len(parts) != 4 or parts[1:3] != ["global", "images"]:
+            raise Config(f"'{link}' is no image: write projects/PROJECT/global/images/family/FAMILY")
+        return self._get("Images", f"image {link}", project=parts[0], image=parts[3])
+
+    def network(self, name: str) -> Json:
+        return self._get("Networks", f"network {name}", network=name)
+
+    def subnetwork(self, region: str, name: str) -> Json:
+        return self._get("Subnetworks", f"subnetwork {name}", region=region, subnetwork=name)
+
+    # ------------------------------------------------------------ instances
+
+    def insert(self, zone: str, body: Json, query: Mapping[str, str], request_id: str) -> Json:
+        """The operation that makes an instance.
+
+        Raises:
+            AlreadyThere: the zone has one of that name.
+            Config: the body is wrong.
+        """
+        from google.cloud import compute_v1
+
+        doing = f"creating {body['name']} in {zone}"
+        request: Json = {"project": self.project, "zone": zone, "request_id": request_id}
+        if "sourceInstanceTemplate" in query:
+            request["source_instance_template"] = query["sourceInstanceTemplate"]
+        if "sourceMachineImage" in query:
+            request["source_machine_image"] = query["sourceMachineImage"]
+        request["instance_resource"] = _message(compute_v1.Instance, body, "node_config")
+        return _json(self._call(doing, self._client("Instances").insert_unary, request))
+
+    def instance(self, zone: str, name: str) -> Json:
+        return self._get("Instances", f"machine {name} in {zone}", zone=zone, instance=name)
+
+    def instances(self, wanted: str) -> tuple[list[Json], set[str]]:
+        """The instances that a filter lets through, in all zones, and the zones that could not be asked."""
+        return self._aggregated("Instances", "listing machines", "instances", wanted)
+
+    def change(self, verb: str, zone: str, name: str, request_id: str) -> Json:
+        """The operation that deletes, stops or starts an instance.
+
+        Args:
+            verb: `delete`, `stop` or `start`.
+        """
+        call = getattr(self._client("Instances"), f"{verb}_unary")
+        request = {"project": self.project, "zone": zone, "instance": name, "request_id": request_id}
+        return _json(self._call(f"{verb} {name} in {zone}", call, request))
+
+    # ------------------------------------------------------------ firewalls
+
+    def firewalls(self) -> list[Json]:
+        return [*self._list("Firewalls", "firewall rules")]
+
+    def insert_firewall(self, body: Json, request_id: str) -> Json:
+        from google.cloud import compute_v1
+
+        rule = _message(compute_v1.Firewall, body, "the firewall rule")
+        request = {"project": self.project, "firewall_resource": rule, "request_id": request_id}
+        return _json(
+            self._call(f"firewall rule {body['name']}", self._client("Firewalls").insert_unary, request)
+        )
+
+    def delete_firewall(self, name: str) -> Json:
+        request = {"project": self.project, "firewall": name}
+        return _json(self._call(f"firewall rule {name}", self._client("Firewalls").delete_unary, request))
+
+    # ------------------------------------------------------------ operations
+
+    def wait(self, operation: Json, deadline: float) -> Json:
+        """The operation when it has ended, or as it is at the deadline (on the monotonic clock)."""
+        zone = str(operation.get("zone", "")).rpartition("/")[2]
+        client = self._client("ZoneOperations" if zone else "GlobalOperations")
+        request = {
+            "project": self.project,
+            "operation": operation["name"],
+            **({"zone": zone} if zone else {}),
+        }
+        while operation.get("status") != "DONE" and (left := deadline - time.monotonic()) > 0:
+            limit_s = min(_WAIT_S, left)
+            began = time.monotonic()
+            try:
+                doing = f"waiting for {operation['name']}"
+                operation = _json(self._call(doing, client.wait, request, limit_s, attempts=1))
+            except Throttled:
+                raise
+            except Transient:
+                # Answers that take too long end like lost connections; others are not asked in a hurry.
+                time.sleep(max(0.0, min(_PAUSE_S, left) - (time.monotonic() - began)))
+        return operation
+
+    # ------------------------------------------------------------ inside
+
+    def _get(self, client: str, doing: str, **request: str) -> Json:
+        request.setdefault("project", self.project)
+        return _json(self._call(doing, self._client(client).get, request))
+
+    def _list(self, client: str, doing: str) -> Iterator[Json]:
+        request = {"project": self.project, "max_results": _PAGE}
+        pager = self._call(doing, self._client(client).list, request)
+        for page in self._pages(doing, pager):
+            yield from (_json(item) for item in page.items)
+
+    def _aggregated(self, client: str, doing: str, what: str, wanted: str) -> tuple[list[Json], set[str]]:
+        request = {"project": self.project, "filter": wanted, "max_results": _PAGE}
+        pager = self._call(doing, self._client(client).aggregated_list, request)
+        found: list[Json] = []
+        silent: set[str] = set()
+        for page in self._pages(doing, pager):
+            silent.update(place.rpartition("/")[2] for place in page.unreachables)
+            for scope, part in page.items.items():
+                found += [_json(item) for item in getattr(part, what)]
+                if part.warning.code == "UNREACHABLE":
+                    silent.add(scope.rpartition("/")[2])
+        return found, silent
+
+    def _pages(self, doing: str, pager: Any) -> Iterator[Any]:
+        pages = iter(pager.pages)
+        while True:
+            page = self._translated(doing, lambda: next(pages, None))
+            if page is None:
+                return
+            yield page
+
+    def _call(
+        self,
+        doing: str,
+        call: Callable[..., T],
+        request: Mapping[str, Any],
+        limit_s: float = _CALL_S,
+        attempts: int = _ATTEMPTS,
+    ) -> T:
+        for attempt in range(1, attempts + 1):
+            try:
+                return self._translated(
+                    doing, lambda: call(request=dict(request), retry=None, timeout=limit_s)
+                )
+            except Throttled:
+                raise
+            except Transient:
+                if attempt == attempts:
+                    raise
+                time.sleep(_PAUSE_S * attempt * random.uniform(0.5, 1.0))
+        raise AssertionError("unreachable")
+
+    def _translated(self, doing: str, call: Callable[[], T]) -> T:
+        """The only place that knows what the SDK raises."""
+        import google.auth.exceptions
+        import requests
+        from google.api_core.exceptions import GoogleAPICallError, RetryError
+
+        try:
+            return call()
+        except GoogleAPICallError as error:
+            reasons = tuple(str(e.get("reason", "")) for e in error.errors if isinstance(e, Mapping))
+            status = int(error.code or 500)
+            raise errors.of_answer(doing, status, reasons, error.message, _retry_after_s(error)) from error
+        except google.auth.exceptions.TransportError as error:
+            raise Transient(f"{doing}: {error}") from error
+        except google.auth.exceptions.GoogleAuthError as error:
+            raise _no_credentials(error) from error
+        except (requests.RequestException, RetryError, OSError) as error:
+            raise Transient(f"{doing}: the API does not answer: {error}") from error
+
+    def _client(self, name: str) -> Any:
+        """The SDK has one client for each kind of thing."""
+        with self._lock:
+            if name not in self._clients:
+                from google.api_core.client_options import ClientOptions
+                from google.cloud import compute_v1
+
+                options = ClientOptions(api_endpoint=self._endpoint) if self._endpoint else None
+                kind = getattr(compute_v1, f"{name}Client")
+                self._clients[name] = kind(credentials=self._credentials()[0], client_options=options)
+            return self._clients[name]
+
+    def _credentials(self) -> tuple[Any, str]:
+        """Credentials, and the project that they name."""
+        import google.auth
+        import google.auth.credentials
+        import google.auth.exceptions
+
+        with self._lock:
+            if self._found is None:
+                if self._endpoint:
+                    self._found = google.auth.credentials.AnonymousCredentials(), ""  # type: ignore[no-untyped-call]
+                else:
+                    try:
+                        credentials, project = google.auth.default(scopes=[SCOPE])
+                    except google.auth.exceptions.GoogleAuthError as error:
+                        raise _no_credentials(error) from error
+                    self._found = credentials, project or ""
+            return self._found
+
+
+@cache
+def of(project: str, endpoint: str) -> ComputeApi:
+    """The one of this process: its connections are kept."""
+    try:
+        import google.cloud.compute_v1  # noqa: F401
+    except ImportError as error:
+        raise Config("Google's SDK is not installed: `pip install 'clusterctl[gcp]'`") from error
+    return ComputeApi(project, endpoint)
+
+
+def _no_credentials(error: Exception) -> ProviderError:
+    return Auth(
+        f"no usable Google credentials: {error}. Run `gcloud auth application-default login`, or name a key file in "
+        "GOOGLE_APPLICATION_CREDENTIALS"
+    )
+
+
+def _retry_after_s(error: Any) -> float:
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    text = str(headers.get("Retry-After", ""))
+    return float(text) if text.isdigit() else 0.0
+
+
+def _json(message: Any) -> Json:
+    from google.protobuf import json_format
+
+    found: Json = json_format.MessageToDict(type(message).pb(message))
+    return found
+
+
+def _message(kind: Any, body: Json, where: str) -> Any:
+    """The SDK's own type of a body: a field that it does not know is an error."""
+    from google.protobuf.json_format import ParseError
+
+    try:
+        return kind.from_json(json.dumps(body), ignore_unknown_fields=False)
+    except ParseError as error:
+        raise Config(f"{where} is not what the Compute API takes: {error}") from error
+
+
+def check_body(body: Json, where: str) -> None:
+    """Checks the names and types of an instance's fields, without any call.
+
+    Raises:
+        Config: one is wrong.
+    """
+    from google.cloud import compute_v1
+
+    _message(compute_v1.Instance, body, where)

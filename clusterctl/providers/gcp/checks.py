@@ -1,0 +1,132 @@
+"""What would keep machines from being made, found before any is. Pure: the answers of the platform are given."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from autoscaler.provider import ON_DEMAND, SPOT, NodeType, Problem
+
+from . import instances, prices
+from .machine_types import Hardware
+
+_FAMILY_METRICS = {
+    "n2": "N2_CPUS",
+    "n2d": "N2D_CPUS",
+    "c2": "C2_CPUS",
+    "c2d": "C2D_CPUS",
+    "c3": "C3_CPUS",
+    "c3d": "C3D_CPUS",
+    "m1": "M1_CPUS",
+    "a2": "A2_CPUS",
+    "g2": "CPUS",
+}
+_GPU_METRICS = {
+    "nvidia-tesla-k80": "NVIDIA_K80_GPUS",
+    "nvidia-tesla-p4": "NVIDIA_P4_GPUS",
+    "nvidia-tesla-p100": "NVIDIA_P100_GPUS",
+    "nvidia-tesla-v100": "NVIDIA_V100_GPUS",
+    "nvidia-tesla-t4": "NVIDIA_T4_GPUS",
+    "nvidia-l4": "NVIDIA_L4_GPUS",
+    "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
+    "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
+    "nvidia-h100-80gb": "NVIDIA_H100_GPUS",
+}
+
+
+def zones(
+    node_type: NodeType, there: Mapping[str, Hardware], wanted: Sequence[str], region: str
+) -> list[Problem]:
+    """Whether the machine type is to be had, and at what price."""
+    kind = instances.machine_type(node_type.node_config)
+    where = f"node type {node_type.name}"
+    foreign = [zone for zone in node_type.zones if not zone.startswith(f"{region}-")]
+    if foreign:
+        return [
+            Problem(
+                f"{where}: zone {', '.join(foreign)} is not in {region}", "Name zones of provider.region."
+            )
+        ]
+    if not any(zone in there for zone in wanted):
+        some = ", ".join(sorted(there)[:5]) or "no zone"
+        return [
+            Problem(
+                f"{where}: there is no machine type {kind} in {', '.join(wanted) or region}",
+                f"Correct node_config.machineType or the zones; {some} has it."
+                if there
+                else "Correct node_config.machineType.",
+            )
+        ]
+    return _price(node_type, there, wanted)
+
+
+def _price(node_type: NodeType, there: Mapping[str, Hardware], wanted: Sequence[str]) -> list[Problem]:
+    if node_type.max_price is None:
+        return []
+    market = SPOT if node_type.spot else ON_DEMAND
+    known = [there[zone].price(zone.rpartition("-")[0], market == SPOT) for zone in wanted if zone in there]
+    found = [price for price in known if price is not None]
+    where = f"node type {node_type.name}"
+    if not found:
+        return [
+            Problem(
+                f"{where}: the price of {instances.machine_type(node_type.node_config)} is not known here",
+                "Remove max_price of the type.",
+            )
+        ]
+    if min(found) > node_type.max_price:
+        return [
+            Problem(
+                f"{where}: it costs {min(found):.4f} an hour ({prices.AS_OF}), above max_price {node_type.max_price}",
+                "Raise max_price of the type, or choose another machine.",
+            )
+        ]
+    return []
+
+
+def accelerator(
+    node_type: NodeType, kind: str, there: Collection[str], wanted: Sequence[str]
+) -> list[Problem]:
+    """Whether an accelerator is to be had in one of the wanted zones."""
+    if any(zone in there for zone in wanted):
+        return []
+    some = ", ".join(sorted(there)[:5]) or "no zone"
+    return [
+        Problem(
+            f"node type {node_type.name}: there is no accelerator {kind} in {', '.join(wanted)}",
+            f"Correct guestAccelerators of node_config or the zones; {some} has it.",
+        )
+    ]
+
+
+def needs(hardware: Hardware, count: int, spot: bool) -> dict[str, float]:
+    """What so many machines take of the region's quotas."""
+    family = hardware.machine_type.partition("-")[0]
+    out = {_FAMILY_METRICS.get(family, "CPUS"): hardware.cpus * count, "INSTANCES": float(count)}
+    for kind, each in hardware.accelerators.items():
+        metric = _GPU_METRICS.get(kind)
+        if metric:
+            out[f"PREEMPTIBLE_{metric}" if spot else metric] = float(each * count)
+    return out
+
+
+def quotas(
+    region: Mapping[str, Any], least: Mapping[str, float], most: Mapping[str, float], name: str
+) -> list[Problem]:
+    """Whether the region's quotas suffice.
+
+    Args:
+        least: what the head and all `min_workers` need, by metric.
+        most: what all `max_workers` need.
+    """
+    out = []
+    for quota in region.get("quotas", ()):
+        metric = str(quota.get("metric"))
+        free = float(quota.get("limit", 0)) - float(quota.get("usage", 0))
+        advice = f"Ask for more {metric} in {name} (IAM & Admin > Quotas), or ask for less."
+        if least.get(metric, 0) > free:
+            out.append(Problem(f"{least[metric]:g} {metric} are needed in {name}, {free:g} are left", advice))
+        elif most.get(metric, 0) > free:
+            what = f"all workers together need {most[metric]:g} {metric} in {name}, {free:g} are left"
+            out.append(Problem(what, advice, fatal=False))
+    return out

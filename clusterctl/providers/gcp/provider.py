@@ -1,0 +1,503 @@
+"""The provider protocol over Google Compute Engine. What exists is what the API lists with the cluster's labels."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from autoscaler.provider import (
+    SPOT,
+    Capabilities,
+    Capacity,
+    Config,
+    LaunchRequest,
+    LaunchResult,
+    Machine,
+    MachineState,
+    MachineTags,
+    NodeType,
+    NotFound,
+    Offer,
+    Prepared,
+    Problem,
+    ProviderError,
+    Shell,
+    Transient,
+)
+from clusterctl.providers import OWNER_TAG, ForHead
+from clusterctl.providers.access import SshAccess
+from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.platforms.gcp import GcpProvider
+
+from . import api as apis
+from . import checks, errors, firewall, instances, machine_types, names
+from .api import ComputeApi, Json
+from .instances import Surroundings
+from .machine_types import Hardware
+
+T = TypeVar("T")
+R = TypeVar("R")
+_CREATE_S = 60.0
+"""So long `create` waits for the platform's word on an instance; that is when its hardware is found, not its boot."""
+_CHANGE_S = 300.0
+_FIREWALL_S = 60.0
+_SIDE_BY_SIDE = 16
+_LISTING_LAG_S = 5.0
+_MOST_AT_ONCE = 50
+_USER = "clusterctl"
+_ANYWHERE = ("0.0.0.0/0",)
+_ADDRESSES = "addresses.json"
+
+
+class GcpMachines:
+    """The machines of one cluster. See `autoscaler.provider.Provider`.
+
+    An instance's name follows from what it was asked for, and so does the id of the request: asking again makes nothing
+    twice. `create` waits for the operation, since that is what tells of a stock-out or a quota.
+
+    Args:
+        settings: `owner`; `folder`, for the cluster's key, pinned host keys and the head's address; `project`, once it
+            is known; `on_head`, if that is where it runs.
+    """
+
+    def __init__(self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> None:
+        assert isinstance(spec.provider, GcpProvider)
+        self._spec = spec.provider
+        self._cluster_name = spec.cluster_name
+        self._head_type = spec.head_node_type
+        self._cluster_id = cluster_id
+        self._settings = dict(settings)
+        self._owner = settings["owner"]
+        self._on_head = bool(settings.get("on_head"))
+        self._folder = Path(settings["folder"]).expanduser()
+        self._user = spec.auth.ssh_user or _USER
+        self._access = SshAccess(spec.auth, settings, cluster_id, self._spec.python)
+        self._tag = firewall.network_tag(self._owner, self._cluster_name)
+        self._lock = threading.Lock()
+        self._types: dict[str, Sequence[Json]] = {}
+        self._zones: Sequence[str] = ()
+
+    # ------------------------------------------------------------ the protocol
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            stop_start=True,
+            spot=True,
+            prices=True,
+            forward_ports=True,
+            listing_lag_s=_LISTING_LAG_S,
+            max_per_create=_MOST_AT_ONCE,
+        )
+
+    def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
+        try:
+            region = self._api.region(self._spec.region)
+        except NotFound as error:
+            return [Problem(str(error), "Correct provider.region or provider.project_id.")]
+        found = [*self._check_network(node_types)]
+        least: dict[str, float] = {}
+        most: dict[str, float] = {}
+        for kind, answer in zip(node_types, self._each(node_types, self._check_type), strict=True):
+            problems, hardware = answer
+            found += problems
+            if hardware is None:
+                continue
+            heads = int(kind.name == self._head_type)
+            for count, total in ((kind.min_workers, least), (kind.max_workers, most)):
+                for metric, amount in checks.needs(hardware, count + heads, kind.spot).items():
+                    total[metric] = total.get(metric, 0.0) + amount
+        return found + checks.quotas(region, least, most, self._spec.region)
+
+    def prepare(self, node_types: Sequence[NodeType]) -> Prepared:
+        """Makes the cluster's key and its firewall rules."""
+        self._access.public_key()
+        details = {"project": self._api.project, "network tag": self._tag}
+        if self._spec.firewall:
+            rules = firewall.rules(self._tag, self._networks(node_types), self._spec.ssh_sources or _ANYWHERE)
+            there = {str(rule["name"]): rule for rule in self._api.firewalls()}
+            for rule in rules:
+                self._ensure(rule, there.get(str(rule["name"])))
+            details["firewall"] = ", ".join(str(rule["name"]) for rule in rules)
+        return Prepared(details)
+
+    def offers(self, node_type: NodeType) -> list[Offer]:
+        return machine_types.offers(node_type, self._hardware(node_type), self._zones_of(node_type))
+
+    def create(self, request: LaunchRequest) -> LaunchResult:
+        has_gpus = any(found.gpus for found in self._hardware(request.node_type).values())
+        around = self._surroundings()
+        answers = self._each(
+            range(request.count), lambda index: self._create(request, index, around, has_gpus)
+        )
+        unknown = next((a for a in answers if isinstance(a, _Unknown)), None)
+        if unknown is not None:
+            raise unknown.error  # whoever asks again is told of those that were made
+        return LaunchResult(
+            tuple(a for a in answers if isinstance(a, Machine)),
+            tuple(a for a in answers if isinstance(a, ProviderError)),
+        )
+
+    def list(self) -> list[Machine]:
+        found = self._listed({MachineTags.CLUSTER_ID: self._cluster_id})
+        machines = [machine for machine in found if self._is_ours(machine)]
+        self._remember(machine for machine in machines if machine.is_head)
+        return machines
+
+    def terminate(self, ids: Sequence[str]) -> dict[str, ProviderError | None]:
+        return dict(zip(ids, self._each(ids, self._terminate), strict=True))
+
+    def shell(self, machine: Machine) -> Shell:
+        return self._access.shell(machine.id, self._address_of(machine), self._user)
+
+    def cleanup(self) -> None:
+        """Removes the firewall rules and the cluster's key. They are those of all lives of the cluster of this name,
+        and stay while any has machines."""
+        of_name = {OWNER_TAG: self._owner, MachineTags.CLUSTER_NAME: self._cluster_name}
+        if self._on_head or self._listed(of_name):
+            return
+        rules = firewall.of_cluster(self._api.firewalls(), self._tag)
+        for error in self._each(rules, self._remove_rule):
+            if error is not None:
+                raise error
+        (self._folder / _ADDRESSES).unlink(missing_ok=True)
+        self._access.forget()
+
+    # ------------------------------------------------------------ what the launcher asks
+
+    def stop(self, ids: Sequence[str]) -> None:
+        for error in self._each(ids, lambda machine_id: self._change("stop", machine_id)):
+            if error is not None:
+                raise error
+        self._remember((), forgotten=ids)
+
+    def start(self, ids: Sequence[str]) -> None:
+        for error in self._each(ids, lambda machine_id: self._change("start", machine_id)):
+            if error is not None:
+                raise error
+        self.list()  # they have other addresses now
+
+    def clusters(self, name: str) -> Sequence[str]:
+        found = self._listed({OWNER_TAG: self._owner, MachineTags.CLUSTER_NAME: name})
+        return sorted({machine.tags[MachineTags.CLUSTER_ID] for machine in found})
+
+    def settings(self) -> Mapping[str, str]:
+        return {**self._settings, "project": self._api.project}
+
+    def for_head(self) -> ForHead:
+        return ForHead(
+            {"owner": self._owner, "project": self._api.project, **self._access.settings_for_head()},
+            self._access.files_for_head(),
+        )
+
+    @property
+    def head_extras(self) -> Sequence[str] | None:
+        return ("gcp",)
+
+    def default_resources(self) -> dict[str, float]:
+        return {}  # each machine says itself what it has
+
+    # ------------------------------------------------------------ checks
+
+    def _check_type(self, node_type: NodeType) -> tuple[Sequence[Problem], Hardware | None]:
+        where = f"node type {node_type.name}"
+        config = node_type.node_config
+        try:
+            around = self._surroundings()
+            wanted = self._zones_of(node_type)
+            listed = self._known(instances.machine_type(config), self._api.machine_types)
+            there = machine_types.hardware(listed, config)
+            zone = next((zone for zone in wanted if zone in there), "")
+            body = instances.body(config, "x", zone or "x", SPOT if node_type.spot else "", {}, around, False)
+            apis.check_body(body, f"{where}: node_config")
+        except Config as error:
+            return [Problem(str(error), "Correct node_config of the type.")], None
+        if instances.query(config) and not config.get("machineType"):
+            return [], None  # it is the template's matter
+        problems = checks.zones(node_type, there, wanted, self._spec.region)
+        for accelerator in instances.accelerators(config):
+            problems += checks.accelerator(
+                node_type, accelerator, self._accelerator_zones(accelerator), wanted
+            )
+        image = instances.boot_image(body)
+        if image:
+            try:
+                self._api.image(image)
+            except (NotFound, Config) as error:
+                problems.append(Problem(f"{where}: {error}", "Correct sourceImage of node_config."))
+        return problems, there.get(zone)
+
+    def _check_network(self, node_types: Sequence[NodeType]) -> Sequence[Problem]:
+        try:
+            for network in self._networks(node_types):
+                self._api.network(network.rpartition("/")[2])
+        except NotFound as error:
+            return [Problem(str(error), "Name another one as provider.network or provider.subnetwork.")]
+        return []
+
+    # ------------------------------------------------------------ making machines
+
+    def _create(
+        self, request: LaunchRequest, index: int, around: Surroundings, has_gpus: bool
+    ) -> Machine | ProviderError | _Unknown:
+        zone, market = request.offer.zone, request.offer.market
+        tags = {
+            **request.tags_of(index),
+            MachineTags.CLUSTER_ID: self._cluster_id,
+            OWNER_TAG: self._owner,
+        }
+        name = self._name(request, index)
+        config = request.node_type.node_config
+        doing = f"{request.node_type.name} ({name}) in {zone}"
+        made = False
+        try:
+            body = instances.body(config, name, zone, market, tags, around, has_gpus)
+            request_id = names.request_id(self._api.project, zone, name)
+            try:
+                operation = self._api.insert(zone, body, instances.query(config), request_id)
+                made = True
+                operation = self._api.wait(operation, time.monotonic() + _CREATE_S)
+                if (error := errors.of_operation(doing, operation)) is not None:
+                    return error
+            except errors.AlreadyThere:
+                pass  # by an earlier call with the same token
+            machine = instances.machine(self._api.instance(zone, name))
+        except NotFound as error:
+            if made:
+                return Capacity(f"{doing}: it was taken back at once")
+            return Config(str(error))  # what the body names: an image, a network
+        except Transient as error:
+            return _Unknown(error)
+        except ProviderError as error:
+            return error
+        if not self._is_ours(machine):
+            return Config(f"{doing}: an instance of that name is somebody else's")
+        if machine.state is MachineState.STOPPING:
+            return _Unknown(Transient(f"{doing}: an earlier one of that name is ending", 5.0))
+        self._remember([machine] if machine.is_head else ())
+        return machine
+
+    def _name(self, request: LaunchRequest, index: int) -> str:
+        """Valid, nobody else's, and the same whenever this is asked for."""
+        unique = names.digest(
+            self._owner,
+            self._cluster_id,
+            request.token,
+            request.instance_ids[index],
+            request.offer.zone,
+            request.offer.market,
+        )
+        role = request.tags.get(MachineTags.ROLE, MachineTags.WORKER)
+        return f"{names.slug(self._cluster_name, 40)}-{names.slug(role, 8)}-{unique}"
+
+    def _surroundings(self) -> Surroundings:
+        prefix = f"projects/{self._api.project}"
+        network, subnetwork = self._spec.network, self._spec.subnetwork
+        if not network and not subnetwork:
+            network = "default"
+        if network and "/" not in network:
+            network = f"{prefix}/global/networks/{network}"
+        if subnetwork and "/" not in subnetwork:
+            subnetwork = f"{prefix}/regions/{self._spec.region}/subnetworks/{subnetwork}"
+        return Surroundings(
+            network=network,
+            subnetwork=subnetwork,
+            network_tag=self._tag,
+            use_internal_ips=self._spec.use_internal_ips,
+            user=self._user,
+            public_key=self._access.public_key(),
+            service_account=self._spec.service_account,
+        )
+
+    # ------------------------------------------------------------ ending, stopping, starting
+
+    def _terminate(self, machine_id: str) -> ProviderError | None:
+        zone, name = names.place(machine_id)
+        if not zone:
+            return NotFound(f"there is no machine {machine_id}")
+        try:
+            if not self._is_ours(instances.machine(self._api.instance(zone, name))):
+                return NotFound(f"machine {machine_id} is none of this cluster's")
+            operation = self._api.change(
+                "delete", zone, name, names.request_id("delete", str(time.time_ns()))
+            )
+        except ProviderError as error:
+            return error
+        return errors.of_operation(f"deleting {name}", operation)
+
+    def _change(self, verb: str, machine_id: str) -> ProviderError | None:
+        """Stops or starts a machine, and waits until it has."""
+        zone, name = names.place(machine_id)
+        try:
+            if not self._is_ours(instances.machine(self._api.instance(zone, name))):
+                return NotFound(f"machine {machine_id} is none of this cluster's")
+            operation = self._api.change(verb, zone, name, names.request_id(verb, str(time.time_ns())))
+            operation = self._api.wait(operation, time.monotonic() + _CHANGE_S)
+        except ProviderError as error:
+            return error
+        if operation.get("status") != "DONE":
+            return Transient(f"after {_CHANGE_S:g} s the platform still has to {verb} {name}")
+        return errors.of_operation(f"{verb} {name}", operation)
+
+    # ------------------------------------------------------------ the firewall
+
+    def _networks(self, node_types: Sequence[NodeType]) -> Sequence[str]:
+        """Links of the networks of the project in which machines of the types are. Another project's firewall, where a
+        network is shared, is its owner's matter."""
+        around = self._surroundings()
+        found = []
+        for kind in node_types:
+            given = kind.node_config.get("networkInterfaces") or [
+                {"network": around.network, "subnetwork": around.subnetwork}
+            ]
+            network, subnetwork = (str(given[0].get(key) or "") for key in ("network", "subnetwork"))
+            if not network and subnetwork:
+                parts = subnetwork.split("/")
+                if "projects" in parts and parts[parts.index("projects") + 1] != self._api.project:
+                    continue
+                network = str(self._api.subnetwork(self._spec.region, parts[-1])["network"])
+            link = network.partition("projects/")[2]
+            project = link.partition("/")[0] or self._api.project
+            if project == self._api.project:
+                found.append(f"projects/{project}/global/networks/{network.rpartition('/')[2]}")
+        return [*dict.fromkeys(found)]
+
+    def _ensure(self, wanted: Json, found: Json | None) -> None:
+        name = str(wanted["name"])
+        if found is not None:
+            if firewall.is_same(wanted, found):
+                return
+            if (error := self._remove_rule(name)) is not None:
+                raise error
+        request_id = names.request_id("firewall", name, str(time.time_ns()))
+        with contextlib.suppress(errors.AlreadyThere):  # somebody else was faster
+            self._finish(f"firewall rule {name}", self._api.insert_firewall(wanted, request_id))
+
+    def _remove_rule(self, name: str) -> ProviderError | None:
+        try:
+            self._finish(f"firewall rule {name}", self._api.delete_firewall(name))
+        except NotFound:
+            return None
+        except ProviderError as error:
+            return error
+        return None
+
+    def _finish(self, doing: str, operation: Json) -> None:
+        operation = self._api.wait(operation, time.monotonic() + _FIREWALL_S)
+        if (error := errors.of_operation(doing, operation)) is not None:
+            raise error
+        if operation.get("status") != "DONE":
+            raise Transient(f"{doing}: it takes longer than {_FIREWALL_S:g} s")
+
+    # ------------------------------------------------------------ inside
+
+    @property
+    def _api(self) -> ComputeApi:
+        return apis.of(self._settings.get("project") or self._spec.project_id, self._spec.endpoint)
+
+    def _is_ours(self, machine: Machine) -> bool:
+        mine = {MachineTags.CLUSTER_ID: self._cluster_id, OWNER_TAG: self._owner}
+        return all(machine.tags.get(key) == value for key, value in mine.items())
+
+    def _listed(self, tags: Mapping[str, str]) -> Sequence[Machine]:
+        found, silent = self._api.instances(names.filter_of(tags))
+        blind = sorted(zone for zone in silent if machine_types.region_of(zone) == self._spec.region)
+        if blind:
+            raise Transient(f"listing machines: {', '.join(blind)} cannot be asked")
+        return [instances.machine(instance) for instance in found]
+
+    def _zones_of(self, node_type: NodeType) -> Sequence[str]:
+        if node_type.zones:
+            return node_type.zones
+        with self._lock:
+            if not self._zones:
+                self._zones = sorted(
+                    str(zone["name"])
+                    for zone in self._api.zones()
+                    if str(zone.get("region", "")).rpartition("/")[2] == self._spec.region
+                    and zone.get("status", "UP") == "UP"
+                )
+            return self._zones
+
+    def _hardware(self, node_type: NodeType) -> dict[str, Hardware]:
+        kind = instances.machine_type(node_type.node_config)
+        found = machine_types.hardware(self._known(kind, self._api.machine_types), node_type.node_config)
+        for accelerator in instances.accelerators(node_type.node_config):
+            having = self._accelerator_zones(accelerator)
+            found = {zone: hardware for zone, hardware in found.items() if zone in having}
+        return found
+
+    def _accelerator_zones(self, kind: str) -> set[str]:
+        listed = self._known(kind, self._api.accelerator_types)
+        return {str(entry["zone"]).rpartition("/")[2] for entry in listed}
+
+    def _known(self, name: str, ask: Callable[[str], Sequence[Json]]) -> Sequence[Json]:
+        """What the platform has does not change while a process lives."""
+        with self._lock:
+            if name not in self._types:
+                self._types[name] = ask(name)
+            return self._types[name]
+
+    def _address_of(self, machine: Machine) -> str:
+        if not machine.address:
+            machine = self._recall(machine.id) or self._look_up(machine.id)
+        if self._on_head or self._spec.use_internal_ips or not machine.public_address:
+            return machine.address
+        return machine.public_address
+
+    def _look_up(self, machine_id: str) -> Machine:
+        zone, name = names.place(machine_id)
+        found = instances.machine(self._api.instance(zone, name))
+        if found.state is not MachineState.RUNNING:
+            raise NotFound(f"machine {machine_id} does not run: it is {found.state.value}")
+        self._remember([found] if found.is_head else ())
+        return found
+
+    def _recall(self, machine_id: str) -> Machine | None:
+        """The head is found without asking the platform, which takes longer than everything else."""
+        known = self._addresses().get(machine_id)
+        if known is None:
+            return None
+        return Machine(machine_id, MachineState.RUNNING, "", {}, address=known[0], public_address=known[1])
+
+    def _addresses(self) -> dict[str, Any]:
+        try:
+            known = json.loads((self._folder / _ADDRESSES).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return known if isinstance(known, dict) else {}
+
+    def _remember(self, machines: Iterable[Machine], forgotten: Sequence[str] = ()) -> None:
+        if self._on_head:
+            return
+        running = [m for m in machines if m.state is MachineState.RUNNING and m.address]
+        before = self._addresses()
+        now = {key: value for key, value in before.items() if key not in forgotten}
+        now.update({m.id: [m.address, m.public_address] for m in running})
+        if now == before:
+            return
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = self._folder / f".{_ADDRESSES}.{os.getpid()}.{threading.get_ident()}"
+        draft.write_text(json.dumps(now), encoding="utf-8")
+        draft.replace(self._folder / _ADDRESSES)
+
+    def _each(self, things: Sequence[T], ask: Callable[[T], R]) -> Sequence[R]:
+        """Asks side by side."""
+        if len(things) < 2:
+            return [ask(thing) for thing in things]
+        with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(things)), thread_name_prefix="gcp") as pool:
+            return [*pool.map(ask, things)]
+
+
+class _Unknown:
+    """Nobody can say whether the machine was made."""
+
+    def __init__(self, error: Transient) -> None:
+        self.error = error
