@@ -260,6 +260,11 @@ class Machine:
         return self.tags.get(MachineTags.INSTANCE_ID, "")
 
     @property
+    def address_for_us(self) -> str:
+        """Where the operator reaches it."""
+        return self.public_address or self.address
+
+    @property
     def is_head(self) -> bool:
         return self.tags.get(MachineTags.ROLE) == MachineTags.HEAD
 

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import msgspec
 
+from autoscaler.provider import Machine
 from clusterctl.errors import Busy, CliError, NotFound, UsageProblem
 from clusterctl.spec.definition import ClusterSpec
 
@@ -39,10 +40,9 @@ class ClusterRecord(msgspec.Struct, kw_only=True):
     spec_hash: str
     provider_settings: dict[str, str]
     created_s: float
-    head_machine: str = ""
+    head: Machine | None = None  # as it was listed when it was set up
     control_address: str = ""
     api_url: str = ""
-    stops_itself: bool = False  # it may end while nobody looks: see `autostop`
 
 
 STARTING = "STARTING"

@@ -31,6 +31,13 @@ def up(
         list[str] | None,
         typer.Option("--max-workers", metavar="N|TYPE=N", help="Instead of the YAML's; may be repeated."),
     ] = None,
+    no_restart: Annotated[
+        bool, typer.Option("--no-restart", help="Never end programs: start no daemon again that runs.")
+    ] = False,
+    restart_only: Annotated[
+        bool,
+        typer.Option("--restart-only", help="Start the daemons again, without files and setup commands."),
+    ] = False,
     no_config_cache: Annotated[
         bool, typer.Option("--no-config-cache", hidden=True, help="For Ray's scripts: there is no cache.")
     ] = False,
@@ -47,16 +54,20 @@ def up(
     """
     from clusterctl.errors import CliError, UsageProblem
     from clusterctl.home import Home
-    from clusterctl.launcher.up import Up, plan_for
+    from clusterctl.launcher.plan import Restart, plan
+    from clusterctl.launcher.up import Up
     from clusterctl.spec.load import load_file
     from clusterctl.spec.overrides import renamed, resized
 
     read = load_file(spec, on_warning=output.warn)
+    if no_restart and restart_only:
+        raise UsageProblem("--no-restart and --restart-only contradict each other")
+    restart = Restart.NEVER if no_restart else Restart.ONLY if restart_only else Restart.IF_NEEDED
     loaded = resized(renamed(read, cluster_name), max_workers or (), min_workers or ())
     home = Home.find()
     with home.locked(loaded.cluster_name, "up"):
         run = Up(home, loaded, spec, output.progress, timeout)
-        chosen = plan_for(run)
+        chosen = plan(run.facts(), restart)
         if chosen.refusal:
             raise CliError(chosen.refusal, chosen.advice)
         problems = run.check() if chosen.steps else []

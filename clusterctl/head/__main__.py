@@ -1,20 +1,25 @@
 """`python -m clusterctl.head`: the head of a cluster. `clusterctl start --head` starts it.
 
-It writes one JSON line to `--ready-fd` when everything is up, or {"error": ...}.
+When everything is up it writes `<session>/daemon.json`, and then one JSON line to `--ready-fd`; {"error": ...} when it
+cannot come up. Whoever started it need not be there any more to hear of it.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import logging
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from clusterctl.head.config import HeadConfig
 from clusterctl.head.first import HeadError, first_control_store, listen
+from clusterctl.head.record import DaemonRecord, remember
+from clusterctl.providers.local import processes
 from runtime import _stacks
 
 
@@ -37,9 +42,13 @@ def main() -> int:
     def tell(words: dict[str, str]) -> None:
         nonlocal ready
         if ready >= 0:
-            with os.fdopen(ready, "w") as pipe:
-                pipe.write(json.dumps(words) + "\n")
-            ready = -1
+            pipe, ready = ready, -1
+            with contextlib.suppress(BrokenPipeError), os.fdopen(pipe, "w") as listener:
+                listener.write(json.dumps(words) + "\n")
+
+    def tell_up(words: dict[str, str]) -> None:
+        remember(Path(options.session_dir), _record(options, words))
+        tell(words)
 
     try:
         config = HeadConfig.read(options.config)
@@ -47,12 +56,23 @@ def main() -> int:
         with ThreadPoolExecutor(1) as early:
             store = early.submit(first_control_store, config, options.secret_file, options.session_dir)
             from clusterctl.head.server import Head  # late: heavy, while the control store comes up
-        asyncio.run(Head(config, options.secret_file, options.session_dir).run(listener, store, tell))
+        asyncio.run(Head(config, options.secret_file, options.session_dir).run(listener, store, tell_up))
     except (HeadError, OSError, ValueError) as error:
         logging.getLogger("clusterctl.head").error("ending: %s", error)
         tell({"error": str(error)})
         return 1
     return 0
+
+
+def _record(options: argparse.Namespace, words: dict[str, str]) -> DaemonRecord:
+    return DaemonRecord(
+        pid=os.getpid(),
+        start_ticks=processes.start_ticks(os.getpid()) or -1,
+        role="head",
+        session_dir=options.session_dir,
+        secret_file=options.secret_file,
+        **words,
+    )
 
 
 if __name__ == "__main__":

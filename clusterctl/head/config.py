@@ -36,16 +36,3 @@ class HeadConfig(msgspec.Struct, kw_only=True):
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self)
-
-
-class DaemonRecord(msgspec.Struct, kw_only=True):
-    """`<session>/daemon.json`: which process the node lives by, and what it said when it was ready."""
-
-    pid: int
-    start_ticks: int
-    role: str  # head | worker
-    control_address: str
-    node_id: str = ""
-    api_url: str = ""
-    session_dir: str = ""
-    secret_file: str = ""

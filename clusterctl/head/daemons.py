@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
@@ -14,18 +15,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-import msgspec
 
 from clusterctl.errors import CliError, NotFound, TimedOut, UsageProblem
 from clusterctl.providers.local import processes
 
-from .config import DaemonRecord, HeadConfig
+from .config import HeadConfig
+from .record import DaemonRecord, forget, remember, running
 
 READY_TIMEOUT_S = 45.0
-_STOP_S = 5.0
+_STOP_S = 15.0
+_TURN_S = READY_TIMEOUT_S + 2 * _STOP_S
+_TURN_POLL_S = 0.05
 
 
 def start_head(
@@ -43,24 +45,25 @@ def start_head(
         CliError: it did not start; the message has its own words.
     """
     session = _session_dir()
-    running = _running(session)
-    if running is not None:
-        return running
-    secret_file = _secret(session, secret_file)
-    if config_file is None:
-        own = HeadConfig(
-            cluster_id=f"by-hand-{secrets.token_hex(4)}",
-            cluster_name="by-hand",
-            host=host,
-            api_host=host,
-            control_port=port,
-            api_port=api_port,
-            resources=dict(resources),
-            labels=dict(labels),
-        )
-        config_file = str(session / "head.json")
-        _write_private(Path(config_file), own.to_json())
-    return _remember(session, _spawn_head(session, os.path.expanduser(config_file), secret_file))
+    with _turn(session) as turn:
+        found = running(session)
+        if found is not None:
+            return found
+        secret_file = _secret(session, secret_file)
+        if config_file is None:
+            own = HeadConfig(
+                cluster_id=f"by-hand-{secrets.token_hex(4)}",
+                cluster_name="by-hand",
+                host=host,
+                api_host=host,
+                control_port=port,
+                api_port=api_port,
+                resources=dict(resources),
+                labels=dict(labels),
+            )
+            config_file = str(session / "head.json")
+            _write_private(Path(config_file), own.to_json())
+        return _spawn_head(session, os.path.expanduser(config_file), secret_file, turn)
 
 
 def start_worker(
@@ -80,46 +83,59 @@ def start_worker(
     from runtime._session.daemons import DaemonError, start_node
 
     session = _session_dir()
-    running = _running(session)
-    if running is not None:
-        return running
-    secret_file = _secret(session, secret_file)
-    amounts = dict(resources)
-    store = amounts.pop("object_store_memory", None)
-    try:
-        daemon = start_node(
-            address,
-            str(session),
-            secret_file,
-            host,
-            resources=amounts,
-            labels=labels,
-            object_store_memory=None if store is None else int(store),
-            instance_id=instance_id,
-            node_type=node_type,
-            detached=True,
+    with _turn(session):
+        found = running(session)
+        if found is not None:
+            return found
+        secret_file = _secret(session, secret_file)
+        amounts = dict(resources)
+        store = amounts.pop("object_store_memory", None)
+        try:
+            daemon = start_node(
+                address,
+                str(session),
+                secret_file,
+                host,
+                resources=amounts,
+                labels=labels,
+                object_store_memory=None if store is None else int(store),
+                instance_id=instance_id,
+                node_type=node_type,
+                detached=True,
+            )
+        except DaemonError as error:
+            raise CliError(f"the node could not join {address}: {error}") from error
+        record = DaemonRecord(
+            pid=daemon.pid,
+            start_ticks=processes.start_ticks(daemon.pid) or -1,
+            role="worker",
+            control_address=address,
+            node_id=str(daemon.ready["node_id"]),
+            session_dir=str(session),
+            secret_file=secret_file,
         )
-    except DaemonError as error:
-        raise CliError(f"the node could not join {address}: {error}") from error
-    record = DaemonRecord(
-        pid=daemon.pid,
-        start_ticks=processes.start_ticks(daemon.pid) or -1,
-        role="worker",
-        control_address=address,
-        node_id=str(daemon.ready["node_id"]),
-        session_dir=str(session),
-        secret_file=secret_file,
-    )
-    return _remember(session, record)
+        remember(session, record)
+        return record
 
 
 def stop_here() -> int:
-    """Ends what `start` started by hand on this machine, and removes its files; returns how many daemons
-    ran."""
+    """Ends what `start` started by hand on this machine, and removes its files; on a cluster's machine its node, whose
+    files stay. Returns how many daemons ran."""
+    named = os.environ.get("CLUSTERCTL_SESSION_DIR")
+    if named:
+        session = Path(named)
+        if not session.is_dir():
+            return 0
+        with _turn(session):
+            record = running(session)
+            forget(session)  # first, so that it is clear that this end was meant
+        if record is not None:
+            _end(record)
+        return int(record is not None)
     ended = 0
     for link in sorted(_hand_started().glob("*")):
         session = Path(link.read_text(encoding="utf-8"))
-        record = _running(session)
+        record = running(session)
         if record is not None:
             ended += 1
             _end(record)
@@ -134,7 +150,29 @@ def stop_here() -> int:
 # -- inside
 
 
-def _spawn_head(session: Path, config_file: str, secret_file: str) -> DaemonRecord:
+@contextlib.contextmanager
+def _turn(session: Path) -> Iterator[int]:
+    """While it lasts nobody else starts anything in the session folder, unless something runs there already. Its value
+    is a descriptor; who inherits it keeps the turn: a head does so for its life, also one whose `start` was killed."""
+    descriptor = os.open(session / "start.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + _TURN_S
+    try:
+        while running(session) is None:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise TimedOut(
+                        f"another `start` is under way in {session} since {_TURN_S:g} s", "Run it again."
+                    ) from None
+                time.sleep(_TURN_POLL_S)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _spawn_head(session: Path, config_file: str, secret_file: str, turn: int) -> DaemonRecord:
     log_path = session / "logs" / "head.log"
     read_end, write_end = os.pipe()
     arguments = ["--config", config_file, "--secret-file", secret_file, "--session-dir", str(session)]
@@ -144,7 +182,7 @@ def _spawn_head(session: Path, config_file: str, secret_file: str) -> DaemonReco
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            pass_fds=[write_end],
+            pass_fds=[write_end, turn],
             start_new_session=True,
             cwd="/",
         )
@@ -162,14 +200,10 @@ def _spawn_head(session: Path, config_file: str, secret_file: str) -> DaemonReco
     if "error" in said:
         process.wait()
         raise CliError(f"the head did not come up: {said['error']}")
-    return DaemonRecord(
-        pid=process.pid,
-        start_ticks=processes.start_ticks(process.pid) or -1,
-        role="head",
-        session_dir=str(session),
-        secret_file=secret_file,
-        **said,
-    )
+    record = running(session)
+    if record is None:
+        raise CliError(f"the head ended as soon as it was up; its log ends with\n{_tail(log_path)}")
+    return record
 
 
 def _session_dir() -> Path:
@@ -183,7 +217,7 @@ def _session_dir() -> Path:
     from runtime._session.directories import new_session_dir
 
     for link in sorted(_hand_started().glob("*")):
-        if _running(Path(link.read_text(encoding="utf-8"))) is None:
+        if running(Path(link.read_text(encoding="utf-8"))) is None:
             link.unlink(missing_ok=True)
     session = Path(new_session_dir())
     _hand_started().mkdir(mode=0o700, exist_ok=True)
@@ -213,22 +247,6 @@ def _secret(session: Path, given: str | None) -> str:
 def _write_private(path: Path, data: bytes) -> None:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(data)
-
-
-def _running(session: Path) -> DaemonRecord | None:
-    """What runs in a session folder, by its record."""
-    try:
-        record = msgspec.json.decode((session / "daemon.json").read_bytes(), type=DaemonRecord)
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return None
-    return record if processes.is_alive(record.pid, record.start_ticks) else None
-
-
-def _remember(session: Path, record: DaemonRecord) -> DaemonRecord:
-    draft = session / f".daemon.{os.getpid()}"
-    _write_private(draft, msgspec.json.encode(record))
-    draft.replace(session / "daemon.json")
-    return record
 
 
 def _end(record: DaemonRecord) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 from autoscaler.provider import Machine, MachineState, NotFound, ProviderError, Transient
 from clusterctl.errors import NotFound as Gone
@@ -12,8 +13,10 @@ from clusterctl.providers import OperatorProvider
 
 _DEADLINE_S = 120.0
 _BOOT_DEADLINE_S = 300.0
+_PATIENCE_S = 120.0
 _POLL_S = 0.1
 _BOOT_POLL_S = 1.0
+T = TypeVar("T")
 _UP_AGAIN = "Run `clusterctl up` again; the provider's own tools tell what happened to it."
 
 
@@ -57,26 +60,51 @@ def await_running(
         time.sleep(_POLL_S if waited_s < 1 else _BOOT_POLL_S)
 
 
+def patiently(call: Callable[[], T], patience_s: float = _PATIENCE_S) -> T:
+    """The call's result; it is repeated while the platform has a hiccup or wants fewer calls.
+
+    Raises:
+        ProviderError: it refuses, or has hiccups for too long.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return call()
+        except Transient as error:
+            if time.monotonic() + error.retry_after_s >= deadline:
+                raise
+            time.sleep(error.retry_after_s)
+
+
 def end_all(
     provider: OperatorProvider,
     only: Collection[str] | None = None,
     on_end: Callable[[Sequence[Machine]], None] = lambda machines: None,
     deadline_s: float = _DEADLINE_S,
+    settles: bool = False,
 ) -> int:
     """Terminates until the listing shows none left, stopped ones included; returns how many there were.
 
     What an autoscaler that still runs launches meanwhile is ended in the next round, as its head is by then.
 
+    Args:
+        settles: machines may just have been made that are not listed yet: looks again until they must be.
+
     Raises:
         TimedOut: some are still listed at the deadline; the message names them.
     """
-    deadline = time.monotonic() + deadline_s
+    begun = time.monotonic()
+    deadline = begun + deadline_s
+    settled = begun + (provider.capabilities.listing_lag_s if settles else 0.0)
     seen: set[str] = set()
     while True:
         found = [machine for machine in existing(provider) if only is None or machine.id in only]
         new = [machine for machine in found if machine.id not in seen]
         if not found:
-            return len(seen)
+            if time.monotonic() >= settled:
+                return len(seen)
+            time.sleep(_POLL_S)
+            continue
         if new:
             on_end(new)
         seen.update(machine.id for machine in found)

@@ -14,6 +14,8 @@ from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit, worker_limit, zones
 from clusterctl.spec.platforms.ssh import SshProvider
 
+from .plan import Change
+
 
 def node_types(spec: ClusterSpec, defaults: Mapping[str, float]) -> tuple[NodeType, ...]:
     """All node types.
@@ -119,27 +121,42 @@ def worker_hash(spec: ClusterSpec, name: str) -> str:
     return f"{HASH_VERSION}-{digest}"
 
 
+def head_change(before: ClusterSpec, after: ClusterSpec) -> Change:
+    """What a new spec means for a head that was made by another."""
+    for change, parts in ((Change.MACHINE, _machine), (Change.RESTART, _daemons), (Change.SETUP, _setup)):
+        if parts(before) != parts(after):
+            return change
+    return Change.NOTHING
+
+
 def head_hash(spec: ClusterSpec) -> str:
     """Changes when the head would be made differently."""
+    return _digest([_machine(spec), _daemons(spec), _setup(spec)])
+
+
+def _machine(spec: ClusterSpec) -> list[object]:
+    """What decides the head's machine."""
     kind = spec.available_node_types[spec.head_node_type]
-    return _digest(
-        [
-            _platform(spec),
-            spec.provider.head if isinstance(spec.provider, SshProvider) else "",
-            spec.ports,
-            spec.head_node_type,
-            kind.resources,
-            kind.labels,
-            kind.node_config,
-            spec.file_mounts,
-            spec.rsync_exclude,
-            spec.rsync_filter,
-            spec.initialization_commands,
-            spec.setup_commands,
-            spec.head_setup_commands,
-            spec.head_start_ray_commands,
-        ]
-    )
+    own = spec.provider.head if isinstance(spec.provider, SshProvider) else ""
+    return [_platform(spec), own, spec.head_node_type, kind.node_config]
+
+
+def _daemons(spec: ClusterSpec) -> list[object]:
+    """What the head's daemons are started with."""
+    kind = spec.available_node_types[spec.head_node_type]
+    return [spec.ports, kind.resources, kind.labels, spec.head_start_ray_commands]
+
+
+def _setup(spec: ClusterSpec) -> list[object]:
+    """What is done on the head's machine before they are started."""
+    return [
+        spec.file_mounts,
+        spec.rsync_exclude,
+        spec.rsync_filter,
+        spec.initialization_commands,
+        spec.setup_commands,
+        spec.head_setup_commands,
+    ]
 
 
 def head_tags(spec: ClusterSpec, cluster_id: str) -> dict[str, str]:

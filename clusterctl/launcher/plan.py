@@ -10,10 +10,28 @@ class Health(Enum):
     """How the head's API answers."""
 
     ANSWERS = "answers"
-    SILENT = "silent"  # nobody listens: the head is dead
+    SILENT = "silent"  # the head's machine answers, or is gone, and nobody listens: the head is dead
+    CUT_OFF = "cut off"  # neither the API nor the machine answers: the head may well be alive
     SLOW = "slow"  # somebody listens and does not answer
     DENIED = "denied"  # it does not know our secret
     UNKNOWN = "unknown"  # there is no address to ask
+
+
+class Change(Enum):
+    """What of the head the spec wants otherwise than it was made."""
+
+    NOTHING = "nothing"
+    SETUP = "setup"  # its files or its setup commands
+    RESTART = "restart"  # what its daemons are started with
+    MACHINE = "machine"  # its machine
+
+
+class Restart(Enum):
+    """What the operator says about restarts of a running head."""
+
+    IF_NEEDED = "if needed"
+    NEVER = "never"  # --no-restart
+    ONLY = "only"  # --restart-only: a restart, and no setup
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +40,24 @@ class Facts:
 
     Attributes:
         record_state: STARTING | UP | STOPPED, or "" when nothing is remembered.
-        head_stopped: the head's machine exists and is stopped.
+        trouble: why the head is cut off.
+        head_id: the head's machine, by the provider's listing.
+        head_stopped: it exists and is stopped.
         machines: all machines of the cluster, by the provider's listing.
         strangers: machines of an earlier life, found by tags only.
-        spec_changed: the spec differs from the one that is up.
-        head_changed: it differs in what makes the head.
+        spec_changed: the spec differs from the one that is remembered.
+        change: what that means for the head.
     """
 
     record_state: str
     health: Health
+    trouble: str = ""
     head_id: str = ""
     head_stopped: bool = False
     machines: tuple[str, ...] = ()
     strangers: tuple[str, ...] = ()
     spec_changed: bool = False
-    head_changed: bool = False
+    change: Change = Change.NOTHING
 
 
 class Action(Enum):
@@ -46,8 +67,15 @@ class Action(Enum):
     CREATE_HEAD = "create the head's machine"
     BOOT_HEAD = "start the head's machine"
     SET_UP_HEAD = "set up the head and start its daemons"
+    UPDATE_HEAD = "bring the head's files up to date and run its setup commands"
+    STOP_DAEMONS = "stop the head's daemons"
+    END_WORKERS = "give the workers back, whose programs have ended"
+    START_DAEMONS = "start the head's daemons"
     PUSH_SPEC = "give the autoscaler the new limits and node types"
     AWAIT_WORKERS = "wait for min_workers"
+
+
+_BUYING = frozenset({Action.CREATE_HEAD, Action.BOOT_HEAD, Action.PUSH_SPEC})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +89,20 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`steps` empty and `refusal` empty: there is nothing to do. `is_new`: the cluster starts from nothing,
-    and is removed again when bringing it up is interrupted. `asks`: what the operator has to agree to
-    first."""
+    """What to do, in order.
+
+    Attributes:
+        steps: empty without a `refusal`: there is nothing to do.
+        is_new: there was no head that ever worked. What was made is removed again when bringing it up is
+            interrupted or fails.
+        keeps_id: the cluster stays the one that is remembered, so that a creation whose answer was lost is found
+            again; otherwise one that begins with `CREATE_HEAD` gets an id and a secret of its own.
+        asks: what the operator has to agree to first.
+    """
 
     steps: tuple[Step, ...] = ()
     is_new: bool = False
+    keeps_id: bool = True
     refusal: str = ""
     advice: str = ""
     asks: str = ""
@@ -77,13 +113,10 @@ class Plan:
         return any(step.action in _BUYING for step in self.steps)
 
 
-_BUYING = frozenset({Action.CREATE_HEAD, Action.BOOT_HEAD, Action.PUSH_SPEC})
-
-
-def plan(facts: Facts) -> Plan:
+def plan(facts: Facts, restart: Restart = Restart.IF_NEEDED) -> Plan:
     """Decides."""
     if facts.health is Health.ANSWERS:
-        return _plan_running(facts)
+        return _running(facts, restart)
     if facts.health is Health.SLOW:
         return Plan(
             refusal="the cluster's head is there but does not answer in time",
@@ -94,37 +127,94 @@ def plan(facts: Facts) -> Plan:
             refusal="the cluster's head refuses our secret",
             advice="Run `clusterctl down` with the cluster's YAML, then `clusterctl up` again.",
         )
-    strangers = _end(facts.strangers)
-    if facts.record_state == "STOPPED" and facts.head_stopped and not facts.head_changed:
-        others = tuple(id for id in facts.machines if id != facts.head_id)
-        steps = (*strangers, *_end(others), Step(Action.BOOT_HEAD), *_head())
-        return Plan(steps)
+    if facts.health is Health.CUT_OFF:
+        return Plan(
+            refusal=f"the head's machine {facts.head_id} runs and cannot be reached: {facts.trouble}",
+            advice="Programs may still run there, so nothing was touched. When the network is back, run this again; "
+            "if the machine is broken, `clusterctl down` and then `clusterctl up` start over.",
+        )
+    if facts.head_id and facts.record_state and facts.change is not Change.MACHINE:
+        return _go_on(facts, restart)
+    return _anew(facts)
+
+
+def _running(facts: Facts, restart: Restart) -> Plan:
+    if facts.change is Change.MACHINE:
+        return Plan(
+            refusal="the new spec wants another machine for the head, which cannot be exchanged while the cluster runs",
+            advice="Run `clusterctl down`, then `clusterctl up` with the new spec.",
+        )
+    if restart is Restart.NEVER and facts.change is Change.RESTART:
+        return Plan(
+            refusal="the new spec changes what the head's daemons are started with (ports, resources, labels or start "
+            "commands), and --no-restart forbids to start them again",
+            advice="Run it without --no-restart when the programs on the cluster may end.",
+        )
+    if restart is Restart.ONLY and facts.change is not Change.NOTHING:
+        return Plan(
+            refusal="the new spec changes the head's files, setup commands or start, which --restart-only leaves "
+            "as they are",
+            advice="Run it without --restart-only, or with the YAML as it was.",
+        )
+    if restart is Restart.ONLY or facts.change is Change.RESTART:
+        last = Action.START_DAEMONS if restart is Restart.ONLY else Action.SET_UP_HEAD
+        actions = (Action.STOP_DAEMONS, Action.END_WORKERS, last, Action.AWAIT_WORKERS)
+        return Plan(
+            tuple(Step(action) for action in actions),
+            asks="All programs on the cluster end: its daemons are started again.",
+        )
+    steps: tuple[Step, ...] = ()
+    if facts.change is Change.SETUP:
+        steps += (Step(Action.UPDATE_HEAD),)
+    if facts.spec_changed:
+        steps += (Step(Action.PUSH_SPEC),)
+    if steps or facts.record_state != "UP":
+        steps += (Step(Action.AWAIT_WORKERS),)
+    return Plan(steps)
+
+
+def _go_on(facts: Facts, restart: Restart) -> Plan:
+    """With the machine of the head that is there: one that was stopped, whose daemons died, or that an `up` which was
+    interrupted had made."""
+    has_been_up = facts.record_state != "STARTING"
+    others = tuple(id for id in facts.machines if id != facts.head_id)
+    steps = _end(facts.strangers)
+    if has_been_up:  # workers without their head are of no use; a young head may have some already
+        steps += _end(others)
+    if facts.head_stopped:
+        steps += (Step(Action.BOOT_HEAD),)
+    is_set_up = has_been_up and facts.change is Change.NOTHING
+    only_start = is_set_up and restart is Restart.ONLY
+    steps += (Step(Action.START_DAEMONS if only_start else Action.SET_UP_HEAD),)
+    if not has_been_up and facts.spec_changed:  # daemons that run already have the spec of before
+        steps += (Step(Action.PUSH_SPEC),)
+    return Plan((*steps, Step(Action.AWAIT_WORKERS)), is_new=not has_been_up)
+
+
+def _anew(facts: Facts) -> Plan:
     asks = ""
     if facts.strangers and not facts.record_state:
         asks = (
             f"{len(facts.strangers)} machines of a cluster of this name run that nobody remembers here; "
             "they would be ended."
         )
-    steps = (*_end((*facts.strangers, *facts.machines)), Step(Action.CREATE_HEAD), *_head())
-    return Plan(steps, is_new=True, asks=asks)
-
-
-def _plan_running(facts: Facts) -> Plan:
-    if facts.spec_changed and facts.head_changed:
-        return Plan(
-            refusal="the new spec changes the head, which cannot be done while the cluster runs",
-            advice="Run `clusterctl down`, then `clusterctl up` with the new spec.",
+    elif facts.head_id and facts.record_state != "STARTING":
+        asks = (
+            f"The spec wants another machine for the head: {facts.head_id} would be ended, and the history of its jobs "
+            "with it."
         )
-    if facts.spec_changed:
-        return Plan((Step(Action.PUSH_SPEC), Step(Action.AWAIT_WORKERS)))
-    if facts.record_state != "UP":
-        return Plan((Step(Action.AWAIT_WORKERS),))
-    return Plan()
+    return Plan(
+        (
+            *_end((*facts.strangers, *facts.machines)),
+            Step(Action.CREATE_HEAD),
+            Step(Action.SET_UP_HEAD),
+            Step(Action.AWAIT_WORKERS),
+        ),
+        is_new=True,
+        keeps_id=facts.record_state == "STARTING" and facts.change is not Change.MACHINE,
+        asks=asks,
+    )
 
 
 def _end(machines: tuple[str, ...]) -> tuple[Step, ...]:
     return (Step(Action.END_MACHINES, machines),) if machines else ()
-
-
-def _head() -> tuple[Step, ...]:
-    return Step(Action.SET_UP_HEAD), Step(Action.AWAIT_WORKERS)

@@ -15,7 +15,7 @@ from clusterctl.providers import OperatorProvider
 _NETWORK_PATIENCE_S = 60.0
 """A network in between may fail for a while."""
 _forwards = ExitStack()
-_urls: dict[tuple[str, str], str] = {}
+_urls: dict[tuple[str, str, str], str] = {}
 atexit.register(_forwards.close)
 
 
@@ -32,10 +32,11 @@ def api(home: Home, record: ClusterRecord, provider: OperatorProvider) -> ApiCli
 
 
 def _local_url(record: ClusterRecord, provider: OperatorProvider) -> str:
-    key = (record.head_machine, record.api_url)
+    head = record.head or Machine("", MachineState.GONE, "", {})
+    key = (head.id, head.address_for_us, record.api_url)
     if key not in _urls:
         try:
-            shell = provider.shell(Machine(record.head_machine, MachineState.RUNNING, "", {}))
+            shell = provider.shell(head)
         except ProviderError as error:
             raise Unreachable(
                 f"the head's machine of cluster '{record.name}' is gone: {error}",

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO
 
 import msgspec
@@ -47,11 +47,12 @@ PYTHON = '"${CLUSTERCTL_PYTHON:-python3}"'
 BASE_PYTHON = '"${CLUSTERCTL_BASE_PYTHON:-python3}"'
 """Of a machine that gets the runtime from us: what that runs on."""
 START = f"{PYTHON} -m clusterctl start"
+STOP = f"{START} --stop"
 SHELL_DEADLINE_S = 300.0
 _RETRY_S = 0.25
 _ATTEMPT_S = 30.0
 _STEP_TIMEOUT_S = 1800.0
-_START_TIMEOUT_S = 60.0
+_START_TIMEOUT_S = 120.0  # one that was interrupted may be under way
 _LAST_LINES = 10
 _ASKS_NOBODY = {
     "DEBIAN_FRONTEND": "noninteractive",
@@ -83,7 +84,7 @@ class NodeFacts:
     """All that decides a node's steps."""
 
     is_head: bool
-    start: str
+    start: str  # "": nothing is started
     secret_file: str
     files: tuple[tuple[str, str], ...] = ()  # further private files: (target, source)
     mounts: tuple[Mount, ...] = ()
@@ -117,9 +118,20 @@ def steps(facts: NodeFacts) -> list[Step]:
         out.append(Step("file_mounts", mounts=facts.mounts))
     out += _users("setup_commands", facts.commands)
     out += _users("head_setup_commands" if facts.is_head else "worker_setup_commands", facts.kind_commands)
-    out += _users("start_commands", facts.start_commands)
-    out.append(Step("start", facts.start, timeout_s=_START_TIMEOUT_S))
+    if facts.start:
+        out += _users("start_commands", facts.start_commands)
+        out.append(Step("start", facts.start, timeout_s=_START_TIMEOUT_S))
     return out
+
+
+def without_start(facts: NodeFacts) -> NodeFacts:
+    """The same node, brought up to date while its daemons run on."""
+    return replace(facts, start="")
+
+
+def only_start(facts: NodeFacts) -> NodeFacts:
+    """The same node, whose daemons are started without its files and setup commands."""
+    return replace(facts, mounts=(), initialization=(), commands=(), kind_commands=())
 
 
 def _users(key: str, commands: Sequence[str]) -> list[Step]:

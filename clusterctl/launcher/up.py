@@ -1,4 +1,4 @@
-"""`up`: gathers facts, plans, applies the plan, and cleans up when it is interrupted."""
+"""`up`: applies a plan, and cleans up when it is interrupted."""
 
 from __future__ import annotations
 
@@ -8,22 +8,28 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
 from autoscaler.provider import (
+    Capacity,
     LaunchRequest,
     Machine,
-    MachineState,
+    NodeType,
+    Offer,
     ProviderError,
+    Quota,
     SetupError,
+    Shell,
     ShellError,
 )
 from clusterctl import home as homes
 from clusterctl import providers
 from clusterctl.api_client import ApiClient
-from clusterctl.errors import CliError, Denied, NotFound, SetupFailed, TimedOut, Unreachable, from_provider
-from clusterctl.head.config import DaemonRecord, HeadConfig
+from clusterctl.errors import CliError, Interrupted, SetupFailed, from_provider
+from clusterctl.head.config import HeadConfig
+from clusterctl.head.record import DaemonRecord
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.plan_view import changes
 from clusterctl.providers import OperatorProvider
@@ -31,11 +37,12 @@ from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit
 
-from . import machines, node_types, reach, setup, shipping
+from . import look, machines, node_types, reach, setup, shipping
 from .costs import Costs, costs
-from .notice import notice
-from .plan import Action, Facts, Health, Plan, Step, plan
+from .plan import Action, Facts, Plan, Step
 from .wait import await_workers, instance_ids
+
+_STOP_S = 60.0
 
 
 @dataclass(slots=True)
@@ -66,40 +73,21 @@ class Up:
         self._provider = self._make_provider(self.record.cluster_id)
         self._steps_s: dict[str, float] = {}
         self._earlier: frozenset[str] = frozenset()
+        self._made_machines = False
+        self._head_id = self.record.head.id if self.record.head else ""
 
     def facts(self) -> Facts:
         """Looks at the record, the listing and the head's API."""
-        record = self.record
-        health = self._health() if self._known else Health.UNKNOWN
-        if health is Health.SILENT:
-            notice(self._home, record, self._provider)
-        # A head that answers looks after its machines itself: nothing is planned for them.
-        listed = [] if health is Health.ANSWERS else machines.existing(self._provider)
-        head = machines.head_of(listed)
-        others = () if health is Health.ANSWERS else self._provider.clusters(record.name)
-        strangers = [
-            machine.id
-            for other in others
-            if other != record.cluster_id
-            for machine in machines.existing(self._make_provider(other))
-        ]
-        return Facts(
-            record_state=record.state if self._known else "",
-            health=health,
-            head_id=head.id if head else "",
-            head_stopped=head is not None and head.state is MachineState.STOPPED,
-            machines=tuple(machine.id for machine in listed),
-            strangers=tuple(strangers),
-            spec_changed=record.spec_hash != homes.spec_hash(self._spec),
-            head_changed=node_types.head_hash(record.spec) != node_types.head_hash(self._spec),
+        found = look.facts(
+            self._home, self._spec, self.record, self._known, self._provider, self._make_provider
         )
+        self._head_id = found.head_id or self._head_id
+        return found
 
     def check(self) -> list[str]:
         """The check phase: what would make it fail, before anything is made."""
         try:
-            problems = self._provider.check(
-                node_types.node_types(self._spec, self._provider.default_resources())
-            )
+            problems = self._provider.check(self._kinds())
         except ProviderError as error:
             raise from_provider(error) from error
         missing = [mount for mount in setup.operators_mounts(self._spec) if not os.path.exists(mount.source)]
@@ -117,7 +105,7 @@ class Up:
         Raises:
             CliError: the provider does not tell its offers.
         """
-        kinds = node_types.node_types(self._spec, self._provider.default_resources())
+        kinds = self._kinds()
         able = self._provider.capabilities
         wanted = [kind for kind in kinds if kind.max_workers or kind.name == self._spec.head_node_type]
         try:
@@ -138,27 +126,36 @@ class Up:
         """Does what the plan says. A new cluster that does not come up is removed again."""
         started = time.monotonic()
         result = UpResult(self.record, chosen, steps_s=self._steps_s)
-        head_is_up = not chosen.is_new
+        has_head = not chosen.is_new
         try:
             for step in chosen.steps:
                 begun = time.monotonic()
                 if step.action is Action.AWAIT_WORKERS:
                     result.workers = self._await_workers()
                 else:
-                    self._do(step)
+                    self._do(step, chosen)
                 self._steps_s[step.action.value] = time.monotonic() - begun
-                head_is_up = head_is_up or step.action is Action.SET_UP_HEAD
-        except (SetupFailed, TimedOut):
-            if not head_is_up:
-                self._remove()
+                has_head = has_head or step.action in (Action.SET_UP_HEAD, Action.START_DAEMONS)
+        except CliError as error:
+            if not has_head:
+                self._remove(str(error))
             raise  # with a head that runs the cluster stays, to be looked at and corrected
-        except BaseException:
+        except KeyboardInterrupt as interrupt:
+            if not chosen.is_new:
+                raise Interrupted(
+                    "interrupted: the cluster is left as far as it got, and what runs of it runs on. `clusterctl up` "
+                    "goes on, `clusterctl down` ends it."
+                ) from interrupt
+            self._remove("`clusterctl up` was interrupted")
+            raise Interrupted(
+                "`clusterctl up` was interrupted, and what it had made is removed"
+            ) from interrupt
+        except BaseException as error:
             if chosen.is_new:
-                self._remove()
+                self._remove(f"{type(error).__name__}: {error}")
             raise
         self.record.state = homes.UP
         self.record.spec, self.record.spec_hash = self._spec, homes.spec_hash(self._spec)
-        self.record.stops_itself |= self._spec.autostop is not None
         self.record.spec_file = os.path.abspath(self._spec_file)
         if chosen.steps:
             self._home.write(self.record)
@@ -169,73 +166,111 @@ class Up:
 
     # -- one method per action
 
-    def _do(self, step: Step) -> None:
+    def _do(self, step: Step, chosen: Plan) -> None:
         if step.action is Action.END_MACHINES:
             self._end(step.machines)
         elif step.action is Action.CREATE_HEAD:
-            self._create_head()
+            self._create_head(chosen.keeps_id)
         elif step.action is Action.BOOT_HEAD:
             self._boot_head()
         elif step.action is Action.SET_UP_HEAD:
-            self._set_up_head()
+            self._progress("setting up the head")
+            self._started(self._run_setup())
+        elif step.action is Action.START_DAEMONS:
+            self._progress("starting the head's daemons")
+            self._started(self._run_setup(only_start=True))
+        elif step.action is Action.UPDATE_HEAD:
+            self._progress("bringing the head up to date")
+            self._run_setup(starts=False)
+        elif step.action is Action.STOP_DAEMONS:
+            self._stop_daemons()
+        elif step.action is Action.END_WORKERS:
+            self._end_workers()
         elif step.action is Action.PUSH_SPEC:
-            self._progress("giving the autoscaler the new limits and node types")
-            self._prepare_for_new_spec()
-            self._earlier = instance_ids(self.api().get("/api/cluster_status"))
-            self.api().put("/api/autoscaler/config", msgspec.json.encode(self._spec), timeout_s=30.0)
+            self._push_spec()
 
     def _end(self, ids: Sequence[str]) -> None:
         self._progress(f"ending {len(ids)} machine{'s' if len(ids) > 1 else ''} left from before")
-        for cluster_id in {self.record.cluster_id, *self._provider.clusters(self.record.name)}:
+        try:
+            lives = {self.record.cluster_id, *self._provider.clusters(self.record.name)}
+        except ProviderError as error:
+            raise from_provider(error) from error
+        for cluster_id in lives:
             machines.end_all(self._make_provider(cluster_id), only=set(ids))
 
-    def _create_head(self) -> None:
-        if self._known:
+    def _end_workers(self) -> None:
+        workers = {machine.id for machine in machines.existing(self._provider) if not machine.is_head}
+        if workers:
+            self._progress(f"giving back {len(workers)} worker{'s' if len(workers) > 1 else ''}")
+            machines.end_all(self._provider, only=workers)
+
+    def _create_head(self, keeps_id: bool) -> None:
+        if self._known and not keeps_id:
             self._home.forget(self.record.name)
             self.record = homes.new_record(self._home, self._spec, self._spec_file)
             self._provider = self._make_provider(self.record.cluster_id)
         self.record.provider_settings = dict(self._provider.settings())
         self._home.write(self.record)  # first, so that whatever happens next is remembered
-        self._home.new_secret(self.record.name)
+        if not os.path.exists(self._home.secret_file(self.record.name)):
+            self._home.new_secret(self.record.name)
         head_type = node_types.head_type(self._spec, self._provider.default_resources())
         self._progress(f"creating the head ({head_type.name}, {self._spec.provider.__struct_config__.tag})")
+        problems: list[ProviderError] = []
         try:
-            self._provider.prepare(node_types.node_types(self._spec, self._provider.default_resources()))
-            offers = self._provider.offers(head_type)
-            problems: list[ProviderError] = []
-            for offer in offers:
-                launched = self._provider.create(
-                    LaunchRequest(
-                        token=f"{self.record.cluster_id}-head",
-                        node_type=head_type,
-                        count=1,
-                        offer=offer,
-                        tags=node_types.head_tags(self._spec, self.record.cluster_id),
-                        instance_ids=(f"{self.record.cluster_id}-head",),
-                    )
-                )
+            machines.patiently(lambda: self._provider.prepare(self._kinds()))
+            for offer in machines.patiently(lambda: self._provider.offers(head_type)):
+                self._made_machines = True
+                launched = machines.patiently(partial(self._provider.create, self._head_request(offer)))
                 if launched.machines:
-                    self.record.head_machine = launched.machines[0].id
-                    self._home.write(self.record)
+                    self._head_id = launched.machines[0].id
                     return
                 problems.extend(launched.errors)
         except ProviderError as error:
             raise from_provider(error) from error
-        raise (
-            from_provider(problems[-1])
-            if problems
-            else CliError(f"the provider offers no machine for node type '{head_type.name}'")
+        if not problems:
+            raise CliError(f"the provider offers no machine for node type '{head_type.name}'")
+        worst = next((p for p in problems if not isinstance(p, Capacity | Quota)), problems[-1])
+        worst.message = "; ".join(dict.fromkeys(str(problem) for problem in problems))
+        raise from_provider(worst)
+
+    def _head_request(self, offer: Offer) -> LaunchRequest:
+        # One token for each offer: platforms take the same one with other arguments for a mistake.
+        token = "-".join(part for part in (self.record.cluster_id, "head", offer.zone, offer.market) if part)
+        return LaunchRequest(
+            token=token,
+            node_type=node_types.head_type(self._spec, self._provider.default_resources()),
+            count=1,
+            offer=offer,
+            tags=node_types.head_tags(self._spec, self.record.cluster_id),
+            instance_ids=(f"{self.record.cluster_id}-head",),
         )
 
     def _boot_head(self) -> None:
         self._progress("starting the head's machine")
         try:
-            self._provider.start([self.record.head_machine])
+            machines.patiently(lambda: self._provider.start([self._head_id]))
         except ProviderError as error:
             raise from_provider(error) from error
 
-    def _set_up_head(self) -> None:
-        head = machines.await_running(self._provider, self.record.head_machine)
+    def _stop_daemons(self) -> None:
+        """Ends what the head runs, so that nothing of it looks after the workers any more."""
+        self._progress("stopping the head's daemons")
+        shell = self._shell(self._head())
+        try:
+            result = shell.run(setup.STOP, timeout_s=_STOP_S)
+        except ShellError as error:
+            raise CliError(f"the head's shell failed: {error}", "Run it again.") from error
+        finally:
+            shell.close()
+        if result.exit_status:
+            raise CliError(
+                f"the head's daemons could not be stopped: {result.output.strip()}",
+                "Run it again, or `clusterctl down` and `clusterctl up`.",
+            )
+
+    def _run_setup(self, *, starts: bool = True, only_start: bool = False) -> str:
+        """Runs the head's setup; returns what its last step printed."""
+        head = self._head()
         config_file = self._home.folder(self.record.name) / "head.json"
         config_file.write_bytes(self._head_config(head).to_json())
         config_file.chmod(0o600)
@@ -250,9 +285,12 @@ class Up:
             shipped,
             self._home.digests_file(self.record.name),
         )
+        if only_start:
+            facts = setup.only_start(facts)
+        if not starts:
+            facts = setup.without_start(facts)
         log_path = str(self._home.folder(self.record.name) / "logs" / "head-setup.log")
-        self._progress("setting up the head")
-        shell = self._provider.shell(head)
+        shell = self._shell(head)
         try:
             with setup.open_log(log_path) as log:
                 output = setup.run(shell, facts, log)
@@ -262,21 +300,29 @@ class Up:
             raise SetupFailed(f"the head's shell failed: {error}") from error
         finally:
             shell.close()
+        self.record.head = head
+        return output
+
+    def _started(self, output: str) -> None:
+        """Remembers where the head that was started can be reached."""
         daemon = msgspec.json.decode(output.strip().splitlines()[-1], type=DaemonRecord)
         self.record.control_address, self.record.api_url = daemon.control_address, daemon.api_url
         self._home.write(self.record)
         self._home.set_current(self.record.name)
 
-    def _prepare_for_new_spec(self) -> None:
-        """So that the provider knows what the new spec names, and what only the old one does."""
+    def _push_spec(self) -> None:
+        self._progress("giving the autoscaler the new limits and node types")
+        # The provider must know what the new spec names, and what only the old one does.
         machines.existing(
             providers.make(self.record.spec, self.record.cluster_id, self.record.provider_settings)
         )
         self._provider = self._make_provider(self.record.cluster_id)
         try:
-            self._provider.prepare(node_types.node_types(self._spec, self._provider.default_resources()))
+            machines.patiently(lambda: self._provider.prepare(self._kinds()))
         except ProviderError as error:
             raise from_provider(error) from error
+        self._earlier = instance_ids(self.api().get("/api/cluster_status"))
+        self.api().put("/api/autoscaler/config", msgspec.json.encode(self._spec), timeout_s=30.0)
 
     def _await_workers(self) -> int:
         return await_workers(self.api(), self._spec, self._timeout_s, self._progress, self._earlier)
@@ -286,6 +332,19 @@ class Up:
     def api(self) -> ApiClient:
         """The API of the cluster's head."""
         return reach.api(self._home, self.record, self._provider)
+
+    def _kinds(self) -> tuple[NodeType, ...]:
+        return node_types.node_types(self._spec, self._provider.default_resources())
+
+    def _shell(self, machine: Machine) -> Shell:
+        try:
+            return self._provider.shell(machine)
+        except ProviderError as error:
+            raise from_provider(error) from error
+
+    def _head(self) -> Machine:
+        """The head's machine, when it runs."""
+        return machines.await_running(self._provider, self._head_id)
 
     def _head_config(self, head: Machine) -> HeadConfig:
         defaults = self._provider.default_resources()
@@ -305,28 +364,25 @@ class Up:
             provider_settings=dict(self._provider.for_head().settings),
         )
 
-    def _health(self) -> Health:
-        if not self.record.api_url:
-            return Health.UNKNOWN
-        try:
-            self.api().get("/api/version", timeout_s=3.0)
-        except (Unreachable, NotFound):
-            return Health.SILENT
-        except TimedOut:
-            return Health.SLOW
-        except Denied:
-            return Health.DENIED
-        return Health.ANSWERS
-
     def _make_provider(self, cluster_id: str) -> OperatorProvider:
         return providers.make(self._spec, cluster_id, self.record.provider_settings)
 
-    def _remove(self) -> None:
-        """Takes away what was made so far, undisturbed by further Ctrl-C."""
+    def _remove(self, why: str) -> None:
+        """Takes away what was made so far, undisturbed by further Ctrl-C.
+
+        Raises:
+            CliError: some of it is left, and which; it stays remembered, so that `down` finds it.
+        """
         with _uninterrupted():
             self._progress("removing what was made so far")
-            machines.end_all(self._provider)
-            self._provider.cleanup()
+            try:
+                machines.end_all(self._provider, settles=self._made_machines)
+                self._provider.cleanup()
+            except (CliError, ProviderError) as error:
+                raise CliError(
+                    f"{why}; and not everything that was made could be removed: {error}",
+                    f"Some of it may still cost money: run `clusterctl down {self._spec_file}`.",
+                ) from error
             self._home.forget(self.record.name)
 
 
@@ -339,8 +395,3 @@ def _uninterrupted() -> Iterator[None]:
     finally:
         for number, handler in zip(numbers, previous, strict=True):
             signal.signal(number, handler)
-
-
-def plan_for(up: Up) -> Plan:
-    """The plan for what `up` finds now."""
-    return plan(up.facts())

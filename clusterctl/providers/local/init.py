@@ -66,6 +66,9 @@ def main(folder: str) -> int:
         if daemon is not None and daemon in ready:
             os.close(daemon)
             daemon = None
+            unused_until = (
+                time.time() + _UNUSED_S
+            )  # unless it was started and just ended: that is the machine's end
 
 
 def _daemon(folder: str) -> tuple[bool, int | None]:

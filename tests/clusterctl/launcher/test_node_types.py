@@ -8,7 +8,8 @@ import pytest
 
 from autoscaler.config import AutoscalerConfig, Budgets, Cause, Consolidation
 from clusterctl.errors import SpecError
-from clusterctl.launcher.node_types import autoscaler_config, head_hash, head_type, worker_hash
+from clusterctl.launcher.node_types import autoscaler_config, head_change, head_hash, head_type, worker_hash
+from clusterctl.launcher.plan import Change
 from clusterctl.spec.load import load_text
 
 TEXT = """\
@@ -90,6 +91,26 @@ def test_hashes_change_with_what_makes_a_node(
     before, after = load_text(TEXT), load_text(TEXT.replace(old, new, 1))
     assert (head_hash(before) != head_hash(after)) is head_changes
     assert (worker_hash(before, "w") != worker_hash(after, "w")) is worker_changes
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "change"),
+    [
+        ("min_workers: 1", "min_workers: 2", Change.NOTHING),
+        ("cluster_name: c", "cluster_name: c\nworker_setup_commands: [x]", Change.NOTHING),
+        ("cluster_name: c", "cluster_name: c\nsetup_commands: [x]", Change.SETUP),
+        ("cluster_name: c", "cluster_name: c\nfile_mounts: {/a: b}", Change.SETUP),
+        ("cluster_name: c", "cluster_name: c\nports: {api: 7}\nsetup_commands: [x]", Change.RESTART),
+        ("head: {resources: {CPU: 1}}", "head: {resources: {CPU: 4}}", Change.RESTART),
+        ("head: {resources: {CPU: 1}}", "head: {node_config: {capacity: 4}}", Change.MACHINE),
+        ("provider: {type: local}", "provider: {type: local, root: /tmp/elsewhere}", Change.MACHINE),
+    ],
+)
+def test_what_a_change_means_for_the_head(old: str, new: str, change: Change) -> None:
+    before, after = load_text(TEXT), load_text(TEXT.replace(old, new, 1))
+    assert before != after
+    assert head_change(before, after) is change
+    assert head_change(before, before) is Change.NOTHING
 
 
 def test_other_machines_of_ones_own_change_no_node() -> None:

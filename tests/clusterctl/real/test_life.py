@@ -167,10 +167,12 @@ def test_changed_limits_reach_the_autoscaler_without_a_restart(cli: Cli) -> None
     assert cli.run("exec", "cat $CLUSTERCTL_SESSION_DIR/daemon.json").json()["pid"] == before
 
 
-def test_a_changed_head_is_refused(cli: Cli) -> None:
-    ran = cli.run("up", "-y", cli.spec("life", least=2, extra="setup_commands: ['true']\n"))
+def test_another_machine_for_the_head_is_refused(cli: Cli) -> None:
+    spec = pathlib.Path(cli.spec("life", least=2))
+    spec.write_text(spec.read_text().replace("  head:\n", "  head:\n    node_config: {capacity: 3}\n"))
+    ran = cli.run("up", "-y", str(spec))
     assert ran.status == 1
-    assert "changes the head" in ran.err
+    assert "wants another machine for the head" in ran.err
 
 
 def test_stop_keeps_the_history_and_up_starts_again(cli: Cli) -> None:

@@ -1,0 +1,102 @@
+"""Gathers the facts that `up` decides by: what is remembered, what the provider lists, how the head answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autoscaler.provider import Machine, MachineState, ProviderError, ShellError
+from clusterctl import home as homes
+from clusterctl.errors import Denied, NotFound, TimedOut, Unreachable, from_provider
+from clusterctl.home import ClusterRecord, Home
+from clusterctl.providers import OperatorProvider
+from clusterctl.spec.definition import ClusterSpec
+
+from . import machines, node_types, reach
+from .plan import Change, Facts, Health
+
+_ANSWER_S = 3.0
+_SHELL_S = 15.0
+
+
+def facts(
+    home: Home,
+    spec: ClusterSpec,
+    record: ClusterRecord,
+    is_known: bool,
+    provider: OperatorProvider,
+    other_life: Callable[[str], OperatorProvider],
+) -> Facts:
+    """What there is.
+
+    Args:
+        record: what is remembered, or a new one.
+        other_life: the provider of another id of the cluster.
+    """
+    spec_changed = record.spec_hash != homes.spec_hash(spec)
+    change = node_types.head_change(record.spec, spec) if is_known and spec_changed else Change.NOTHING
+    asked = is_known and record.state != homes.STOPPED
+    health = _health(home, record, provider) if asked else Health.UNKNOWN
+    if health is Health.ANSWERS:
+        # A head that answers looks after its machines itself: they are not listed, nothing is planned for them.
+        return Facts(record.state, health, spec_changed=spec_changed, change=change)
+    listed = machines.existing(provider)
+    head = machines.head_of(listed)
+    trouble = ""
+    if health is Health.SILENT and head is not None and head.state is MachineState.RUNNING:
+        if record.head is not None and head.address_for_us != record.head.address_for_us:
+            record.head = head  # it was stopped and started by others, and has another address now
+            health = _health(home, record, provider)
+            if health is Health.ANSWERS:
+                home.write(record)
+                return Facts(record.state, health, spec_changed=spec_changed, change=change)
+        trouble = _trouble(provider, head) if health is Health.SILENT else ""
+    return Facts(
+        record_state=record.state if is_known else "",
+        health=Health.CUT_OFF if trouble else health,
+        trouble=trouble,
+        head_id=head.id if head else "",
+        head_stopped=head is not None and head.state in (MachineState.STOPPING, MachineState.STOPPED),
+        machines=tuple(machine.id for machine in listed),
+        strangers=tuple(
+            machine.id
+            for other in _clusters(provider, record.name)
+            if other != record.cluster_id
+            for machine in machines.existing(other_life(other))
+        ),
+        spec_changed=spec_changed,
+        change=change,
+    )
+
+
+def _health(home: Home, record: ClusterRecord, provider: OperatorProvider) -> Health:
+    if not record.api_url:
+        return Health.UNKNOWN
+    try:
+        reach.api(home, record, provider).get("/api/version", timeout_s=_ANSWER_S)
+    except (Unreachable, NotFound):
+        return Health.SILENT
+    except TimedOut:
+        return Health.SLOW
+    except Denied:
+        return Health.DENIED
+    return Health.ANSWERS
+
+
+def _trouble(provider: OperatorProvider, head: Machine) -> str:
+    """Why the head's machine cannot be entered; "" when it can: then nobody listens there."""
+    try:
+        shell = provider.shell(head)
+        try:
+            shell.run("true", timeout_s=_SHELL_S)
+        finally:
+            shell.close()
+    except (ShellError, ProviderError) as error:
+        return str(error)
+    return ""
+
+
+def _clusters(provider: OperatorProvider, name: str) -> list[str]:
+    try:
+        return list(provider.clusters(name))
+    except ProviderError as error:
+        raise from_provider(error) from error
