@@ -9,6 +9,7 @@ import clusterctl
 from clusterctl.commands import (
     addresses,
     attach,
+    autostop,
     check,
     cluster,
     dashboard,
@@ -69,6 +70,7 @@ app.command("up")(guarded(up.up))
 app.command("down")(guarded(down.down))
 app.command("stop")(guarded(stop.stop))
 app.command("status")(guarded(status.status))
+app.command("autostop")(guarded(autostop.autostop))
 app.command("check")(guarded(check.check))
 app.command("simulate")(guarded(simulate.simulate))
 app.command("submit", cls=ClusterFirst, context_settings=_PASS_ON)(guarded(submit.submit))

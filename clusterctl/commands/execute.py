@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 _BEGIN_S = 30.0
+_END = '"${CLUSTERCTL_PYTHON:-python3}" -m clusterctl.head.end_cluster'
 
 
 def execute(
@@ -42,7 +43,8 @@ def execute(
     It has no terminal; its exit status is passed on. Of several nodes it is the worst one, and 255 when a node could
     not be entered.
 
-    With --tmux or --screen it only starts the command there, which then needs this terminal no more.
+    With --tmux or --screen it only starts the command there, which then needs this terminal no more; with --stop or
+    --down the head ends the cluster afterwards.
 
     A cluster's YAML may come first, as Ray has it: clusterctl exec cluster.yaml 'ls' --tmux
 
@@ -65,18 +67,18 @@ def execute(
         raise UsageProblem("--all-nodes goes with neither --node nor --port-forward")
     if stop and down:
         raise UsageProblem("--stop and --down exclude each other")
-    if (tmux or screen) and (stop or down or port_forward):
-        raise UsageProblem(
-            "--tmux and --screen return at once, so --stop, --down and --port-forward make no sense with them",
-            "Let the cluster stop by itself: see `clusterctl autostop --help`.",
-        )
+    if (tmux or screen) and port_forward:
+        raise UsageProblem("--tmux and --screen return at once, so --port-forward makes no sense with them")
     if start:
         started(cluster)
     session = open_session(cluster)
     text = command[0] if len(command) == 1 else shlex.join(command)
     if tmux or screen:
-        status = _begin(session, node, text, "tmux" if tmux else "screen")
-    elif all_nodes:
+        if stop or down:
+            _must_be_able_to_end(session, down)
+            text = f"{text}\n{_END}{' --down' if down else ''}"
+        raise typer.Exit(_begin(session, node, text, "tmux" if tmux else "screen"))
+    if all_nodes:
         from .everywhere import run_on
 
         status = run_on(session, session.running(), text, timeout)
@@ -87,6 +89,16 @@ def execute(
 
         ended(session, for_good=down)
     raise typer.Exit(status)
+
+
+def _must_be_able_to_end(session: Session, down: bool) -> None:
+    """The cluster will end by itself, which is remembered; refuses what its provider cannot do."""
+    from clusterctl.errors import UsageProblem
+
+    if not down and not session.provider().capabilities.stop_start:
+        raise UsageProblem("machines of this provider cannot be stopped, only ended", "Say --down.")
+    session.record.stops_itself = True
+    session.home.write(session.record)
 
 
 def _run(session: Session, node: str | None, text: str, timeout_s: float | None, ports: Sequence[str]) -> int:

@@ -27,18 +27,41 @@ class Session:
 
         Raises:
             Unreachable: the cluster is stopped, or was never brought up wholly.
+            NotFound: it has ended by itself.
         """
         from clusterctl.errors import Unreachable
         from clusterctl.home import STOPPED
         from clusterctl.launcher import reach
 
         record = self.record
+        if record.stops_itself and record.state != STOPPED and record.api_url:
+            self._notice()
         if record.state == STOPPED or not record.api_url:
             what = "is stopped" if record.state == STOPPED else "did not come up wholly"
             raise Unreachable(
                 f"cluster '{record.name}' {what}", f"Bring it up with: clusterctl up {record.spec_file}"
             )
         return reach.api(self.home, record, self.provider())
+
+    def _notice(self) -> None:
+        """Notices that the cluster has stopped or ended by itself."""
+        from clusterctl.errors import NotFound, TimedOut, Unreachable
+        from clusterctl.launcher import notice, reach
+
+        record, provider = self.record, self.provider()
+        try:
+            reach.api(self.home, record, provider).get("/api/healthz")
+        except (Unreachable, TimedOut):
+            found = notice.notice(self.home, record, provider)
+            again = f"Bring it up again with: clusterctl up {record.spec_file}"
+            if found is notice.Fate.ENDED:
+                raise NotFound(
+                    f"cluster '{record.name}' has ended by itself, as nobody used it (autostop)", again
+                ) from None
+            if found is notice.Fate.STOPPED:
+                raise Unreachable(
+                    f"cluster '{record.name}' has stopped by itself, as nobody used it (autostop)", again
+                ) from None
 
     def provider(self) -> OperatorProvider:
         from clusterctl import providers
@@ -51,8 +74,10 @@ class Session:
         return existing(self.provider())
 
     def environment(self) -> dict[str, str]:
-        """What a person's programs on the head need besides the machine's environment: where the cluster is."""
-        return {"CLUSTERCTL_ADDRESS": self.record.control_address} if self.record.control_address else {}
+        """What a person's programs on a node get besides the machine's environment: where the cluster is, and the mark
+        by which its head knows that somebody works there (`clusterctl.head.log_ins`)."""
+        where = {"CLUSTERCTL_ADDRESS": self.record.control_address} if self.record.control_address else {}
+        return {**where, "CLUSTERCTL_LOGIN": "1"}
 
     def shell(self, machine: Machine) -> Shell:
         from autoscaler.provider import ProviderError

@@ -12,7 +12,7 @@ import hmac
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 from starlette.applications import Starlette
@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import clusterctl
 from clusterctl.jobs.package import LIMIT_BYTES
 from clusterctl.jobs.records import JobRecord, JobRequest
-from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.definition import Autostop, ClusterSpec
 from runtime._clients.control import ControlClient
 from runtime._core.environments import parse_package_uri
 from runtime._transport.channel import CallError
@@ -47,6 +47,26 @@ class Scaling(Protocol):
     async def reconfigure(self, spec: ClusterSpec) -> None: ...
 
 
+class Ending(Protocol):
+    """What the API asks of whoever ends the cluster when it is not used."""
+
+    def set(self, policy: Autostop | None) -> None: ...
+
+    def end_now(self, down: bool) -> None: ...
+
+    def touch(self) -> None: ...
+
+    async def state(self) -> dict[str, Any]: ...
+
+
+class AutostopRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """Another policy than the spec's. `idle_minutes` None: the cluster stays. `now`: it ends at once."""
+
+    idle_minutes: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    down: bool = False
+    now: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One row of the route table."""
@@ -58,14 +78,20 @@ class Endpoint:
 
 
 class Api:
-    """The handlers. `scaling` is None on a head without an autoscaler."""
+    """The handlers. `scaling` and `ending` are None on a head without an autoscaler."""
 
     def __init__(
-        self, control: ControlClient, jobs: JobSupervisor, scaling: Scaling | None, cluster_name: str
+        self,
+        control: ControlClient,
+        jobs: JobSupervisor,
+        scaling: Scaling | None,
+        cluster_name: str,
+        ending: Ending | None = None,
     ) -> None:
         self._control = control
         self._jobs = jobs
         self._scaling = scaling
+        self._ending = ending
         self._cluster_name = cluster_name
 
     def endpoints(self) -> list[Endpoint]:
@@ -90,13 +116,17 @@ class Api:
             Endpoint("GET", "/api/nodes", "All nodes.", self.nodes),
             Endpoint("GET", "/api/cluster_status", "Nodes, demand and the autoscaler's report.", self.status),
             Endpoint("PUT", "/api/autoscaler/config", "New spec for the autoscaler.", self.configure),
+            Endpoint(
+                "GET", "/api/autostop", "When the cluster ends by itself, and what uses it.", self.autostop
+            ),
+            Endpoint("PUT", "/api/autostop", "Lets it end by itself, or not.", self.set_autostop),
         ]
 
     def application(self, secret: str) -> ASGIApp:
         """The whole API as ASGI application."""
         routes = [Route(e.path, e.run, methods=[e.method]) for e in self.endpoints()]
         handlers: dict[Any, Any] = {JobError: _job_error, CallError: _call_error}
-        return Authenticated(Starlette(routes=routes, exception_handlers=handlers), secret)
+        return Authenticated(Starlette(routes=routes, exception_handlers=handlers), secret, self._touched)
 
     # -- about the head
 
@@ -210,6 +240,32 @@ class Api:
             raise JobError(400, f"the autoscaler cannot work with this spec: {error}") from error
         return JSONResponse({"accepted": True})
 
+    async def autostop(self, request: Request) -> Response:
+        return JSONResponse(await self._of_autoscaler().state())
+
+    async def set_autostop(self, request: Request) -> Response:
+        try:
+            wanted = msgspec.json.decode(await _body(request), type=AutostopRequest)
+        except msgspec.MsgspecError as error:
+            raise JobError(400, f"this is no policy: {error}") from error
+        ending = self._of_autoscaler()
+        if wanted.now:
+            ending.end_now(wanted.down)
+        elif wanted.idle_minutes is None:
+            ending.set(None)
+        else:
+            ending.set(Autostop(idle_minutes=wanted.idle_minutes, down=wanted.down))
+        return JSONResponse({"accepted": True})
+
+    def _of_autoscaler(self) -> Ending:
+        if self._ending is None:
+            raise JobError(400, "this head was started by hand and has no machines that it could end")
+        return self._ending
+
+    def _touched(self) -> None:
+        if self._ending is not None:
+            self._ending.touch()
+
 
 def _package(request: Request) -> tuple[str, str]:
     """The name of the package that a request is about, and the digest in it."""
@@ -221,10 +277,12 @@ def _package(request: Request) -> tuple[str, str]:
 
 
 class Authenticated:
-    """ASGI middleware: no route but the health check without the secret."""
+    """ASGI middleware: no route but the health check without the secret. `on_change` is told of every request that
+    changes something."""
 
-    def __init__(self, app: ASGIApp, secret: str) -> None:
+    def __init__(self, app: ASGIApp, secret: str, on_change: Callable[[], None] = lambda: None) -> None:
         self._app = app
+        self._on_change = on_change
         self._expected = f"Bearer {secret}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -235,6 +293,8 @@ class Authenticated:
                     scope, receive, send
                 )
                 return
+            if scope["method"] not in ("GET", "HEAD"):
+                self._on_change()
         await self._app(scope, receive, send)
 
 

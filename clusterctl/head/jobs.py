@@ -71,6 +71,7 @@ class JobSupervisor:
         self._jobs: dict[str, JobRecord] = {}
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._stopping: set[str] = set()
+        self._is_closed = False
         self._changed = asyncio.Condition()
         self._environments = Environments(str(Path(session_dir, "job_environments")), control, _no_config)
 
@@ -99,6 +100,8 @@ class JobSupervisor:
         Raises:
             JobError: the request is wrong, or the id is taken.
         """
+        if self._is_closed:
+            raise JobError(503, "the cluster is ending, for it was not used: bring it up again first")
         if not request.entrypoint.strip():
             raise JobError(400, "the entrypoint is empty")
         name = request.submission_id or f"job-{secrets.token_hex(4)}"
@@ -166,6 +169,11 @@ class JobSupervisor:
         await self._control.call(messages.KvDelete(JOBS, name.encode()))
         self.log_file(name).unlink(missing_ok=True)
         await asyncio.to_thread(shutil.rmtree, self._folder / name, ignore_errors=True)
+
+    def close_if_unused(self) -> bool:
+        """Takes no more jobs, unless there is one that has not ended; whether it takes none."""
+        self._is_closed = all(record.status.is_final for record in self._jobs.values())
+        return self._is_closed
 
     async def close(self) -> None:
         """Stops every job, because the head ends."""

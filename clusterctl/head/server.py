@@ -11,6 +11,7 @@ import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import uvicorn
 
 from autoscaler.config import AutoscalerConfig
 from autoscaler.loop import Autoscaler
+from autoscaler.status import Report
 from clusterctl import providers
 from clusterctl.launcher import node_types
 from clusterctl.launcher.setup import WorkerSetup
@@ -29,7 +31,9 @@ from runtime._transport.channel import CallError
 from runtime._wire.messages.control import KvPut
 from runtime.job_submission import endpoint
 
+from . import ending
 from .api import Api
+from .autostop import Autostop
 from .config import HeadConfig
 from .first import HeadError, control_store
 from .jobs import JobSupervisor
@@ -53,6 +57,7 @@ class Head:
         self._secret = Path(secret_file).read_text(encoding="ascii").strip()
         self._stop = asyncio.Event()
         self._failure = ""
+        self._last_act: Callable[[], None] | None = None
 
     async def run(self, listener: socket.socket, store: Future[Daemon], tell: Tell) -> None:
         """Starts everything else, says so, and works until SIGTERM.
@@ -95,6 +100,8 @@ class Head:
             if control is not None:
                 await control.close()
             await asyncio.to_thread(_end_daemons, daemons)
+            if self._last_act is not None:
+                await asyncio.to_thread(self._last_act)
 
     async def _serve(
         self, control: ControlClient, address: str, daemons: list[Daemon], listener: socket.socket, tell: Tell
@@ -116,7 +123,14 @@ class Head:
             if self._config.spec is not None:
                 scaling = Autoscaling(self._config, control, address, self._secret_file, self._session_dir)
                 spawn(scaling.run(), "autoscaler")
-            api = Api(control, jobs, scaling, self._config.cluster_name)
+                end = partial(self._end_cluster, scaling, tasks[-1], jobs)
+                scaling.autostop = Autostop(
+                    control, jobs.list, scaling.report, end, self._config.spec.autostop
+                )
+                spawn(scaling.autostop.run(), "autostop")
+            api = Api(
+                control, jobs, scaling, self._config.cluster_name, scaling.autostop if scaling else None
+            )
             server = _Server(
                 uvicorn.Config(
                     api.application(self._secret),
@@ -164,6 +178,24 @@ class Head:
         else:
             log.info("the %s has ended", name)
 
+    async def _end_cluster(
+        self,
+        scaling: Autoscaling,
+        scaling_task: asyncio.Task[None],
+        jobs: JobSupervisor,
+        down: bool,
+        now: bool,
+    ) -> bool:
+        """Ends the workers, and leaves the end of this machine for last. False when a job has come meanwhile."""
+        if not jobs.close_if_unused() and not now:
+            return False
+        scaling_task.cancel()  # it would replace them
+        await asyncio.wait([scaling_task])
+        await asyncio.to_thread(ending.end_workers, scaling.provider)
+        self._last_act = partial(ending.end_own, scaling.provider, down)
+        self._stop.set()
+        return True
+
     def _lost(self, reason: str) -> None:
         self._failure = f"the control store is lost: {reason}"
         self._stop.set()
@@ -186,7 +218,11 @@ class Head:
 
 
 class Autoscaling:
-    """The autoscaler with its provider; takes new specs while it runs."""
+    """The autoscaler with its provider; takes new specs while it runs.
+
+    Attributes:
+        autostop: told of new specs as well.
+    """
 
     def __init__(
         self, config: HeadConfig, control: ControlClient, address: str, secret_file: str, session_dir: str
@@ -199,6 +235,7 @@ class Autoscaling:
         self._secret_file = secret_file
         self._log_dir = os.path.join(session_dir, "logs")
         self._digests = os.path.join(session_dir, "digests.json")
+        self.autostop: Autostop | None = None
         self._settings = self._configure(config.spec)
         self._autoscaler = Autoscaler(*self._settings, control)
 
@@ -210,6 +247,16 @@ class Autoscaling:
         """
         self._settings = self._configure(spec)
         self._autoscaler.configure(*self._settings)
+        if self.autostop is not None:
+            self.autostop.configure(spec.autostop)
+
+    @property
+    def provider(self) -> providers.OperatorProvider:
+        return self._settings[1]
+
+    def report(self) -> Report:
+        """The autoscaler's."""
+        return self._autoscaler.report()
 
     async def run(self) -> None:
         """Runs the autoscaler until cancelled; starts it again when it fails, for all it needs is in the

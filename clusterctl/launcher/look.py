@@ -12,6 +12,7 @@ from clusterctl.providers import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec
 
 from . import machines, node_types, reach
+from .notice import notice
 from .plan import Change, Facts, Health
 
 _ANSWER_S = 3.0
@@ -39,6 +40,8 @@ def facts(
     if health is Health.ANSWERS:
         # A head that answers looks after its machines itself: they are not listed, nothing is planned for them.
         return Facts(record.state, health, spec_changed=spec_changed, change=change)
+    if health is Health.SILENT:
+        notice(home, record, provider)
     listed = machines.existing(provider)
     head = machines.head_of(listed)
     trouble = ""

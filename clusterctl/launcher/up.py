@@ -156,6 +156,7 @@ class Up:
             raise
         self.record.state = homes.UP
         self.record.spec, self.record.spec_hash = self._spec, homes.spec_hash(self._spec)
+        self.record.stops_itself |= self._spec.autostop is not None
         self.record.spec_file = os.path.abspath(self._spec_file)
         if chosen.steps:
             self._home.write(self.record)

@@ -173,6 +173,18 @@ class Consolidation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = 0.5
 
 
+class Autostop(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The cluster stops by itself when nobody has used it for long."""
+
+    idle_minutes: Annotated[
+        Amount,
+        Meta(description="No job, program, waiting work, log-in or set-up for so long."),
+    ]
+    down: Annotated[
+        bool, Meta(description="It ends for good, instead of keeping the head's machine for the next `up`.")
+    ] = False
+
+
 class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A cluster."""
 
@@ -198,6 +210,9 @@ class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     consolidation: Annotated[
         Consolidation | None,
         Meta(description="Give up busy workers whose work has room elsewhere. Default: no."),
+    ] = None
+    autostop: Annotated[
+        Autostop | None, Meta(description="Stop when nobody has used it for long. Default: it stays.")
     ] = None
     ports: Ports = Ports()
     auth: Auth = Auth()

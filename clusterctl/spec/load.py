@@ -14,7 +14,7 @@ from clusterctl.errors import NotFound, SpecError
 from . import on_premise, ray_yaml
 from .definition import ClusterSpec, RayRuntime
 from .platforms.local import LocalNodeConfig
-from .platforms.ssh import SshNodeConfig
+from .platforms.ssh import SshNodeConfig, SshProvider
 from .positions import Path, Problem, compose
 from .reader import Reader
 
@@ -170,6 +170,10 @@ def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
             reader.problem_at(
                 ("available_node_types", name, "docker"), f"running nodes in containers {not_here}"
             )
+    if spec.autostop is not None and not spec.autostop.down and isinstance(spec.provider, SshProvider):
+        reader.problem_at(
+            ("autostop",), "machines of one's own cannot be stopped, only given back: add `down: true` to it"
+        )
     if spec.file_mounts_sync_continuously:
         reader.problem_at(("file_mounts_sync_continuously",), f"continuous syncing {not_here}")
     for index, name in enumerate(spec.rsync_filter):

@@ -68,7 +68,7 @@ def main(folder: str) -> int:
             daemon = None
             unused_until = (
                 time.time() + _UNUSED_S
-            )  # unless it was started and just ended: that is the machine's end
+            )  # in case the end was meant, and something else is to be started
 
 
 def _daemon(folder: str) -> tuple[bool, int | None]:

@@ -146,6 +146,7 @@ class LocalMachine:
                 "CLUSTERCTL_SESSION_DIR": self.session_dir,
                 "CLUSTERCTL_PYTHON": sys.executable,
                 "PYTHONUNBUFFERED": "1",
+                "CLUSTERCTL_SHARES_HOST": "1",  # what else runs there is not ours
             }
         )
         return env

@@ -1,0 +1,76 @@
+"""`clusterctl autostop`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from clusterctl import output
+
+from .options import Cluster, Json, Which
+
+
+def autostop(
+    which: Which = None,
+    idle_minutes: Annotated[
+        float | None, typer.Option("--idle-minutes", "-i", min=0, help="Stop when it was idle for so long.")
+    ] = None,
+    down: Annotated[
+        bool, typer.Option("--down", help="End it for good, instead of keeping the head's machine.")
+    ] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Let it run.")] = False,
+    cluster: Cluster = None,
+    json: Json = False,
+) -> None:
+    """Lets a cluster stop by itself when nobody uses it, or says when it will.
+
+    It is idle when it has no job, no connected program, no waiting work, no log-in and no set-up under way. The head
+    looks after that, so this machine may be away. `up` with a changed `autostop` in the YAML wins over this.
+
+    \b
+      clusterctl autostop                         what holds, and what uses the cluster now
+      clusterctl autostop --idle-minutes 30
+      clusterctl autostop --cancel
+    """
+    import msgspec
+
+    from clusterctl.errors import UsageProblem
+
+    from .session import open_session
+
+    if cancel and (idle_minutes is not None or down):
+        raise UsageProblem("--cancel goes with no other option")
+    if down and idle_minutes is None:
+        raise UsageProblem("--down needs --idle-minutes", "To end the cluster at once: clusterctl down")
+    session = open_session(which or cluster)
+    if idle_minutes is not None and not down and not session.provider().capabilities.stop_start:
+        raise UsageProblem("machines of this provider cannot be stopped, only ended", "Add --down.")
+    api = session.api()
+    if cancel or idle_minutes is not None:
+        wanted = {"idle_minutes": idle_minutes, "down": down}
+        if idle_minutes is not None:  # first: what may happen is remembered
+            session.record.stops_itself = True
+            session.home.write(session.record)
+        api.put("/api/autostop", msgspec.json.encode(wanted), timeout_s=10.0)
+    state = api.get("/api/autostop", timeout_s=15.0)
+    if json:
+        output.as_json({"cluster_name": session.record.name, **state})
+        return
+    for line in _lines(session.record.name, state):
+        output.say(line)
+
+
+def _lines(name: str, state: dict[str, Any]) -> list[str]:
+    if state["idle_minutes"] is None:
+        lines = [f"cluster '{name}' does not stop by itself"]
+    else:
+        act = "ends for good" if state["down"] else "stops"
+        lines = [f"cluster '{name}' {act} when it has been idle for {state['idle_minutes']:g} min"]
+    used = [f"it is used: {use}" for use in state["uses"]]
+    idle = (
+        f"it has been idle for {output.duration(state['idle_s'])}"
+        if state["idle_minutes"] is not None
+        else ""
+    )
+    return lines + [f"  {text}" for text in used or [idle or "it is idle"]]

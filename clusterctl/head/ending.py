@@ -1,0 +1,52 @@
+"""How a head ends its cluster: the workers' machines first, and its own as the last thing that it does."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from autoscaler.provider import Machine, ProviderError
+from clusterctl.errors import CliError
+from clusterctl.launcher import machines
+from clusterctl.providers import OperatorProvider
+
+log = logging.getLogger(__name__)
+
+_TRIES = 5
+_AGAIN_S = 10.0
+
+
+def end_workers(provider: OperatorProvider) -> None:
+    """Ends the workers' machines. Those that cannot be ended now end by themselves, without a head."""
+    for attempt in range(1, _TRIES + 1):
+        try:
+            workers = {machine.id for machine in machines.existing(provider) if not machine.is_head}
+            if workers:
+                machines.end_all(provider, only=workers)
+            return
+        except CliError as error:
+            log.error("ending the workers, attempt %d: %s", attempt, error)
+            time.sleep(_AGAIN_S)
+
+
+def end_own(provider: OperatorProvider, down: bool) -> None:
+    """Ends the head's machine, on which this runs, for good or until the next `up`. It may not return."""
+    for attempt in range(1, _TRIES + 1):
+        try:
+            own = machines.head_of(provider.list())
+            if own is None:
+                return
+            _end(provider, own, down)
+            return
+        except ProviderError as error:
+            log.error("ending the own machine, attempt %d: %s", attempt, error)
+            time.sleep(_AGAIN_S)
+
+
+def _end(provider: OperatorProvider, own: Machine, down: bool) -> None:
+    if not down and provider.capabilities.stop_start:
+        provider.stop([own.id])
+        return
+    refused = provider.terminate([own.id])[own.id]
+    if refused is not None:
+        raise refused
