@@ -37,7 +37,7 @@ from clusterctl.sync import transfer
 from clusterctl.sync.rules import rules
 from clusterctl.sync.transfer import Mount, SyncError
 
-from . import shipping
+from . import lease_guard, shipping
 from .shipping import Shipment
 
 NODE_FOLDER = "~/.clusterctl-node"
@@ -48,6 +48,8 @@ BASE_PYTHON = '"${CLUSTERCTL_BASE_PYTHON:-python3}"'
 """Of a machine that gets the runtime from us: what that runs on."""
 START = f"{PYTHON} -m clusterctl start"
 STOP = f"{START} --stop"
+ORPHAN_MINUTES = 10.0
+"""So long a worker's machine that costs waits for its head."""
 SHELL_DEADLINE_S = 300.0
 _RETRY_S = 0.25
 _ATTEMPT_S = 30.0
@@ -96,6 +98,7 @@ class NodeFacts:
     python: tuple[int, int] = field(default_factory=lambda: sys.version_info[:2])
     runtime: Shipment | None = None  # to be shipped; None: the machine has it
     env: Mapping[str, str] = field(default_factory=dict)  # of the spec's commands
+    lease: str = ""  # the head's HOST:PORT: without it for long the machine shuts itself down
 
 
 def steps(facts: NodeFacts) -> list[Step]:
@@ -109,6 +112,7 @@ def steps(facts: NodeFacts) -> list[Step]:
             expected=wanted,
             advice=f"the node needs Python {wanted}, as here: programs and their data travel between the two",
         ),
+        *(_lease_steps(facts.lease) if facts.lease else ()),
         *(_runtime_steps(facts.runtime) if facts.runtime else ()),
         Step("secret", source=facts.secret_file, target=f"{NODE_FOLDER}/secret"),
     ]
@@ -146,6 +150,16 @@ def _runtime_steps(runtime: Shipment) -> tuple[Step, ...]:
     )
     install = runtime.install(NODE_FOLDER, BASE_PYTHON)
     return *copies, Step("install the runtime", install, timeout_s=300.0, unless=there)
+
+
+def _lease_steps(head: str) -> tuple[Step, ...]:
+    """Before all that may take long: the head may be gone by then."""
+    guard, file = f"{NODE_FOLDER}/lease_guard.py", f"{NODE_FOLDER}/head_address"
+    start = f"{BASE_PYTHON} -I {guard} {file} {ORPHAN_MINUTES:g} </dev/null >>{NODE_FOLDER}/lease.log 2>&1"
+    return (
+        Step("copy the guard of the lease", source=lease_guard.__file__, target=guard),
+        Step("lease", f"echo {shlex.quote(head)} > {file} && (setsid {start} &)", timeout_s=60.0),
+    )
 
 
 def operators_mounts(spec: ClusterSpec) -> tuple[Mount, ...]:
@@ -216,8 +230,13 @@ def worker_facts(
     secret_file: str,
     runtime: Shipment | None = None,
     digests: str = "",
+    holds_lease: bool = False,
 ) -> NodeFacts:
-    """Facts of a worker, seen from the head: file mounts come from where the head has them."""
+    """Facts of a worker, seen from the head: file mounts come from where the head has them.
+
+    Args:
+        holds_lease: its machine shuts itself down when the head is gone.
+    """
     labels = machine_labels(node_type, machine.zone, machine.market)
     start = [
         *("--address", control_address),
@@ -241,6 +260,7 @@ def worker_facts(
         commands=tuple(node_type.setup.get("setup_commands", ())),
         kind_commands=tuple(node_type.setup.get("worker_setup_commands", ())),
         start_commands=tuple(ray_start.parse_start(spec.worker_start_ray_commands).commands),
+        lease=control_address if holds_lease else "",
     )
 
 
@@ -402,6 +422,7 @@ class WorkerSetup:
             self._secret_file,
             runtime,
             self._digests,
+            self._provider.capabilities.shutdown_ends,
         )
         try:
             shell = self._provider.shell(machine)

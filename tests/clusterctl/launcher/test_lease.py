@@ -1,0 +1,75 @@
+"""Workers' machines that cost shut themselves down when their head is gone."""
+
+from __future__ import annotations
+
+import io
+import pathlib
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from autoscaler.provider import Machine, MachineState, NodeType
+from clusterctl.launcher import setup
+from clusterctl.launcher.setup import SetupLog
+from clusterctl.shell.connections import CONNECTIONS, SshTarget
+from clusterctl.shell.ssh import SshShell
+from clusterctl.spec.load import load_text
+from tests.polling import eventually
+from tests.testbed.hosts import OPERATOR
+from tests.testbed.sshd import USER, SshTestbed, missing
+
+SPEC = load_text(
+    "cluster_name: c\nprovider: {type: local}\nhead_node_type: head\n"
+    "available_node_types: {head: {}, w: {max_workers: 1}}\n"
+)
+WORKER = Machine("m", MachineState.RUNNING, "w", {}, "5.6.7.8")
+FAKE = '#!/bin/sh\necho "$(id -un) $*" > /run/was-shut-down\n'
+
+
+def steps_of(head: str, holds_lease: bool) -> list[setup.Step]:
+    facts = setup.worker_facts(SPEC, WORKER, NodeType("w"), "w-1", head, "/secret", holds_lease=holds_lease)
+    return setup.steps(facts)
+
+
+def test_only_machines_that_cost_hold_a_lease_and_they_do_before_anything_slow() -> None:
+    assert not [step.name for step in steps_of("1.2.3.4:5", False) if "lease" in step.name]
+    names = [step.name for step in steps_of("1.2.3.4:5", True)]
+    assert names.index("lease") < names.index("secret")
+
+
+@pytest.fixture
+def bed(tmp_path: pathlib.Path) -> Iterator[SshTestbed]:
+    with SshTestbed(1, tmp_path) as bed, bed.inside():
+        yield bed
+        CONNECTIONS.close_all()
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
+def test_a_worker_without_its_head_shuts_its_machine_down(
+    bed: SshTestbed, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(setup, "ORPHAN_MINUTES", 0.02)
+    host = bed.hosts[0]
+    host.run(
+        ["sh", "-c", f"cat > /usr/local/sbin/shutdown <<'END'\n{FAKE}END\nchmod 755 /usr/local/sbin/shutdown"]
+    )
+    shell = SshShell(SshTarget(host.address, str(tmp_path / "known"), user=USER, key_file=str(bed.key_file)))
+
+    def is_down() -> str:
+        return host.run(["sh", "-c", "cat /run/was-shut-down 2>/dev/null || true"])
+
+    with socket.create_server((OPERATOR, 0), backlog=1000) as head:
+        wanted = [
+            step for step in steps_of(f"{OPERATOR}:{head.getsockname()[1]}", True) if "lease" in step.name
+        ]
+        log = SetupLog(io.StringIO())
+        for _ in range(2):  # a repeated set-up adds no second guard
+            for step in wanted:
+                setup._run_step(shell, step, setup.NodeFacts(False, "", ""), log)
+        assert eventually(lambda: host.run(["pgrep", "-fc", "lease_guard.py"]).strip() == "1")
+        for _ in range(5):
+            stream, _ = head.accept()
+            stream.close()
+        assert is_down() == ""
+    assert eventually(lambda: is_down() == "root -h now\n")
