@@ -6,7 +6,7 @@ import ipaddress
 import sys
 import sysconfig
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from autoscaler.provider import MachineTags, Problem, ShellAuthFailed, ShellError
@@ -14,7 +14,7 @@ from clusterctl.shell.connections import HostKeyChanged, SshTarget
 from clusterctl.shell.ssh import SshShell
 
 from . import claim as claims
-from .claim import Facts
+from .claim import Claim, Facts
 
 _EXAMINE_S = 20.0
 _LEAST_DISK = 2**30
@@ -53,13 +53,13 @@ def examine(target: SshTarget, python: str) -> Examined:
 
 
 def problems_of(
-    answers: Mapping[str, Examined | Exception], head: str, python: str, cluster_id: str
+    answers: Mapping[str, Examined | Exception], head: str, python: str, is_ours: Callable[[Claim], bool]
 ) -> list[Problem]:
-    """What is wrong, machine by machine."""
+    """What is wrong, machine by machine. `is_ours`: `up` may take a machine with such a claim."""
     found = []
     for name, answer in answers.items():
         if isinstance(answer, Examined):
-            found += _of(name, answer, name == head, len(answers) == 1, python, cluster_id)
+            found += _of(name, answer, name == head, len(answers) == 1, python, is_ours)
         else:
             found.append(_silent(answer, name == head))
     return found
@@ -76,13 +76,13 @@ def _silent(error: Exception, is_head: bool) -> Problem:
 
 
 def _of(
-    name: str, seen: Examined, is_head: bool, is_alone: bool, python: str, cluster_id: str
+    name: str, seen: Examined, is_head: bool, is_alone: bool, python: str, is_ours: Callable[[Claim], bool]
 ) -> list[Problem]:
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     abi = sysconfig.get_config_var("SOABI")
     claim = seen.facts.claim
     out = []
-    if claim is not None and claim.tags.get(MachineTags.CLUSTER_ID) != cluster_id:
+    if claim is not None and not is_ours(claim):
         other = claim.tags.get(MachineTags.CLUSTER_NAME, "?")
         advice = f"End cluster '{other}' first, or name another machine."
         out.append(Problem(f"{name} belongs to cluster '{other}'", advice, fatal=is_head))

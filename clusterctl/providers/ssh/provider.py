@@ -44,6 +44,7 @@ from . import claim as claims
 from . import hosts
 from .checks import examine, problems_of
 from .claim import Claim, Facts
+from .own_end import give_back_own
 
 T = TypeVar("T")
 _LOOK_S = 10.0
@@ -82,6 +83,7 @@ class SshMachines:
             self._targets.setdefault(hosts.name_of(target), target)
             self._entries.setdefault(hosts.name_of(target), text)
         self._base = base
+        self._cluster_name = spec.cluster_name
         # Of the cluster and not of one life of it: a key that an interrupted `up` left behind goes as well.
         self._mark = f"clusterctl:{self._owner}:{spec.cluster_name}"
         self._named = frozenset(self._targets)
@@ -96,7 +98,7 @@ class SshMachines:
 
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
         answers = self._each(self._entries, lambda target: examine(target, self._spec.python))
-        found = problems_of(answers, self._head, self._spec.python, self._cluster_id)
+        found = problems_of(answers, self._head, self._spec.python, self._may_be_taken)
         return found + [problem for kind in node_types for problem in self._misnamed(kind)]
 
     def prepare(self, node_types: Sequence[NodeType]) -> Prepared:
@@ -265,6 +267,15 @@ class SshMachines:
     def _is_ours(self, claim: Claim) -> bool:
         return claim.tags.get(MachineTags.CLUSTER_ID) == self._cluster_id
 
+    def _may_be_taken(self, claim: Claim) -> bool:
+        """By `up`, which ends an earlier life of the cluster that only its tags tell of."""
+        tags = claim.tags
+        is_earlier = (tags.get(OWNER_TAG), tags.get(MachineTags.CLUSTER_NAME)) == (
+            self._owner,
+            self._cluster_name,
+        )
+        return is_earlier or self._is_ours(claim)
+
     def _eligible(self, node_type: NodeType) -> Sequence[str]:
         """The workers' machines that may be of the type, in the order of the spec."""
         config = _node_config(node_type)
@@ -354,6 +365,8 @@ class SshMachines:
             raise found
         if found.claim is None or found.claim.id != machine_id or not self._is_ours(found.claim):
             raise NotFound(f"there is no machine {machine_id}")
+        if self._on_head and self._name(target) == self._head:
+            give_back_own(found.claim, self._spec.python)
         command, env = claims.give_back(found.claim, self._spec.python)
         result = SshShell(target).run(command, env=env, timeout_s=_END_S)
         if result.exit_status:

@@ -113,7 +113,8 @@ def test_a_second_cluster_cannot_take_a_machine(bed: SshTestbed, make: Make) -> 
     assert "belongs to cluster 'name'" in str(result.errors[0])
     assert isinstance(two.terminate([one.list()[0].id])[one.list()[0].id], NotFound)
     assert [machine.instance_id for machine in one.list()] == ["a"]
-    assert any("belongs to cluster" in problem.what for problem in two.check([WORKER]))
+    theirs = make("three", owner="you")
+    assert any("belongs to cluster" in problem.what for problem in theirs.check([WORKER]))
 
 
 def test_of_clusters_that_reach_for_the_same_machines_at_once_each_machine_has_one(
@@ -311,16 +312,22 @@ ABI = str(sysconfig.get_config_var("SOABI"))
     ],
 )
 def test_what_would_fail_is_found_before(answer: Examined | Exception, words: str, fatal: bool) -> None:
-    (problem,) = problems_of({"w": answer}, "h", "python3", "c")
+    (problem,) = problems_of({"w": answer}, "h", "python3", nobody)
     assert words in problem.what
     assert problem.fatal is fatal
 
 
+def nobody(claim: Claim) -> bool:
+    return False
+
+
 def test_the_head_must_answer_and_be_free() -> None:
-    (problem,) = problems_of({"h": ShellTimedOut("nothing")}, "h", "python3", "c")
+    (problem,) = problems_of({"h": ShellTimedOut("nothing")}, "h", "python3", nobody)
     assert problem.fatal
     fine = Examined(FACTS, VERSION, ABI, 2**40)
-    (problem,) = problems_of({"h": Examined(LOOPBACK, VERSION, ABI, 2**40), "w": fine}, "h", "python3", "c")
+    (problem,) = problems_of(
+        {"h": Examined(LOOPBACK, VERSION, ABI, 2**40), "w": fine}, "h", "python3", nobody
+    )
     assert "reached as itself" in problem.what
     claim = Claim(
         id=id_on("h", "x"),
@@ -336,9 +343,11 @@ def test_the_head_must_answer_and_be_free() -> None:
         session_dir="",
     )
     facts = Facts("h", "10.0.0.1", "", "", "", 1.0, 1.0, claim)
-    (problem,) = problems_of({"h": Examined(facts, VERSION, ABI, 2**40)}, "h", "python3", "c")
+    taken = {"h": Examined(facts, VERSION, ABI, 2**40)}
+    (problem,) = problems_of(taken, "h", "python3", nobody)
     assert "belongs to cluster 'theirs'" in problem.what
     assert problem.fatal
+    assert problems_of(taken, "h", "python3", lambda claim: True) == []
 
 
 BASE = SshTarget("", "known", user="me")
