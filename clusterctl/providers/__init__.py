@@ -13,6 +13,7 @@ from typing import Protocol
 from autoscaler.provider import Provider
 from clusterctl.errors import UsageProblem
 from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.platforms.aws import AwsProvider
 from clusterctl.spec.platforms.gcp import GcpProvider
 from clusterctl.spec.platforms.local import LocalProvider
 from clusterctl.spec.platforms.ssh import SshProvider
@@ -85,4 +86,8 @@ def make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> Ope
 
         root = settings.get("root") or config.root
         return LocalMachines(cluster_id, settings["owner"], root=root, listing_lag_s=config.listing_lag_s)
+    if isinstance(config, AwsProvider):
+        from clusterctl.providers.aws.provider import AwsMachines
+
+        return AwsMachines(spec, cluster_id, settings)
     raise UsageProblem(f"provider type '{config.__struct_config__.tag}' is not available in this version")

@@ -1,0 +1,98 @@
+"""What a region has to offer for a node type: its instance type, in which zones, and the image. Asked once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from autoscaler.provider import Config, NodeType, ProviderError
+
+from . import images, types
+from .clients import Clients
+from .images import Image
+from .types import InstanceType
+
+
+class Catalog:
+    """The catalogue of one region. Safe to use from any thread."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._lock = threading.Lock()
+        self._types: dict[str, InstanceType] = {}
+        self._zones: dict[str, frozenset[str]] = {}
+        self._images: dict[tuple[str, str], Image] = {}
+        self._templates: dict[str, Mapping[str, Any]] = {}
+
+    def instance_type(self, node_type: NodeType) -> InstanceType:
+        """The instance type of a node type.
+
+        Raises:
+            Config: it names none, or one that there is not in the region.
+        """
+        name = str(self._setting(node_type, "InstanceType"))
+        if not name:
+            raise Config(f"node type {node_type.name}: node_config.InstanceType is missing")
+        with self._lock:
+            if name not in self._types:
+                try:
+                    found = self._clients.ec2("describe_instance_types", InstanceTypes=[name])[
+                        "InstanceTypes"
+                    ]
+                except Config as error:
+                    if "InvalidInstanceType" not in str(error):
+                        raise
+                    found = []
+                if not found:
+                    region = self._clients.place.region
+                    raise Config(f"node type {node_type.name}: there is no instance type {name} in {region}")
+                self._types[name] = types.read(found[0])
+            return self._types[name]
+
+    def zones(self, instance_type: str) -> frozenset[str]:
+        """The zones that have machines of an instance type."""
+        with self._lock:
+            if instance_type not in self._zones:
+                found = self._clients.pages(
+                    "describe_instance_type_offerings",
+                    "InstanceTypeOfferings",
+                    LocationType="availability-zone",
+                    Filters=[{"Name": "instance-type", "Values": [instance_type]}],
+                )
+                self._zones[instance_type] = frozenset(str(one["Location"]) for one in found)
+            return self._zones[instance_type]
+
+    def image(self, node_type: NodeType) -> Image:
+        """The image of a node type: the one it names, or the one whose Python is ours."""
+        kind = self.instance_type(node_type)
+        wanted = str(self._setting(node_type, "ImageId")) or images.default_family(gpus=kind.has_gpus)
+        key = (wanted, kind.architecture)
+        with self._lock:
+            if key not in self._images:
+                self._images[key] = images.find(self._clients, *key)
+            return self._images[key]
+
+    # -- inside
+
+    def _setting(self, node_type: NodeType, name: str) -> Any:
+        """A setting of the node type, or else of its launch template; "" when neither has it."""
+        if given := node_type.node_config.get(name):
+            return given
+        template = node_type.node_config.get("LaunchTemplate")
+        return self._template(template).get(name, "") if template else ""
+
+    def _template(self, template: Mapping[str, Any]) -> Mapping[str, Any]:
+        key = repr(sorted(template.items()))
+        with self._lock:
+            if key not in self._templates:
+                which = {k: v for k, v in template.items() if k in ("LaunchTemplateId", "LaunchTemplateName")}
+                version = str(template.get("Version", "$Default"))
+                try:
+                    answer = self._clients.ec2(
+                        "describe_launch_template_versions", Versions=[version], **which
+                    )
+                except ProviderError as error:
+                    raise type(error)(f"node_config.LaunchTemplate: {error}") from error
+                self._templates[key] = answer["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+            return self._templates[key]

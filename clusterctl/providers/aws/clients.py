@@ -1,0 +1,213 @@
+"""The API of AWS: clients of boto3 that are made when they are first needed, and one way to call them.
+
+boto3's own retries are off, as it would hide from us that AWS wants fewer calls. Ours: what may pass is tried again
+with growing pauses for as long as the caller's patience lasts. All calls that are made here may be repeated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autoscaler.provider import Auth, Config, ProviderError, Transient
+
+from . import errors
+
+_CONNECT_S = 5.0
+_READ_S = 30.0
+_FIRST_PAUSE_S = 0.25
+_LONGEST_PAUSE_S = 8.0
+_POOL = 16
+_PRICING_REGION = "us-east-1"
+"""The price list is served in few regions, for all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the API is, and as whom it is asked."""
+
+    region: str
+    profile: str = ""
+    endpoint_url: str = ""
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What boto3 made for a place. Reading the API's description takes it a while, so a process does that once."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    session: Any = None
+    clients: dict[str, Any] = field(default_factory=dict)
+
+
+_SHARED: dict[Place, _Shared] = {}
+
+
+class Clients:
+    """The clients of one place. Safe to use from any thread.
+
+    Args:
+        patience_s: how long what may pass is tried again. 0: never, the caller does that.
+    """
+
+    def __init__(self, place: Place, patience_s: float) -> None:
+        self.place = place
+        self._patience_s = patience_s
+        self._shared = _SHARED.setdefault(place, _Shared())
+
+    def call(
+        self, service: str, method: str, *, patience_s: float | None = None, **parameters: Any
+    ) -> dict[str, Any]:
+        """One call: its answer, without the metadata.
+
+        Raises:
+            ProviderError: whatever it was, see `errors`.
+        """
+        patience_s = self._patience_s if patience_s is None else patience_s
+        until = time.monotonic() + patience_s
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                return self._once(service, method, parameters)
+            except Transient as error:
+                wait_s = random.uniform(pause_s / 2, pause_s)
+                if time.monotonic() + wait_s > until:
+                    raise
+                time.sleep(wait_s)
+                pause_s = min(2 * pause_s, max(_LONGEST_PAUSE_S, error.retry_after_s))
+
+    def ec2(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """A call of EC2."""
+        return self.call("ec2", method, **parameters)
+
+    def iam(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """A call of IAM."""
+        return self.call("iam", method, **parameters)
+
+    def pages(self, method: str, key: str, **parameters: Any) -> Iterator[Any]:
+        """All entries `key` of a call of EC2 that answers page by page."""
+        token: dict[str, Any] = {}
+        while True:
+            answer = self.ec2(method, **parameters, **token)
+            yield from answer.get(key) or ()
+            if not answer.get("NextToken"):
+                return
+            token = {"NextToken": answer["NextToken"]}
+
+    def allowed(self, method: str, **parameters: Any) -> ProviderError | None:
+        """Whether a call of EC2 would be allowed and well-formed: asks without doing. None: it would."""
+        try:
+            self.ec2(method, DryRun=True, **parameters)
+        except ProviderError as error:
+            return None if "DryRunOperation" in str(error) else error
+        return None
+
+    def problem_of(self, method: str, parameters: Mapping[str, Any]) -> str:
+        """What of a call's parameters EC2 does not know or take, without asking anybody; "" when all is well."""
+        from botocore.exceptions import ParamValidationError
+        from botocore.validate import validate_parameters
+
+        meta = self._client("ec2").meta
+        shape = meta.service_model.operation_model(meta.method_to_api_mapping[method]).input_shape
+        try:
+            validate_parameters(dict(parameters), shape)
+        except ParamValidationError as error:
+            return " ".join(str(error).split()).removeprefix("Parameter validation failed: ")
+        return ""
+
+    def partition(self) -> str:
+        """The part of AWS that the region is in: aws, aws-cn, aws-us-gov."""
+        return str(self._client("ec2").meta.partition)
+
+    # -- inside
+
+    def _once(self, service: str, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        client = self._client(service)
+        with self._translated(client, method):
+            answer: dict[str, Any] = getattr(client, method)(**parameters)
+            answer.pop("ResponseMetadata", None)
+            return answer
+        raise AssertionError("unreachable")
+
+    @contextlib.contextmanager
+    def _translated(self, client: Any, method: str) -> Iterator[None]:
+        """The one place where what boto3 raises becomes ours."""
+        from botocore import exceptions as boto
+
+        try:
+            yield
+        except boto.ClientError as error:
+            operation = error.operation_name
+            detail = error.response.get("Error", {})
+            code, message = str(detail.get("Code", "")), str(detail.get("Message", ""))
+            status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400))
+            decoded = (
+                self._decoded(errors.encoded_authorization(message)) if client.meta.service_model else ""
+            )
+            raise errors.refusal(operation, code, message, status, decoded) from error
+        except (boto.NoCredentialsError, boto.PartialCredentialsError) as error:
+            raise Auth(
+                f"there are no credentials for AWS here ({error}): run `aws configure`, or set AWS_PROFILE"
+            ) from error
+        except (boto.TokenRetrievalError, boto.SSOError, boto.CredentialRetrievalError) as error:
+            raise Auth(f"the credentials for AWS cannot be had: {error}") from error
+        except boto.ParamValidationError as error:
+            raise Config(f"{method}: {' '.join(str(error).split())}") from error
+        except (boto.ConnectionError, boto.HTTPClientError, boto.ResponseParserError) as error:
+            raise Transient(f"AWS does not answer: {error}") from error
+        except boto.BotoCoreError as error:
+            raise Config(f"{method}: {error}") from error
+
+    def _decoded(self, encoded: str) -> str:
+        """What STS says that was refused: action, resource. "" when we may not ask it."""
+        if not encoded:
+            return ""
+        from botocore import exceptions as boto
+
+        try:
+            answer = self._client("sts").decode_authorization_message(EncodedMessage=encoded)
+            context = json.loads(answer["DecodedMessage"])["context"]
+            return f"allow {context['action']} on {context['resource']}"
+        except (boto.BotoCoreError, boto.ClientError, ValueError, KeyError):
+            return ""
+
+    def _client(self, service: str) -> Any:
+        shared = self._shared
+        with shared.lock:
+            if service not in shared.clients:
+                shared.clients[service] = self._make(service, shared)
+            return shared.clients[service]
+
+    def _make(self, service: str, shared: _Shared) -> Any:
+        try:
+            import boto3
+            from botocore import config
+            from botocore import exceptions as boto
+        except ImportError as error:
+            raise Config("machines of AWS need boto3: pip install 'clusterctl[aws]'") from error
+        place = self.place
+        try:
+            if shared.session is None:
+                shared.session = boto3.session.Session(
+                    profile_name=place.profile or None, region_name=place.region
+                )
+            return shared.session.client(
+                service,
+                region_name=_PRICING_REGION if service == "pricing" else place.region,
+                endpoint_url=place.endpoint_url or None,
+                config=config.Config(
+                    connect_timeout=_CONNECT_S,
+                    read_timeout=_READ_S,
+                    retries={"total_max_attempts": 1},
+                    max_pool_connections=_POOL,
+                    user_agent_extra="clusterctl",
+                ),
+            )
+        except boto.BotoCoreError as error:
+            raise Config(f"the settings for AWS are wrong: {error}") from error

@@ -1,0 +1,156 @@
+"""What EC2 is asked for a machine: the parameters of RunInstances, from a node type's `node_config` and what surrounds
+the cluster. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autoscaler.provider import SPOT, Config, LaunchRequest, MachineTags, NodeType
+
+from . import tagging
+
+SUBNETS = ("SubnetId", "SubnetIds")
+"""Ray's own key, and EC2's: where machines of a type are."""
+_OWN = ("SubnetIds", "MinCount", "MaxCount", "ClientToken", "DryRun", "ImageId", "InstanceMarketOptions")
+"""Keys of `node_config` that are not passed on as they are."""
+_TAGGED = ("instance", "volume", "network-interface")
+_CHECKED = {"MinCount": 1, "MaxCount": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a machine is made of and where. `subnet_id`: "" when the interfaces say it."""
+
+    image_id: str
+    user: str
+    subnet_id: str
+    group_ids: tuple[str, ...]
+    key_name: str
+    public: bool
+    profile: str = ""
+
+
+def subnets_of(node_type: NodeType) -> list[str]:
+    """The subnets that a node type names."""
+    config = node_type.node_config
+    single = [str(config["SubnetId"])] if config.get("SubnetId") else []
+    listed = [str(one) for one in config.get("SubnetIds") or ()]
+    interfaces = [
+        str(one["SubnetId"]) for one in config.get("NetworkInterfaces") or () if one.get("SubnetId")
+    ]
+    return [*dict.fromkeys([*single, *listed, *interfaces])]
+
+
+def spot_of(node_type: NodeType) -> tuple[bool, bool]:
+    """Whether a node type may be on the spot market, and whether it may be elsewhere. `spot: true` is both; EC2's own
+    InstanceMarketOptions is what it says."""
+    given = (node_type.node_config.get("InstanceMarketOptions") or {}).get("MarketType")
+    return (True, node_type.spot) if given == SPOT else (node_type.spot, True)
+
+
+def settings(node_type: NodeType) -> dict[str, Any]:
+    """What RunInstances gets of a `node_config`, for a check of its names and kinds."""
+    passed = {key: value for key, value in node_type.node_config.items() if key not in _OWN}
+    if options := node_type.node_config.get("InstanceMarketOptions"):
+        passed["InstanceMarketOptions"] = options
+    return {**_CHECKED, **passed}
+
+
+def client_token(request: LaunchRequest) -> str:
+    """Makes the launch safe to repeat: the same for the same request and offer, another for any other."""
+    words = (request.token, request.offer.zone, request.offer.market, *request.instance_ids)
+    return hashlib.sha256("/".join(words).encode()).hexdigest()
+
+
+def parameters(request: LaunchRequest, place: Place, owner_tags: Mapping[str, str]) -> dict[str, Any]:
+    """All of RunInstances for a request.
+
+    Args:
+        owner_tags: tags of all that belongs to the cluster.
+
+    Raises:
+        Config: the node type's settings contradict each other.
+    """
+    kind, config = request.node_type, request.node_type.node_config
+    is_head = request.tags.get(MachineTags.ROLE) == MachineTags.HEAD
+    out = {key: value for key, value in config.items() if key not in _OWN}
+    out |= {
+        "MinCount": 1,
+        "MaxCount": request.count,
+        "ClientToken": client_token(request),
+        "ImageId": place.image_id,
+        "TagSpecifications": _tags(request, place, owner_tags, config),
+        "MetadataOptions": {
+            "HttpEndpoint": "enabled",
+            "HttpPutResponseHopLimit": 2,  # containers are one hop further
+            **config.get("MetadataOptions", {}),
+            "HttpTokens": "required",
+        },
+        # A worker that shuts itself down, as it does without a head, must not go on to cost.
+        "InstanceInitiatedShutdownBehavior": config.get(
+            "InstanceInitiatedShutdownBehavior", "stop" if is_head else "terminate"
+        ),
+    }
+    out.setdefault("KeyName", place.key_name)
+    if place.profile:
+        out.setdefault("IamInstanceProfile", {"Name": place.profile})
+    if request.offer.market == SPOT:
+        out["InstanceMarketOptions"] = _market(config, kind.max_price)
+    return _with_network(out, place)
+
+
+def _tags(
+    request: LaunchRequest, place: Place, owner_tags: Mapping[str, str], config: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    own = {
+        "Name": f"{owner_tags.get(MachineTags.CLUSTER_NAME, 'clusterctl')} {request.node_type.name}",
+        **owner_tags,
+        **{key: value for key, value in request.tags_of(0).items() if key != MachineTags.INSTANCE_ID},
+        **tagging.names(request.instance_ids),
+        tagging.USER: place.user,
+    }
+    given = {
+        one["ResourceType"]: tagging.read(one.get("Tags")) for one in config.get("TagSpecifications") or ()
+    }
+    kinds = [*_TAGGED, *(["spot-instances-request"] if request.offer.market == SPOT else [])]
+    out = []
+    for kind in dict.fromkeys([*kinds, *given]):
+        mine = own if kind == "instance" else owner_tags if kind in kinds else {}
+        out.append(tagging.specification(kind, {**given.get(kind, {}), **mine}))
+    return out
+
+
+def _market(config: Mapping[str, Any], max_price: float | None) -> dict[str, Any]:
+    given = config.get("InstanceMarketOptions") or {}
+    options = dict(given.get("SpotOptions") or {})
+    options.setdefault("SpotInstanceType", "one-time")
+    if max_price is not None:
+        options.setdefault("MaxPrice", f"{max_price:g}")
+    return {"MarketType": SPOT, "SpotOptions": options}
+
+
+def _with_network(out: dict[str, Any], place: Place) -> dict[str, Any]:
+    """The subnet and the groups belong to the interfaces, as soon as one of these is spelled out; and it must be, to
+    say whether there is a public address."""
+    groups = [str(one) for one in out.pop("SecurityGroupIds", None) or place.group_ids]
+    subnet = place.subnet_id
+    out.pop("SubnetId", None)
+    given: Sequence[Mapping[str, Any]] = out.get("NetworkInterfaces") or [{}]
+    if out.get("SecurityGroups"):
+        raise Config("node_config.SecurityGroups: name groups by their ids, in SecurityGroupIds")
+    interfaces = []
+    for index, interface in enumerate(given):
+        one: dict[str, Any] = {"DeviceIndex": min(index, 1), "DeleteOnTermination": True, **interface}
+        if "NetworkInterfaceId" in one:
+            one.pop("DeleteOnTermination")
+        else:
+            one.setdefault("SubnetId", subnet)
+            one.setdefault("Groups", groups)
+            if len(given) == 1:  # EC2 gives public addresses to machines with one interface only
+                one.setdefault("AssociatePublicIpAddress", place.public)
+        interfaces.append(one)
+    out["NetworkInterfaces"] = interfaces
+    return out

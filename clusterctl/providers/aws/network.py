@@ -1,0 +1,292 @@
+"""The network of a cluster's machines: subnets by zone, and who may talk to whom. What is given is used, what is
+missing is made, and what was made is tagged with the cluster's id, by which it is found again."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from autoscaler.provider import Config, MachineTags, NotFound, ProviderError
+from clusterctl.spec.platforms.aws import AwsProvider
+
+from .clients import Clients
+from .tagging import cluster_filter, read, specification
+
+_VPC_BLOCK = "10.83.0.0/16"
+_SUBNET_PREFIX = 20
+_SSH = 22
+_EVERYBODY = "0.0.0.0/0"
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Where machines can be.
+
+    Attributes:
+        vpc_id: "" while it has yet to be made.
+        subnets: zone -> its subnets, the roomiest first.
+        group_id: the machines' security group; "" while it has yet to be made.
+        group_is_ours: it was made for the cluster, and goes with it.
+    """
+
+    vpc_id: str = ""
+    subnets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    group_id: str = ""
+    group_is_ours: bool = True
+
+
+def by_zone(subnets: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """Zone -> subnets, those with the most free addresses first. Pure."""
+    out: dict[str, list[str]] = {}
+    for subnet in sorted(
+        subnets, key=lambda one: (-int(one.get("AvailableIpAddressCount", 0)), one["SubnetId"])
+    ):
+        out.setdefault(subnet["AvailabilityZone"], []).append(subnet["SubnetId"])
+    return {zone: tuple(ids) for zone, ids in out.items()}
+
+
+def public(
+    subnets: Sequence[Mapping[str, Any]], tables: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The subnets from which there is a way to the internet and back: whose route table leads to a gateway. Pure."""
+    main = next((t for t in tables if any(a.get("Main") for a in t.get("Associations", ()))), None)
+    own = {a["SubnetId"]: t for t in tables for a in t.get("Associations", ()) if a.get("SubnetId")}
+
+    def leads_out(table: Mapping[str, Any] | None) -> bool:
+        return table is not None and any(
+            str(route.get("GatewayId", "")).startswith("igw-") for route in table.get("Routes", ())
+        )
+
+    return [subnet for subnet in subnets if leads_out(own.get(subnet["SubnetId"], main))]
+
+
+def ingress(
+    group_id: str, blocks: Sequence[str], further: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Who may come in: by SSH those of the address blocks, everything from machines of the group itself, and what the
+    operator adds. Pure.
+
+    Raises:
+        Config: one is no address block.
+    """
+    ranges: dict[str, list[dict[str, str]]] = {}
+    for block in blocks or [_EVERYBODY]:
+        try:
+            version = ipaddress.ip_network(block).version
+        except ValueError as error:
+            raise Config(f"provider.ssh_cidr_blocks: {error}") from error
+        key, name = ("IpRanges", "CidrIp") if version == 4 else ("Ipv6Ranges", "CidrIpv6")
+        ranges.setdefault(key, []).append({name: block})
+    return [
+        {"IpProtocol": "tcp", "FromPort": _SSH, "ToPort": _SSH, **ranges},
+        {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group_id}]},
+        *(dict(rule) for rule in further),
+    ]
+
+
+def find(clients: Clients, spec: AwsProvider, cluster_id: str, subnet_ids: Sequence[str]) -> Network:
+    """What there is. Without a network its subnets are none.
+
+    Args:
+        subnet_ids: those that node types name.
+
+    Raises:
+        Config: what the spec names is not there, or does not fit together.
+    """
+    vpc_id, subnets = _subnets(clients, spec, cluster_id, subnet_ids)
+    group_id, ours = _group(clients, spec, cluster_id, vpc_id) if vpc_id else ("", True)
+    return Network(vpc_id, by_zone(subnets), group_id, ours)
+
+
+def ensure(
+    clients: Clients, spec: AwsProvider, cluster_id: str, subnet_ids: Sequence[str], tags: Mapping[str, str]
+) -> Network:
+    """The network, made as far as it is missing."""
+    network = find(clients, spec, cluster_id, subnet_ids)
+    if not network.vpc_id or not network.subnets:
+        _make_vpc(clients, cluster_id, tags)
+        network = find(clients, spec, cluster_id, subnet_ids)
+    if not network.group_id:
+        network = replace(network, group_id=_make_group(clients, spec, cluster_id, network.vpc_id, tags))
+    if not network.group_is_ours:
+        return network
+    further = [*spec.security_group.get("IpPermissions", ())]
+    for rule in ingress(network.group_id, spec.ssh_cidr_blocks, further):
+        _allow(clients, network.group_id, rule)
+    return network
+
+
+def group_name(spec: AwsProvider, cluster_id: str) -> str:
+    """What the machines' security group is called. Pure."""
+    return str(spec.security_group.get("GroupName") or f"clusterctl-{cluster_id}")
+
+
+def _subnets(
+    clients: Clients, spec: AwsProvider, cluster_id: str, subnet_ids: Sequence[str]
+) -> tuple[str, list[Mapping[str, Any]]]:
+    wanted = [*dict.fromkeys([*spec.subnet_ids, *subnet_ids])]
+    if wanted:
+        try:
+            found = [*clients.pages("describe_subnets", "Subnets", SubnetIds=wanted)]
+        except NotFound as error:
+            raise Config(f"a subnet that is named is not there: {error}") from error
+        networks = {subnet["VpcId"] for subnet in found}
+        if len(networks) > 1 or (spec.vpc_id and networks != {spec.vpc_id}):
+            raise Config(
+                f"the subnets {', '.join(wanted)} must all be of one network, provider.vpc_id if it is given"
+            )
+        return networks.pop(), found
+    if spec.vpc_id:
+        subnets = _all_of(clients, spec.vpc_id)
+        if not spec.use_internal_ips:
+            tables = clients.pages(
+                "describe_route_tables", "RouteTables", Filters=[{"Name": "vpc-id", "Values": [spec.vpc_id]}]
+            )
+            subnets = public(subnets, [*tables])
+        if not subnets:
+            raise Config(
+                f"network {spec.vpc_id} has no subnet with a way to the internet: name subnets (provider.subnet_ids), "
+                "or say use_internal_ips: true"
+            )
+        return spec.vpc_id, subnets
+    default = clients.ec2("describe_vpcs", Filters=[{"Name": "is-default", "Values": ["true"]}])["Vpcs"]
+    if default:
+        vpc_id = default[0]["VpcId"]
+        subnets = [subnet for subnet in _all_of(clients, vpc_id) if subnet.get("DefaultForAz")]
+        if subnets:
+            return vpc_id, subnets
+    own = clients.ec2("describe_vpcs", Filters=cluster_filter(cluster_id))["Vpcs"]
+    return (own[0]["VpcId"], _all_of(clients, own[0]["VpcId"])) if own else ("", [])
+
+
+def _all_of(clients: Clients, vpc_id: str) -> list[Mapping[str, Any]]:
+    return [*clients.pages("describe_subnets", "Subnets", Filters=[{"Name": "vpc-id", "Values": [vpc_id]}])]
+
+
+def _group(clients: Clients, spec: AwsProvider, cluster_id: str, vpc_id: str) -> tuple[str, bool]:
+    """The group's id and whether it is ours. One of the name that the spec gives is used as it is."""
+    named = [
+        {"Name": "group-name", "Values": [group_name(spec, cluster_id)]},
+        {"Name": "vpc-id", "Values": [vpc_id]},
+    ]
+    found = clients.ec2("describe_security_groups", Filters=named)["SecurityGroups"]
+    if not found:
+        return "", True
+    return str(found[0]["GroupId"]), read(found[0].get("Tags")).get(MachineTags.CLUSTER_ID) == cluster_id
+
+
+def _make_group(
+    clients: Clients, spec: AwsProvider, cluster_id: str, vpc_id: str, tags: Mapping[str, str]
+) -> str:
+    try:
+        answer = clients.ec2(
+            "create_security_group",
+            GroupName=group_name(spec, cluster_id),
+            Description=f"Machines of clusterctl's cluster {cluster_id}",
+            VpcId=vpc_id,
+            TagSpecifications=[specification("security-group", tags)],
+        )
+    except Config as error:
+        if "InvalidGroup.Duplicate" not in str(error):  # an attempt whose answer was lost
+            raise
+        return _group(clients, spec, cluster_id, vpc_id)[0]
+    return str(answer["GroupId"])
+
+
+def _allow(clients: Clients, group_id: str, rule: dict[str, Any]) -> None:
+    try:
+        clients.ec2("authorize_security_group_ingress", GroupId=group_id, IpPermissions=[rule])
+    except ProviderError as error:
+        if "InvalidPermission.Duplicate" not in str(error):
+            raise
+
+
+def _make_vpc(clients: Clients, cluster_id: str, tags: Mapping[str, str]) -> None:
+    """A network with a public subnet in every zone. What an interrupted earlier attempt has made is used."""
+    own = clients.ec2("describe_vpcs", Filters=cluster_filter(cluster_id))["Vpcs"]
+    vpc = (
+        own[0]
+        if own
+        else clients.ec2("create_vpc", CidrBlock=_VPC_BLOCK, TagSpecifications=[specification("vpc", tags)])[
+            "Vpc"
+        ]
+    )
+    vpc_id = vpc["VpcId"]
+    clients.ec2("modify_vpc_attribute", VpcId=vpc_id, EnableDnsHostnames={"Value": True})
+    gateway_id = _gateway(clients, vpc_id, cluster_id, tags)
+    tables = clients.ec2(
+        "describe_route_tables",
+        Filters=[{"Name": "vpc-id", "Values": [vpc_id]}, {"Name": "association.main", "Values": ["true"]}],
+    )["RouteTables"]
+    clients.ec2(
+        "create_route",
+        RouteTableId=tables[0]["RouteTableId"],
+        DestinationCidrBlock=_EVERYBODY,
+        GatewayId=gateway_id,
+    )
+    there = {subnet["AvailabilityZone"]: subnet for subnet in _all_of(clients, vpc_id)}
+    blocks = [str(block) for block in ipaddress.ip_network(_VPC_BLOCK).subnets(new_prefix=_SUBNET_PREFIX)]
+    for zone, block in zip(zones(clients), blocks, strict=False):
+        if zone not in there:
+            clients.ec2(
+                "create_subnet",
+                VpcId=vpc_id,
+                AvailabilityZone=zone,
+                CidrBlock=block,
+                TagSpecifications=[specification("subnet", tags)],
+            )
+
+
+def _gateway(clients: Clients, vpc_id: str, cluster_id: str, tags: Mapping[str, str]) -> str:
+    own = clients.ec2("describe_internet_gateways", Filters=cluster_filter(cluster_id))["InternetGateways"]
+    gateway = (
+        own[0]
+        if own
+        else clients.ec2(
+            "create_internet_gateway", TagSpecifications=[specification("internet-gateway", tags)]
+        )["InternetGateway"]
+    )
+    if not gateway.get("Attachments"):
+        clients.ec2("attach_internet_gateway", InternetGatewayId=gateway["InternetGatewayId"], VpcId=vpc_id)
+    return str(gateway["InternetGatewayId"])
+
+
+def zones(clients: Clients) -> list[str]:
+    """The zones of the region that the account may use, by name."""
+    answer = clients.ec2(
+        "describe_availability_zones", Filters=[{"Name": "zone-type", "Values": ["availability-zone"]}]
+    )
+    return sorted(
+        zone["ZoneName"] for zone in answer["AvailabilityZones"] if zone.get("State") == "available"
+    )
+
+
+def remove(clients: Clients, cluster_id: str) -> None:
+    """Removes the group, and the network if it was made for the cluster. What is still in use raises `Transient`."""
+    for group in clients.ec2("describe_security_groups", Filters=cluster_filter(cluster_id))[
+        "SecurityGroups"
+    ]:
+        _gone(clients, "delete_security_group", GroupId=group["GroupId"])
+    for subnet in clients.pages("describe_subnets", "Subnets", Filters=cluster_filter(cluster_id)):
+        _gone(clients, "delete_subnet", SubnetId=subnet["SubnetId"])
+    for gateway in clients.ec2("describe_internet_gateways", Filters=cluster_filter(cluster_id))[
+        "InternetGateways"
+    ]:
+        names = {"InternetGatewayId": gateway["InternetGatewayId"]}
+        for attachment in gateway.get("Attachments", ()):
+            _gone(clients, "detach_internet_gateway", VpcId=attachment["VpcId"], **names)
+        _gone(clients, "delete_internet_gateway", **names)
+    for vpc in clients.ec2("describe_vpcs", Filters=cluster_filter(cluster_id))["Vpcs"]:
+        _gone(clients, "delete_vpc", VpcId=vpc["VpcId"])
+
+
+def _gone(clients: Clients, method: str, **parameters: Any) -> None:
+    try:
+        clients.ec2(method, **parameters)
+    except NotFound:
+        pass  # that is what was wanted
+    except Config as error:
+        if "Gateway.NotAttached" not in str(error):
+            raise

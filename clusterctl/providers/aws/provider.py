@@ -1,0 +1,403 @@
+"""The provider protocol over Amazon EC2. What exists is what EC2 lists; all that is ours carries the cluster's tag."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from autoscaler.provider import (
+    ON_DEMAND,
+    SPOT,
+    Capabilities,
+    Capacity,
+    Config,
+    LaunchRequest,
+    LaunchResult,
+    Machine,
+    MachineState,
+    MachineTags,
+    NodeType,
+    NotFound,
+    Offer,
+    Prepared,
+    Problem,
+    ProviderError,
+    Shell,
+    Transient,
+)
+from clusterctl.providers import OWNER_TAG, ForHead
+from clusterctl.providers.access import SshAccess
+from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.platforms.aws import AwsProvider
+
+from . import checks, identity, launches, listing, network, policies, tagging
+from .catalog import Catalog
+from .clients import Clients, Place
+from .network import Network
+from .prices import Prices
+
+LISTING_LAG_S = 60.0
+_MOST_AT_ONCE = 50
+_PATIENCE_S = 60.0
+"""Of an operator, whom nobody else retries for. The autoscaler has its own patience."""
+_YOUNG_S = 20.0
+_POLL_S = 1.0
+_ADDRESS_S = 180.0
+_STOPPED_S = 300.0
+_CLEAN_S = 300.0
+_DEFAULT_USER = "ec2-user"
+
+
+class AwsMachines:
+    """The machines of one cluster. See `autoscaler.provider.Provider` for the contract.
+
+    Args:
+        settings: `owner`, and what `SshAccess` takes.
+    """
+
+    def __init__(self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> None:
+        assert isinstance(spec.provider, AwsProvider)
+        self._spec, self._config = spec, spec.provider
+        self._cluster_id = cluster_id
+        self._settings = dict(settings)
+        self._on_head = bool(settings.get("on_head"))
+        place = Place(
+            self._config.region, "" if self._on_head else self._config.profile, self._config.endpoint_url
+        )
+        self._clients = Clients(place, 0.0 if self._on_head else _PATIENCE_S)
+        self._access = SshAccess(spec.auth, settings, cluster_id, self._config.python)
+        self._catalog = Catalog(self._clients)
+        self._prices = Prices(self._clients)
+        self._recent = listing.Recent(LISTING_LAG_S)
+        self._lock = threading.Lock()
+        self._network: Network | None = None
+
+    # ------------------------------------------------------------ the protocol
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            stop_start=True,
+            spot=True,
+            prices=True,
+            forward_ports=True,
+            listing_lag_s=LISTING_LAG_S,
+            max_per_create=_MOST_AT_ONCE,
+        )
+
+    def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
+        return checks.check(
+            checks.Facts(
+                self._spec, self._config, self._cluster_id, self._clients, self._catalog, self._prices
+            ),
+            node_types,
+        )
+
+    def prepare(self, node_types: Sequence[NodeType]) -> Prepared:
+        tags = self._tags()
+        found = network.ensure(
+            self._clients, self._config, self._cluster_id, self._named_subnets(node_types), tags
+        )
+        details = {"network": found.vpc_id, "security group": found.group_id}
+        if self._makes_key():
+            identity.ensure_key(self._clients, self._cluster_id, self._access.public_key(), tags)
+            details["key pair"] = identity.key_name(self._cluster_id)
+        spot = any(launches.spot_of(kind)[0] for kind in node_types)
+        if self._makes_profile():
+            policy = policies.of_head(
+                self._clients.partition(),
+                self._config.region,
+                self._cluster_id,
+                identity.roles_of(self._clients, self._workers_profiles(node_types)),
+                spot,
+            )
+            identity.ensure_profile(self._clients, self._cluster_id, policy, tags)
+            details["role"] = policies.role_name(self._cluster_id)
+        if spot and not self._on_head:
+            identity.ensure_spot_role(self._clients)
+        with self._lock:
+            self._network = found
+        return Prepared(details)
+
+    def offers(self, node_type: NodeType) -> list[Offer]:
+        kind = self._catalog.instance_type(node_type)
+        zones = self._zones(node_type, kind.name)
+        spot, elsewhere = launches.spot_of(node_type)
+        resources = {**kind.resources, **node_type.resources}
+        out: list[Offer] = []
+        if spot and zones:
+            prices = self._prices.spot(kind.name)
+            out += [Offer(zone, SPOT, prices.get(zone, 0.0), resources) for zone in zones]
+        if elsewhere and zones:
+            price = self._prices.on_demand(kind.name)
+            known = price > 0 or node_type.max_price is None  # what nobody knows may be above the limit
+            out += [Offer(zone, ON_DEMAND, price, resources) for zone in zones if known]
+        most = node_type.max_price
+        return [offer for offer in out if most is None or offer.price <= most]
+
+    def create(self, request: LaunchRequest) -> LaunchResult:
+        image = self._catalog.image(request.node_type)
+        result = LaunchResult()
+        for subnet_id in self._subnets_of(request):
+            is_head = request.tags.get(MachineTags.ROLE) == MachineTags.HEAD
+            place = launches.Place(
+                image_id=image.id,
+                user=self._spec.auth.ssh_user or image.user or _DEFAULT_USER,
+                subnet_id=subnet_id,
+                group_ids=(self._known_network().group_id,),
+                key_name=self._key_name(),
+                public=not self._config.use_internal_ips,
+                profile=policies.role_name(self._cluster_id) if is_head and self._makes_profile() else "",
+            )
+            result = self._run(request, launches.parameters(request, place, self._tags()))
+            if result.machines or not any(_is_full(error) for error in result.errors):
+                break  # else the zone's next subnet may have room
+        self._recent.add(result.machines)
+        return result
+
+    def list(self) -> list[Machine]:
+        found = self._described(tagging.cluster_filter(self._cluster_id))
+        return self._recent.completed([listing.machine(instance) for instance in found])
+
+    def terminate(self, ids: Sequence[str]) -> dict[str, ProviderError | None]:
+        """In one call; one by one when EC2 takes offence at one of them."""
+        if not ids:
+            return {}
+        ours = {machine.id for machine in self.list() if machine.state is not MachineState.GONE}
+        result: dict[str, ProviderError | None] = {
+            id: None if id in ours else NotFound(f"there is no machine {id}") for id in ids
+        }
+        if mine := [id for id in ids if id in ours]:
+            try:
+                self._clients.ec2("terminate_instances", InstanceIds=mine)
+            except (NotFound, Config):
+                result |= {id: self._terminate_one(id) for id in mine}
+        return result
+
+    def shell(self, machine: Machine) -> Shell:
+        found = machine if machine.tags and self._address(machine) else self._with_address(machine.id)
+        user = self._spec.auth.ssh_user or found.tags.get(tagging.USER, _DEFAULT_USER)
+        return self._access.shell(found.id, self._address(found), user)
+
+    def cleanup(self) -> None:
+        if self._on_head or any(machine.state is not MachineState.GONE for machine in self.list()):
+            return
+        deadline = time.monotonic() + _CLEAN_S
+        while True:
+            try:
+                network.remove(self._clients, self._cluster_id)
+                break
+            except (
+                Transient
+            ):  # the interfaces of machines that have just ended hold on to the group for a while
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_S)
+        identity.remove_keys(self._clients, self._cluster_id)
+        if self._makes_profile():
+            identity.remove_profile(self._clients, self._cluster_id)
+        self._access.forget()
+        self._forget_network()
+
+    # ------------------------------------------------------------ what the launcher asks
+
+    def stop(self, ids: Sequence[str]) -> None:
+        if ids:
+            self._clients.ec2("stop_instances", InstanceIds=[*ids])
+
+    def start(self, ids: Sequence[str]) -> None:
+        """A machine that is still stopping is waited for."""
+        deadline = time.monotonic() + _STOPPED_S
+        while ids:
+            try:
+                self._clients.ec2("start_instances", InstanceIds=[*ids])
+                return
+            except Transient:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_S)
+
+    def clusters(self, name: str) -> Sequence[str]:
+        """Also of those of which only a security group or a key pair is left, so that `down` finds them."""
+        filters = [
+            {"Name": f"tag:{OWNER_TAG}", "Values": [self._settings["owner"]]},
+            {"Name": f"tag:{MachineTags.CLUSTER_NAME}", "Values": [name]},
+        ]
+        tagged = [
+            *(one for one in self._described(filters) if one["State"]["Name"] != "terminated"),
+            *self._clients.ec2("describe_security_groups", Filters=filters)["SecurityGroups"],
+            *self._clients.ec2("describe_key_pairs", Filters=filters)["KeyPairs"],
+        ]
+        return sorted({tagging.read(one.get("Tags"))[MachineTags.CLUSTER_ID] for one in tagged})
+
+    def settings(self) -> Mapping[str, str]:
+        return self._settings
+
+    def for_head(self) -> ForHead:
+        settings = {"owner": self._settings["owner"], **self._access.settings_for_head()}
+        return ForHead(settings, self._access.files_for_head())
+
+    @property
+    def head_extras(self) -> Sequence[str]:
+        return ("aws",)
+
+    def default_resources(self) -> dict[str, float]:
+        return {}  # each machine says itself what it has
+
+    def price_note(self) -> str:
+        """Where the prices of the offers came from, and how old they are."""
+        return self._prices.note()
+
+    # ------------------------------------------------------------ inside
+
+    def _tags(self) -> dict[str, str]:
+        """Of all that is made for the cluster."""
+        return {
+            **self._config.tags,
+            MachineTags.CLUSTER_ID: self._cluster_id,
+            MachineTags.CLUSTER_NAME: self._spec.cluster_name,
+            OWNER_TAG: self._settings["owner"],
+        }
+
+    def _named_subnets(self, node_types: Sequence[NodeType]) -> Sequence[str]:
+        return [*dict.fromkeys(subnet for kind in node_types for subnet in launches.subnets_of(kind))]
+
+    def _all_named_subnets(self) -> Sequence[str]:
+        kinds = [
+            NodeType(name, node_config=kind.node_config)
+            for name, kind in self._spec.available_node_types.items()
+        ]
+        return self._named_subnets(kinds)
+
+    def _known_network(self) -> Network:
+        with self._lock:
+            if self._network is None or not self._network.group_id:
+                self._network = network.find(
+                    self._clients, self._config, self._cluster_id, self._all_named_subnets()
+                )
+            return self._network
+
+    def _forget_network(self) -> None:
+        with self._lock:
+            self._network = None
+
+    def _zones(self, node_type: NodeType, instance_type: str) -> Sequence[str]:
+        """Where the type is to be had, in the order of the spec."""
+        subnets = self._known_network().subnets
+        own = launches.subnets_of(node_type)
+        there = [zone for zone, ids in subnets.items() if not own or set(own) & set(ids)]
+        if not subnets:  # the network has yet to be made, with a subnet in every zone
+            there = network.zones(self._clients)
+        offered = self._catalog.zones(instance_type)
+        order = node_type.zones or sorted(there)
+        return [zone for zone in order if zone in there and zone in offered]
+
+    def _subnets_of(self, request: LaunchRequest) -> Sequence[str]:
+        own = set(launches.subnets_of(request.node_type))
+        there = self._known_network().subnets.get(request.offer.zone, ())
+        found = [subnet for subnet in there if not own or subnet in own]
+        if not found:
+            raise Config(
+                f"node type {request.node_type.name}: there is no subnet in zone {request.offer.zone!r}"
+            )
+        return found
+
+    def _makes_key(self) -> bool:
+        return self._config.key_pair is None and any(
+            not kind.node_config.get("KeyName") for kind in self._spec.available_node_types.values()
+        )
+
+    def _key_name(self) -> str:
+        return (
+            self._config.key_pair.key_name if self._config.key_pair else identity.key_name(self._cluster_id)
+        )
+
+    def _makes_profile(self) -> bool:
+        head = self._spec.available_node_types[self._spec.head_node_type]
+        return not head.node_config.get("IamInstanceProfile")
+
+    def _workers_profiles(self, node_types: Sequence[NodeType]) -> Sequence[Mapping[str, str]]:
+        return [
+            kind.node_config["IamInstanceProfile"]
+            for kind in node_types
+            if kind.node_config.get("IamInstanceProfile")
+        ]
+
+    def _run(self, request: LaunchRequest, parameters: Mapping[str, Any]) -> LaunchResult:
+        """One launch. What AWS refuses is in the result; what leaves open whether anything was made is raised."""
+        deadline = time.monotonic() + _YOUNG_S
+        while True:
+            try:
+                answer = self._clients.ec2("run_instances", **parameters)
+                break
+            except Transient:
+                raise
+            except NotFound as error:  # a group or a key that was made just now, or one that is gone
+                if self._on_head or time.monotonic() > deadline:
+                    self._forget_network()
+                    return LaunchResult(errors=(error,) * request.count)
+                time.sleep(_POLL_S)
+            except ProviderError as error:
+                if "IdempotentParameterMismatch" in str(error):
+                    return self._launched_before(request, error)
+                return LaunchResult(errors=(error,) * request.count)
+        made = tuple(listing.machine(instance) for instance in answer["Instances"])
+        missing = request.count - len(made)
+        lacking = Capacity(f"EC2 had {len(made)} of {request.count} machines in {request.offer.zone}")
+        return LaunchResult(made, (lacking,) * missing)
+
+    def _launched_before(self, request: LaunchRequest, error: ProviderError) -> LaunchResult:
+        """The same token with other settings: an image has a new version since, say. What was made then is the
+        answer."""
+        made = tuple(
+            machine
+            for machine in self.list()
+            if machine.tags.get(MachineTags.TOKEN) == request.token
+            and machine.instance_id in request.instance_ids
+        )
+        return LaunchResult(made, (error,) * (request.count - len(made)))
+
+    def _described(self, filters: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        return listing.instances(
+            self._clients.pages("describe_instances", "Reservations", Filters=[*filters])
+        )
+
+    def _terminate_one(self, machine_id: str) -> ProviderError | None:
+        try:
+            self._clients.ec2("terminate_instances", InstanceIds=[machine_id])
+        except (
+            NotFound
+        ) as error:  # it is listed, or was launched just now: not every part of EC2 knows it yet
+            return Transient(str(error), 2.0)
+        except ProviderError as error:
+            return error
+        return None
+
+    def _address(self, machine: Machine) -> str:
+        """Where the machine is reached from here."""
+        internal = self._on_head or self._config.use_internal_ips
+        return machine.address if internal else machine.public_address
+
+    def _with_address(self, machine_id: str) -> Machine:
+        """The machine, as soon as it has an address: a public one comes only when it runs."""
+        deadline = time.monotonic() + _ADDRESS_S
+        while True:
+            found = next((one for one in self.list() if one.id == machine_id), None)
+            if found is None or found.state is MachineState.GONE:
+                raise NotFound(f"there is no machine {machine_id}")
+            if self._address(found):
+                return found
+            if found.state in (MachineState.STOPPED, MachineState.STOPPING):
+                raise NotFound(f"machine {machine_id} is stopped")
+            if time.monotonic() > deadline:
+                raise Config(
+                    f"machine {machine_id} has no public address: its subnet gives none; say use_internal_ips: true if "
+                    "you are in its network"
+                )
+            time.sleep(_POLL_S)
+
+
+def _is_full(error: ProviderError) -> bool:
+    return "InsufficientFreeAddressesInSubnet" in str(error)
