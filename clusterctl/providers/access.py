@@ -49,17 +49,18 @@ class SshAccess:
         Raises:
             Config: the operator's key cannot be read.
         """
-        if not self._auth.ssh_private_key or self._on_head:
+        if not self._auth.ssh_private_key and not self._on_head:
             return identity.ensure(self._folder, self._mark)
-        private = Path(self._auth.ssh_private_key).expanduser()
-        public = Path(self._auth.ssh_public_key or f"{private}.pub").expanduser()
-        with contextlib.suppress(OSError):
-            return public.read_text(encoding="utf-8").strip()
+        private = self.key_file()
+        if not self._on_head:  # only the private half comes there
+            public = Path(self._auth.ssh_public_key or f"{private}.pub").expanduser()
+            with contextlib.suppress(OSError):
+                return public.read_text(encoding="utf-8").strip()
         ran = subprocess.run(
             ["ssh-keygen", "-y", "-P", "", "-f", private], capture_output=True, text=True, timeout=30
         )
         if ran.returncode:
-            raise Config(f"auth.ssh_private_key {private} cannot be read: {ran.stderr.strip()}")
+            raise Config(f"the private key {private} cannot be read: {ran.stderr.strip()}")
         return ran.stdout.strip()
 
     def key_file(self) -> str:

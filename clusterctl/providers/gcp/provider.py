@@ -199,7 +199,7 @@ class GcpMachines:
 
     @property
     def head_extras(self) -> Sequence[str] | None:
-        return ("gcp",)
+        return ("gcp", "ssh")
 
     def default_resources(self) -> dict[str, float]:
         return {}  # each machine says itself what it has
