@@ -63,6 +63,13 @@ class Session:
                     f"cluster '{record.name}' has stopped by itself, as nobody used it (autostop)", again
                 ) from None
 
+    @property
+    def runs_ray(self) -> bool:
+        """Whether the machines run Ray itself, not our engine: its API has the same jobs, and none of the rest."""
+        from clusterctl.spec.definition import RayRuntime
+
+        return isinstance(self.record.spec.runtime, RayRuntime)
+
     def provider(self) -> OperatorProvider:
         from clusterctl import providers
 
@@ -76,7 +83,13 @@ class Session:
     def environment(self) -> dict[str, str]:
         """What a person's programs on a node get besides the machine's environment: where the cluster is, and the mark
         by which its head knows that somebody works there (`clusterctl.head.log_ins`)."""
-        where = {"CLUSTERCTL_ADDRESS": self.record.control_address} if self.record.control_address else {}
+        address = self.record.control_address
+        if self.runs_ray:
+            from clusterctl.launcher import ray_nodes
+
+            host, secret = address.rpartition(":")[0], self.home.secret(self.record.name)
+            return ray_nodes.environment(self.record.spec, host, secret) if address else {}
+        where = {"CLUSTERCTL_ADDRESS": address} if address else {}
         return {**where, "CLUSTERCTL_LOGIN": "1"}
 
     def shell(self, machine: Machine) -> Shell:

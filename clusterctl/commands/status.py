@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clusterctl import output
 
 from .options import Cluster, Json, Which
+
+if TYPE_CHECKING:
+    from .session import Session
 
 Verbose = Annotated[
     bool,
@@ -33,28 +36,43 @@ def status(
     from .session import open_session
 
     session = open_session(which or cluster)
+    if session.runs_ray:
+        _of_ray(session, json)
+        return
     try:
         report = session.api().request("GET", "/api/cluster_status", patience_s=1.0).json()
     except (Unreachable, TimedOut, Denied):
-        machines = session.machines()
-        if json:
-            output.as_json(
-                {
-                    "cluster_name": session.record.name,
-                    "state": session.record.state,
-                    "machines": [
-                        {"id": m.id, "node_type": m.node_type, "state": m.state.value} for m in machines
-                    ],
-                }
-            )
-        else:
-            output.say(f"cluster '{session.record.name}': {len(machines)} machines")
-            rows = [(m.id, "head" if m.is_head else m.node_type, m.state.value) for m in machines]
-            for line in output.table(("machine", "type", "state"), rows):
-                output.say(f"  {line}")
+        _machines(session, json)
         raise
     if json:
         output.as_json(report)
         return
     for line in render(report, verbose):
         output.say(line)
+
+
+def _machines(session: Session, json: bool, **more: object) -> None:
+    """What the provider lists."""
+    machines = session.machines()
+    if json:
+        listed = [{"id": m.id, "node_type": m.node_type, "state": m.state.value} for m in machines]
+        name, state = session.record.name, session.record.state
+        output.as_json({"cluster_name": name, "state": state, "machines": listed, **more})
+        return
+    output.say(f"cluster '{session.record.name}': {len(machines)} machines")
+    rows = [(m.id, "head" if m.is_head else m.node_type, m.state.value) for m in machines]
+    for line in output.table(("machine", "type", "state"), rows):
+        output.say(f"  {line}")
+
+
+def _of_ray(session: Session, json: bool) -> None:
+    """A cluster that runs Ray itself: the provider's listing, and what Ray says."""
+    from clusterctl.errors import Unreachable
+
+    with session.entered(session.head()) as shell:
+        said = shell.run("ray status", env=session.environment(), timeout_s=60.0)
+    _machines(session, json, ray_status=said.output)
+    if not json:
+        output.say(said.output.rstrip())
+    if said.exit_status:
+        raise Unreachable("Ray does not answer on the head", f"Run: clusterctl up {session.record.spec_file}")

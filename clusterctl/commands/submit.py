@@ -62,8 +62,9 @@ def submit(
         raise UsageProblem("--env takes NAME=VALUE")
     asked = environment.read(runtime_env, runtime_env_json)
     folder, excludes = working_dir or asked.get("working_dir"), asked.get("excludes") or ()
-    overridable = () if folder else ("working_dir",)
-    package, entrypoint = client.prepare(script, arguments or [], folder, ray_compat, excludes)
+    overridable = () if folder or session.runs_ray else ("working_dir",)
+    compat = ray_compat and not session.runs_ray
+    package, entrypoint = client.prepare(script, arguments or [], folder, compat, excludes)
     api = session.api()
     ready = environment.upload_files(api, asked, package, variables)
     name = client.submit(api, entrypoint, ready, submission_id, overridable)

@@ -54,8 +54,10 @@ def up(
     """
     from clusterctl.errors import CliError, UsageProblem
     from clusterctl.home import Home
-    from clusterctl.launcher.plan import Restart, plan
+    from clusterctl.launcher.plan import Restart
+    from clusterctl.launcher.ray_up import RayUp
     from clusterctl.launcher.up import Up
+    from clusterctl.spec.definition import RayRuntime
     from clusterctl.spec.load import load_file
     from clusterctl.spec.overrides import renamed, resized
 
@@ -66,8 +68,9 @@ def up(
     loaded = resized(renamed(read, cluster_name), max_workers or (), min_workers or ())
     home = Home.find()
     with home.locked(loaded.cluster_name, "up"):
-        run = Up(home, loaded, spec, output.progress, timeout)
-        chosen = plan(run.facts(), restart)
+        kind = RayUp if isinstance(loaded.runtime, RayRuntime) else Up
+        run = kind(home, loaded, spec, output.progress, timeout)
+        chosen = run.plan(restart)
         if chosen.refusal:
             raise CliError(chosen.refusal, chosen.advice)
         problems = run.check() if chosen.steps else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from .package import Package, manifest, pack
 from .records import JobRecord
 
 _WAIT_S = 10.0
+_LOGS_S = 60.0
+_POLL_S = 0.5
 _PATIENCE_S = 5.0
 """How long a question is repeated when the head does not answer, before it is said so."""
 
@@ -82,22 +85,22 @@ def submit(
     overridable: Sequence[str] = (),
 ) -> str:
     """Submits; returns the job's id."""
-    answer = api.post(
-        "/api/jobs/",
-        {
-            "entrypoint": entrypoint,
-            "submission_id": submission_id,
-            "runtime_env": dict(runtime_env),
-            "overridable": list(overridable),
-        },
-    )
+    asked: dict[str, Any] = {
+        "entrypoint": entrypoint,
+        "submission_id": submission_id,
+        "runtime_env": dict(runtime_env),
+    }
+    if overridable:  # Ray itself knows no such field
+        asked["overridable"] = list(overridable)
+    answer = api.post("/api/jobs/", asked)
     return str(answer["submission_id"])
 
 
 def get(api: ApiClient, name: str) -> JobRecord:
     """A job's record."""
     answer = api.request("GET", f"/api/jobs/{name}", patience_s=_PATIENCE_S)
-    return msgspec.json.decode(answer.body, type=JobRecord)
+    given = {key: value for key, value in answer.json().items() if value is not None}
+    return msgspec.convert(given, JobRecord)
 
 
 def follow(api: ApiClient, name: str, write: Callable[[bytes], None], offset: int = 0) -> None:
@@ -110,11 +113,28 @@ def follow(api: ApiClient, name: str, write: Callable[[bytes], None], offset: in
             timeout_s=_WAIT_S + 5.0,
             patience_s=api.patience_s,
         )
+        if "x-next-offset" not in answer.headers:
+            _follow_rays(api, name, write, offset)
+            return
         if answer.body:
             write(answer.body)
         offset = int(answer.headers["x-next-offset"])
         if answer.headers["x-job-ended"] == "1":
             return
+
+
+def _follow_rays(api: ApiClient, name: str, write: Callable[[bytes], None], offset: int) -> None:
+    """`follow`, where Ray itself answers: it gives the whole output each time, and does not wait for more."""
+    while True:
+        has_ended = get(api, name).status.is_final
+        answer = api.request("GET", f"/api/jobs/{name}/logs", timeout_s=_LOGS_S, patience_s=api.patience_s)
+        output = str(answer.json()["logs"]).encode()
+        if len(output) > offset:
+            write(output[offset:])
+            offset = len(output)
+        if has_ended:
+            return
+        time.sleep(_POLL_S)
 
 
 def follow_to_end(api: ApiClient, name: str, write: Callable[[bytes], None]) -> JobRecord:

@@ -108,6 +108,7 @@ def worker_hash(spec: ClusterSpec, name: str) -> str:
     digest = _digest(
         [
             _platform(spec),
+            spec.runtime,
             kind.resources,
             kind.labels,
             kind.node_config,
@@ -138,7 +139,7 @@ def _machine(spec: ClusterSpec) -> list[object]:
     """What decides the head's machine."""
     kind = spec.available_node_types[spec.head_node_type]
     own = spec.provider.head if isinstance(spec.provider, SshProvider) else ""
-    return [_platform(spec), own, spec.head_node_type, kind.node_config]
+    return [_platform(spec), spec.runtime, own, spec.head_node_type, kind.node_config]
 
 
 def _daemons(spec: ClusterSpec) -> list[object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -73,9 +73,10 @@ class Action(Enum):
     START_DAEMONS = "start the head's daemons"
     PUSH_SPEC = "give the autoscaler the new limits and node types"
     AWAIT_WORKERS = "wait for min_workers"
+    MAKE_WORKERS = "make, set up or end workers until there are min_workers"  # where no autoscaler does
 
 
-_BUYING = frozenset({Action.CREATE_HEAD, Action.BOOT_HEAD, Action.PUSH_SPEC})
+_BUYING = frozenset({Action.CREATE_HEAD, Action.BOOT_HEAD, Action.PUSH_SPEC, Action.MAKE_WORKERS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,13 @@ def plan(facts: Facts, restart: Restart = Restart.IF_NEEDED) -> Plan:
     if facts.head_id and facts.record_state and facts.change is not Change.MACHINE:
         return _go_on(facts, restart)
     return _anew(facts)
+
+
+def without_autoscaler(plan: Plan) -> Plan:
+    """The same for a cluster in which nothing makes workers but `up` itself."""
+    kept = (step for step in plan.steps if step.action is not Action.PUSH_SPEC)
+    make = Step(Action.MAKE_WORKERS)
+    return replace(plan, steps=tuple(make if step.action is Action.AWAIT_WORKERS else step for step in kept))
 
 
 def _running(facts: Facts, restart: Restart) -> Plan:

@@ -87,7 +87,7 @@ class NodeFacts:
 
     is_head: bool
     start: str  # "": nothing is started
-    secret_file: str
+    secret_file: str = ""  # "": none travels
     files: tuple[tuple[str, str], ...] = ()  # further private files: (target, source)
     mounts: tuple[Mount, ...] = ()
     digests: str = ""  # where digests of the mounts' files are kept
@@ -95,27 +95,23 @@ class NodeFacts:
     commands: tuple[str, ...] = ()
     kind_commands: tuple[str, ...] = ()  # of heads alone, or of workers alone
     start_commands: tuple[str, ...] = ()
-    python: tuple[int, int] = field(default_factory=lambda: sys.version_info[:2])
+    python: tuple[int, int] | None = field(default_factory=lambda: sys.version_info[:2])  # None: any
     runtime: Shipment | None = None  # to be shipped; None: the machine has it
+    install: tuple[Step, ...] = ()  # of what is not shipped
     env: Mapping[str, str] = field(default_factory=dict)  # of the spec's commands
     lease: str = ""  # the head's HOST:PORT: without it for long the machine shuts itself down
 
 
 def steps(facts: NodeFacts) -> list[Step]:
     """The steps of a node, in order."""
-    wanted = f"{facts.python[0]}.{facts.python[1]}"
     out = [
-        Step(
-            "python version",
-            f"{BASE_PYTHON if facts.runtime else PYTHON} -c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'",
-            timeout_s=60.0,
-            expected=wanted,
-            advice=f"the node needs Python {wanted}, as here: programs and their data travel between the two",
-        ),
+        *(_python_step(facts.python, bool(facts.runtime)) if facts.python else ()),
         *(_lease_steps(facts.lease) if facts.lease else ()),
         *(_runtime_steps(facts.runtime) if facts.runtime else ()),
-        Step("secret", source=facts.secret_file, target=f"{NODE_FOLDER}/secret"),
+        *facts.install,
     ]
+    if facts.secret_file:
+        out.append(Step("secret", source=facts.secret_file, target=f"{NODE_FOLDER}/secret"))
     out += [Step(f"copy {target}", source=source, target=target) for target, source in facts.files]
     out += _users("initialization_commands", facts.initialization)
     if facts.mounts:
@@ -136,6 +132,19 @@ def without_start(facts: NodeFacts) -> NodeFacts:
 def only_start(facts: NodeFacts) -> NodeFacts:
     """The same node, whose daemons are started without its files and setup commands."""
     return replace(facts, mounts=(), initialization=(), commands=(), kind_commands=())
+
+
+def _python_step(version: tuple[int, int], is_shipped: bool) -> tuple[Step]:
+    wanted = f"{version[0]}.{version[1]}"
+    return (
+        Step(
+            "python version",
+            f"{BASE_PYTHON if is_shipped else PYTHON} -c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'",
+            timeout_s=60.0,
+            expected=wanted,
+            advice=f"the node needs Python {wanted}, as here: programs and their data travel between the two",
+        ),
+    )
 
 
 def _users(key: str, commands: Sequence[str]) -> list[Step]:
@@ -205,7 +214,7 @@ def head_facts(
         secret_file=secret_file,
         files=((config, config_file), *files),
         runtime=runtime,
-        env=_commands_env(host),
+        env=commands_env(host),
         mounts=operators_mounts(spec),
         digests=digests,
         initialization=tuple(spec.initialization_commands),
@@ -215,7 +224,7 @@ def head_facts(
     )
 
 
-def _commands_env(head_host: str) -> dict[str, str]:
+def commands_env(head_host: str) -> dict[str, str]:
     """What the spec's commands find in their environment: where the head is, in our word and in Ray's, and that nobody
     is there to be asked."""
     return {**_ASKS_NOBODY, "CLUSTERCTL_HEAD_IP": head_host, "RAY_HEAD_IP": head_host}
@@ -253,7 +262,7 @@ def worker_facts(
         start=f"{START} {words} --json",
         secret_file=secret_file,
         runtime=runtime,
-        env=_commands_env(control_address.rpartition(":")[0].strip("[]")),
+        env=commands_env(control_address.rpartition(":")[0].strip("[]")),
         mounts=heads_mounts(spec),
         digests=digests,
         initialization=tuple(node_type.setup.get("initialization_commands", ())),
@@ -265,8 +274,16 @@ def worker_facts(
 
 
 def in_bash(command: str) -> str:
-    """The command for bash, which commands in YAMLs are mostly written for; for sh on a machine without it."""
-    return f'exec "$(command -v bash || command -v sh)" -c {shlex.quote(command)}'
+    """The command for bash, which commands in YAMLs are mostly written for; for sh on a machine without it.
+
+    Debian's bash reads ~/.bashrc whenever it believes that sshd has started it, which would make a difference between
+    ways into a machine.
+    """
+    quoted = shlex.quote(command)
+    return (
+        "unset SSH_CLIENT SSH2_CLIENT\n"
+        f'! shell=$(command -v bash) || exec "$shell" --norc -c {quoted}\nexec sh -c {quoted}'
+    )
 
 
 class SetupLog:

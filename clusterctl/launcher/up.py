@@ -39,7 +39,7 @@ from clusterctl.spec.load import cluster_limit
 
 from . import look, machines, node_types, reach, setup, shipping
 from .costs import Costs, costs
-from .plan import Action, Facts, Plan, Step
+from .plan import Action, Facts, Plan, Restart, Step, plan
 from .wait import await_workers, instance_ids
 
 _STOP_S = 60.0
@@ -58,6 +58,9 @@ class UpResult:
 
 class Up:
     """One run of `up`. `progress` is told what happens."""
+
+    _stop = setup.STOP
+    """Command: ends the head's daemons."""
 
     def __init__(
         self, home: Home, spec: ClusterSpec, spec_file: str, progress: Callable[[str], None], timeout_s: float
@@ -83,6 +86,10 @@ class Up:
         )
         self._head_id = found.head_id or self._head_id
         return found
+
+    def plan(self, restart: Restart) -> Plan:
+        """What is to be done, as things are now."""
+        return plan(self.facts(), restart)
 
     def check(self) -> list[str]:
         """The check phase: what would make it fail, before anything is made."""
@@ -130,7 +137,7 @@ class Up:
         try:
             for step in chosen.steps:
                 begun = time.monotonic()
-                if step.action is Action.AWAIT_WORKERS:
+                if step.action in (Action.AWAIT_WORKERS, Action.MAKE_WORKERS):
                     result.workers = self._await_workers()
                 else:
                     self._do(step, chosen)
@@ -258,7 +265,7 @@ class Up:
         self._progress("stopping the head's daemons")
         shell = self._shell(self._head())
         try:
-            result = shell.run(setup.STOP, timeout_s=_STOP_S)
+            result = shell.run(self._stop, timeout_s=_STOP_S)
         except ShellError as error:
             raise CliError(f"the head's shell failed: {error}", "Run it again.") from error
         finally:
@@ -272,20 +279,7 @@ class Up:
     def _run_setup(self, *, starts: bool = True, only_start: bool = False) -> str:
         """Runs the head's setup; returns what its last step printed."""
         head = self._head()
-        config_file = self._home.folder(self.record.name) / "head.json"
-        config_file.write_bytes(self._head_config(head).to_json())
-        config_file.chmod(0o600)
-        extras = self._provider.head_extras
-        shipped = None if extras is None else shipping.own(str(self._home.root / "cache"), extras)
-        facts = setup.head_facts(
-            self._spec,
-            self._home.secret_file(self.record.name),
-            str(config_file),
-            head.address,
-            self._provider.for_head().files,
-            shipped,
-            self._home.digests_file(self.record.name),
-        )
+        facts = self._head_facts(head)
         if only_start:
             facts = setup.only_start(facts)
         if not starts:
@@ -304,15 +298,40 @@ class Up:
         self.record.head = head
         return output
 
+    def _head_facts(self, head: Machine) -> setup.NodeFacts:
+        config_file = self._home.folder(self.record.name) / "head.json"
+        config_file.write_bytes(self._head_config(head).to_json())
+        config_file.chmod(0o600)
+        extras = self._provider.head_extras
+        shipped = None if extras is None else shipping.own(str(self._home.root / "cache"), extras)
+        return setup.head_facts(
+            self._spec,
+            self._home.secret_file(self.record.name),
+            str(config_file),
+            head.address,
+            self._provider.for_head().files,
+            shipped,
+            self._home.digests_file(self.record.name),
+        )
+
     def _started(self, output: str) -> None:
         """Remembers where the head that was started can be reached."""
-        daemon = msgspec.json.decode(output.strip().splitlines()[-1], type=DaemonRecord)
-        self.record.control_address, self.record.api_url = daemon.control_address, daemon.api_url
+        self.record.control_address, self.record.api_url = self._addresses(output)
         self._home.write(self.record)
         self._home.set_current(self.record.name)
 
+    def _addresses(self, output: str) -> tuple[str, str]:
+        """Those of the control store and of the API, by what the start printed."""
+        daemon = msgspec.json.decode(output.strip().splitlines()[-1], type=DaemonRecord)
+        return daemon.control_address, daemon.api_url
+
     def _push_spec(self) -> None:
         self._progress("giving the autoscaler the new limits and node types")
+        self._prepare_for_new_spec()
+        self._earlier = instance_ids(self.api().get("/api/cluster_status"))
+        self.api().put("/api/autoscaler/config", msgspec.json.encode(self._spec), timeout_s=30.0)
+
+    def _prepare_for_new_spec(self) -> None:
         # The provider must know what the new spec names, and what only the old one does.
         machines.existing(
             providers.make(self.record.spec, self.record.cluster_id, self.record.provider_settings)
@@ -322,8 +341,6 @@ class Up:
             machines.patiently(lambda: self._provider.prepare(self._kinds()))
         except ProviderError as error:
             raise from_provider(error) from error
-        self._earlier = instance_ids(self.api().get("/api/cluster_status"))
-        self.api().put("/api/autoscaler/config", msgspec.json.encode(self._spec), timeout_s=30.0)
 
     def _await_workers(self) -> int:
         return await_workers(self.api(), self._spec, self._timeout_s, self._progress, self._earlier)

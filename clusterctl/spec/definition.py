@@ -61,11 +61,8 @@ class RayRuntime(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     ] = ""
     python: Annotated[
         str,
-        Meta(
-            description="The Python of the machines; with neither version nor wheelhouse one that has Ray already.",
-            extra={"env": True},
-        ),
-    ] = "python3"
+        Meta(description="A Python of the machines that has Ray: nothing is installed.", extra={"env": True}),
+    ] = ""
     wheelhouse: Annotated[
         str,
         Meta(

@@ -137,7 +137,8 @@ def _check_across(spec: ClusterSpec, reader: Reader) -> None:
             reader.problem_at(
                 (*path, "min_workers"), f"min_workers {node_type.min_workers} is above max_workers {limit}"
             )
-        if limit is None and spec.max_workers is None and name != spec.head_node_type:
+        scales = name != spec.head_node_type and not isinstance(spec.runtime, RayRuntime)
+        if limit is None and spec.max_workers is None and scales:
             reader.warn_at(
                 path,
                 f"there are never more of it than its min_workers, {node_type.min_workers}: "
@@ -157,7 +158,7 @@ def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
     if spec.docker is not None and (spec.docker.image or spec.docker.head_image or spec.docker.worker_image):
         reader.problem_at(("docker",), f"running nodes in containers {not_here}")
     if isinstance(spec.runtime, RayRuntime):
-        reader.problem_at(("runtime",), f"a cluster that runs Ray itself {not_here}")
+        _check_ray(spec, spec.runtime, reader)
     for name, node_type in spec.available_node_types.items():
         if provider_type(spec) in ("local", "ssh"):
             given = {"spot": node_type.spot, "zones": node_type.zones, "max_price": node_type.max_price}
@@ -184,6 +185,32 @@ def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
             )
 
 
+def _check_ray(spec: ClusterSpec, runtime: RayRuntime, reader: Reader) -> None:
+    if provider_type(spec) == "local":
+        reader.problem_at(
+            ("runtime", "kind"),
+            "Ray needs machines of its own, for its nodes on one host end each other; take another provider",
+        )
+    if spec.autostop is not None:
+        reader.problem_at(
+            ("autostop",),
+            "it is the engine's head that watches, and Ray has none of it; end it with clusterctl down",
+        )
+    kinds = spec.available_node_types.values()
+    if any(docker is not None and docker.image for docker in (spec.docker, *(kind.docker for kind in kinds))):
+        reader.problem_at(("docker",), "Ray runs on the machines themselves; remove it, or runtime.kind")
+    if runtime.python and (runtime.version or runtime.wheelhouse):
+        reader.problem_at(
+            ("runtime", "python"), "nothing is installed where it is given; remove it or the other key"
+        )
+    for name, kind in spec.available_node_types.items():
+        if kind.max_workers is not None and kind.max_workers > kind.min_workers:
+            reader.warn_at(
+                ("available_node_types", name, "max_workers"),
+                f"nothing scales a cluster that runs Ray itself: there are always min_workers, {kind.min_workers}",
+            )
+
+
 def provider_type(spec: ClusterSpec) -> str:
     """`provider.type` of a spec."""
     tag = spec.provider.__struct_config__.tag
@@ -203,6 +230,8 @@ def worker_limit(spec: ClusterSpec, name: str) -> int:
     """How many workers of the node type `name` the autoscaler may run. The head's type has none unless it
     says so."""
     node_type = spec.available_node_types[name]
+    if isinstance(spec.runtime, RayRuntime):
+        return node_type.min_workers
     if node_type.max_workers is not None:
         return node_type.max_workers
     if name == spec.head_node_type or spec.max_workers is None:
@@ -212,6 +241,6 @@ def worker_limit(spec: ClusterSpec, name: str) -> int:
 
 def cluster_limit(spec: ClusterSpec) -> int:
     """How many workers the autoscaler may run in all."""
-    if spec.max_workers is not None:
+    if spec.max_workers is not None and not isinstance(spec.runtime, RayRuntime):
         return spec.max_workers
     return sum(worker_limit(spec, name) for name in spec.available_node_types)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import yaml
 
 from . import editing
-from .definition import ClusterSpec
+from .definition import ClusterSpec, RayRuntime
 from .positions import Path, Problem, at
 from .ray_start import parse_start
 from .reader import Reader
@@ -94,6 +94,7 @@ def translate(root: yaml.Node) -> list[Problem]:
 
 def check(spec: ClusterSpec, reader: Reader) -> None:
     """Looks at the commands: what cannot be understood is a problem, what is not done as Ray does it a warning."""
+    runs_ray = isinstance(spec.runtime, RayRuntime)
     for key, commands in (
         ("head_start_ray_commands", spec.head_start_ray_commands),
         ("worker_start_ray_commands", spec.worker_start_ray_commands),
@@ -104,10 +105,10 @@ def check(spec: ClusterSpec, reader: Reader) -> None:
             except ValueError as error:
                 reader.problem_at((key, index), str(error))
                 continue
-            if unused:
+            if unused and not runs_ray:
                 reader.warn_at((key, index), "not used: " + ", ".join(unused))
     for path, command in _setup_commands(spec):
-        if _INSTALLS_RAY.search(command):
+        if _INSTALLS_RAY.search(command) and not runs_ray:
             reader.warn_at(
                 path, "it installs Ray, which the nodes do not need: the engine is brought along; remove it"
             )

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from clusterctl.launcher.plan import Action, Change, Facts, Health, Plan, Restart, plan
+from clusterctl.launcher.plan import Action, Change, Facts, Health, Plan, Restart, plan, without_autoscaler
 
 FRESH = Facts(record_state="", health=Health.UNKNOWN)
 HALF = Facts(record_state="STARTING", health=Health.UNKNOWN, head_id="h", machines=("h", "w"))
@@ -168,3 +168,11 @@ def test_money_is_only_talked_about_where_machines_are_made_or_more_are_allowed(
 
 def test_every_action_reads_as_words() -> None:
     assert all(action.value.islower() or "min_workers" in action.value for action in Action)
+
+
+def test_without_an_autoscaler_up_makes_the_workers() -> None:
+    changed = without_autoscaler(decided(RUNNING, spec_changed=True))
+    assert actions(changed) == ["MAKE_WORKERS"]
+    assert changed.may_buy
+    assert actions(without_autoscaler(decided(FRESH))) == ["CREATE_HEAD", "SET_UP_HEAD", "MAKE_WORKERS"]
+    assert actions(without_autoscaler(decided(RUNNING))) == []

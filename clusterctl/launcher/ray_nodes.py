@@ -1,0 +1,235 @@
+"""How machines become nodes of Ray itself (`runtime: {kind: ray}`): the facts of their setup, and which workers there
+have to be. Pure.
+
+Ray comes into the folder where the engine would be, so that its `bin` is first in the PATH of all that runs there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from autoscaler.config import HASH_VERSION
+from autoscaler.provider import Machine, MachineTags, NodeType, machine_labels
+from clusterctl.spec import ray_start
+from clusterctl.spec.definition import ClusterSpec, RayRuntime
+
+from . import node_types
+from .setup import BASE_PYTHON, NODE_FOLDER, NodeFacts, Step, commands_env, operators_mounts
+
+PORT = 6379
+DASHBOARD_PORT = 8265
+_TEMPORARY = '"${CLUSTERCTL_SESSION_DIR:-/tmp}/ray"'
+_AUTOSCALING = re.compile(r"\s--autoscaling-config(=|\s+)\S+")
+_INSTALL_S = 1800.0
+
+
+def port(spec: ClusterSpec) -> int:
+    """Where Ray's head listens."""
+    return spec.ports.control or ray_start.parse_start(spec.head_start_ray_commands).control_port or PORT
+
+
+def dashboard_port(spec: ClusterSpec) -> int:
+    """Where Ray's dashboard and its job API listen, on the head's loopback."""
+    return spec.ports.api or ray_start.parse_start(spec.head_start_ray_commands).api_port or DASHBOARD_PORT
+
+
+def environment(spec: ClusterSpec, head_host: str, secret: str) -> dict[str, str]:
+    """What programs need to use the cluster. The cluster's secret is Ray's token."""
+    return {
+        "RAY_ADDRESS": f"{head_host}:{port(spec)}",
+        "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard_port(spec)}",
+        **_token(secret),
+    }
+
+
+def head_facts(spec: ClusterSpec, machine: Machine, kind: NodeType, secret: str, digests: str) -> NodeFacts:
+    """Facts of the head."""
+    command = (
+        f"ray start --head --port={port(spec)} --dashboard-port={dashboard_port(spec)} "
+        f"--node-ip-address={machine.address} --temp-dir={_TEMPORARY} --disable-usage-stats"
+    )
+    return _facts(
+        spec,
+        machine,
+        machine.address,
+        kind,
+        secret,
+        digests,
+        commands=tuple(spec.setup_commands),
+        initialization=tuple(spec.initialization_commands),
+        kind_commands=tuple(spec.head_setup_commands),
+        start=_given(spec.head_start_ray_commands) or _default(command),
+    )
+
+
+def worker_facts(
+    spec: ClusterSpec,
+    machine: Machine,
+    head_host: str,
+    kind: NodeType,
+    secret: str,
+    digests: str,
+    holds_lease: bool = False,
+) -> NodeFacts:
+    """Facts of a worker. `holds_lease`: its machine shuts itself down when the head is gone."""
+    command = (
+        f'ray start --address="$RAY_HEAD_IP:{port(spec)}" --node-ip-address={machine.address} '
+        f"--temp-dir={_TEMPORARY} --disable-usage-stats"
+    )
+    facts = _facts(
+        spec,
+        machine,
+        head_host,
+        kind,
+        secret,
+        digests,
+        commands=tuple(kind.setup["setup_commands"]),
+        initialization=tuple(kind.setup["initialization_commands"]),
+        kind_commands=tuple(kind.setup["worker_setup_commands"]),
+        start=_given(spec.worker_start_ray_commands) or _default(command),
+    )
+    return replace(facts, lease=f"{head_host}:{port(spec)}" if holds_lease else "")
+
+
+def _facts(
+    spec: ClusterSpec,
+    machine: Machine,
+    head_host: str,
+    kind: NodeType,
+    secret: str,
+    digests: str,
+    *,
+    commands: tuple[str, ...],
+    initialization: tuple[str, ...],
+    kind_commands: tuple[str, ...],
+    start: tuple[str, ...],
+) -> NodeFacts:
+    assert isinstance(spec.runtime, RayRuntime)
+    named = spec.available_node_types[kind.name].resources
+    overridden = {"RAY_OVERRIDE_RESOURCES": msgspec.json.encode(named).decode()} if named else {}
+    labels = machine_labels(kind, machine.zone, machine.market)
+    return NodeFacts(
+        is_head=machine.is_head,
+        start="true",  # the start commands do it
+        mounts=operators_mounts(spec),
+        digests=digests,
+        initialization=initialization,
+        commands=commands,
+        kind_commands=kind_commands,
+        start_commands=(*start, f"ray health-check --address {head_host}:{port(spec)}"),
+        python=None,
+        install=tuple(_install(spec.runtime)),
+        env={
+            **commands_env(head_host),
+            **_token(secret),
+            **overridden,
+            "RAY_OVERRIDE_LABELS": msgspec.json.encode(labels).decode(),
+        },
+    )
+
+
+def _token(secret: str) -> dict[str, str]:
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secret}
+
+
+def _given(commands: Sequence[str]) -> tuple[str, ...]:
+    """The spec's own start commands, but for Ray's own autoscaler, whose configuration nobody has written."""
+    return tuple(_AUTOSCALING.sub("", command) for command in commands)
+
+
+def _default(command: str) -> tuple[str, ...]:
+    files = f"mkdir -p {_TEMPORARY}; export TMPDIR={_TEMPORARY}"  # what Ray leaves behind is in the machine's session
+    return "ray stop --force > /dev/null 2>&1 || true", f"ulimit -n 65536 2> /dev/null; {files}; {command}"
+
+
+def _install(runtime: RayRuntime) -> list[Step]:
+    folder = f"{NODE_FOLDER}/runtime"
+    if runtime.python:
+        python = shlex.quote(runtime.python)
+        words = shlex.quote(f"there is no Ray in {runtime.python}: name another runtime.python, or a version")
+        command = (
+            f"found=$(command -v {python}) || {{ echo there is no {python}; exit 1; }}\n"
+            f'bin=$(dirname "$found")\n"$found" -c "import ray" && [ -x "$bin/ray" ] || {{ echo {words}; exit 1; }}\n'
+            f'mkdir -p {NODE_FOLDER} && rm -rf {folder} && ln -s "$(dirname "$bin")" {folder}'
+        )
+        return [Step("find Ray", command, timeout_s=60.0)]
+    wanted = f"ray[default]=={runtime.version}" if runtime.version else "ray[default]"
+    test = (
+        f"import ray, sys; sys.exit(ray.__version__ != {runtime.version!r})"
+        if runtime.version
+        else "import ray"
+    )
+    there = f"{folder}/bin/python -c {shlex.quote(test)} 2> /dev/null"
+    out, source = [], ""
+    if runtime.wheelhouse:
+        wheels = os.path.expanduser(runtime.wheelhouse)
+        out.append(Step("copy Ray's wheels", source=wheels, target=f"{NODE_FOLDER}/wheels", unless=there))
+        source = "--no-index --find-links wheels "
+    command = " && ".join(
+        (
+            f"mkdir -p {NODE_FOLDER} && cd {NODE_FOLDER} && rm -rf runtime",
+            f"{BASE_PYTHON} -m venv runtime",
+            f"runtime/bin/python -m pip install --quiet --disable-pip-version-check {source}{shlex.quote(wanted)}",
+            "rm -rf wheels",
+        )
+    )
+    return [*out, Step("install Ray", command, timeout_s=_INSTALL_S, unless=there)]
+
+
+# -- which workers
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """What has to be done about workers: node type -> how many to make, and the ids of those to end."""
+
+    missing: Mapping[str, int]
+    surplus: tuple[str, ...]
+
+
+def workers(spec: ClusterSpec, listed: Collection[Machine]) -> Workers:
+    """Compares what is listed with min_workers, which is how many there are: nothing scales them. Those that were made
+    from another spec go."""
+    hashes = {name: node_types.worker_hash(spec, name) for name in spec.available_node_types}
+    wanted = Counter({name: kind.min_workers for name, kind in spec.available_node_types.items()})
+    surplus = []
+    for machine in sorted(listed, key=lambda machine: (machine.launched_s, machine.id)):
+        if machine.is_head:
+            continue
+        fits = machine.tags.get(MachineTags.CONFIG_HASH) == hashes.get(machine.node_type)
+        if fits and wanted[machine.node_type] > 0:
+            wanted[machine.node_type] -= 1
+        else:
+            surplus.append(machine.id)
+    return Workers({name: count for name, count in wanted.items() if count > 0}, tuple(surplus))
+
+
+def worker_tags(spec: ClusterSpec, cluster_id: str, name: str) -> dict[str, str]:
+    """The tags of workers of a type."""
+    return {
+        MachineTags.CLUSTER_ID: cluster_id,
+        MachineTags.CLUSTER_NAME: spec.cluster_name,
+        MachineTags.ROLE: MachineTags.WORKER,
+        MachineTags.CONFIG_HASH: node_types.worker_hash(spec, name),
+        MachineTags.HASH_VERSION: HASH_VERSION,
+    }
+
+
+# -- what Ray says
+
+NODES = "/api/v0/nodes"
+"""Route of the head's dashboard: the nodes, as `ray list nodes` has them."""
+
+
+def alive(answer: Any) -> frozenset[str]:
+    """The addresses of the nodes that live, in what `NODES` answers."""
+    nodes = answer["data"]["result"]["result"]
+    return frozenset(node["node_ip"] for node in nodes if node["state"] == "ALIVE")

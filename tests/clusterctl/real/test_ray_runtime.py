@@ -1,0 +1,112 @@
+"""A cluster that runs Ray itself, on machines of one's own: two hosts that have a Python with Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clusterctl.cli import Cli
+from tests.polling import eventually
+from tests.testbed import real_ray
+from tests.testbed.hosts import Host
+from tests.testbed.sshd import SshTestbed, missing
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
+
+# As root, whose home may be where the Python is.
+SPEC = """\
+cluster_name: rays
+provider: {{type: ssh, head: {head}, workers: [{worker}]}}
+auth: {{ssh_user: root, ssh_private_key: {key}}}
+runtime: {{kind: ray, python: {python}}}
+head_node_type: head
+available_node_types:
+  head: {{resources: {{CPU: 1, object_store_memory: 100000000}}}}
+  worker: {{min_workers: {count}, resources: {{CPU: 1, special: 2, object_store_memory: 100000000}}}}
+setup_commands: ['echo "head $RAY_HEAD_IP" > /tmp/was-set-up']
+"""
+PROGRAM = """
+import socket, sys
+import ray
+
+ray.init()
+
+@ray.remote(resources={"special": 1})
+def where():
+    return socket.gethostname()
+
+print("ran on", ray.get(where.remote()), "with", sys.argv[1:])
+raise SystemExit(3)
+"""
+
+
+@pytest.fixture(scope="module")
+def ray_python() -> str:
+    try:
+        return real_ray.python()
+    except real_ray.Missing as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory, ray_python: str) -> Iterator[SshTestbed]:
+    with SshTestbed(2, tmp_path_factory.mktemp("bed")) as bed, bed.inside():
+        yield bed
+
+
+def what_is_left(host: Host) -> str:
+    processes = "pgrep -a raylet; pgrep -a gcs_server; pgrep -fa [r]ay::"
+    files = "ls /tmp | grep -vx was-set-up; ls -d ~/.clusterctl-node"
+    return host.run(["sh", "-c", f"{processes}; {files}; true"])
+
+
+def test_from_machines_to_a_jobs_result_and_back(bed: SshTestbed, tmp_path: Path, ray_python: str) -> None:
+    cli = Cli(tmp_path)
+    head, worker = bed.hosts
+    spec = tmp_path / "rays.yaml"
+    values = {"head": head.address, "worker": worker.address, "key": bed.key_file, "python": ray_python}
+    spec.write_text(SPEC.format(**values, count=1))
+    try:
+        ran = cli.run("up", "-y", str(spec), timeout_s=240)
+        assert ran.status == 0, ran.err
+        assert worker.run(["cat", "/tmp/was-set-up"]) == f"head {head.address}\n"
+        ran = cli.run("up", "-y", str(spec))
+        assert "nothing to do" in ran.out, ran.err
+
+        ran = cli.run("submit", cli.script(PROGRAM), "a", "b c", timeout_s=120)
+        assert "ran on h2 with ['a', 'b c']" in ran.out, ran.err
+        assert ran.status == 3
+        (job,) = cli.run("job", "list", "--json").json()
+        assert (job["status"], job["driver_exit_code"]) == ("FAILED", 3)
+        ran = cli.run("status")
+        assert "/2.0 special" in ran.out, ran.err
+        ran = cli.run("exec", "python -c 'import ray; ray.init(); print(len(ray.nodes()))'")
+        assert ran.out.endswith("2\n"), ran.err
+
+        worker.run(["pkill", "-KILL", "raylet"])
+        # Ray takes a while to notice; until then there is nothing to do.
+        assert eventually(
+            lambda: "setting up 1 worker" in cli.run("up", "-y", str(spec), timeout_s=120).err, 120
+        )
+        spec.write_text(SPEC.format(**values, count=0))
+        ran = cli.run("up", "-y", str(spec), timeout_s=120)
+        assert "the head and 0 workers" in ran.out, ran.err
+        assert what_is_left(worker) == ""
+    finally:
+        ran = cli.run("down", "-y", str(spec))
+    assert ran.status == 0, ran.err
+    assert what_is_left(head) == ""
+
+
+def test_a_machine_without_ray_is_named(bed: SshTestbed, tmp_path: Path) -> None:
+    cli = Cli(tmp_path)
+    spec = tmp_path / "none.yaml"
+    values = {"head": bed.hosts[0].address, "worker": bed.hosts[1].address, "key": bed.key_file}
+    spec.write_text(SPEC.format(**values, python="/usr/bin/python3", count=1))
+    ran = cli.run("up", "-y", str(spec), timeout_s=120)
+    assert ran.status == 1
+    assert "step 'find Ray'" in ran.err
+    assert "there is no Ray in /usr/bin/python3: name another runtime.python, or a version" in ran.err
+    assert what_is_left(bed.hosts[0]) == ""
