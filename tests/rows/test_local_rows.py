@@ -31,6 +31,8 @@ cluster_name: rows
 provider: {type: local}
 max_workers: 4
 idle_timeout_minutes: 0.03
+file_mounts: {"~/project": ./project}
+rsync_exclude: ["*.tmp"]
 head_node_type: head
 available_node_types:
   head: {resources: {CPU: 1}}
@@ -108,7 +110,12 @@ def brief(tmp_path: pathlib.Path) -> Iterator[Cli]:
 
 def spec(cli: Cli) -> str:
     path = cli.folder / "rows.yaml"
-    path.write_text(SPEC)
+    if not path.exists():
+        path.write_text(SPEC)
+        for name in (".git/HEAD", ".gitignore", "build/made", "main.py", "notes.tmp", "part/other.py"):
+            file = cli.folder / "project" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("build/\n" if name == ".gitignore" else name)
     return str(path)
 
 
@@ -198,6 +205,21 @@ def test_row_08_an_up_that_changes_nothing_does_nothing(cli: Cli, monkeypatch: p
     assert result.exit_code == 0, result.output
     assert "nothing to do" in result.output
     assert set(asked) <= {"check"}, "the head's answer is enough"
+
+
+def test_row_07_only_what_belongs_there_travels_and_only_when_it_changed(cli: Cli) -> None:
+    """Ignored files and `.git` were uploaded, excludes were not heeded, and everything travelled again each time."""
+    look = "cd ~/project; find . -type f | sort | tr '\\n' ' '; echo"
+    ran = cli.run("exec", "--all-nodes", look)
+    found = [line.partition("| ")[2].split() for line in ran.out.splitlines()]
+    assert found == [["./.gitignore", "./main.py", "./part/other.py"]] * 2, ran.err
+    assert "~/project: 0 sent (0 B), 0 deleted" in cli.run("rsync", "up").err
+    (cli.folder / "project" / "main.py").write_text("new\n")
+    (cli.folder / "project" / "part" / "other.py").unlink()
+    ran = cli.run("rsync", "up")
+    assert "1 sent" in ran.err, ran.err
+    assert "1 deleted" in ran.err, ran.err
+    assert cli.run("exec", "cat ~/project/main.py; ls ~/project/part").out == "new\n"
 
 
 def test_row_09_commands_need_no_terminal_and_the_head_owns_the_jobs(cli: Cli) -> None:
@@ -336,6 +358,22 @@ def test_row_14_workers_without_a_head_end_and_tags_alone_suffice(brief: Cli) ->
     shutil.rmtree(brief.folder / "home")
     ran = brief.run("down", "-y", file)
     assert (ran.status, on_this_machine("orphans")) == (0, []), ran.err
+
+
+def test_row_15_an_idle_cluster_stops_by_itself_and_not_under_a_log_in(brief: Cli) -> None:
+    """The head never ended, or ended while somebody was logged in: only jobs were counted as use."""
+    file = brief.spec("tired", least=1, extra="autostop: {idle_minutes: 0.03}\n")
+    assert brief.run("up", "-y", file).status == 0
+    visitor = brief.start("exec", "echo here; sleep 600")
+    assert visitor.stdout is not None
+    assert visitor.stdout.readline() == "here\n"
+    uses = brief.run("autostop", "--json").json()["uses"]
+    assert [use.partition(":")[0] for use in uses] == ["log-ins"]
+    assert len(on_this_machine("tired")) == 2
+    brief.interrupt(visitor)
+    assert eventually(lambda: len(on_this_machine("tired")) == 1), "the worker has ended"
+    (head,) = on_this_machine("tired")
+    assert eventually(lambda: processes.of_machines([head]) == {head: set()}), "the head has stopped"
 
 
 def test_row_11_stop_keeps_the_heads_machine_and_down_ends_stopped_ones_too(brief: Cli) -> None:
