@@ -17,11 +17,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from clusterctl.errors import CliError, NotFound, TimedOut, UsageProblem
 from clusterctl.providers.local import processes
 
-from .config import HeadConfig
 from .record import DaemonRecord, forget, remember, running
 
 READY_TIMEOUT_S = 45.0
@@ -51,6 +51,8 @@ def start_head(
             return found
         secret_file = _secret(session, secret_file)
         if config_file is None:
+            from .config import HeadConfig
+
             own = HeadConfig(
                 cluster_id=f"by-hand-{secrets.token_hex(4)}",
                 cluster_name="by-hand",
@@ -74,13 +76,17 @@ def start_worker(
     labels: Mapping[str, str],
     node_type: str,
     instance_id: str,
+    forked: bool = False,
 ) -> DaemonRecord:
     """Starts a node agent here that joins a cluster; does nothing when it runs already.
+
+    Args:
+        forked: it is a fork of this process, which must have one thread and little in memory.
 
     Raises:
         CliError: it did not start or could not join; the message has its own words.
     """
-    from runtime._session.daemons import DaemonError, start_node
+    from runtime._session.daemons import DaemonError, fork_node, start_node
 
     session = _session_dir()
     with _turn(session):
@@ -90,27 +96,27 @@ def start_worker(
         secret_file = _secret(session, secret_file)
         amounts = dict(resources)
         store = amounts.pop("object_store_memory", None)
+        options: dict[str, Any] = {
+            "resources": amounts,
+            "labels": labels,
+            "object_store_memory": None if store is None else int(store),
+            "instance_id": instance_id,
+            "node_type": node_type,
+        }
         try:
-            daemon = start_node(
-                address,
-                str(session),
-                secret_file,
-                host,
-                resources=amounts,
-                labels=labels,
-                object_store_memory=None if store is None else int(store),
-                instance_id=instance_id,
-                node_type=node_type,
-                detached=True,
-            )
+            if forked:
+                pid, ready = fork_node(address, str(session), secret_file, host, **options)
+            else:
+                daemon = start_node(address, str(session), secret_file, host, detached=True, **options)
+                pid, ready = daemon.pid, daemon.ready
         except DaemonError as error:
             raise CliError(f"the node could not join {address}: {error}") from error
         record = DaemonRecord(
-            pid=daemon.pid,
-            start_ticks=processes.start_ticks(daemon.pid) or -1,
+            pid=pid,
+            start_ticks=processes.start_ticks(pid) or -1,
             role="worker",
             control_address=address,
-            node_id=str(daemon.ready["node_id"]),
+            node_id=str(ready["node_id"]),
             session_dir=str(session),
             secret_file=secret_file,
         )

@@ -48,6 +48,7 @@ BASE_PYTHON = '"${CLUSTERCTL_BASE_PYTHON:-python3}"'
 """Of a machine that gets the runtime from us: what that runs on."""
 START = f"{PYTHON} -m clusterctl start"
 STOP = f"{START} --stop"
+JOIN = f"{PYTHON} -P -m clusterctl.head.join"
 ORPHAN_MINUTES = 10.0
 """So long a worker's machine that costs waits for its head."""
 SHELL_DEADLINE_S = 300.0
@@ -259,7 +260,7 @@ def worker_facts(
     words = " ".join(f"{NODE_FOLDER}/secret" if word == "@" else shlex.quote(word) for word in start)
     return NodeFacts(
         is_head=False,
-        start=f"{START} {words} --json",
+        start=f"{JOIN} {words}",
         secret_file=secret_file,
         runtime=runtime,
         env=commands_env(control_address.rpartition(":")[0].strip("[]")),

@@ -26,7 +26,9 @@ from pathlib import Path
 _PACKAGES = ("autoscaler", "clusterctl", "runtime")
 _DISTRIBUTION = "clusterctl"
 _PARTS = ("runtime", "head")
-"""What every node needs, and what a head needs besides: what the extras of its provider bring."""
+"""What every node needs, and what a head needs besides: the rest of what we require, and the extras of its provider."""
+_ON_NODES = ("annotated-doc", "click", "cloudpickle", "msgspec", "psutil", "pyyaml", "shellingham", "typer")
+"""What the engine and the command line import. A command line needs what draws its help as little as a web server."""
 _BOTOCORE = "botocore/data/"
 _BOTOCORE_SERVICES = ("ec2", "iam", "pricing", "service-quotas", "ssm", "sts")
 """Of four hundred services, those that a head may ask: the rest is a hundred megabytes."""
@@ -108,9 +110,10 @@ def own(cache: str, extras: Collection[str] = ()) -> Shipment:
                 for name, digest in zip(_PARTS, digests, strict=False)
             )
         )
-    needed = _requirements(frozenset())
-    extra = {key: found for key, found in _requirements(frozenset(extras)).items() if key not in needed}
-    parts = ((*_own_files(), *_files_of(needed)), _files_of(extra))
+    needed = _requirements(frozenset(extras))
+    on_nodes = {key: found for key, found in needed.items() if key in _ON_NODES}
+    on_heads = {key: found for key, found in needed.items() if key not in on_nodes}
+    parts = ((*_own_files(), *_files_of(on_nodes)), _files_of(on_heads))
     return Shipment(
         tuple(
             _archive(name, dict(sorted(files)), Path(cache))
@@ -149,7 +152,7 @@ def _files_of(distributions: Mapping[str, importlib.metadata.Distribution]) -> I
 
 
 def _wanted(name: str) -> bool:
-    return not name.endswith(".pyc") and name != "RECORD"
+    return not name.endswith((".pyc", ".pyi")) and name != "RECORD"
 
 
 def _asked(path: str) -> bool:

@@ -17,12 +17,17 @@ from runtime._transport.channel import CallError
 
 from .agent import NodeAgent
 from .config import AgentConfig, default_store_bytes, node_inventory
+from .zygote_spawn import SpawnedZygote
 
 log = logging.getLogger("runtime._node")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Runs until the node should end; returns the exit status."""
+def main(argv: list[str] | None = None, zygote: SpawnedZygote | None = None) -> int:
+    """Runs until the node should end; returns the exit status.
+
+    Args:
+        zygote: the one to use; None: starts one.
+    """
     options = _parser().parse_args(argv)
     _stacks.register("node agent")
     logging.basicConfig(
@@ -31,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
         stream=sys.stderr,
     )
     try:
-        config = _config(options)
+        config = _config(options, zygote)
         return asyncio.run(serve(NodeAgent, config, options.ready_fd))
     except (OSError, ValueError, CallError, RuntimeError) as error:
         log.error("ending: %s", error)
@@ -64,7 +69,7 @@ def tell(ready_fd: int, words: dict[str, Any]) -> None:
         log.warning("whoever started us does not listen: %s", error)
 
 
-def _config(options: argparse.Namespace) -> AgentConfig:
+def _config(options: argparse.Namespace, zygote: SpawnedZygote | None) -> AgentConfig:
     with open(options.secret_file, "rb") as file:
         secret = file.read().strip()
     if not secret:
@@ -98,6 +103,7 @@ def _config(options: argparse.Namespace) -> AgentConfig:
         remove_session_dir=options.remove_session_dir,
         control_reconnect_s=options.control_reconnect_s,
         name=options.name,
+        zygote=zygote,
     )
 
 

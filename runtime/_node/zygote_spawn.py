@@ -7,17 +7,32 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 _SCRIPT = os.path.join(
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_worker", "zygote_script.py"
 )
 
 
+class ChildProcess(Protocol):
+    """What is used of `subprocess.Popen`, of which not every child comes."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
 class SpawnedZygote(NamedTuple):
     """A zygote that is coming up, and our end of its socket."""
 
-    process: subprocess.Popen[bytes]
+    process: ChildProcess
     connection: socket.socket
     log_path: str
 

@@ -22,7 +22,7 @@ from typing import Any
 from runtime._core.accelerators import HARDWARE, split_ids
 from runtime._node import registry
 from runtime._node.child import wait_for_end
-from runtime._node.zygote_spawn import daemon_environment
+from runtime._node.zygote_spawn import ChildProcess, daemon_environment
 
 from .directories import new_session_dir
 
@@ -175,25 +175,70 @@ def start_node(
     Raises:
         DaemonError: it did not come up.
     """
-    amounts = _amounts(num_cpus, num_gpus, memory, resources)
-    arguments = ["--control", control_address, "--session-dir", session_dir, "--host", host]
-    arguments += ["--resources", json.dumps(amounts), "--labels", json.dumps(dict(labels or {}))]
-    arguments += ["--store-bytes", str(int(object_store_memory or 0)), "--secret-file", secret_file]
-    for flag, value in (
-        ("--instance-id", instance_id),
-        ("--node-type", node_type),
-        ("--node-id", node_id),
-        ("--name", node_name),
-    ):
-        if value:
-            arguments += [flag, value]
-    if control_reconnect_s is not None:
-        arguments += ["--control-reconnect-s", str(control_reconnect_s)]
+    arguments = _node_arguments(
+        control_address,
+        session_dir,
+        secret_file,
+        host,
+        _amounts(num_cpus, num_gpus, memory, resources),
+        labels or {},
+        object_store_memory,
+        {
+            "--instance-id": instance_id,
+            "--node-type": node_type,
+            "--node-id": node_id,
+            "--name": node_name,
+            "--control-reconnect-s": "" if control_reconnect_s is None else str(control_reconnect_s),
+        },
+    )
     if head:
         arguments.append("--head")
     if remove_session_dir:
         arguments.append("--remove-session-dir")
     return _start("runtime._node", arguments, session_dir, "agent", detached, timeout_s, env_vars)
+
+
+def fork_node(
+    control_address: str,
+    session_dir: str,
+    secret_file: str,
+    host: str,
+    resources: Mapping[str, float],
+    labels: Mapping[str, str],
+    object_store_memory: int | None = None,
+    instance_id: str = "",
+    node_type: str = "",
+    timeout_s: float = START_TIMEOUT_S,
+) -> tuple[int, dict[str, Any]]:
+    """Forks a node agent of this process, which must have one thread and little in memory; it outlives the caller.
+
+    Returns:
+        Its process id, and what it said (as `start_node`).
+
+    Raises:
+        DaemonError: it did not come up.
+    """
+    from . import forking_node
+
+    named = {"--instance-id": instance_id, "--node-type": node_type}
+    amounts = _amounts(None, None, None, resources)
+    arguments = _node_arguments(
+        control_address, session_dir, secret_file, host, amounts, labels, object_store_memory, named
+    )
+    log_path = os.path.join(session_dir, "logs", "agent.log")
+    os.makedirs(os.path.dirname(log_path), mode=0o700, exist_ok=True)
+    words, words_in = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(words)
+        forking_node.become(arguments, words_in, session_dir, log_path)
+    os.close(words_in)
+    process = forking_node.ForkedProcess(pid)
+    try:
+        return pid, _wait_ready(process, words, log_path, timeout_s)
+    except BaseException:
+        _end(process)
+        raise
 
 
 def settings_environment(
@@ -224,6 +269,23 @@ def _amounts(
                 f"A node with {wanted} {kind.resource} cannot start here: {kind.variable} shows only {visible}."
             )
     return {**(resources or {}), **{name: amount for name, amount in named.items() if amount is not None}}
+
+
+def _node_arguments(
+    control_address: str,
+    session_dir: str,
+    secret_file: str,
+    host: str,
+    amounts: Mapping[str, float],
+    labels: Mapping[str, str],
+    object_store_memory: int | None,
+    named: Mapping[str, str],
+) -> list[str]:
+    """What `runtime._node` is told; of `named` what is not empty."""
+    arguments = ["--control", control_address, "--session-dir", session_dir, "--host", host]
+    arguments += ["--resources", json.dumps(amounts), "--labels", json.dumps(dict(labels))]
+    arguments += ["--store-bytes", str(int(object_store_memory or 0)), "--secret-file", secret_file]
+    return arguments + [word for name, value in named.items() if value for word in (name, value)]
 
 
 def _start(
@@ -279,7 +341,7 @@ def _start(
     return Daemon(process, ready, log_path, cut)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: ChildProcess) -> None:
     """Lets a daemon that failed clean up after itself, then makes sure that it is gone."""
     try:
         process.wait(_LAST_WORDS_S)
@@ -288,9 +350,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _wait_ready(
-    process: subprocess.Popen[bytes], read_end: int, log_path: str, timeout_s: float
-) -> dict[str, Any]:
+def _wait_ready(process: ChildProcess, read_end: int, log_path: str, timeout_s: float) -> dict[str, Any]:
     deadline = time.monotonic() + timeout_s
     said = b""
     with os.fdopen(read_end, "rb", buffering=0) as pipe:
@@ -309,7 +369,7 @@ def _wait_ready(
     return ready
 
 
-def _exit_status(process: subprocess.Popen[bytes]) -> str:
+def _exit_status(process: ChildProcess) -> str:
     try:
         status = process.wait(5.0)
     except subprocess.TimeoutExpired:

@@ -250,12 +250,21 @@ def main() -> None:
         help="process id of the agent, whose child this is; 0 when it is not",
     )
     options = parser.parse_args()
-    if options.parent:
-        die_with_parent(options.parent, signal.SIGTERM)
+    serve(options.fd, options.parent)
+
+
+def serve(descriptor: int, parent: int) -> NoReturn:
+    """Makes this process the zygote of the agent at the other end of a socket.
+
+    Args:
+        parent: process id of the agent, whose child this is; 0 when it is not.
+    """
+    if parent:
+        die_with_parent(parent, signal.SIGTERM)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _stacks.register("zygote")
     thread_limit.begin()
-    connection = socket.socket(fileno=options.fd)
+    connection = socket.socket(fileno=descriptor)
     connection.set_inheritable(False)
     from runtime._worker.main import run
 

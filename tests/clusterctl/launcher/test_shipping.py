@@ -84,9 +84,29 @@ def test_a_worker_has_no_more_than_it_needs_and_is_not_served_twice(
     assert subprocess.run(there, check=False).returncode == 0
     assert subprocess.run(["sh", "-c", shipment.is_there(str(tmp_path))], check=False).returncode
     found = ask(
-        python, "import importlib.util as u; print([bool(u.find_spec(n)) for n in ('msgspec', 'paramiko')])"
+        python,
+        "import importlib.util as u; print([bool(u.find_spec(n)) for n in ('msgspec', 'uvicorn', 'paramiko')])",
     )
-    assert found == "[True, False]"
+    assert found == "[True, False, False]"
+
+
+def test_a_workers_part_has_all_that_runs_there(shipment: Shipment, tmp_path: Path) -> None:
+    bin_folder = install(shipment.for_worker(), tmp_path) / "bin"
+    modules = (
+        "runtime._session.forking_node, runtime._node.__main__, runtime._worker.main, clusterctl.head.join"
+    )
+    assert ask(bin_folder / "python", f"import {modules}; print('fine')") == "fine"
+    every = "import runtime; [getattr(runtime, name) for name in runtime.__all__]; print('fine')"
+    assert ask(bin_folder / "python", every) == "fine"
+    for words in (["--help"], ["start", "--help"], ["start", "--stop"]):
+        ran = subprocess.run(
+            [bin_folder / "clusterctl", *words],
+            capture_output=True,
+            text=True,
+            env={"PATH": "/bin"},
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
 
 
 def test_what_is_there_is_compiled(shipment: Shipment, tmp_path: Path) -> None:

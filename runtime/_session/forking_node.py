@@ -1,0 +1,131 @@
+"""A node agent that forks its zygote instead of starting one: the two need much of the same, which is so imported once.
+
+The zygote is forked before the agent's own modules come, so that it is as lean as one that was started by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from typing import NoReturn
+
+import runtime._worker.main  # noqa: F401  # what a zygote needs, and here both
+from runtime._node.zygote_spawn import SpawnedZygote, daemon_environment
+from runtime._worker import zygote as zygotes
+
+_LOOK_S = 0.01
+
+
+def become(argv: list[str], ready: int, session_dir: str, log_path: str) -> NoReturn:
+    """Makes this process, which was forked for it, a node agent in a session of its own.
+
+    Args:
+        argv: as for `python -m runtime._node`, but for `--ready-fd`.
+        ready: that descriptor, the only one of the caller's that stays open.
+    """
+    status = 1
+    try:
+        os.setsid()
+        os.chdir("/")
+        os.environ.update(daemon_environment())
+        _redirect(log_path)
+        _keep_open(ready)
+        zygote = fork_zygote(session_dir)
+        from runtime._node.__main__ import main  # not before: the zygote needs none of it
+
+        status = main([*argv, "--ready-fd", str(ready)], zygote)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        logging.shutdown()
+        os._exit(status)
+
+
+def fork_zygote(session_dir: str) -> SpawnedZygote:
+    """Forks a zygote of this process; it dies with it."""
+    folder = os.path.join(session_dir, "logs")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    log_path = os.path.join(folder, "zygote.log")
+    ours, theirs = socket.socketpair()
+    agent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become_zygote(theirs, agent, log_path)
+    theirs.close()
+    ours.setblocking(False)
+    return SpawnedZygote(ForkedProcess(pid), ours, log_path)
+
+
+def _become_zygote(connection: socket.socket, agent: int, log_path: str) -> NoReturn:
+    try:
+        _redirect(log_path)
+        kept = connection.detach()
+        _keep_open(kept)
+        sys.argv = [zygotes.__file__]
+        zygotes.serve(kept, agent)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)  # whatever happened: this is no agent
+
+
+def _redirect(log_path: str) -> None:
+    """Standard input from nowhere, output to a log."""
+    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, number in ((null, 0), (log, 1), (log, 2)):
+        os.dup2(source, number)
+    for source in (log, null):
+        if source > 2:
+            os.close(source)
+
+
+def _keep_open(descriptor: int) -> None:
+    """Closes every descriptor but this and the standard streams."""
+    os.closerange(3, descriptor)
+    os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+class ForkedProcess:
+    """A child that was forked, with what is used of `subprocess.Popen`."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._status: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit status as `Popen` tells it; None while it runs."""
+        if self._status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._status = os.waitstatus_to_exitcode(status)
+        return self._status
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits for its end.
+
+        Raises:
+            subprocess.TimeoutExpired: it runs on.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (status := self.poll()) is None:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise subprocess.TimeoutExpired("the forked process", timeout or 0.0)
+            time.sleep(_LOOK_S)
+        return status
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:  # its number is its own until it was waited for
+            os.kill(self.pid, number)
