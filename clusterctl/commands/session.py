@@ -95,9 +95,11 @@ class Session:
     def shell(self, machine: Machine) -> Shell:
         from autoscaler.provider import ProviderError
         from clusterctl.errors import from_provider
+        from clusterctl.launcher.containers import shell_of
 
         try:
-            return self.provider().shell(machine)
+            shell = self.provider().shell(machine)
+            return shell_of(self.record.spec, machine.node_type, machine.is_head, shell)
         except ProviderError as error:
             raise from_provider(error) from error
 

@@ -14,6 +14,7 @@ from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit, worker_limit, zones
 from clusterctl.spec.platforms.ssh import SshProvider
 
+from .containers import container_of
 from .plan import Change
 
 
@@ -105,10 +106,12 @@ def worker_hash(spec: ClusterSpec, name: str) -> str:
     """Changes when workers of the type would be made differently; not when only their numbers change, or where they are
     bought (spot, zones, max_price): those that run are as good as the next."""
     kind = spec.available_node_types[name]
+    container = container_of(spec, name, is_head=False)
     digest = _digest(
         [
             _platform(spec),
             spec.runtime,
+            container.digest if container else "",
             kind.resources,
             kind.labels,
             kind.node_config,
@@ -139,7 +142,15 @@ def _machine(spec: ClusterSpec) -> list[object]:
     """What decides the head's machine."""
     kind = spec.available_node_types[spec.head_node_type]
     own = spec.provider.head if isinstance(spec.provider, SshProvider) else ""
-    return [_platform(spec), spec.runtime, own, spec.head_node_type, kind.node_config]
+    container = container_of(spec, spec.head_node_type, is_head=True)
+    return [
+        _platform(spec),
+        spec.runtime,
+        own,
+        spec.head_node_type,
+        kind.node_config,
+        container.digest if container else "",
+    ]
 
 
 def _daemons(spec: ClusterSpec) -> list[object]:

@@ -22,6 +22,7 @@ from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
 
 from . import node_types
+from .containers import container_of
 from .setup import BASE_PYTHON, NODE_FOLDER, NodeFacts, Step, commands_env, operators_mounts
 
 PORT = 6379
@@ -127,6 +128,7 @@ def _facts(
         start_commands=(*start, f"ray health-check --address {head_host}:{port(spec)}"),
         python=None,
         install=tuple(_install(spec.runtime)),
+        container=container_of(spec, kind.name, machine.is_head),
         env={
             **commands_env(head_host),
             **_token(secret),

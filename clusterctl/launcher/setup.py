@@ -31,13 +31,15 @@ from autoscaler.provider import (
     machine_labels,
 )
 from clusterctl.providers import OperatorProvider
+from clusterctl.shell.container import ContainerShell
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.sync import transfer
 from clusterctl.sync.rules import rules
 from clusterctl.sync.transfer import Mount, SyncError
 
-from . import lease_guard, shipping
+from . import containers, lease_guard, shipping
+from .containers import Container
 from .shipping import Shipment
 
 NODE_FOLDER = "~/.clusterctl-node"
@@ -80,6 +82,7 @@ class Step:
     advice: str = ""  # what to do when it does not
     unless: str = ""  # a command: when it succeeds, the step has been done before
     is_users: bool = False  # the command is the spec's
+    on_machine: bool = False  # also where the node is a container
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +102,26 @@ class NodeFacts:
     python: tuple[int, int] | None = field(default_factory=lambda: sys.version_info[:2])  # None: any
     runtime: Shipment | None = None  # to be shipped; None: the machine has it
     install: tuple[Step, ...] = ()  # of what is not shipped
+    container: Container | None = None  # in which the node is; None: in none
     env: Mapping[str, str] = field(default_factory=dict)  # of the spec's commands
     lease: str = ""  # the head's HOST:PORT: without it for long the machine shuts itself down
 
 
 def steps(facts: NodeFacts) -> list[Step]:
     """The steps of a node, in order."""
+    who = f"the image {facts.container.image}" if facts.container else "the node"
     out = [
-        *(_python_step(facts.python, bool(facts.runtime)) if facts.python else ()),
         *(_lease_steps(facts.lease) if facts.lease else ()),
+        *_container_steps(facts),
+        *(_python_step(facts.python, bool(facts.runtime), who) if facts.python else ()),
         *(_runtime_steps(facts.runtime) if facts.runtime else ()),
         *facts.install,
     ]
     if facts.secret_file:
         out.append(Step("secret", source=facts.secret_file, target=f"{NODE_FOLDER}/secret"))
     out += [Step(f"copy {target}", source=source, target=target) for target, source in facts.files]
-    out += _users("initialization_commands", facts.initialization)
+    if facts.container is None:
+        out += _users("initialization_commands", facts.initialization)
     if facts.mounts:
         out.append(Step("file_mounts", mounts=facts.mounts))
     out += _users("setup_commands", facts.commands)
@@ -127,15 +134,22 @@ def steps(facts: NodeFacts) -> list[Step]:
 
 def without_start(facts: NodeFacts) -> NodeFacts:
     """The same node, brought up to date while its daemons run on."""
-    return replace(facts, start="")
+    return replace(facts, start="", container=containers.kept(facts.container))
 
 
 def only_start(facts: NodeFacts) -> NodeFacts:
     """The same node, whose daemons are started without its files and setup commands."""
-    return replace(facts, mounts=(), initialization=(), commands=(), kind_commands=())
+    return replace(
+        facts,
+        mounts=(),
+        initialization=(),
+        commands=(),
+        kind_commands=(),
+        container=containers.kept(facts.container),
+    )
 
 
-def _python_step(version: tuple[int, int], is_shipped: bool) -> tuple[Step]:
+def _python_step(version: tuple[int, int], is_shipped: bool, who: str) -> tuple[Step]:
     wanted = f"{version[0]}.{version[1]}"
     return (
         Step(
@@ -143,13 +157,26 @@ def _python_step(version: tuple[int, int], is_shipped: bool) -> tuple[Step]:
             f"{BASE_PYTHON if is_shipped else PYTHON} -c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'",
             timeout_s=60.0,
             expected=wanted,
-            advice=f"the node needs Python {wanted}, as here: programs and their data travel between the two",
+            advice=f"{who} needs Python {wanted}, as here: programs and their data travel between the two",
         ),
     )
 
 
 def _users(key: str, commands: Sequence[str]) -> list[Step]:
     return [Step(f"{key}[{index}]", command, is_users=True) for index, command in enumerate(commands)]
+
+
+def _container_steps(facts: NodeFacts) -> Iterator[Step]:
+    """initialization_commands run before, on the machine: they may log in to a registry."""
+    container = facts.container
+    if container is None:
+        return
+    yield Step("container engine", container.engine(), timeout_s=120.0, on_machine=True)
+    for step in _users("initialization_commands", facts.initialization):
+        yield replace(step, on_machine=True)
+    if container.pull:
+        yield Step(f"pull {container.image}", container.fetch(), on_machine=True)
+    yield Step(f"container {container.name}", container.run(), on_machine=True)
 
 
 def _runtime_steps(runtime: Shipment) -> tuple[Step, ...]:
@@ -167,8 +194,13 @@ def _lease_steps(head: str) -> tuple[Step, ...]:
     guard, file = f"{NODE_FOLDER}/lease_guard.py", f"{NODE_FOLDER}/head_address"
     start = f"{BASE_PYTHON} -I {guard} {file} {ORPHAN_MINUTES:g} </dev/null >>{NODE_FOLDER}/lease.log 2>&1"
     return (
-        Step("copy the guard of the lease", source=lease_guard.__file__, target=guard),
-        Step("lease", f"echo {shlex.quote(head)} > {file} && (setsid {start} &)", timeout_s=60.0),
+        Step("copy the guard of the lease", source=lease_guard.__file__, target=guard, on_machine=True),
+        Step(
+            "lease",
+            f"echo {shlex.quote(head)} > {file} && (setsid {start} &)",
+            timeout_s=60.0,
+            on_machine=True,
+        ),
     )
 
 
@@ -215,6 +247,7 @@ def head_facts(
         secret_file=secret_file,
         files=((config, config_file), *files),
         runtime=runtime,
+        container=containers.container_of(spec, spec.head_node_type, is_head=True),
         env=commands_env(host),
         mounts=operators_mounts(spec),
         digests=digests,
@@ -263,6 +296,7 @@ def worker_facts(
         start=f"{JOIN} {words}",
         secret_file=secret_file,
         runtime=runtime,
+        container=containers.container_of(spec, node_type.name, is_head=False),
         env=commands_env(control_address.rpartition(":")[0].strip("[]")),
         mounts=heads_mounts(spec),
         digests=digests,
@@ -321,19 +355,23 @@ def run(
 ) -> str:
     """Runs all steps; returns what the start command printed.
 
+    Args:
+        shell: the machine's, also where the node is in a container of it.
+
     Raises:
         SetupError: a step failed; its reason ends with the last lines that it printed.
     """
     on_step("wait for the shell")
     _await_shell(shell, log, shell_deadline_s)
     output = ""
+    inside = shell if facts.container is None else ContainerShell(shell, facts.container.name)
     for step in steps(facts):
         on_step(step.name)
         log.write(f"step: {step.name}" + (f": {step.command}" if step.command else ""))
         log.last = []
         started = time.monotonic()
         try:
-            output = _run_step(shell, step, facts, log)
+            output = _run_step(shell if step.on_machine else inside, step, facts, log)
         except SetupError as error:
             log.write(f"FAILED: {error.reason}")
             raise

@@ -37,7 +37,7 @@ from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit
 
-from . import look, machines, node_types, reach, setup, shipping
+from . import containers, look, machines, node_types, reach, setup, shipping
 from .costs import Costs, costs
 from .plan import Action, Facts, Plan, Restart, Step, plan
 from .wait import await_workers, instance_ids
@@ -263,7 +263,8 @@ class Up:
     def _stop_daemons(self) -> None:
         """Ends what the head runs, so that nothing of it looks after the workers any more."""
         self._progress("stopping the head's daemons")
-        shell = self._shell(self._head())
+        head = self._head()
+        shell = containers.shell_of(self.record.spec, head.node_type, True, self._shell(head))
         try:
             result = shell.run(self._stop, timeout_s=_STOP_S)
         except ShellError as error:

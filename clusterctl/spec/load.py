@@ -12,7 +12,7 @@ from msgspec import inspect
 from clusterctl.errors import NotFound, SpecError
 
 from . import on_premise, ray_yaml
-from .definition import ClusterSpec, RayRuntime
+from .definition import ClusterSpec, Docker, RayRuntime
 from .platforms.local import LocalNodeConfig
 from .platforms.ssh import SshNodeConfig, SshProvider
 from .positions import Path, Problem, compose
@@ -155,26 +155,30 @@ def _check_across(spec: ClusterSpec, reader: Reader) -> None:
 def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
     """Keys that are valid and that this version cannot honour: said, never ignored."""
     not_here = "is not available in this version; remove it"
-    if spec.docker is not None and (spec.docker.image or spec.docker.head_image or spec.docker.worker_image):
-        reader.problem_at(("docker",), f"running nodes in containers {not_here}")
     if isinstance(spec.runtime, RayRuntime):
         _check_ray(spec, spec.runtime, reader)
     for name, node_type in spec.available_node_types.items():
         if provider_type(spec) in ("local", "ssh"):
-            given = {"spot": node_type.spot, "zones": node_type.zones, "max_price": node_type.max_price}
-            for key in (key for key, value in given.items() if value):
+            asked = {"spot": node_type.spot, "zones": node_type.zones, "max_price": node_type.max_price}
+            for key in (key for key, value in asked.items() if value):
                 reader.problem_at(
                     ("available_node_types", name, key),
                     f"machines of provider type {provider_type(spec)} have no such thing; remove it",
                 )
-        if node_type.docker is not None:
-            reader.problem_at(
-                ("available_node_types", name, "docker"), f"running nodes in containers {not_here}"
-            )
     if spec.autostop is not None and not spec.autostop.down and isinstance(spec.provider, SshProvider):
         reader.problem_at(
             ("autostop",), "machines of one's own cannot be stopped, only given back: add `down: true` to it"
         )
+    if provider_type(spec) == "local":
+        given: dict[Path, Docker | None] = {("docker",): spec.docker} | {
+            ("available_node_types", name, "docker"): kind.docker
+            for name, kind in spec.available_node_types.items()
+        }
+        for path, docker in given.items():
+            if docker is not None and (docker.image or docker.head_image or docker.worker_image):
+                reader.problem_at(
+                    path, "machines of provider type local are processes of this host and run no containers"
+                )
     if spec.file_mounts_sync_continuously:
         reader.problem_at(("file_mounts_sync_continuously",), f"continuous syncing {not_here}")
     for index, name in enumerate(spec.rsync_filter):

@@ -12,16 +12,19 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from autoscaler.provider import Shell, ShellError, ShellTimedOut
+from clusterctl.launcher.containers import Container
 from clusterctl.shell.connections import CONNECTIONS, SshTarget
+from clusterctl.shell.container import ContainerShell
 from clusterctl.shell.local import LocalShell
 from clusterctl.shell.ssh import SshShell
 from tests.polling import eventually
+from tests.testbed import podman
 from tests.testbed.sshd import USER, SshTestbed, missing
 
 NewShell = Callable[[dict[str, str]], Shell]
 
 
-@pytest.fixture(scope="module", params=["local", "ssh"])
+@pytest.fixture(scope="module", params=["local", "ssh", "container"])
 def new_shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewShell]:
     folder = tmp_path_factory.mktemp("shell")
     if request.param == "local":
@@ -30,10 +33,32 @@ def new_shell(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         return
     if reason := missing():
         pytest.skip(reason)
+    if request.param == "container":
+        yield from _container(folder)
+        return
     with SshTestbed(1, folder) as bed, bed.inside():
         target = SshTarget(bed.hosts[0].address, str(folder / "known"), user=USER, key_file=str(bed.key_file))
         yield lambda env: SshShell(target, env)
         CONNECTIONS.close_all()
+
+
+def _container(folder: pathlib.Path) -> Iterator[NewShell]:
+    """One in a container of a host, whose environment is fixed when it starts."""
+    if reason := podman.missing():
+        pytest.skip(reason)
+    image = podman.make_image(folder / "image")
+    with SshTestbed(1, folder, [str(image)]) as bed, bed.inside():
+        podman.install(bed.hosts[0], image)
+        target = SshTarget(bed.hosts[0].address, str(folder / "known"), user=USER, key_file=str(bed.key_file))
+        machine = SshShell(target)
+        container = Container(podman.IMAGE, "c", ("-e MARK=m",), pull=False)
+        for command in (container.engine(), container.run()):
+            ran = machine.run(command)
+            assert ran.exit_status == 0, ran.output
+        yield lambda env: ContainerShell(machine, container.name)
+        machine.run(". ~/.clusterctl-node/leave")
+        CONNECTIONS.close_all()
+        podman.clean_up(bed.hosts[0])
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from clusterctl.sync.rules import rules
 from clusterctl.sync.transfer import Done, Mount, SyncError, manifests, pull, push
 from tests.contract.test_shell_contract import new_shell, shell  # noqa: F401
 
+pytestmark = pytest.mark.parametrize("new_shell", ["local", "ssh"], indirect=True, scope="module")
+
 
 class Counting:
     """A shell that counts what it is asked and what passes through it; `cut_after` bytes the transfer breaks."""

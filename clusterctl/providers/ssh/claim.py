@@ -166,11 +166,13 @@ cat {FILE}"""
 
 def give_back(claim: Claim, python: str) -> tuple[str, Mapping[str, str]]:
     """Command and environment that end all that runs for the claim, and remove all that was written for it; the
-    claim itself last. The command prints the processes that do not end."""
+    claim itself last. The command prints the processes that do not end. A node in a container left word how to remove
+    that."""
     script = f"{inspect.getsource(processes)}\nprint(*end([{claim.id!r}]))\n"
     session = shlex.quote(claim.session_dir)
     command = f"""\
 cd && case "$(cat {FILE})" in *{shlex.quote(f'"id":"{claim.id}"')}*) ;; *) exit 0;; esac
+[ ! -f {FOLDER}/leave ] || . {FOLDER}/leave || exit 1
 stuck=$({python} -I -c 'import os; exec(os.environ["END"])') || exit 1
 [ -z "$stuck" ] || {{ echo "$stuck"; exit 1; }}
 rm -rf {session}; rmdir "$(dirname {session})" 2>/dev/null

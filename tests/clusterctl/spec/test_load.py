@@ -58,7 +58,11 @@ def test_a_good_spec_is_complete() -> None:
         ("cluster_name: d", 1, "cluster_name: duplicate key 'cluster_name'; it is first given on line 1"),
         ("ports: {api: 70000}", 14, "ports.api: expected a whole number, at most 65535"),
         ("ports: {apy: 1}", 9, "ports.apy: unknown key 'apy'; did you mean 'api'?"),
-        ("docker: {image: x}", 1, "docker: running nodes in containers is not available in this version"),
+        (
+            "docker: {image: x}",
+            1,
+            "docker: machines of provider type local are processes of this host and run no",
+        ),
         ("file_mounts_sync_continuously: true", 32, "continuous syncing is not available in this version"),
         ("max_workers: 0", 14, "the types' min_workers are 1 together, above max_workers 0"),
         ("head_start_ray_commands: ['ray start --port=x']", 27, "head_start_ray_commands[0]: ray start: "),

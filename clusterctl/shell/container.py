@@ -1,0 +1,166 @@
+"""The shell of a container, through that of the machine it runs on."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import os
+import re
+import secrets
+import shlex
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import IO, cast
+
+from autoscaler.provider import CommandResult, Shell, ShellError, ShellTimedOut
+
+from . import archive
+
+_ENGINE = "~/.clusterctl-node/engine"
+_IN = "\x1ein"
+_MARK = "CLUSTERCTL_EXEC_IN"
+_KILL_S = 10.0
+_COPY_S = 1800.0
+_BLOCK = 1 << 20
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_PASSED_ON = ("CLUSTERCTL_MACHINE", "CLUSTERCTL_SESSION_DIR")
+"""Of the machine's environment."""
+
+_BEGIN = """\
+cd 2>/dev/null || cd /
+export HOME="${HOME:-$PWD}" PYTHONUNBUFFERED=1 CLUSTERCTL_BASE_PYTHON=python3
+bin=$HOME/.clusterctl-node/runtime/bin
+export PATH="$bin:$PATH" CLUSTERCTL_PYTHON=$bin/python
+"""
+
+
+class ContainerShell:
+    """See `autoscaler.provider.Shell`. Relative paths and `~` begin in the home directory of the image's user."""
+
+    def __init__(self, machine: Shell, name: str) -> None:
+        self._machine = machine
+        self._name = name
+
+    def run(
+        self,
+        command: str,
+        *,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        on_output: Callable[[str], None] | None = None,
+        stdin: Iterable[bytes] | None = None,
+    ) -> CommandResult:
+        mark = secrets.token_hex(8)
+        is_in = False
+
+        def take(line: str) -> None:
+            nonlocal is_in
+            if not is_in:
+                is_in = line == _IN
+            elif on_output is not None:
+                on_output(line)
+
+        inside = f"exec 2>&1; echo '{_IN}'; {_BEGIN}exec /bin/sh -c {shlex.quote(command)}"
+        flags = "-i" if stdin is not None else ""
+        values = {**(env or {}), _MARK: mark}
+        try:
+            result = self._machine.run(
+                self._exec(flags, values, inside),
+                env=values,
+                timeout_s=timeout_s,
+                on_output=take,
+                stdin=stdin,
+            )
+        except ShellTimedOut as error:
+            self._kill(mark)
+            raise ShellTimedOut(f"the command did not end within {timeout_s} s: {command}") from error
+        except BaseException:
+            self._kill(mark)
+            raise
+        if not is_in:
+            raise ShellError(f"container {self._name}: {result.output.strip()[-1000:]}")
+        return CommandResult(result.exit_status, result.output.removeprefix(f"{_IN}\n"))
+
+    def put(self, local: str, remote: str) -> None:
+        target = _path(remote)
+        parent, name = os.path.split(target)
+        quoted = shlex.quote(target)
+        folder = target if os.path.isdir(local) else parent
+        make = f"mkdir -p {shlex.quote(parent)}"
+        if os.path.isdir(local):
+            make += f" && {{ [ -d {quoted} ] || mkdir -m {archive.mode_of(local):o} {quoted}; }}"
+        with tempfile.TemporaryFile() as packed:
+            archive.pack(local, name, cast(IO[bytes], packed))
+            packed.seek(0)
+            blocks = iter(lambda: packed.read(_BLOCK), b"")
+            result = self.run(
+                f"{make} && tar -xpof - -C {shlex.quote(folder)}", stdin=blocks, timeout_s=_COPY_S
+            )
+        if result.exit_status:
+            raise ShellError(f"copying {local} to {remote}: {result.output.strip()[-1000:]}")
+
+    def get(self, remote: str, local: str) -> None:
+        target = _path(remote)
+        parent, name = os.path.split(target)
+        quoted = shlex.quote(target)
+        check = f"[ -e {quoted} ] || {{ echo '!' {quoted}: No such file; exit 1; }}"
+        pack = (
+            f"if [ -d {quoted} ]; then tar -cf - -C {quoted} .; "
+            f"else tar -chf - -C {shlex.quote(parent)} -- {shlex.quote(name)}; fi"
+        )
+        words: list[str] = []
+        with tempfile.TemporaryFile() as packed:
+
+            def take(line: str) -> None:
+                if words or line.startswith(("!", "tar:")):
+                    words.append(line)
+                else:
+                    packed.write(base64.b64decode(line))
+
+            result = self.run(f"{check}; {{ {pack}; }} | base64 -w 65536", on_output=take, timeout_s=_COPY_S)
+            if words or result.exit_status:
+                raise ShellError(f"copying {remote} from container {self._name}: {' '.join(words)[-1000:]}")
+            packed.seek(0)
+            os.makedirs(os.path.dirname(local.rstrip("/")) or "/", exist_ok=True)
+            archive.unpack(io.BufferedReader(cast(io.RawIOBase, packed)), local)
+
+    def interactive(self, command: str | None = None, *, env: Mapping[str, str] | None = None) -> int:
+        log_in = 'exec "$(command -v bash || echo /bin/sh)" -i'
+        run = log_in if command is None else f"exec /bin/sh -c {shlex.quote(command)}"
+        return self._machine.interactive(self._exec("-it", env or {}, _BEGIN + run), env=env)
+
+    def forward(self, port: int) -> AbstractContextManager[int]:
+        return self._machine.forward(port)  # the network is the machine's
+
+    def close(self) -> None:
+        self._machine.close()
+
+    # -- inside
+
+    def _exec(self, flags: str, env: Mapping[str, str], inside: str) -> str:
+        """The machine's command. Values of the environment are passed on by name, so that no process list has them."""
+        for name in env:
+            if not _NAME.match(name):
+                raise ValueError(f"{name!r} is no name of an environment variable")
+        names = " ".join(f"-e {name}" for name in (*env, *_PASSED_ON))
+        return (
+            f"engine=$(cat {_ENGINE}) || exit 1; "
+            f"exec $engine exec {flags} {names} {shlex.quote(self._name)} /bin/sh -c {shlex.quote(inside)}"
+        )
+
+    def _kill(self, mark: str) -> None:
+        """Kills what a command started, by the mark in its environment: it does not end with who waits for it."""
+        script = (
+            "for p in /proc/[0-9]*; do tr '\\0' '\\n' 2>/dev/null < $p/environ "
+            f'| grep -qxF {_MARK}={mark} && kill -KILL "${{p#/proc/}}"; done'
+        )
+        with contextlib.suppress(ShellError, OSError):
+            self._machine.run(self._exec("", {}, script), timeout_s=_KILL_S)
+
+
+def _path(remote: str) -> str:
+    path = remote.rstrip("/") or "/"
+    path = "." if path == "~" else path.removeprefix("~/")
+    return path if path.startswith("/") else f"./{path}"

@@ -1,0 +1,82 @@
+"""Which container a node gets, and what its commands say."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from clusterctl.launcher import setup
+from clusterctl.launcher.containers import Container, container_of
+from clusterctl.launcher.node_types import head_change, worker_hash
+from clusterctl.launcher.plan import Change
+from clusterctl.spec.load import load_text
+
+OWN = "cluster_name: c\nprovider: {type: ssh, head: h, workers: [w]}\n"
+TYPES = "head_node_type: head\navailable_node_types: {head: {}, w: {max_workers: 1, docker: {DOCKER}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("docker", "of_type", "head", "worker"),
+    [
+        ("image: i", "", "i", "i"),
+        ("image: i, head_image: h", "", "h", "i"),
+        ("worker_image: w", "", "", "w"),
+        ("image: i, worker_image: w", "image: own", "i", "own"),
+        ("image: i", "worker_image: own", "i", "own"),
+    ],
+)
+def test_images_by_role_and_type(docker: str, of_type: str, head: str, worker: str) -> None:
+    types = TYPES.replace("DOCKER", of_type)
+    spec = load_text(f"{OWN}{types}docker: {{{docker}}}\n")
+    found = [container_of(spec, "head", True), container_of(spec, "w", False)]
+    assert [one.image if one else "" for one in found] == [head, worker]
+
+
+def test_options_by_role() -> None:
+    text = f"{OWN}docker: {{image: i, run_options: [-a], head_run_options: [-h], worker_run_options: [-w]}}\n"
+    spec = load_text(text)
+    head, worker = container_of(spec, "head", True), container_of(spec, "worker", False)
+    assert head is not None
+    assert worker is not None
+    assert (head.options, worker.options) == (("-a", "-h"), ("-a", "-w"))
+    assert head.digest != worker.digest
+
+
+def test_the_order_of_steps() -> None:
+    spec = load_text(f"{OWN}docker: {{image: img}}\ninitialization_commands: [i]\nsetup_commands: [s]\n")
+    steps = setup.steps(setup.head_facts(spec, "/secret", "/config", "1.2.3.4"))
+    assert [step.name for step in steps if step.on_machine] == [
+        "container engine",
+        "initialization_commands[0]",
+        "pull img",
+        "container clusterctl",
+    ]
+    assert [step.name for step in steps][4] == "python version"
+    assert "the image img needs Python" in steps[4].advice
+
+
+def test_shared_memory_is_sized_unless_the_options_say_so() -> None:
+    assert "MemTotal" in Container("i", "n").run()
+    assert "MemTotal" not in Container("i", "n", ("--shm-size=1g",)).run()
+    assert "MemTotal" not in Container("i", "n", sizes_shm=False).run()
+
+
+def test_podman_alone_where_it_is_wanted() -> None:
+    tries = Container("i", "n", only_podman=True).engine().splitlines()[0]
+    assert shlex.split(tries.partition(" in ")[2].removesuffix("; do")) == ["podman", "sudo -n -E podman"]
+
+
+def test_another_image_makes_other_nodes() -> None:
+    one, two = (load_text(f"{OWN}docker: {{head_image: a, worker_image: {image}}}\n") for image in "bc")
+    assert head_change(one, two) is Change.NOTHING
+    assert worker_hash(one, "worker") != worker_hash(two, "worker")
+    assert head_change(one, load_text(f"{OWN}docker: {{image: x}}\n")) is Change.MACHINE
+
+
+def test_a_container_in_which_something_runs_is_kept() -> None:
+    spec = load_text(f"{OWN}docker: {{image: i}}\n")
+    facts = setup.without_start(setup.head_facts(spec, "/secret", "/config", "1.2.3.4"))
+    assert not any(step.name.startswith("pull") for step in setup.steps(facts))
+    assert facts.container is not None
+    assert facts.container.keeps
