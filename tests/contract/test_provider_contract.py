@@ -34,6 +34,7 @@ from clusterctl.providers.gcp import api as apis
 from clusterctl.shell.connections import CONNECTIONS
 from clusterctl.spec.load import load_text
 from tests.polling import eventually
+from tests.testbed.aws_hosts import AwsCloud
 from tests.testbed.gcp.server import Cloud
 from tests.testbed.sshd import BARE, USER, SshTestbed, missing
 
@@ -92,6 +93,29 @@ def gcp(root: Path) -> Platform:
     return Platform(make, real=True)
 
 
+def aws(root: Path) -> Platform:
+    from clusterctl.providers.aws.provider import AwsMachines
+
+    spec = load_text(
+        f"cluster_name: name\nprovider: {{type: aws, region: us-east-1, endpoint_url: '{_amazon().aws.url}'}}\n"
+        "head_node_type: small\navailable_node_types: {small: {node_config: {InstanceType: t3.small}}}\n"
+    )
+
+    _amazon().reset()
+
+    def make(cluster: str) -> Provider:
+        provider = AwsMachines(spec, cluster, {"owner": "contract", "folder": str(root / cluster)})
+        provider.prepare([KIND])
+        return provider
+
+    return Platform(make, real=True)
+
+
+@cache
+def _amazon() -> AwsCloud:
+    return AwsCloud()
+
+
 @cache
 def _google() -> Cloud:
     return Cloud(with_hosts=True)
@@ -108,6 +132,9 @@ def _bed() -> SshTestbed:
 def bed() -> Iterator[None]:
     """The hosts of `ssh` and the clouds, if they are asked for: this module's end is theirs."""
     yield
+    if _amazon.cache_info().currsize:
+        CONNECTIONS.close_all()
+        _amazon().close()
     if _google.cache_info().currsize:
         CONNECTIONS.close_all()
         apis.of.cache_clear()
@@ -118,9 +145,10 @@ def bed() -> Iterator[None]:
         shutil.rmtree(_bed().key_file.parent)
 
 
-PROVIDERS = {"simulated": simulated, "local": local, "ssh": ssh, "gcp": gcp}
+PROVIDERS = {"simulated": simulated, "local": local, "ssh": ssh, "aws": aws, "gcp": gcp}
 INSIDE: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
     "ssh": lambda: _bed().inside(),
+    "aws": lambda: _amazon().inside(),
     "gcp": lambda: _google().inside(),
 }
 """Where those with hosts are reached from."""
@@ -143,7 +171,8 @@ def _platform(request: pytest.FixtureRequest) -> Iterator[Platform]:
     finally:
         for cluster in ("one", "two"):
             provider = found.make(cluster)
-            provider.terminate([machine.id for machine in provider.list()])
+            provider.terminate([machine.id for machine in existing(provider)])
+            assert eventually(lambda provider=provider: existing(provider) == [])
             provider.cleanup()
         shutil.rmtree(root, ignore_errors=True)
 
@@ -185,8 +214,13 @@ def shell_of(provider: Provider, machine: Machine) -> Shell:
     return shell
 
 
+def existing(provider: Provider) -> list[Machine]:
+    """Some platforms list what has ended for a while."""
+    return [machine for machine in provider.list() if machine.state is not MachineState.GONE]
+
+
 def listed(provider: Provider) -> dict[str, Machine]:
-    return {machine.instance_id: machine for machine in provider.list()}
+    return {machine.instance_id: machine for machine in existing(provider)}
 
 
 def test_it_is_a_provider(provider: Provider) -> None:
@@ -198,7 +232,7 @@ def test_it_is_a_provider(provider: Provider) -> None:
 def test_checking_and_preparing_make_no_machine(provider: Provider) -> None:
     assert [problem for problem in provider.check([KIND]) if problem.fatal] == []
     assert provider.prepare([KIND]) == provider.prepare([KIND]), "it is safe to repeat"
-    assert provider.list() == []
+    assert existing(provider) == []
 
 
 def test_there_is_an_offer_within_the_wanted_zones(provider: Provider) -> None:
@@ -231,7 +265,7 @@ def test_the_same_token_makes_nothing_twice(provider: Provider) -> None:
     first = create(provider, "a", "b")
     again = create(provider, "a", "b")
     assert {m.id for m in first.machines} == {m.id for m in again.machines}
-    assert len(provider.list()) == 2
+    assert len(existing(provider)) == 2
     assert again.errors == ()
 
 
@@ -265,7 +299,7 @@ def test_terminating_what_is_not_there_says_so_and_harms_nobody(provider: Provid
     answers = provider.terminate(["no-such-machine", made])
     assert isinstance(answers["no-such-machine"], NotFound)
     assert answers[made] is None
-    assert eventually(lambda: provider.list() == [])
+    assert eventually(lambda: existing(provider) == [])
     assert set(provider.terminate([made])) == {made}
     assert provider.terminate([]) == {}
 

@@ -29,6 +29,7 @@ os.environ |= {  # before moto is imported, which reads them then
     "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",  # hundreds, and not those that we need
 }
 
+import pytest
 from moto.core.base_backend import BackendDict
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
@@ -59,6 +60,23 @@ _IMAGES = {
         "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id",
     ),
 }
+
+
+@contextlib.contextmanager
+def as_a_person() -> Iterator[None]:
+    """While it lasts, this process and those that it starts have the keys of somebody who may do everything."""
+    keys = {
+        "AWS_ACCESS_KEY_ID": "AKIAPERSON",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": os.devnull,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+            patch.delenv(name, raising=False)
+        for name, value in keys.items():
+            patch.setenv(name, value)
+        yield
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 
 from autoscaler.provider import Config, NodeType, ProviderError
 
-from . import images, types
+from . import images, launches, types
 from .clients import Clients
 from .images import Image
 from .types import InstanceType
@@ -29,11 +29,9 @@ class Catalog:
         """The instance type of a node type.
 
         Raises:
-            Config: it names none, or one that there is not in the region.
+            Config: there is none of that name in the region.
         """
-        name = str(self._setting(node_type, "InstanceType"))
-        if not name:
-            raise Config(f"node type {node_type.name}: node_config.InstanceType is missing")
+        name = self._type_name(node_type)
         with self._lock:
             if name not in self._types:
                 try:
@@ -74,6 +72,9 @@ class Catalog:
             return self._images[key]
 
     # -- inside
+
+    def _type_name(self, node_type: NodeType) -> str:
+        return str(self._setting(node_type, "InstanceType")) or launches.INSTANCE_TYPE
 
     def _setting(self, node_type: NodeType, name: str) -> Any:
         """A setting of the node type, or else of its launch template; "" when neither has it."""

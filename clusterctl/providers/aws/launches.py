@@ -12,8 +12,8 @@ from autoscaler.provider import SPOT, Config, LaunchRequest, MachineTags, NodeTy
 
 from . import tagging
 
-SUBNETS = ("SubnetId", "SubnetIds")
-"""Ray's own key, and EC2's: where machines of a type are."""
+INSTANCE_TYPE = "m5.large"
+"""Of machines of a type that names none: one that every region has."""
 _OWN = ("SubnetIds", "MinCount", "MaxCount", "ClientToken", "DryRun", "ImageId", "InstanceMarketOptions")
 """Keys of `node_config` that are not passed on as they are."""
 _TAGGED = ("instance", "volume", "network-interface")
@@ -94,6 +94,8 @@ def parameters(request: LaunchRequest, place: Place, owner_tags: Mapping[str, st
             "InstanceInitiatedShutdownBehavior", "stop" if is_head else "terminate"
         ),
     }
+    if "LaunchTemplate" not in config:
+        out.setdefault("InstanceType", INSTANCE_TYPE)
     out.setdefault("KeyName", place.key_name)
     if place.profile:
         out.setdefault("IamInstanceProfile", {"Name": place.profile})

@@ -79,25 +79,25 @@ class Prices:
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], tuple[float, dict[str, float]]] = {}
         self._silent_until: dict[str, float] = {}
-        self.from_table = False
+        self._from_table = False
 
     def on_demand(self, instance_type: str) -> float:
         """Per hour; 0.0 when nobody knows."""
         found = self._ask("on-demand", instance_type)
         if not found:
-            self.from_table = True
+            self._from_table = True
         return found.get("") or table().on_demand.get(self._clients.place.region, {}).get(instance_type, 0.0)
 
     def spot(self, instance_type: str) -> dict[str, float]:
         """Zone -> price per hour."""
         return self._ask("spot", instance_type)
 
-    def note(self) -> str:
-        """Where the prices came from, for people."""
-        if not self.from_table:
-            return "prices: of AWS, today"
+    def source(self) -> str:
+        """Where the prices of on-demand machines came from, in words."""
+        if not self._from_table:
+            return "AWS's price list of today"
         days = age_days(table().as_of, datetime.date.today())
-        return f"prices: of a table of {table().as_of}, {days} days old"
+        return f"a table of {table().as_of}, {days} days old, as AWS could not be asked"
 
     # -- inside
 

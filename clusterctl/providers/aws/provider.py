@@ -82,9 +82,11 @@ class AwsMachines:
             stop_start=True,
             spot=True,
             prices=True,
+            price_source=self._prices.source(),
             forward_ports=True,
             listing_lag_s=LISTING_LAG_S,
             max_per_create=_MOST_AT_ONCE,
+            shutdown_ends=True,
         )
 
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
@@ -245,10 +247,6 @@ class AwsMachines:
 
     def default_resources(self) -> dict[str, float]:
         return {}  # each machine says itself what it has
-
-    def price_note(self) -> str:
-        """Where the prices of the offers came from, and how old they are."""
-        return self._prices.note()
 
     # ------------------------------------------------------------ inside
 
