@@ -13,6 +13,9 @@ from .options import Json
 
 def check(
     spec: Annotated[str | None, typer.Argument(metavar="FILE", help="The cluster's YAML.")] = None,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Only what needs neither a network nor credentials.")
+    ] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of cluster YAMLs.")] = False,
     json: Json = False,
 ) -> None:
@@ -22,6 +25,7 @@ def check(
 
     \b
       clusterctl check cluster-configs/local.yaml
+      clusterctl check --offline cluster.yaml             (in a pipeline, without credentials)
       clusterctl check --schema > cluster.schema.json     (for editors)
     """
     from clusterctl.errors import SpecError, UsageProblem
@@ -37,7 +41,7 @@ def check(
     from clusterctl import providers
     from clusterctl.errors import from_provider
     from clusterctl.home import Home
-    from clusterctl.launcher import node_types
+    from clusterctl.launcher import node_types, offline_checks
     from clusterctl.spec.load import cluster_limit, load_file
 
     try:
@@ -50,7 +54,7 @@ def check(
     provider = providers.make(loaded, loaded.cluster_name, Home.find().provider_settings(loaded.cluster_name))
     kinds = node_types.node_types(loaded, provider.default_resources())
     try:
-        problems = provider.check(kinds)
+        problems = offline_checks.problems(loaded, provider, kinds) if offline else provider.check(kinds)
     except ProviderError as error:
         raise from_provider(error) from error
     if json:

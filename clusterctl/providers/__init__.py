@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from autoscaler.provider import Provider
+from autoscaler.provider import NodeType, Problem, Provider
 from clusterctl.errors import UsageProblem
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.platforms.aws import AwsProvider
@@ -29,6 +29,10 @@ class ForHead:
 
 class OperatorProvider(Provider, Protocol):
     """What the launcher asks beyond the autoscaler's needs."""
+
+    def check_offline(self, node_types: Sequence[NodeType]) -> list[Problem]:
+        """The part of `check` that needs neither a network nor credentials."""
+        ...
 
     def stop(self, ids: Sequence[str]) -> None:
         """Ends what runs on the machines and keeps the machines."""

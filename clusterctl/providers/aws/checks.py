@@ -114,10 +114,16 @@ def _network(facts: Facts, node_types: Sequence[NodeType]) -> tuple[Network, Pro
     return found, None
 
 
+def misnamed(clients: Clients, node_type: NodeType) -> Problem | None:
+    """What of a type's settings EC2 does not know by name or kind, without asking anybody."""
+    words = clients.problem_of("run_instances", launches.settings(node_type))
+    return Problem(f"node type {node_type.name}: node_config: {words}", _CORRECT) if words else None
+
+
 def _settings(facts: Facts, node_type: NodeType) -> Iterator[Problem]:
     """Whether EC2 knows the names and kinds of a type's settings."""
-    if words := facts.clients.problem_of("run_instances", launches.settings(node_type)):
-        yield Problem(f"node type {node_type.name}: node_config: {words}", _CORRECT)
+    if problem := misnamed(facts.clients, node_type):
+        yield problem
     if given := node_type.node_config.get("IamInstanceProfile"):
         try:
             identity.roles_of(facts.clients, [given])

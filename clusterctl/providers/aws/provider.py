@@ -97,6 +97,10 @@ class AwsMachines:
             node_types,
         )
 
+    def check_offline(self, node_types: Sequence[NodeType]) -> list[Problem]:
+        found = (checks.misnamed(self._clients, kind) for kind in node_types)
+        return [problem for problem in found if problem]
+
     def prepare(self, node_types: Sequence[NodeType]) -> Prepared:
         tags = self._tags()
         found = network.ensure(

@@ -116,6 +116,18 @@ class GcpMachines:
                     total[metric] = total.get(metric, 0.0) + amount
         return found + checks.quotas(region, least, most, self._spec.region)
 
+    def check_offline(self, node_types: Sequence[NodeType]) -> list[Problem]:
+        around = Surroundings("", "", self._tag, self._spec.use_internal_ips, self._user, "", "default")
+        found: list[Problem] = []
+        for kind in node_types:
+            try:
+                market = SPOT if kind.spot else ""
+                body = instances.body(kind.node_config, "x", "x", market, {}, around, False)
+                apis.check_body(body, f"node type {kind.name}: node_config")
+            except Config as error:
+                found.append(Problem(str(error), "Correct node_config of the type."))
+        return found
+
     def prepare(self, node_types: Sequence[NodeType]) -> Prepared:
         """Makes the cluster's key and its firewall rules."""
         self._access.public_key()

@@ -107,6 +107,9 @@ class LocalMachines:
                 problems.append(Problem(str(error), "Correct node_config of the type."))
         return problems
 
+    def check_offline(self, node_types: Sequence[NodeType]) -> list[Problem]:
+        return self.check(node_types)
+
     def prepare(self, node_types: Sequence[NodeType]) -> Prepared:
         return Prepared({"machines": str(self._root)})
 

@@ -99,7 +99,10 @@ class SshMachines:
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
         answers = self._each(self._entries, lambda target: examine(target, self._spec.python))
         found = problems_of(answers, self._head, self._spec.python, self._may_be_taken)
-        return found + [problem for kind in node_types for problem in self._misnamed(kind)]
+        return found + self.check_offline(node_types)
+
+    def check_offline(self, node_types: Sequence[NodeType]) -> list[Problem]:
+        return [problem for kind in node_types for problem in self._misnamed(kind)]
 
     def prepare(self, node_types: Sequence[NodeType]) -> Prepared:
         """Lets the head in: its key goes to every machine that answers."""
