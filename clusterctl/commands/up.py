@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -12,8 +13,10 @@ from .options import DryRun, Json, Name, Yes
 
 if TYPE_CHECKING:
     from clusterctl.launcher.costs import Costs
-    from clusterctl.launcher.plan import Plan
+    from clusterctl.launcher.plan import Plan, Restart
     from clusterctl.launcher.up import Up, UpResult
+
+T = TypeVar("T")
 
 
 def up(
@@ -70,25 +73,70 @@ def up(
     with home.locked(loaded.cluster_name, "up"):
         kind = RayUp if isinstance(loaded.runtime, RayRuntime) else Up
         run = kind(home, loaded, spec, output.progress, timeout)
+        if dry_run:
+            _rehearse(run, restart, json)
+            return
         chosen = run.plan(restart)
         if chosen.refusal:
             raise CliError(chosen.refusal, chosen.advice)
-        problems = run.check() if chosen.steps else []
-        if problems:
-            raise UsageProblem("the check before launching found problems:\n" + "\n".join(problems))
-        costs = run.costs() if chosen.may_buy else None
-        if costs is not None and costs.missing:
-            raise UsageProblem(
-                f"the provider offers no machine for {', '.join(costs.missing)}",
-                "Look at zones, max_price and node_config of the node type.",
-            )
-        if dry_run or chosen.steps:
-            _show(run, chosen, costs, dry_run, json)
-        if dry_run:
-            return
+        if chosen.steps:
+            _check(run)
+        costs = _costs(run) if chosen.may_buy else None
+        if chosen.steps:
+            _show(run, chosen, costs, False, json)
         _agree(chosen, costs, yes)
         result = run.apply(chosen)
     _tell(result, spec, json)
+
+
+def _check(run: Up) -> None:
+    from clusterctl.errors import UsageProblem
+
+    problems = run.check()
+    if problems:
+        raise UsageProblem("the check before launching found problems:\n" + "\n".join(problems))
+
+
+def _costs(run: Up) -> Costs:
+    from clusterctl.errors import UsageProblem
+
+    costs = run.costs()
+    if costs.missing:
+        raise UsageProblem(
+            f"the provider offers no machine for {', '.join(costs.missing)}",
+            "Look at zones, max_price and node_config of the node type.",
+        )
+    return costs
+
+
+def _rehearse(run: Up, restart: Restart, json: bool) -> None:
+    """Shows what would be done, also where nobody can be asked what there is.
+
+    Raises:
+        CliError: what would keep it from being done.
+    """
+    from clusterctl.errors import CliError
+    from clusterctl.launcher.plan import UNSEEN
+
+    troubles: list[CliError] = []
+
+    def asked(question: Callable[[], T]) -> T | None:
+        try:
+            return question()
+        except CliError as error:
+            troubles.append(error)
+            return None
+
+    chosen = asked(lambda: run.plan(restart)) or run.plan(restart, UNSEEN)
+    if chosen.refusal:
+        raise CliError(chosen.refusal, chosen.advice)
+    if chosen.steps:
+        asked(lambda: _check(run))
+    costs = asked(lambda: _costs(run)) if chosen.may_buy else None
+    _show(run, chosen, costs, True, json)
+    if troubles:
+        messages = "\n".join(dict.fromkeys(error.message for error in troubles))
+        raise type(troubles[0])(f"it would not get so far:\n{messages}", troubles[0].hint)
 
 
 def _show(run: Up, chosen: Plan, costs: Costs | None, dry_run: bool, json: bool) -> None:

@@ -60,6 +60,10 @@ class Facts:
     change: Change = Change.NOTHING
 
 
+UNSEEN = Facts(record_state="", health=Health.UNKNOWN)
+"""Where nobody could be asked: as if nothing were there."""
+
+
 class Action(Enum):
     """One step of a plan, in words."""
 

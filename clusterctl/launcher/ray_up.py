@@ -43,8 +43,8 @@ class RayUp(Up):
             return replace(facts, spec_changed=bool(todo.missing or todo.surplus or lost))
         return facts
 
-    def plan(self, restart: Restart) -> Plan:
-        return without_autoscaler(super().plan(restart))
+    def plan(self, restart: Restart, facts: Facts | None = None) -> Plan:
+        return without_autoscaler(super().plan(restart, facts))
 
     def _head_facts(self, head: Machine) -> setup.NodeFacts:
         kind = node_types.head_type(self._spec, self._provider.default_resources())

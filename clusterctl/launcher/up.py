@@ -87,9 +87,9 @@ class Up:
         self._head_id = found.head_id or self._head_id
         return found
 
-    def plan(self, restart: Restart) -> Plan:
-        """What is to be done, as things are now."""
-        return plan(self.facts(), restart)
+    def plan(self, restart: Restart, facts: Facts | None = None) -> Plan:
+        """What is to be done, as things are now, or as `facts` say."""
+        return plan(facts or self.facts(), restart)
 
     def check(self) -> list[str]:
         """The check phase: what would make it fail, before anything is made."""
