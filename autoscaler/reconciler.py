@@ -135,6 +135,7 @@ class Reconciler:
         self._new_id = new_id
         self._rng = rng
         self._began_s: float | None = None
+        self._is_blind_by_lag = False
         self._blind = ""
         self._throttle = Throttle()
         self._deaths = EarlyDeaths(memory.flapping).under(config.config_hashes)
@@ -227,7 +228,8 @@ class Reconciler:
         if world.listing is None:
             return "the platform's machines have not been listed yet"
         lag_s = self._capabilities.listing_lag_s
-        if lag_s > 0 and world.listing.started_s < self._began_s + lag_s:
+        self._is_blind_by_lag = lag_s > 0 and world.listing.started_s < self._began_s + lag_s
+        if self._is_blind_by_lag:
             return "listings do not show yet what an earlier process may have launched"
         if world.listing.started_s < oldest_s:
             return f"the platform's machines were listed {now - world.listing.started_s:.0f} s ago"
@@ -335,8 +337,10 @@ class Reconciler:
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether some machine is on its way to or from being a node: its next listing matters soon."""
-        return any(i.state in (_S.REQUESTED, _S.ALLOCATED, _S.SETTING_UP, _S.TERMINATING) for i in self.table)
+        """Whether the next listing matters soon: some machine is on its way to or from being a node, or the last
+        listing is too early for any launch."""
+        moving = (_S.REQUESTED, _S.ALLOCATED, _S.SETTING_UP, _S.TERMINATING)
+        return self._is_blind_by_lag or any(i.state in moving for i in self.table)
 
     def memory(self) -> Memory:
         """What to save, so that another process carries on from here."""

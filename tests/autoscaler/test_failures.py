@@ -169,6 +169,7 @@ def test_where_listings_lag_nothing_is_launched_before_they_show_what_an_earlier
     rig = Rig(config(replace(SMALL, min_workers=1)), listing_lag_s=10.0)
     assert rig.tick() == []
     assert rig.tick(after_s=9.0) == []
+    assert rig.reconciler.is_unsettled, "and the next listing does not wait for long"
     assert one_create(rig.tick(after_s=1.0))
 
 

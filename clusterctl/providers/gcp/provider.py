@@ -49,7 +49,7 @@ _CREATE_S = 60.0
 _CHANGE_S = 300.0
 _FIREWALL_S = 60.0
 _SIDE_BY_SIDE = 16
-_LISTING_LAG_S = 5.0
+_LISTING_LAG_S = 2.0
 _MOST_AT_ONCE = 50
 _USER = "clusterctl"
 _ANYWHERE = ("0.0.0.0/0",)
@@ -145,7 +145,7 @@ class GcpMachines:
 
     def create(self, request: LaunchRequest) -> LaunchResult:
         has_gpus = any(found.gpus for found in self._hardware(request.node_type).values())
-        around = self._surroundings()
+        around = self._surroundings(self._access.public_key())
         answers = self._each(
             range(request.count), lambda index: self._create(request, index, around, has_gpus)
         )
@@ -222,7 +222,7 @@ class GcpMachines:
         where = f"node type {node_type.name}"
         config = node_type.node_config
         try:
-            around = self._surroundings()
+            around = self._surroundings("")
             wanted = self._zones_of(node_type)
             listed = self._known(instances.machine_type(config), self._api.machine_types)
             there = machine_types.hardware(listed, config)
@@ -309,7 +309,7 @@ class GcpMachines:
         role = request.tags.get(MachineTags.ROLE, MachineTags.WORKER)
         return f"{names.slug(self._cluster_name, 40)}-{names.slug(role, 8)}-{unique}"
 
-    def _surroundings(self) -> Surroundings:
+    def _surroundings(self, public_key: str) -> Surroundings:
         prefix = f"projects/{self._api.project}"
         network, subnetwork = self._spec.network, self._spec.subnetwork
         if not network and not subnetwork:
@@ -324,7 +324,7 @@ class GcpMachines:
             network_tag=self._tag,
             use_internal_ips=self._spec.use_internal_ips,
             user=self._user,
-            public_key=self._access.public_key(),
+            public_key=public_key,
             service_account=self._spec.service_account,
         )
 
@@ -363,7 +363,7 @@ class GcpMachines:
     def _networks(self, node_types: Sequence[NodeType]) -> Sequence[str]:
         """Links of the networks of the project in which machines of the types are. Another project's firewall, where a
         network is shared, is its owner's matter."""
-        around = self._surroundings()
+        around = self._surroundings("")
         found = []
         for kind in node_types:
             given = kind.node_config.get("networkInterfaces") or [

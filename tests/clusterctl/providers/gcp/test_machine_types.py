@@ -1,0 +1,103 @@
+"""What machines bring and cost, and what `check` says of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from autoscaler.provider import ON_DEMAND, SPOT, NodeType
+from clusterctl.providers.gcp import checks, machine_types, prices
+from clusterctl.providers.gcp.machine_types import Hardware
+
+LISTED = [
+    {"name": "g2-standard-4", "zone": "https://x/zones/us-west1-b", "guestCpus": 4, "memoryMb": 16384,
+     "accelerators": [{"guestAcceleratorType": "nvidia-l4", "guestAcceleratorCount": 1}]},
+    {"name": "g2-standard-4", "zone": "https://x/zones/us-west1-a", "guestCpus": 4, "memoryMb": 16384},
+]  # fmt: skip
+CPU_ONLY = {zone: Hardware("e2-standard-2", 2, 8192, {}) for zone in ("us-west1-a", "us-west1-b")}
+
+
+def test_built_in_and_added_accelerators_count() -> None:
+    config = {"guestAccelerators": [{"acceleratorType": "nvidia-l4", "acceleratorCount": 2}]}
+    there = machine_types.hardware(LISTED, config)
+    assert there["us-west1-b"].resources()["GPU"] == 3
+    assert there["us-west1-a"].accelerators == {"nvidia-l4": 2}
+
+
+def test_offers_are_in_the_order_of_zones_spot_first() -> None:
+    kind = NodeType("w", {"CPU": 1.0}, spot=True)
+    found = machine_types.offers(kind, CPU_ONLY, ("us-west1-b", "us-west1-c", "us-west1-a"))
+    assert [(offer.zone, offer.market) for offer in found] == [
+        ("us-west1-b", SPOT),
+        ("us-west1-a", SPOT),
+        ("us-west1-b", ON_DEMAND),
+        ("us-west1-a", ON_DEMAND),
+    ]
+    assert 0 < found[0].price < found[-1].price
+    assert found[0].resources["CPU"] == 1.0, "what the node type says goes before what the machine has"
+    assert 0 < found[0].resources["memory"] < 8192 * 2**20
+
+
+def test_without_a_known_price_there_is_no_limit_to_keep() -> None:
+    unknown = {"us-west1-a": Hardware("zz9-standard-2", 2, 8192, {})}
+    assert len(machine_types.offers(NodeType("w"), unknown, ["us-west1-a"])) == 1
+    assert machine_types.offers(NodeType("w", max_price=100.0), unknown, ["us-west1-a"]) == []
+    (problem,) = checks.zones(NodeType("w", max_price=100.0), unknown, ["us-west1-a"], "us-west1")
+    assert "not known" in problem.what
+
+
+def test_dearer_offers_are_left_out() -> None:
+    kind = NodeType("w", spot=True, max_price=0.04)
+    found = machine_types.offers(kind, CPU_ONLY, ("us-west1-a",))
+    assert [offer.market for offer in found] == [SPOT]
+    assert checks.zones(kind, CPU_ONLY, ["us-west1-a"], "us-west1") == []
+    (problem,) = checks.zones(NodeType("w", max_price=0.01), CPU_ONLY, ["us-west1-a"], "us-west1")
+    assert "above max_price" in problem.what
+    assert prices.AS_OF in problem.what
+
+
+@pytest.mark.parametrize(
+    "kind", ["e2-medium", "n2-standard-8", "n2-custom-4-8192", "custom-4-8192", "c3-highcpu-4"]
+)
+def test_prices_grow_with_the_machine(kind: str) -> None:
+    small = prices.of_machine(kind, 4, 8, {}, "us-central1", False)
+    with_gpu = prices.of_machine(kind, 4, 8, {"nvidia-tesla-t4": 1}, "us-central1", False)
+    elsewhere = prices.of_machine(kind, 4, 8, {}, "europe-west4", False)
+    spot = prices.of_machine(kind, 4, 8, {}, "us-central1", True)
+    assert small is not None
+    assert with_gpu is not None
+    assert elsewhere is not None
+    assert spot is not None
+    assert spot < small < elsewhere < with_gpu
+
+
+@pytest.mark.parametrize(
+    ("kind", "gpus", "region"), [("zz9-standard-2", {}, "us-central1"), ("e2-small", {"new": 1}, "us-central1"),
+                                 ("e2-small", {}, "moon-1")]
+)  # fmt: skip
+def test_what_the_table_does_not_say(kind: str, gpus: dict[str, float], region: str) -> None:
+    assert prices.of_machine(kind, 2, 8, gpus, region, False) is None
+
+
+def test_zones_and_types_that_are_not_there() -> None:
+    (problem,) = checks.zones(
+        NodeType("w", zones=("europe-west4-a",)), CPU_ONLY, ["europe-west4-a"], "us-west1"
+    )
+    assert "is not in us-west1" in problem.what
+    config = {"machineType": "e2-standard-2"}
+    (problem,) = checks.zones(NodeType("w", node_config=config), CPU_ONLY, ["us-west1-c"], "us-west1")
+    assert "there is no machine type e2-standard-2 in us-west1-c" in problem.what
+    assert "us-west1-a, us-west1-b has it" in problem.advice
+
+
+def test_quotas() -> None:
+    region = {
+        "quotas": [{"metric": "CPUS", "limit": 8.0, "usage": 2.0}, {"metric": "NVIDIA_T4_GPUS", "limit": 0.0}]
+    }
+    hardware = Hardware("n1-standard-4", 4, 15360, {"nvidia-tesla-t4": 1})
+    assert checks.needs(hardware, 2, False) == {"CPUS": 8.0, "INSTANCES": 2.0, "NVIDIA_T4_GPUS": 2.0}
+    assert "PREEMPTIBLE_NVIDIA_T4_GPUS" in checks.needs(hardware, 1, True)
+    found = checks.quotas(region, {"CPUS": 4.0, "NVIDIA_T4_GPUS": 1.0}, {"CPUS": 12.0}, "us-west1")
+    assert [(problem.what, problem.fatal) for problem in found] == [
+        ("all workers together need 12 CPUS in us-west1, 6 are left", False),
+        ("1 NVIDIA_T4_GPUS are needed in us-west1, 0 are left", True),
+    ]
