@@ -122,6 +122,7 @@ def _facts(
         start="true",  # the start commands do it
         mounts=operators_mounts(spec),
         digests=digests,
+        ready=spec.ready_command,
         initialization=initialization,
         commands=commands,
         kind_commands=kind_commands,

@@ -24,10 +24,7 @@ from autoscaler.provider import (
     ProviderError,
     SetupError,
     Shell,
-    ShellAuthFailed,
     ShellError,
-    ShellRefused,
-    ShellTimedOut,
     machine_labels,
 )
 from clusterctl.providers import OperatorProvider
@@ -38,7 +35,7 @@ from clusterctl.sync import transfer
 from clusterctl.sync.rules import rules
 from clusterctl.sync.transfer import Mount, SyncError
 
-from . import containers, lease_guard, shipping
+from . import containers, lease_guard, readiness, shipping
 from .containers import Container
 from .shipping import Shipment
 
@@ -53,9 +50,6 @@ STOP = f"{START} --stop"
 JOIN = f"{PYTHON} -P -m clusterctl.head.join"
 ORPHAN_MINUTES = 10.0
 """So long a worker's machine that costs waits for its head."""
-SHELL_DEADLINE_S = 300.0
-_RETRY_S = 0.25
-_ATTEMPT_S = 30.0
 _STEP_TIMEOUT_S = 1800.0
 _START_TIMEOUT_S = 120.0  # one that was interrupted may be under way
 _LAST_LINES = 10
@@ -95,6 +89,7 @@ class NodeFacts:
     files: tuple[tuple[str, str], ...] = ()  # further private files: (target, source)
     mounts: tuple[Mount, ...] = ()
     digests: str = ""  # where digests of the mounts' files are kept
+    ready: str = ""  # what must succeed before anything is done
     initialization: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     kind_commands: tuple[str, ...] = ()  # of heads alone, or of workers alone
@@ -251,6 +246,7 @@ def head_facts(
         env=commands_env(host),
         mounts=operators_mounts(spec),
         digests=digests,
+        ready=spec.ready_command,
         initialization=tuple(spec.initialization_commands),
         commands=tuple(spec.setup_commands),
         kind_commands=tuple(spec.head_setup_commands),
@@ -300,6 +296,7 @@ def worker_facts(
         env=commands_env(control_address.rpartition(":")[0].strip("[]")),
         mounts=heads_mounts(spec),
         digests=digests,
+        ready=spec.ready_command,
         initialization=tuple(node_type.setup.get("initialization_commands", ())),
         commands=tuple(node_type.setup.get("setup_commands", ())),
         kind_commands=tuple(node_type.setup.get("worker_setup_commands", ())),
@@ -351,7 +348,7 @@ def run(
     facts: NodeFacts,
     log: SetupLog,
     on_step: Callable[[str], None] = lambda name: None,
-    shell_deadline_s: float = SHELL_DEADLINE_S,
+    deadline_s: float = readiness.DEADLINE_S,
 ) -> str:
     """Runs all steps; returns what the start command printed.
 
@@ -362,7 +359,11 @@ def run(
         SetupError: a step failed; its reason ends with the last lines that it printed.
     """
     on_step("wait for the shell")
-    _await_shell(shell, log, shell_deadline_s)
+    left_s = readiness.await_shell(shell, log.write, deadline_s)
+    if facts.ready:
+        on_step("ready_command")
+        log.write(f"step: ready_command: {facts.ready}")
+        readiness.await_command(shell, in_bash(facts.ready), log.write, left_s)
     output = ""
     inside = shell if facts.container is None else ContainerShell(shell, facts.container.name)
     for step in steps(facts):
@@ -422,32 +423,6 @@ def bring(
     """
     for done in transfer.push(shell, mounts, transfer.manifests(mounts, digests)):
         tell(f"{done.target}: {done.changes.describe()}, {done.entries} in all")
-
-
-def _await_shell(shell: Shell, log: SetupLog, deadline_s: float) -> None:
-    """Waits until the shell answers. Refused and timed out are worth waiting for; a rejected identity is
-    not."""
-    deadline = time.monotonic() + deadline_s
-    while True:
-        try:
-            result = shell.run("true", timeout_s=_ATTEMPT_S)
-            if result.exit_status == 0:
-                return
-            raise SetupError(
-                "wait for the shell", f"`true` gives status {result.exit_status}: {result.output}"
-            )
-        except ShellAuthFailed as error:
-            raise SetupError("wait for the shell", f"the machine rejects our identity: {error}") from error
-        except (ShellRefused, ShellTimedOut) as error:
-            if time.monotonic() >= deadline:
-                kind = "refuses connections" if isinstance(error, ShellRefused) else "does not answer"
-                raise SetupError(
-                    "wait for the shell", f"after {deadline_s:g} s the machine still {kind}: {error}"
-                ) from error
-            log.write(f"the shell is not there yet: {error}")
-            time.sleep(_RETRY_S)
-        except (ShellError, OSError) as error:
-            raise SetupError("wait for the shell", str(error)) from error
 
 
 class WorkerSetup:

@@ -234,6 +234,10 @@ class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         list[str],
         Meta(description="Names of files in file_mounts that say, for their folder, what stays behind."),
     ] = field(default_factory=lambda: [".gitignore"])
+    ready_command: Annotated[
+        str,
+        Meta(description="Asked again on a new machine until it succeeds, before anything is done there."),
+    ] = ""
     initialization_commands: Annotated[
         list[str], Meta(description="Run first on every node, before files are copied.")
     ] = []

@@ -360,6 +360,17 @@ def test_row_14_workers_without_a_head_end_and_tags_alone_suffice(brief: Cli) ->
     assert (ran.status, on_this_machine("orphans")) == (0, []), ran.err
 
 
+def test_row_03_when_a_machine_is_ready_is_for_the_spec_to_say(brief: Cli) -> None:
+    """A machine counted as ready as soon as it let somebody in, while its own first start was still under way."""
+    ready = brief.folder / "ready"
+    up = brief.start("up", "-y", brief.spec("slow", extra=f"ready_command: 'test -e {ready}'\n"))
+    log = brief.folder / "home" / "clusters" / "slow" / "logs" / "head-setup.log"
+    assert eventually(lambda: log.exists() and "the machine is not ready yet" in log.read_text())
+    ready.touch()
+    up.communicate(timeout=60)
+    assert up.returncode == 0
+
+
 def test_row_15_an_idle_cluster_stops_by_itself_and_not_under_a_log_in(brief: Cli) -> None:
     """The head never ended, or ended while somebody was logged in: only jobs were counted as use."""
     file = brief.spec("tired", least=1, extra="autostop: {idle_minutes: 0.03}\n")

@@ -91,7 +91,7 @@ def run(tmp_path: pathlib.Path, node: NodeFacts, errors: list[ShellError] | None
     home = tmp_path / "home"
     home.mkdir(exist_ok=True)
     file = io.StringIO()
-    output = setup.run(ScriptedShell(str(home), errors or []), node, SetupLog(file), shell_deadline_s=0.0)
+    output = setup.run(ScriptedShell(str(home), errors or []), node, SetupLog(file), deadline_s=0.0)
     return output, file.getvalue()
 
 
@@ -174,7 +174,26 @@ def test_refused_is_waited_for(tmp_path: pathlib.Path) -> None:
     home.mkdir()
     log = SetupLog(io.StringIO())
     shell = ScriptedShell(str(home), [ShellRefused("no listener")])
-    assert setup.run(shell, facts(tmp_path), log, shell_deadline_s=30.0) == "started\n"
+    assert setup.run(shell, facts(tmp_path), log, deadline_s=30.0) == "started\n"
+
+
+def test_the_specs_own_command_is_asked_until_the_machine_is_ready(tmp_path: pathlib.Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    file = io.StringIO()
+    node = facts(tmp_path, ready="echo x >> asked; [ $(wc -l < asked) -gt 2 ] || { echo booting; false; }")
+    shell = ScriptedShell(str(home), [])
+    assert setup.run(shell, node, SetupLog(file), deadline_s=60.0) == "started\n"
+    assert file.getvalue().count("the machine is not ready yet: exit status 1: booting") == 1, "told once"
+    assert (home / "asked").read_text() == "x\nx\nx\n"
+
+
+def test_a_machine_that_never_becomes_ready_is_given_up_with_its_last_words(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(SetupError) as failed:
+        run(tmp_path, facts(tmp_path, ready="echo booting; exit 3", commands=("touch ran",)))
+    assert failed.value.step == "ready_command"
+    assert "exit status 3: booting" in failed.value.reason
+    assert not (tmp_path / "home" / "ran").exists()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,69 @@
+"""Waiting until a machine can be set up: until its shell answers, and then until the spec's own command says so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from autoscaler.provider import SetupError, Shell, ShellAuthFailed, ShellError, ShellRefused, ShellTimedOut
+
+DEADLINE_S = 300.0
+_RETRY_S = 0.25
+_ATTEMPT_S = 30.0
+_SHELL = "wait for the shell"
+_READY = "ready_command"
+
+
+def await_shell(shell: Shell, tell: Callable[[str], None], deadline_s: float) -> float:
+    """Waits until the shell answers; returns how much of `deadline_s` is left. Refused and timed out are worth waiting
+    for; a rejected identity is not.
+
+    Raises:
+        SetupError: it does not answer; the reason tells refused, silent and rejected apart.
+    """
+    deadline = time.monotonic() + deadline_s
+    while True:
+        try:
+            result = shell.run("true", timeout_s=_ATTEMPT_S)
+            if result.exit_status == 0:
+                return deadline - time.monotonic()
+            raise SetupError(_SHELL, f"`true` gives status {result.exit_status}: {result.output}")
+        except ShellAuthFailed as error:
+            raise SetupError(_SHELL, f"the machine rejects our identity: {error}") from error
+        except (ShellRefused, ShellTimedOut) as error:
+            if time.monotonic() >= deadline:
+                kind = "refuses connections" if isinstance(error, ShellRefused) else "does not answer"
+                raise SetupError(
+                    _SHELL, f"after {deadline_s:g} s the machine still {kind}: {error}"
+                ) from error
+            tell(f"the shell is not there yet: {error}")
+            time.sleep(_RETRY_S)
+        except (ShellError, OSError) as error:
+            raise SetupError(_SHELL, str(error)) from error
+
+
+def await_command(shell: Shell, command: str, tell: Callable[[str], None], left_s: float) -> None:
+    """Asks again until `command` succeeds. A machine that restarts meanwhile is as good as one that says no.
+
+    Raises:
+        SetupError: it did not in time; the reason has its last words.
+    """
+    deadline = time.monotonic() + left_s
+    told = ""
+    while True:
+        try:
+            result = shell.run(command, timeout_s=max(deadline - time.monotonic(), _ATTEMPT_S))
+        except (ShellRefused, ShellTimedOut) as error:
+            why = str(error)
+        except (ShellError, OSError) as error:
+            raise SetupError(_READY, str(error)) from error
+        else:
+            if result.exit_status == 0:
+                return
+            why = f"exit status {result.exit_status}: {result.output.strip()[-500:]}".rstrip(": ")
+        if time.monotonic() >= deadline:
+            raise SetupError(_READY, f"the machine did not become ready in time: {why}")
+        if why != told:
+            tell(f"the machine is not ready yet: {why}")
+            told = why
+        time.sleep(_RETRY_S)
