@@ -12,9 +12,12 @@ from clusterctl import output
 from .options import DryRun, Json, Name, Yes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from clusterctl.launcher.costs import Costs
     from clusterctl.launcher.plan import Plan, Restart
     from clusterctl.launcher.up import Up, UpResult
+    from clusterctl.progress import Progress
 
 T = TypeVar("T")
 
@@ -60,6 +63,7 @@ def up(
     from clusterctl.launcher.plan import Restart
     from clusterctl.launcher.ray_up import RayUp
     from clusterctl.launcher.up import Up
+    from clusterctl.progress import Progress
     from clusterctl.spec.definition import RayRuntime
     from clusterctl.spec.load import load_file
     from clusterctl.spec.overrides import renamed, resized
@@ -71,8 +75,9 @@ def up(
     loaded = resized(renamed(read, cluster_name), max_workers or (), min_workers or ())
     home = Home.find()
     with home.locked(loaded.cluster_name, "up"):
+        progress = Progress()
         kind = RayUp if isinstance(loaded.runtime, RayRuntime) else Up
-        run = kind(home, loaded, spec, output.progress, timeout)
+        run = kind(home, loaded, spec, progress, timeout)
         if dry_run:
             _rehearse(run, restart, json)
             return
@@ -85,8 +90,9 @@ def up(
         if chosen.steps:
             _show(run, chosen, costs, False, json)
         _agree(chosen, costs, yes)
-        result = run.apply(chosen)
-    _tell(result, spec, json)
+        with progress:
+            result = run.apply(chosen)
+    _tell(result, progress, spec, json)
 
 
 def _check(run: Up) -> None:
@@ -167,7 +173,7 @@ def _agree(chosen: Plan, costs: Costs | None, yes: bool) -> None:
         raise CliError(chosen.asks or "nothing was done", "Run it with -y to go on.")
 
 
-def _tell(result: UpResult, spec: str, json: bool) -> None:
+def _tell(result: UpResult, progress: Progress, spec: str, json: bool) -> None:
     if json:
         output.as_json(
             {
@@ -177,7 +183,8 @@ def _tell(result: UpResult, spec: str, json: bool) -> None:
                 "workers": result.workers,
                 "api_url": result.record.api_url,
                 "seconds": round(result.seconds, 3),
-                "steps_s": {name: round(seconds, 3) for name, seconds in result.steps_s.items()},
+                "steps_s": _rounded(result.steps_s),
+                "nodes_s": {name: _rounded(spent) for name, spent in progress.spent().items()},
             }
         )
         return
@@ -193,3 +200,7 @@ def _tell(result: UpResult, spec: str, json: bool) -> None:
     output.progress(
         "  run a program: clusterctl submit job.py    look: clusterctl status    end it: clusterctl down"
     )
+
+
+def _rounded(spent: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(seconds, 3) for name, seconds in spent.items()}

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import hmac
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
 
@@ -43,6 +43,9 @@ _HTTP_STATUS = {ErrorKind.NOT_FOUND: 404, ErrorKind.UNAVAILABLE: 503, ErrorKind.
 
 class Scaling(Protocol):
     """What the API asks of the autoscaler's owner."""
+
+    @property
+    def steps(self) -> Mapping[str, str]: ...
 
     async def reconfigure(self, spec: ClusterSpec) -> None: ...
 
@@ -225,7 +228,8 @@ class Api:
 
     async def status(self, request: Request) -> Response:
         state = await self._control.call(messages.WatchClusterState(timeout_s=0.0), 10.0)
-        return JSONResponse(views.cluster_status(self._cluster_name, state, self._jobs.list()))
+        steps = self._scaling.steps if self._scaling is not None else {}
+        return JSONResponse(views.cluster_status(self._cluster_name, state, self._jobs.list(), steps))
 
     async def configure(self, request: Request) -> Response:
         if self._scaling is None:

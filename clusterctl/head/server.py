@@ -222,6 +222,7 @@ class Autoscaling:
 
     Attributes:
         autostop: told of new specs as well.
+        steps: instance id -> the step of its setup that runs.
     """
 
     def __init__(
@@ -236,6 +237,7 @@ class Autoscaling:
         self._log_dir = os.path.join(session_dir, "logs")
         self._digests = os.path.join(session_dir, "digests.json")
         self.autostop: Autostop | None = None
+        self.steps: dict[str, str] = {}
         self._settings = self._configure(config.spec)
         self._autoscaler = Autoscaler(*self._settings, control)
 
@@ -249,6 +251,12 @@ class Autoscaling:
         self._autoscaler.configure(*self._settings)
         if self.autostop is not None:
             self.autostop.configure(spec.autostop)
+
+    def _set_step(self, instance_id: str, step: str) -> None:
+        if step:
+            self.steps[instance_id] = step
+        else:
+            self.steps.pop(instance_id, None)
 
     @property
     def provider(self) -> providers.OperatorProvider:
@@ -276,7 +284,7 @@ class Autoscaling:
         config = node_types.autoscaler_config(
             spec, self._cluster_id, provider.default_resources(), self._log_dir
         )
-        setup = WorkerSetup(spec, provider, self._address, self._secret_file, self._digests)
+        setup = WorkerSetup(spec, provider, self._address, self._secret_file, self._digests, self._set_step)
         return config, provider, setup
 
 

@@ -93,8 +93,14 @@ def requests(state: ClusterState) -> list[dict[str, Any]]:
     return out
 
 
-def cluster_status(name: str, state: ClusterState, jobs: Iterable[JobRecord]) -> dict[str, Any]:
-    """The whole picture for `clusterctl status`. `autoscaler` is its own report, None before the first."""
+def cluster_status(
+    name: str, state: ClusterState, jobs: Iterable[JobRecord], steps: Mapping[str, str]
+) -> dict[str, Any]:
+    """The whole picture for `clusterctl status`. `autoscaler` is its own report, None before the first.
+
+    Args:
+        steps: instance id -> the step of its setup that runs; the `step` of the instances of the report.
+    """
     holdings = {holding.node_id: holding for holding in state.holdings}
     return {
         "cluster_name": name,
@@ -112,9 +118,15 @@ def cluster_status(name: str, state: ClusterState, jobs: Iterable[JobRecord]) ->
             for group in state.groups
         ],
         "requested": requests(state),
-        "autoscaler": json.loads(state.last_report) if state.last_report else None,
+        "autoscaler": _with_steps(json.loads(state.last_report), steps) if state.last_report else None,
         "jobs": [msgspec.to_builtins(record) for record in jobs],
     }
+
+
+def _with_steps(report: dict[str, Any], steps: Mapping[str, str]) -> dict[str, Any]:
+    for instance in report["instances"]:
+        instance["step"] = steps.get(instance["id"], "")
+    return report
 
 
 def jobs(submitted: Iterable[JobRecord], drivers: Iterable[JobInfo]) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from autoscaler.provider import (
 from clusterctl.errors import SetupFailed, TimedOut, from_provider
 
 from . import machines, node_types, ray_nodes, setup
+from .board import NodeRow
 from .plan import Facts, Health, Plan, Restart, without_autoscaler
 from .up import Up
 
@@ -64,20 +65,20 @@ class RayUp(Up):
         listed = machines.existing(self._provider)
         todo = ray_nodes.workers(self._spec, listed)
         if todo.surplus:
-            self._progress(f"ending {len(todo.surplus)} worker{'s' if len(todo.surplus) > 1 else ''}")
+            self._watcher.say(f"ending {len(todo.surplus)} worker{'s' if len(todo.surplus) > 1 else ''}")
             machines.end_all(self._provider, only=set(todo.surplus))
         found = [machine for machine in listed if not machine.is_head and machine.id not in todo.surplus]
         kinds = {
             kind.name: kind for kind in node_types.node_types(self._spec, self._provider.default_resources())
         }
         for name, count in todo.missing.items():
-            self._progress(f"creating {count} {name}")
+            self._watcher.say(f"creating {count} {name}")
             found += self._create(kinds[name], count)
         head = self._head()
         joined = self._joined() if found else frozenset()
         new = [machine for machine in found if machine.address not in joined or not machine.address]
         if new:
-            self._progress(f"setting up {len(new)} worker{'s' if len(new) > 1 else ''}")
+            self._watcher.say(f"setting up {len(new)} worker{'s' if len(new) > 1 else ''}")
             wanted = self._set_up_all(new, kinds, head.address)
             self._await_joined(wanted, deadline)
         return len(found)
@@ -152,7 +153,7 @@ class RayUp(Up):
         shell = self._shell(machine)
         try:
             with setup.open_log(str(log_path)) as log:
-                setup.run(shell, facts, log)
+                setup.run(shell, facts, log, partial(self._worker_does, machine_id, kind.name))
         except SetupError as error:
             raise SetupFailed(
                 f"{what} at step '{error.step}': {error.reason}\n  its setup log: {log_path}"
@@ -162,6 +163,9 @@ class RayUp(Up):
         finally:
             shell.close()
         return machine.address
+
+    def _worker_does(self, machine_id: str, kind: str, step: str) -> None:
+        self._watcher.nodes([NodeRow(machine_id, kind, f"set up: {step}")])
 
     def _await_joined(self, wanted: dict[str, str], deadline: float) -> None:
         while True:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import IO
 
 import msgspec
@@ -435,8 +436,10 @@ class WorkerSetup:
         control_address: str,
         secret_file: str,
         digests: str = "",
+        on_step: Callable[[str, str], None] = lambda instance_id, step: None,
     ) -> None:
         self._digests = digests
+        self._on_step = on_step
         self._spec = spec
         self._provider = provider
         self._control_address = control_address
@@ -462,6 +465,7 @@ class WorkerSetup:
         try:
             with open_log(log_path) as log:
                 log.write(f"machine {machine.id}, instance {instance_id}, node type {node_type.name}")
-                run(shell, facts, log)
+                run(shell, facts, log, partial(self._on_step, instance_id))
         finally:
+            self._on_step(instance_id, "")
             shell.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,9 +38,10 @@ from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit
 
 from . import containers, look, machines, node_types, reach, setup, shipping
+from .board import JOINED, NodeRow
 from .costs import Costs, costs
 from .plan import Action, Facts, Plan, Restart, Step, plan
-from .wait import await_workers, instance_ids
+from .wait import Watcher, await_workers, instance_ids
 
 _STOP_S = 60.0
 
@@ -57,18 +58,18 @@ class UpResult:
 
 
 class Up:
-    """One run of `up`. `progress` is told what happens."""
+    """One run of `up`. `watcher` is told what happens."""
 
     _stop = setup.STOP
     """Command: ends the head's daemons."""
 
     def __init__(
-        self, home: Home, spec: ClusterSpec, spec_file: str, progress: Callable[[str], None], timeout_s: float
+        self, home: Home, spec: ClusterSpec, spec_file: str, watcher: Watcher, timeout_s: float
     ) -> None:
         self._home = home
         self._spec = spec
         self._spec_file = spec_file
-        self._progress = progress
+        self._watcher = watcher
         self._timeout_s = timeout_s
         known = home.read(spec.cluster_name)
         self.record = known or homes.new_record(home, spec, spec_file)
@@ -182,13 +183,13 @@ class Up:
         elif step.action is Action.BOOT_HEAD:
             self._boot_head()
         elif step.action is Action.SET_UP_HEAD:
-            self._progress("setting up the head")
+            self._watcher.say("setting up the head")
             self._started(self._run_setup())
         elif step.action is Action.START_DAEMONS:
-            self._progress("starting the head's daemons")
+            self._watcher.say("starting the head's daemons")
             self._started(self._run_setup(only_start=True))
         elif step.action is Action.UPDATE_HEAD:
-            self._progress("bringing the head up to date")
+            self._watcher.say("bringing the head up to date")
             self._run_setup(starts=False)
         elif step.action is Action.STOP_DAEMONS:
             self._stop_daemons()
@@ -198,7 +199,7 @@ class Up:
             self._push_spec()
 
     def _end(self, ids: Sequence[str]) -> None:
-        self._progress(f"ending {len(ids)} machine{'s' if len(ids) > 1 else ''} left from before")
+        self._watcher.say(f"ending {len(ids)} machine{'s' if len(ids) > 1 else ''} left from before")
         try:
             lives = {self.record.cluster_id, *self._provider.clusters(self.record.name)}
         except ProviderError as error:
@@ -209,7 +210,7 @@ class Up:
     def _end_workers(self) -> None:
         workers = {machine.id for machine in machines.existing(self._provider) if not machine.is_head}
         if workers:
-            self._progress(f"giving back {len(workers)} worker{'s' if len(workers) > 1 else ''}")
+            self._watcher.say(f"giving back {len(workers)} worker{'s' if len(workers) > 1 else ''}")
             machines.end_all(self._provider, only=workers)
 
     def _create_head(self, keeps_id: bool) -> None:
@@ -222,7 +223,9 @@ class Up:
         if not os.path.exists(self._home.secret_file(self.record.name)):
             self._home.new_secret(self.record.name)
         head_type = node_types.head_type(self._spec, self._provider.default_resources())
-        self._progress(f"creating the head ({head_type.name}, {self._spec.provider.__struct_config__.tag})")
+        self._watcher.say(
+            f"creating the head ({head_type.name}, {self._spec.provider.__struct_config__.tag})"
+        )
         problems: list[ProviderError] = []
         try:
             machines.patiently(lambda: self._provider.prepare(self._kinds()))
@@ -254,7 +257,7 @@ class Up:
         )
 
     def _boot_head(self) -> None:
-        self._progress("starting the head's machine")
+        self._watcher.say("starting the head's machine")
         try:
             machines.patiently(lambda: self._provider.start([self._head_id]))
         except ProviderError as error:
@@ -262,7 +265,7 @@ class Up:
 
     def _stop_daemons(self) -> None:
         """Ends what the head runs, so that nothing of it looks after the workers any more."""
-        self._progress("stopping the head's daemons")
+        self._watcher.say("stopping the head's daemons")
         head = self._head()
         shell = containers.shell_of(self.record.spec, head.node_type, True, self._shell(head))
         try:
@@ -289,7 +292,7 @@ class Up:
         shell = self._shell(head)
         try:
             with setup.open_log(log_path) as log:
-                output = setup.run(shell, facts, log)
+                output = setup.run(shell, facts, log, self._head_step)
         except SetupError as error:
             raise SetupFailed(f"the head could not be set up: step '{error.step}': {error.reason}") from error
         except ShellError as error:
@@ -297,6 +300,7 @@ class Up:
         finally:
             shell.close()
         self.record.head = head
+        self._head_does(JOINED)
         return output
 
     def _head_facts(self, head: Machine) -> setup.NodeFacts:
@@ -315,6 +319,12 @@ class Up:
             self._home.digests_file(self.record.name),
         )
 
+    def _head_step(self, step: str) -> None:
+        self._head_does(f"set up: {step}")
+
+    def _head_does(self, doing: str) -> None:
+        self._watcher.nodes([NodeRow("head", self._spec.head_node_type, doing)])
+
     def _started(self, output: str) -> None:
         """Remembers where the head that was started can be reached."""
         self.record.control_address, self.record.api_url = self._addresses(output)
@@ -327,12 +337,14 @@ class Up:
         return daemon.control_address, daemon.api_url
 
     def _push_spec(self) -> None:
-        self._progress("giving the autoscaler the new limits and node types")
+        self._watcher.say("giving the autoscaler the new limits and node types")
         self._prepare_for_new_spec()
         self._earlier = instance_ids(self.api().get("/api/cluster_status"))
         self.api().put("/api/autoscaler/config", msgspec.json.encode(self._spec), timeout_s=30.0)
 
     def _prepare_for_new_spec(self) -> None:
+
+        self._watcher.say("giving the autoscaler the new limits and node types")
         # The provider must know what the new spec names, and what only the old one does.
         machines.existing(
             providers.make(self.record.spec, self.record.cluster_id, self.record.provider_settings)
@@ -344,7 +356,7 @@ class Up:
             raise from_provider(error) from error
 
     def _await_workers(self) -> int:
-        return await_workers(self.api(), self._spec, self._timeout_s, self._progress, self._earlier)
+        return await_workers(self.api(), self._spec, self._timeout_s, self._watcher, self._earlier)
 
     # -- inside
 
@@ -393,7 +405,7 @@ class Up:
             CliError: some of it is left, and which; it stays remembered, so that `down` finds it.
         """
         with _uninterrupted():
-            self._progress("removing what was made so far")
+            self._watcher.say("removing what was made so far")
             try:
                 machines.end_all(self._provider, settles=self._made_machines)
                 self._provider.cleanup()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from clusterctl.api_client import ApiClient
 from clusterctl.errors import SetupFailed, TimedOut
 from clusterctl.spec.definition import ClusterSpec
 
+from .board import JOINED, NodeRow, rows_of, unserved
+
+_MOST_NAMED = 10
 _POLL_S = 0.1
 _TOO_MANY = 3
 
@@ -54,11 +57,19 @@ def describe_failure(failure: Mapping[str, Any]) -> str:
     return f"{text}\n  its setup log on the head: {failure['setup_log']}" if failure["setup_log"] else text
 
 
+class Watcher(Protocol):
+    """Who is told how it goes."""
+
+    def say(self, text: str) -> None: ...
+
+    def nodes(self, rows: Iterable[NodeRow]) -> None: ...
+
+
 def await_workers(
     api: ApiClient,
     spec: ClusterSpec,
     timeout_s: float,
-    on_change: Callable[[str], None] = lambda text: None,
+    watcher: Watcher,
     earlier: Collection[str] = (),
 ) -> int:
     """Waits for min_workers of every type; returns how many workers there are.
@@ -68,14 +79,18 @@ def await_workers(
 
     Raises:
         SetupFailed: machines could not be made ready.
-        TimedOut: they did not join in time.
+        TimedOut: they did not join in time; the message says where each of them stands.
     """
     started = time.time()
     deadline = time.monotonic() + timeout_s
     shown = ""
+    seen: set[str] = set()
     while True:
         status = api.request("GET", "/api/cluster_status", patience_s=5.0).json()
         missing = missing_workers(spec, status)
+        rows = rows_of(status, seen)
+        seen.update(row.name for row in rows)
+        watcher.nodes(rows)
         if not missing:
             return sum(1 for node in status["nodes"] if node["state"] == "ALIVE" and not node["is_head"])
         words = ", ".join(f"{count} {name}" for name, count in sorted(missing.items()))
@@ -86,11 +101,17 @@ def await_workers(
                 "Correct the spec and run `clusterctl up` again, or end the cluster with `clusterctl down`.",
             )
         if words != shown:
-            on_change(f"waiting for {words}")
+            watcher.say(f"waiting for {words}")
             shown = words
         if time.monotonic() >= deadline:
             raise TimedOut(
-                f"after {timeout_s:g} s still waiting for {words}",
+                "\n".join([f"after {timeout_s:g} s still waiting for {words}", *_standings(status, rows)]),
                 "`clusterctl status` shows what the autoscaler does, `clusterctl logs` what the nodes say.",
             )
         time.sleep(_POLL_S)
+
+
+def _standings(status: Mapping[str, Any], rows: Sequence[NodeRow]) -> list[str]:
+    """What those that have not joined do, and why others are not even asked for."""
+    late = [f"  {row.name} ({row.node_type}): {row.doing}" for row in rows if row.doing != JOINED]
+    return late[:_MOST_NAMED] + [f"  {text}" for text in unserved(status)]

@@ -16,7 +16,7 @@ JOB = b"\x01\0\0\0"
 def shown(scaling: dict[str, Any] | None = None, **changes: Any) -> str:
     """What is shown of a picture at second 100, and of the autoscaler's report."""
     state = ClusterState(**{"version": 1, "now_s": 100.0, "nodes": [], **_NOTHING, **changes})
-    report = {**cluster_status("c", state, []), "autoscaler": scaling}
+    report = {**cluster_status("c", state, [], {}), "autoscaler": scaling}
     return "\n".join(demand_lines(report))
 
 

@@ -40,6 +40,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.specs: list[ClusterSpec] = []
+        self.steps: dict[str, str] = {}
 
     async def reconfigure(self, spec: ClusterSpec) -> None:
         self.specs.append(spec)

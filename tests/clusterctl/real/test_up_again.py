@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import signal
@@ -122,3 +123,28 @@ def test_limits_and_the_name_from_the_command_line(cli: Cli) -> None:
     assert ran.json()["changes"] == ["available_node_types.worker.min_workers: 1 -> 0"]
     assert ran.json()["costs"]["is_free"]
     assert cli.run("up", "--min-workers", "5", "-n", "other", spec).status == 2
+
+
+def test_each_node_is_followed_through_its_steps(cli: Cli) -> None:
+    go = cli.folder / "go"
+    wait = f"worker_setup_commands: ['while [ ! -e {go} ]; do sleep 0.05; done']\n"
+    process = cli.start("up", "-y", "--json", cli.spec("steps", least=1, extra=wait))
+    assert process.stderr is not None
+    seen: list[str] = []
+    assert eventually(
+        lambda: seen.append(process.stderr.readline()) or "worker_setup_commands[0]" in seen[-1]
+    )
+    assert any(line.startswith("  head (head): set up: start") for line in seen)
+    go.touch()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    (name,) = {name for name in json.loads(out)["nodes_s"] if name != "head"}
+    assert f"{name} (worker): joined" in err
+    assert "set up: worker_setup_commands[0]" in json.loads(out)["nodes_s"][name]
+
+
+def test_who_has_not_joined_in_time_is_named_with_its_step(cli: Cli) -> None:
+    slow = "worker_setup_commands: ['sleep 60']\n"
+    ran = cli.run("up", "-y", "--timeout", "3", cli.spec("late", least=1, extra=slow))
+    assert ran.status == 7
+    assert "(worker): set up: worker_setup_commands[0]" in ran.err.partition("still waiting for")[2]

@@ -1,0 +1,57 @@
+"""What is seen while a cluster comes up, on a terminal and elsewhere."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+
+from clusterctl.launcher.board import JOINED, NodeRow
+from clusterctl.progress import Progress
+
+
+def screen(written: str) -> list[str]:
+    """What a terminal shows after these bytes: lines, "up n lines", "clear to the end"."""
+    lines: list[str] = []
+    for up, text in re.findall(r"\x1b\[(\d+)F\x1b\[J|([^\x1b]+)", written):
+        if up:
+            lines = lines[: len(lines) - int(up)]
+        else:
+            lines += text.splitlines()
+    return lines
+
+
+def test_elsewhere_every_change_is_a_line() -> None:
+    stream = io.StringIO()
+    with Progress(stream) as progress:
+        progress.say("setting up the head")
+        progress.nodes([NodeRow("w1", "cpu", "boots")])
+        progress.nodes([NodeRow("w1", "cpu", "boots")])
+        progress.nodes([NodeRow("w1", "cpu", JOINED)])
+    assert stream.getvalue() == "setting up the head\n  w1 (cpu): boots\n  w1 (cpu): joined\n"
+
+
+def test_on_a_terminal_the_table_is_redrawn_in_place_below_the_lines() -> None:
+    stream = io.StringIO()
+    with Progress(stream, live=True) as progress:
+        progress.nodes([NodeRow("head", "head", "set up: start")])
+        progress.say("waiting for 1 cpu")
+        progress.nodes([NodeRow("head", "head", JOINED), NodeRow("w1", "cpu", "boots")])
+        progress.say("another line")
+    shown = screen(stream.getvalue())
+    assert shown[:2] == ["waiting for 1 cpu", "another line"]
+    assert shown[2].split() == ["node", "type", "does", "for"]
+    assert [line.split()[:3] for line in shown[3:]] == [["w1", "cpu", "boots"], ["head", "head", "joined"]]
+
+
+def test_a_table_that_does_not_fit_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LINES", "10")
+    monkeypatch.setenv("COLUMNS", "30")
+    stream = io.StringIO()
+    with Progress(stream, live=True) as progress:
+        progress.nodes([NodeRow(f"worker-{i}", "cpu", "set up: a step with a long name") for i in range(20)])
+    shown = screen(stream.getvalue())
+    assert len(shown) == 6
+    assert shown[-1] == "  and 16 more"
+    assert max(map(len, shown)) < 30
