@@ -13,6 +13,7 @@ from clusterctl.commands import (
     check,
     cluster,
     dashboard,
+    doctor,
     down,
     execute,
     job,
@@ -72,6 +73,7 @@ app.command("stop")(guarded(stop.stop))
 app.command("status")(guarded(status.status))
 app.command("autostop")(guarded(autostop.autostop))
 app.command("check")(guarded(check.check))
+app.command("doctor")(guarded(doctor.doctor))
 app.command("simulate")(guarded(simulate.simulate))
 app.command("submit", cls=ClusterFirst, context_settings=_PASS_ON)(guarded(submit.submit))
 app.command("attach")(guarded(attach.attach))

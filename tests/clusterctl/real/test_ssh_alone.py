@@ -86,6 +86,33 @@ def test_commands_reach_the_workers_too(bed: SshTestbed, cli: Cli, spec: str) ->
     assert cli.run("exec", "--node", worker.address, "hostname").out == "h2\n"
 
 
+def test_the_doctor_says_why_machines_cannot_be_entered(bed: SshTestbed, cli: Cli, spec: str) -> None:
+    head, worker = bed.hosts
+
+    def findings() -> list[str]:
+        return [item["what"] for item in cli.run("doctor", "--json").json()["findings"]]
+
+    assert findings() == []
+    bed.stop_sshd(worker)
+    (found,) = findings()
+    assert f"({worker.address}) refuses connections" in found
+    worker.run(["sh", "-c", "mkdir /run/kept; cp /run/host_key* /run/kept"])
+    bed.start_sshd(worker)
+    bed.change_host_key(worker)
+    (found,) = findings()
+    assert f"({worker.address}) shows another host key than before" in found
+    worker.run(["sh", "-c", "cp /run/kept/* /run; rm -r /run/kept"])
+    bed.stop_sshd(worker)
+    bed.start_sshd(worker)
+    key = f"/home/{USER}/.ssh/authorized_keys"
+    head.run(["mv", key, "/run/keys"])
+    (found,) = findings()
+    assert f"({head.address}) does not accept our key" in found
+    head.run(["mv", "/run/keys", key])
+    head.run(["pkill", "-KILL", "-f", "clusterctl.head"])
+    assert any("the head's process has ended; the last that it wrote" in found for found in findings())
+
+
 def test_a_cluster_is_found_again_by_its_tags_alone(bed: SshTestbed, cli: Cli, spec: str) -> None:
     shutil.rmtree(cli.folder / "home")
     ran = cli.run("down", "--dry-run", spec)
