@@ -26,10 +26,11 @@ from clusterctl import providers
 from clusterctl.errors import Busy, CliError, Denied, NotFound, TimedOut, Unreachable
 from clusterctl.home import ClusterRecord, Home, spec_hash
 from clusterctl.launcher import node_types, reach
+from clusterctl.launcher.containers import shell_of
 from clusterctl.launcher.machines import head_of
 from clusterctl.providers import OperatorProvider
 from clusterctl.shell.connections import HostKeyChanged
-from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.definition import ClusterSpec, RayRuntime
 from clusterctl.spec.load import load_file
 
 from . import probe
@@ -55,6 +56,7 @@ def collect(home: Home, name: str, spec: ClusterSpec, file: str, record: Cluster
         "file": file,
         "own_version": (clusterctl.__version__, f"{sys.version_info[0]}.{sys.version_info[1]}"),
         "busy": _busy(home, name),
+        "runs_ray": isinstance(spec.runtime, RayRuntime),
         "setup_log": _tail(os.path.join(home.folder(name), "logs", "head-setup.log")),
     }
     if record is not None:
@@ -68,7 +70,7 @@ def collect(home: Home, name: str, spec: ClusterSpec, file: str, record: Cluster
         ]
     except (ProviderError, ShellError, OSError) as error:
         return Facts(**found, listing_problem=str(error))
-    seen = _look(provider, machines, record.control_address if record else "")
+    seen = _look(provider, spec, machines, record.control_address if record else "")
     found |= {"machines": machines, "strangers": strangers, "seen": seen}
     if not machines:
         found["can_refuse"] = _check(provider, spec)
@@ -111,18 +113,20 @@ def _check(provider: OperatorProvider, spec: ClusterSpec) -> Sequence[Problem]:
 # ------------------------------------------------------------ machines
 
 
-def _look(provider: OperatorProvider, machines: Sequence[Machine], control_address: str) -> dict[str, Seen]:
+def _look(
+    provider: OperatorProvider, spec: ClusterSpec, machines: Sequence[Machine], control_address: str
+) -> dict[str, Seen]:
     running = [machine for machine in machines if machine.state is MachineState.RUNNING]
     if not running:
         return {}
     with ThreadPoolExecutor(min(32, len(running)), thread_name_prefix="doctor") as pool:
-        answers = pool.map(lambda machine: _look_at(provider, machine, control_address), running)
+        answers = pool.map(lambda machine: _look_at(provider, spec, machine, control_address), running)
         return {machine.id: seen for machine, seen in zip(running, answers, strict=True)}
 
 
-def _look_at(provider: OperatorProvider, machine: Machine, control_address: str) -> Seen:
+def _look_at(provider: OperatorProvider, spec: ClusterSpec, machine: Machine, control_address: str) -> Seen:
     try:
-        shell = provider.shell(machine)
+        shell = shell_of(spec, machine.node_type, machine.is_head, provider.shell(machine))
         try:
             before = time.time()
             printed = shell.run(probe.command(control_address, machine.is_head), timeout_s=_PROBE_S).output
@@ -153,7 +157,12 @@ def _ask_head(
 ) -> dict[str, Any]:
     out: dict[str, Any] = {"api_port": urlsplit(record.api_url).port or 0}
     can_be_entered = head is not None and head.id in seen and seen[head.id].entry is Entry.OPEN
-    if head is None or not record.api_url or not can_be_entered:
+    if (
+        head is None
+        or not record.api_url
+        or not can_be_entered
+        or isinstance(record.spec.runtime, RayRuntime)
+    ):
         return out
     try:
         api = reach.api(home, record, provider)
@@ -173,15 +182,17 @@ def _ask_head(
         "api": Api.ANSWERS,
         "head_version": (version["version"], python),
         "status": status,
-        "failures": [_failure(provider, head, item) for item in failures],
+        "failures": [_failure(provider, record.spec, head, item) for item in failures],
     }
 
 
-def _failure(provider: OperatorProvider, head: Machine, item: Mapping[str, Any]) -> Failure:
+def _failure(
+    provider: OperatorProvider, spec: ClusterSpec, head: Machine, item: Mapping[str, Any]
+) -> Failure:
     log: Sequence[str] = ()
     if item["setup_log"]:
         try:
-            shown = provider.shell(head).run(
+            shown = shell_of(spec, head.node_type, True, provider.shell(head)).run(
                 f"tail -n {_LAST_LINES} -- {shlex.quote(item['setup_log'])}", timeout_s=_PROBE_S
             )
             log = shown.output.splitlines() if shown.exit_status == 0 else ()

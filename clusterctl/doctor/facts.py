@@ -102,6 +102,7 @@ class Facts:
         own_version: here.
         status: the head's `/api/cluster_status`, or empty.
         failures: the latest nodes that could not be made.
+        runs_ray: its nodes run Ray itself, whose daemons are not ours to judge.
         setup_log: the end of the head's set-up, as it is kept here.
     """
 
@@ -125,4 +126,5 @@ class Facts:
     head_version: tuple[str, str] | None = None
     status: Mapping[str, Any] = field(default_factory=dict)
     failures: Sequence[Failure] = ()
+    runs_ray: bool = False
     setup_log: Sequence[str] = ()

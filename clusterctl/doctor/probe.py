@@ -28,7 +28,9 @@ echo now $(date +%s)
 s=${{CLUSTERCTL_SESSION_DIR:-/nonexistent}}
 set -- $(df -Pk "$HOME" 2>/dev/null | tail -n 1); echo disk $4
 {_PYTHON} -c {shlex.quote(_VERSIONS)} 2>&1 | sed 's/^/python /'
-echo daemon $(tr -d '\\n' 2>/dev/null < "$s/daemon.json")
+daemon=$(tr -d '\\n' 2>/dev/null < "$s/daemon.json"); echo daemon $daemon
+pid=$(echo "$daemon" | sed -n 's/.*"pid": *\\([0-9]*\\).*/\\1/p')
+[ -z "$pid" ] || echo stat $(cat /proc/$pid/stat 2>/dev/null)
 for process in /proc/[0-9]*; do
   words=$(tr '\\0' ' ' 2>/dev/null < $process/cmdline) || continue
   case "$words" in
@@ -58,14 +60,7 @@ def read(printed: str, here_s: float) -> Seen:
     def first(key: str) -> str:
         return said.get(key, [""])[0].strip()
 
-    started, pid = False, 0
-    if first("daemon"):
-        started = True
-        try:
-            pid = int(json.loads(first("daemon"))["pid"])
-        except (ValueError, KeyError, TypeError):
-            pid = 0
-    running = dict(line.split(" ", 1) for line in said.get("process", ()))
+    running = [line.split(" ", 1)[1] for line in said.get("process", ())]
     python, *more = said.get("python") or [""]
     is_python = python.replace(".", "").isdigit()
     works = is_python and len(more) == 1
@@ -77,10 +72,19 @@ def read(printed: str, here_s: float) -> Seen:
         python=python if is_python else "",
         version=more[0] if works else "",
         runtime_error="" if works else (more or [python])[-1],
-        started=started,
-        is_alive=str(pid) in running,
-        daemons=frozenset(_MODULES[module] for module in running.values()),
+        started=bool(first("daemon")),
+        is_alive=_is_alive(first("daemon"), first("stat")),
+        daemons=frozenset(_MODULES[module] for module in running),
         listening=frozenset(int(port, 16) for port in said.get("port", ())),
         reaches_head={"yes": True, "no": False}.get(reaches),
         last_words=tuple(said.get("log", ())),
     )
+
+
+def _is_alive(record: str, stat: str) -> bool:
+    """Whether the daemon of a record is the process that has its number now."""
+    state, *fields = stat.rpartition(")")[2].split() or [""]
+    try:
+        return state != "Z" and int(fields[18]) == int(json.loads(record)["start_ticks"])
+    except (ValueError, KeyError, TypeError, IndexError):
+        return False

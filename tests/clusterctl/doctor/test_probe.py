@@ -12,6 +12,7 @@ import time
 import clusterctl
 from clusterctl.doctor.facts import Entry
 from clusterctl.doctor.probe import command, read
+from clusterctl.providers.local.processes import start_ticks
 from clusterctl.shell.local import LocalShell
 
 
@@ -21,7 +22,9 @@ def shell(folder: pathlib.Path, **more: str) -> LocalShell:
 
 
 def test_a_machine_says_how_it_is(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "daemon.json").write_text(json.dumps({"pid": os.getpid()}))
+    (tmp_path / "daemon.json").write_text(
+        json.dumps({"pid": os.getpid(), "start_ticks": start_ticks(os.getpid())})
+    )
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "agent.log").write_text("one\nlast words\n")
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -31,10 +34,17 @@ def test_a_machine_says_how_it_is(tmp_path: pathlib.Path) -> None:
     assert abs(seen.skew_s or 99.0) < 60.0
     assert seen.disk_bytes
     assert (seen.python, seen.version) == (f"3.{sys.version_info[1]}", clusterctl.__version__)
-    assert (seen.started, seen.is_alive) == (True, False)  # this process is no daemon of ours
+    assert (seen.started, seen.is_alive) == (True, True)
+    assert not seen.daemons  # this process is none of them
     assert port in seen.listening
     assert seen.reaches_head is True
     assert seen.last_words == ("one", "last words")
+
+
+def test_a_process_that_has_the_number_of_an_ended_one_is_not_taken_for_it(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "daemon.json").write_text(json.dumps({"pid": os.getpid(), "start_ticks": 1}))
+    seen = read(shell(tmp_path).run(command("", True)).output, time.time())
+    assert (seen.started, seen.is_alive, seen.reaches_head) == (True, False, None)
 
 
 def test_a_bare_machine_says_what_is_missing(tmp_path: pathlib.Path) -> None:
