@@ -31,6 +31,7 @@ def logs(
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines of each file.")] = 50,
     file: Annotated[str | None, typer.Option(help="Only log files whose name holds this text.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
+    setup: Annotated[bool, typer.Option("--setup", help="Only how the node was set up.")] = False,
     node: Node = None,
     cluster: Cluster = None,
 ) -> None:
@@ -43,6 +44,7 @@ def logs(
     \b
       clusterctl logs -n 200 --file agent
       clusterctl logs worker-1a2b
+      clusterctl logs --setup worker-1a2b
     """
     from clusterctl.errors import NotFound
 
@@ -50,11 +52,21 @@ def logs(
 
     session = open_session(cluster)
     wanted = node or name
+    own_logs = session.home.folder(session.record.name) / "logs"
+    if setup and (wanted is None or wanted == "head"):
+        if not _show_own(own_logs / "head-setup.log", lines, None):
+            raise NotFound("there is no log here of how the head was set up", f"It would be in {own_logs}.")
+        return
     try:
         machine = session.find(wanted, even_stopped=True)
     except NotFound:
         if wanted is None or not _show_setup(session, wanted, lines):
             raise
+        return
+    if setup:
+        shown = any(_show_own(path, lines, None) for path in own_logs.glob(f"setup-{machine.id}.log"))
+        if not shown and not _show_setup(session, machine.instance_id, lines):
+            raise NotFound(f"there is no log of how machine {machine.id} was set up")
         return
     pattern = f"*{shlex.quote(file)}*" if file else "[!w]*.log"
     if follow:
@@ -64,7 +76,7 @@ def logs(
         return
     shown = False
     if machine.is_head:
-        shown = _show_own(session.home.folder(session.record.name) / "logs" / "head-setup.log", lines, file)
+        shown = _show_own(own_logs / "head-setup.log", lines, file)
     elif not file:
         shown = _show_setup(session, machine.instance_id, lines)
     shown = _show(session, machine, pattern, lines) or shown

@@ -49,6 +49,8 @@ class Scaling(Protocol):
 
     async def reconfigure(self, spec: ClusterSpec) -> None: ...
 
+    async def refresh(self) -> dict[str, str]: ...
+
 
 class Ending(Protocol):
     """What the API asks of whoever ends the cluster when it is not used."""
@@ -119,6 +121,12 @@ class Api:
             Endpoint("GET", "/api/nodes", "All nodes.", self.nodes),
             Endpoint("GET", "/api/cluster_status", "Nodes, demand and the autoscaler's report.", self.status),
             Endpoint("PUT", "/api/autoscaler/config", "New spec for the autoscaler.", self.configure),
+            Endpoint(
+                "PUT",
+                "/api/workers/refresh",
+                "Brings running workers the head's files and runs their setup commands; says by instance why not.",
+                self.refresh,
+            ),
             Endpoint(
                 "GET", "/api/autostop", "When the cluster ends by itself, and what uses it.", self.autostop
             ),
@@ -269,6 +277,11 @@ class Api:
     def _touched(self) -> None:
         if self._ending is not None:
             self._ending.touch()
+
+    async def refresh(self, request: Request) -> Response:
+        if self._scaling is None:
+            raise JobError(400, "this head was started by hand and sets up no workers")
+        return JSONResponse(await self._scaling.refresh())
 
 
 def _package(request: Request) -> tuple[str, str]:

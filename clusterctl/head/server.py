@@ -22,7 +22,7 @@ from autoscaler.loop import Autoscaler
 from autoscaler.status import Report
 from clusterctl import providers
 from clusterctl.launcher import node_types
-from clusterctl.launcher.setup import WorkerSetup
+from clusterctl.launcher.worker_setup import WorkerSetup
 from clusterctl.spec.definition import ClusterSpec
 from runtime._clients.control import ControlClient
 from runtime._control.storage import StorageError
@@ -38,6 +38,7 @@ from .config import HeadConfig
 from .first import HeadError, control_store
 from .jobs import JobSupervisor
 from .supervision import GaveUp, keep_alive
+from .worker_files import WorkerFiles
 
 log = logging.getLogger(__name__)
 
@@ -123,6 +124,7 @@ class Head:
             if self._config.spec is not None:
                 scaling = Autoscaling(self._config, control, address, self._secret_file, self._session_dir)
                 spawn(scaling.run(), "autoscaler")
+                spawn(scaling.files.watch(), "watch over the mounts")
                 end = partial(self._end_cluster, scaling, tasks[-1], jobs)
                 scaling.autostop = Autostop(
                     control, jobs.list, scaling.report, end, self._config.spec.autostop
@@ -239,6 +241,7 @@ class Autoscaling:
         self.autostop: Autostop | None = None
         self.steps: dict[str, str] = {}
         self._settings = self._configure(config.spec)
+        self.files = WorkerFiles(control, self)
         self._autoscaler = Autoscaler(*self._settings, control)
 
     async def reconfigure(self, spec: ClusterSpec) -> None:
@@ -262,6 +265,14 @@ class Autoscaling:
     def provider(self) -> providers.OperatorProvider:
         return self._settings[1]
 
+    @property
+    def setup(self) -> WorkerSetup:
+        return self._settings[2]
+
+    async def refresh(self) -> dict[str, str]:
+        """See `WorkerFiles.refresh`."""
+        return await self.files.refresh()
+
     def report(self) -> Report:
         """The autoscaler's."""
         return self._autoscaler.report()
@@ -284,7 +295,16 @@ class Autoscaling:
         config = node_types.autoscaler_config(
             spec, self._cluster_id, provider.default_resources(), self._log_dir
         )
-        setup = WorkerSetup(spec, provider, self._address, self._secret_file, self._digests, self._set_step)
+        setup = WorkerSetup(
+            spec,
+            provider,
+            config.node_types,
+            self._address,
+            self._secret_file,
+            self._log_dir,
+            self._digests,
+            self._set_step,
+        )
         return config, provider, setup
 
 

@@ -10,8 +10,9 @@ from clusterctl.errors import Denied, NotFound, TimedOut, Unreachable, from_prov
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.providers import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec
+from clusterctl.sync.transfer import SyncError
 
-from . import machines, node_types, reach
+from . import machines, node_types, reach, setup
 from .notice import notice
 from .plan import Change, Facts, Health
 
@@ -35,6 +36,8 @@ def facts(
     """
     spec_changed = record.spec_hash != homes.spec_hash(spec)
     change = node_types.head_change(record.spec, spec) if is_known and spec_changed else Change.NOTHING
+    if is_known and change is Change.NOTHING and _files_changed(home, spec, record):
+        change = Change.SETUP
     asked = is_known and record.state != homes.STOPPED
     health = _health(home, record, provider) if asked else Health.UNKNOWN
     if health is Health.ANSWERS:
@@ -69,6 +72,15 @@ def facts(
         spec_changed=spec_changed,
         change=change,
     )
+
+
+def _files_changed(home: Home, spec: ClusterSpec, record: ClusterRecord) -> bool:
+    """Whether the mounts hold something else than what the head was brought."""
+    try:
+        digest = setup.files_digest(setup.operators_mounts(spec), home.digests_file(record.name))
+    except SyncError:
+        return True  # the check says what is wrong
+    return digest != record.files_digest
 
 
 def _health(home: Home, record: ClusterRecord, provider: OperatorProvider) -> Health:

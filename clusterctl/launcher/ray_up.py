@@ -83,6 +83,15 @@ class RayUp(Up):
             self._await_joined(wanted, deadline)
         return len(found)
 
+    def _refresh_workers(self) -> None:
+        """There is no head of ours that does it."""
+        kinds = {kind.name: kind for kind in self._kinds()}
+        listed = machines.existing(self._provider)
+        running = [machine for machine in listed if not machine.is_head and machine.node_type in kinds]
+        if running:
+            self._watcher.say("bringing the workers up to date")
+            self._set_up_all(running, kinds, self._head().address, starts=False)
+
     # -- inside
 
     def _create(self, kind: NodeType, count: int) -> list[Machine]:
@@ -117,7 +126,9 @@ class RayUp(Up):
             )
         )
 
-    def _set_up_all(self, new: list[Machine], kinds: dict[str, NodeType], head_host: str) -> dict[str, str]:
+    def _set_up_all(
+        self, new: list[Machine], kinds: dict[str, NodeType], head_host: str, starts: bool = True
+    ) -> dict[str, str]:
         """Sets the machines up, many at a time; returns address -> machine id.
 
         Raises:
@@ -125,7 +136,7 @@ class RayUp(Up):
         """
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             futures: dict[str, Future[str]] = {
-                machine.id: pool.submit(self._set_up, machine.id, kinds[machine.node_type], head_host)
+                machine.id: pool.submit(self._set_up, machine.id, kinds[machine.node_type], head_host, starts)
                 for machine in new
             }
         failures = [str(error) for future in futures.values() if (error := future.exception()) is not None]
@@ -136,7 +147,7 @@ class RayUp(Up):
             )
         return {future.result(): machine_id for machine_id, future in futures.items()}
 
-    def _set_up(self, machine_id: str, kind: NodeType, head_host: str) -> str:
+    def _set_up(self, machine_id: str, kind: NodeType, head_host: str, starts: bool = True) -> str:
         machine = machines.await_running(self._provider, machine_id)
         secret, digests = self._home.secret(self.record.name), self._home.digests_file(self.record.name)
         facts = ray_nodes.worker_facts(
@@ -148,6 +159,8 @@ class RayUp(Up):
             digests,
             self._provider.capabilities.shutdown_ends,
         )
+        if not starts:
+            facts = setup.without_start(facts)
         log_path = self._home.folder(self.record.name) / "logs" / f"setup-{machine_id}.log"
         what = f"node {machine_id} ({kind.name})"
         shell = self._shell(machine)

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import IO
 
 import msgspec
@@ -22,13 +21,11 @@ from autoscaler.provider import (
     CommandResult,
     Machine,
     NodeType,
-    ProviderError,
     SetupError,
     Shell,
     ShellError,
     machine_labels,
 )
-from clusterctl.providers import OperatorProvider
 from clusterctl.shell.container import ContainerShell
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
@@ -36,7 +33,7 @@ from clusterctl.sync import transfer
 from clusterctl.sync.rules import rules
 from clusterctl.sync.transfer import Mount, SyncError
 
-from . import containers, lease_guard, readiness, shipping
+from . import containers, lease_guard, readiness
 from .containers import Container
 from .shipping import Shipment
 
@@ -206,6 +203,15 @@ def operators_mounts(spec: ClusterSpec) -> tuple[Mount, ...]:
     return tuple(
         Mount(target, os.path.expanduser(source), chosen) for target, source in spec.file_mounts.items()
     )
+
+
+def files_digest(mounts: Sequence[Mount], digests: str) -> str:
+    """Changes when something of what the mounts hold does; "" without mounts.
+
+    Raises:
+        SyncError: something is not there, or cannot be read.
+    """
+    return transfer.contents_digest(mounts, transfer.manifests(mounts, digests)) if mounts else ""
 
 
 def heads_mounts(spec: ClusterSpec) -> tuple[Mount, ...]:
@@ -424,48 +430,3 @@ def bring(
     """
     for done in transfer.push(shell, mounts, transfer.manifests(mounts, digests)):
         tell(f"{done.target}: {done.changes.describe()}, {done.entries} in all")
-
-
-class WorkerSetup:
-    """`autoscaler.provider.NodeSetup` for the workers of a cluster; lives on the head."""
-
-    def __init__(
-        self,
-        spec: ClusterSpec,
-        provider: OperatorProvider,
-        control_address: str,
-        secret_file: str,
-        digests: str = "",
-        on_step: Callable[[str, str], None] = lambda instance_id, step: None,
-    ) -> None:
-        self._digests = digests
-        self._on_step = on_step
-        self._spec = spec
-        self._provider = provider
-        self._control_address = control_address
-        self._secret_file = secret_file
-
-    def run(self, machine: Machine, node_type: NodeType, instance_id: str, log_path: str) -> None:
-        runtime = None if self._provider.head_extras is None else shipping.own("").for_worker()
-        facts = worker_facts(
-            self._spec,
-            machine,
-            node_type,
-            instance_id,
-            self._control_address,
-            self._secret_file,
-            runtime,
-            self._digests,
-            self._provider.capabilities.shutdown_ends,
-        )
-        try:
-            shell = self._provider.shell(machine)
-        except ProviderError as error:
-            raise SetupError("wait for the shell", str(error)) from error
-        try:
-            with open_log(log_path) as log:
-                log.write(f"machine {machine.id}, instance {instance_id}, node type {node_type.name}")
-                run(shell, facts, log, partial(self._on_step, instance_id))
-        finally:
-            self._on_step(instance_id, "")
-            shell.close()

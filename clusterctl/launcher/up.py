@@ -36,6 +36,7 @@ from clusterctl.providers import OperatorProvider
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit
+from clusterctl.sync.transfer import SyncError
 
 from . import containers, look, machines, node_types, reach, setup, shipping
 from .board import JOINED, NodeRow
@@ -44,6 +45,7 @@ from .plan import Action, Facts, Plan, Restart, Step, plan
 from .wait import Watcher, await_workers, instance_ids
 
 _STOP_S = 60.0
+_REFRESH_S = 3600.0
 
 
 @dataclass(slots=True)
@@ -191,6 +193,7 @@ class Up:
         elif step.action is Action.UPDATE_HEAD:
             self._watcher.say("bringing the head up to date")
             self._run_setup(starts=False)
+            self._refresh_workers()
         elif step.action is Action.STOP_DAEMONS:
             self._stop_daemons()
         elif step.action is Action.END_WORKERS:
@@ -284,6 +287,7 @@ class Up:
         """Runs the head's setup; returns what its last step printed."""
         head = self._head()
         facts = self._head_facts(head)
+        digest = self.record.files_digest if only_start else self._files_digest()
         if only_start:
             facts = setup.only_start(facts)
         if not starts:
@@ -299,9 +303,28 @@ class Up:
             raise SetupFailed(f"the head's shell failed: {error}") from error
         finally:
             shell.close()
-        self.record.head = head
+        self.record.head, self.record.files_digest = head, digest
         self._head_does(JOINED)
         return output
+
+    def _files_digest(self) -> str:
+        try:
+            return setup.files_digest(
+                setup.operators_mounts(self._spec), self._home.digests_file(self.record.name)
+            )
+        except SyncError as error:
+            raise SetupFailed(f"file_mounts: {error}") from error
+
+    def _refresh_workers(self) -> None:
+        """The head brings its workers what it was brought. Those that a new spec makes otherwise are replaced later."""
+        self._watcher.say("bringing the workers up to date")
+        said = self.api().put("/api/workers/refresh", b"", timeout_s=_REFRESH_S)
+        failed = [f"worker {name}: {why}" for name, why in said.items() if why]
+        if failed:
+            raise SetupFailed(
+                "the head is up to date, and these workers are not:\n" + "\n".join(failed),
+                "`clusterctl logs NODE` shows how they were set up. Correct it and run `clusterctl up` again.",
+            )
 
     def _head_facts(self, head: Machine) -> setup.NodeFacts:
         config_file = self._home.folder(self.record.name) / "head.json"

@@ -225,7 +225,9 @@ class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         list[str],
         Meta(description="Files and folders of the head that every new worker gets, in the same place."),
     ] = []
-    file_mounts_sync_continuously: bool = False
+    file_mounts_sync_continuously: Annotated[
+        bool, Meta(description="What changes in the head's file_mounts reaches running workers in seconds.")
+    ] = False
     rsync_exclude: Annotated[
         list[str],
         Meta(description="What of file_mounts stays behind: patterns as rsync's --exclude takes them."),

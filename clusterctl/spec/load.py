@@ -154,7 +154,6 @@ def _check_across(spec: ClusterSpec, reader: Reader) -> None:
 
 def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
     """Keys that are valid and that this version cannot honour: said, never ignored."""
-    not_here = "is not available in this version; remove it"
     if isinstance(spec.runtime, RayRuntime):
         _check_ray(spec, spec.runtime, reader)
     for name, node_type in spec.available_node_types.items():
@@ -179,8 +178,6 @@ def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
                 reader.problem_at(
                     path, "machines of provider type local are processes of this host and run no containers"
                 )
-    if spec.file_mounts_sync_continuously:
-        reader.problem_at(("file_mounts_sync_continuously",), f"continuous syncing {not_here}")
     for index, name in enumerate(spec.rsync_filter):
         if not name.strip() or set(name) & set("/ *?!"):
             reader.problem_at(

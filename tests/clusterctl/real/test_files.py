@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.clusterctl.cli import LOCAL, Cli
+from tests.clusterctl.cli import LOCAL, Cli, alive
+from tests.polling import eventually
 
 EXTRA = """
 file_mounts: {{"~/data": {data}}}
+file_mounts_sync_continuously: true
 cluster_synced_files: ["~/made-on-head", "~/never-made"]
 head_setup_commands: ["echo by the head > ~/made-on-head"]
 rsync_exclude: ["*.log"]
@@ -72,6 +74,45 @@ def test_files_go_there_and_come_back(cli: Cli, tmp_path: Path) -> None:
     ran = cli.run("rsync-down", "files.yaml", "~/there", str(tmp_path / "back"))
     assert ran.status == 0, ran.err
     assert sorted(path.name for path in (tmp_path / "back").iterdir()) == ["a", "c"]
+
+
+def test_what_changes_on_the_head_reaches_the_worker_by_itself(cli: Cli) -> None:
+    assert cli.run("exec", "echo new > ~/data/sub; rm ~/data/none; true").status == 0
+    assert eventually(lambda: everywhere(cli, "cat ~/data/sub 2>&1 || true") == ["new", "new"])
+
+
+def test_changed_files_reach_running_nodes_whose_setup_commands_run_again(cli: Cli, data: Path) -> None:
+    (data / "value").write_text("2\n")
+    (data / "more").write_text("more")
+    ran = cli.run("up", "-y", "files.yaml")
+    assert ran.status == 0, ran.err
+    assert everywhere(cli, "cat ~/data/value ~/ran ~/data/more | tr '\\n' ' '; echo") == [
+        "2 1 2 more",
+        "2 1 2 more",
+    ]
+    (data / "more").unlink()
+    assert cli.run("up", "-y", "files.yaml").status == 0
+    assert everywhere(cli, "ls ~/data | tr '\\n' ' '; echo") == ["sub value ", "sub value "]
+    ran = cli.run("up", "-y", "files.yaml")
+    assert "nothing to do" in ran.out
+
+
+def test_a_worker_that_cannot_be_brought_up_to_date_is_named(cli: Cli, data: Path) -> None:
+    (worker,) = [node for node in alive(cli.status()) if not node["is_head"]]
+    name = worker["instance_id"]
+    assert (
+        cli.run(
+            "exec", "--node", name, "rm -rf ~/data/value; mkdir ~/data/value; touch ~/data/value/own"
+        ).status
+        == 0
+    )
+    (data / "value").write_text("3\n")
+    ran = cli.run("up", "-y", "files.yaml")
+    assert (ran.status, name in ran.err, "value: Directory not empty" in ran.err) == (1, True, True)
+    assert "FAILED: on the machine" in cli.run("logs", "--setup", name).out
+    assert cli.run("exec", "--node", name, "rm -rf ~/data/value").status == 0
+    assert cli.run("up", "-y", "files.yaml").status == 0
+    assert everywhere(cli, "cat ~/data/value") == ["3", "3"]
 
 
 def test_what_cannot_be_copied_is_named(cli: Cli, tmp_path: Path) -> None:

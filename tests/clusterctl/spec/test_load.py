@@ -63,7 +63,6 @@ def test_a_good_spec_is_complete() -> None:
             1,
             "docker: machines of provider type local are processes of this host and run no",
         ),
-        ("file_mounts_sync_continuously: true", 32, "continuous syncing is not available in this version"),
         ("max_workers: 0", 14, "the types' min_workers are 1 together, above max_workers 0"),
         ("head_start_ray_commands: ['ray start --port=x']", 27, "head_start_ray_commands[0]: ray start: "),
     ],

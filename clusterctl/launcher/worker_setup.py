@@ -1,0 +1,143 @@
+"""Sets up workers; lives on the head."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from autoscaler.provider import Machine, NodeType, ProviderError, SetupError, Shell
+from clusterctl.providers import OperatorProvider
+from clusterctl.spec.definition import ClusterSpec
+
+from . import containers, setup, shipping
+from .setup import NodeFacts
+
+_MOST_LOGS = 200
+
+
+class WorkerSetup:
+    """`autoscaler.provider.NodeSetup` for the workers of a cluster, and what keeps their files up to date.
+
+    Args:
+        log_dir: where the logs are.
+        digests: where digests of the head's mounts are kept.
+        on_step: told instance and step; "" when its setup has ended.
+    """
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        provider: OperatorProvider,
+        node_types: Sequence[NodeType],
+        control_address: str,
+        secret_file: str,
+        log_dir: str,
+        digests: str = "",
+        on_step: Callable[[str, str], None] = lambda instance_id, step: None,
+    ) -> None:
+        self._on_step = on_step
+        self._spec = spec
+        self._provider = provider
+        self._node_types = {kind.name: kind for kind in node_types}
+        self._control_address = control_address
+        self._secret_file = secret_file
+        self._log_dir = log_dir
+        self._digests = digests
+        self._changes = 0
+
+    @property
+    def syncs_continuously(self) -> bool:
+        """Whether workers shall get what changes of their own accord."""
+        return self._spec.file_mounts_sync_continuously
+
+    def run(self, machine: Machine, node_type: NodeType, instance_id: str, log_path: str) -> None:
+        """See `NodeSetup.run`."""
+        _drop_oldest(Path(log_path).parent)
+        facts = self._facts(machine, node_type, instance_id)
+        seen = self._changes
+        tell = partial(self._on_step, instance_id)
+        try:
+            with self._shell(machine) as shell, setup.open_log(log_path) as log:
+                log.write(f"machine {machine.id}, instance {instance_id}, node type {node_type.name}")
+                setup.run(shell, facts, log, tell)
+                while seen != self._changes:  # it may have got files of before
+                    seen = self._changes
+                    setup.run(shell, setup.without_start(facts), log, tell)
+        finally:
+            tell("")
+
+    def expire(self) -> None:
+        """The head's files have changed: whoever is being set up now gets them again."""
+        self._changes += 1
+
+    def refresh(self, machine: Machine) -> None:
+        """Brings a worker that runs the head's files, and runs its setup commands again.
+
+        Raises:
+            SetupError: a step failed.
+        """
+        kind = self._node_types.get(machine.node_type)
+        if kind is None:
+            return  # the spec knows its type no more: it will be drained
+        facts = setup.without_start(self._facts(machine, kind, machine.instance_id))
+        log_path = os.path.join(self._log_dir, f"setup-{machine.instance_id}.log")
+        with self._shell(machine) as shell, setup.open_log(log_path) as log:
+            log.write("bringing it up to date")
+            setup.run(shell, facts, log)
+
+    def files_digest(self) -> str:
+        """Of what the head has for its workers.
+
+        Raises:
+            SyncError: something cannot be read.
+        """
+        return setup.files_digest(setup.heads_mounts(self._spec), self._digests)
+
+    def bring(self, machine: Machine) -> None:
+        """Brings a worker the head's files, and no more.
+
+        Raises:
+            SyncError: a file cannot be read or written.
+            SetupError, ShellError: it cannot be entered.
+        """
+        with self._shell(machine) as shell:
+            inside = containers.shell_of(self._spec, machine.node_type, False, shell)
+            setup.bring(inside, setup.heads_mounts(self._spec), self._digests)
+
+    # -- inside
+
+    def _facts(self, machine: Machine, node_type: NodeType, instance_id: str) -> NodeFacts:
+        runtime = None if self._provider.head_extras is None else shipping.own("").for_worker()
+        return setup.worker_facts(
+            self._spec,
+            machine,
+            node_type,
+            instance_id,
+            self._control_address,
+            self._secret_file,
+            runtime,
+            self._digests,
+            self._provider.capabilities.shutdown_ends,
+        )
+
+    @contextlib.contextmanager
+    def _shell(self, machine: Machine) -> Iterator[Shell]:
+        try:
+            shell = self._provider.shell(machine)
+        except ProviderError as error:
+            raise SetupError("wait for the shell", str(error)) from error
+        try:
+            yield shell
+        finally:
+            shell.close()
+
+
+def _drop_oldest(folder: Path) -> None:
+    """Setup logs stay when their machines are gone, but not all of them for ever."""
+    with contextlib.suppress(OSError):
+        found = sorted(folder.glob("setup-*.log"), key=os.path.getmtime)
+        for path in found[: -_MOST_LOGS + 1]:
+            path.unlink(missing_ok=True)
