@@ -184,6 +184,8 @@ class MachineTags:
     CONFIG_HASH = "clusterctl-config-hash"
     HASH_VERSION = "clusterctl-hash-version"
     TOKEN = "clusterctl-token"
+    UNREACHABLE = "clusterctl-unreachable"
+    """On no machine, but in a listing: it does not answer now, and why. It counts as it was when it last did."""
 
     HEAD = "head"
     WORKER = "worker"

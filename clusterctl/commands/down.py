@@ -20,6 +20,9 @@ def down(
     yes: Yes = False,
     dry_run: DryRun = False,
     json: Json = False,
+    abandon: Annotated[
+        bool, typer.Option("--abandon", help="Forget the cluster even if machines of it cannot be reached.")
+    ] = False,
 ) -> None:
     """Ends a cluster for good.
 
@@ -61,7 +64,7 @@ def down(
             return
         if not yes and not output.confirm(f"End cluster '{name}' with its {len(listed)} machines?"):
             raise CliError("nothing was ended", "Run it with -y to end the cluster without being asked.")
-        ended = launcher.down(home, name, found, output.progress)
+        ended = launcher.down(home, name, found, output.progress, abandon)
     if json:
         output.as_json({"cluster": name, "ended": ended})
     else:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from autoscaler.provider import Machine, ProviderError
+from autoscaler.provider import Machine, ProviderError, Transient
 from clusterctl import home as homes
 from clusterctl import providers
-from clusterctl.errors import CliError, from_provider
+from clusterctl.errors import CliError, TimedOut, from_provider
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.providers import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec
@@ -33,20 +33,45 @@ def listed(found: Sequence[OperatorProvider]) -> list[Machine]:
     return [machine for provider in found for machine in machines.existing(provider)]
 
 
-def down(home: Home, name: str, found: Sequence[OperatorProvider], progress: Callable[[str], None]) -> int:
+def down(
+    home: Home,
+    name: str,
+    found: Sequence[OperatorProvider],
+    progress: Callable[[str], None],
+    abandon: bool = False,
+) -> int:
     """Terminates until nothing is listed, removes what was prepared, forgets the cluster; returns how many
-    machines there were."""
+    machines there were.
+
+    Args:
+        abandon: forgets the cluster also if machines cannot be reached, with whatever is left on them.
+
+    Raises:
+        CliError: not all could be ended; all that could was, and the cluster is remembered.
+    """
 
     def announce(ending: Sequence[Machine]) -> None:
         progress(f"ending {len(ending)} machine{'s' if len(ending) > 1 else ''}")
 
     ended = 0
+    failures: list[CliError] = []
     for provider in found:
-        ended += machines.end_all(provider, on_end=announce)
+        try:
+            ended += machines.end_all(provider, on_end=announce)
+        except TimedOut as error:
+            failures.append(error)
         try:
             provider.cleanup()
+        except Transient as error:
+            failures.append(
+                CliError(str(error), "Run `clusterctl down` again, or with --abandon to leave it so.")
+            )
         except ProviderError as error:
-            raise from_provider(error) from error
+            failures.append(from_provider(error))
+    if failures and not abandon:
+        raise failures[0]
+    for failure in failures:
+        progress(f"abandoned: {failure.message}")
     home.forget(name)
     return ended
 

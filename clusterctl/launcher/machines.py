@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
-from autoscaler.provider import Machine, MachineState, NotFound, ProviderError, Transient
+from autoscaler.provider import Machine, MachineState, MachineTags, NotFound, ProviderError, Transient
 from clusterctl.errors import NotFound as Gone
 from clusterctl.errors import TimedOut, from_provider
 from clusterctl.providers import OperatorProvider
@@ -15,6 +16,8 @@ _DEADLINE_S = 120.0
 _BOOT_DEADLINE_S = 300.0
 _PATIENCE_S = 120.0
 _POLL_S = 0.1
+_SILENCE_S = 5.0
+"""Machines that cannot be reached while no other is left are asked for so long."""
 _BOOT_POLL_S = 1.0
 T = TypeVar("T")
 _UP_AGAIN = "Run `clusterctl up` again; the provider's own tools tell what happened to it."
@@ -60,6 +63,15 @@ def await_running(
         time.sleep(_POLL_S if waited_s < 1 else _BOOT_POLL_S)
 
 
+def _unreached(silent: Sequence[Machine]) -> TimedOut:
+    lines = [f"{machine.id}: {machine.tags[MachineTags.UNREACHABLE]}" for machine in silent]
+    return TimedOut(
+        "these machines cannot be reached, and all others have ended:\n  " + "\n  ".join(lines),
+        "What runs there ends when it finds no head; the cluster's files stay there until `clusterctl down` reaches "
+        "them. Run it again then, or with --abandon if they never will be.",
+    )
+
+
 def patiently(call: Callable[[], T], patience_s: float = _PATIENCE_S) -> T:
     """The call's result; it is repeated while the platform has a hiccup or wants fewer calls.
 
@@ -91,14 +103,22 @@ def end_all(
         settles: machines may just have been made that are not listed yet: looks again until they must be.
 
     Raises:
-        TimedOut: some are still listed at the deadline; the message names them.
+        TimedOut: some are still listed at the deadline, or cannot be reached while all others have ended; the message
+            names them.
     """
     begun = time.monotonic()
     deadline = begun + deadline_s
     settled = begun + (provider.capabilities.listing_lag_s if settles else 0.0)
     seen: set[str] = set()
+    silent_since = math.inf
     while True:
         found = [machine for machine in existing(provider) if only is None or machine.id in only]
+        if not found or any(MachineTags.UNREACHABLE not in machine.tags for machine in found):
+            silent_since = math.inf
+        elif time.monotonic() - silent_since >= _SILENCE_S:
+            raise _unreached(found)
+        else:
+            silent_since = min(silent_since, time.monotonic())
         new = [machine for machine in found if machine.id not in seen]
         if not found:
             if time.monotonic() >= settled:

@@ -40,6 +40,7 @@ _KEEPALIVE_S = 15
 _SILENCE_S = 30.0
 """What we sent is not acknowledged for so long: the connection is lost."""
 _FULL_RETRY_S = 0.1
+_CLOSE_S = 0.2
 _UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT, errno.EHOSTDOWN)
 _BOOTING = "nologin"
 """In what pam_nologin says while a machine lets nobody in yet."""
@@ -129,7 +130,15 @@ class Connections:
         with self._lock:
             targets = sorted(self._entries, key=lambda target: target.jump is None)
         for target in targets:
-            self.close(target)
+            entry = self._entry(target)
+            held = entry.lock.acquire(
+                timeout=_CLOSE_S
+            )  # or somebody waits for a machine that does not answer
+            try:
+                _disconnect(entry)
+            finally:
+                if held:
+                    entry.lock.release()
 
     # -- inside
 

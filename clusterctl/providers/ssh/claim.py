@@ -13,13 +13,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from autoscaler.provider import Machine, MachineState, ShellError
+from autoscaler.provider import Machine, MachineState, MachineTags, ShellError
 from clusterctl.providers.local import processes
 
 FOLDER = ".clusterctl-node"
 FILE = f"{FOLDER}/machine.json"
-UNREACHABLE = "clusterctl-unreachable"
-"""Tag of a listed machine that does not answer now, with the reason. It counts as it was when it last did."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +49,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
             id=self.id,
             state=MachineState.RUNNING if is_wanted else MachineState.STOPPING,
             node_type=self.node_type,
-            tags={**self.tags, UNREACHABLE: unreachable} if unreachable else self.tags,
+            tags={**self.tags, MachineTags.UNREACHABLE: unreachable} if unreachable else self.tags,
             address=self.address,
             public_address=self.host,
             launched_s=self.launched_s,

@@ -32,6 +32,8 @@ from autoscaler.provider import (
     Shell,
     ShellAuthFailed,
     ShellError,
+    ShellRefused,
+    ShellTimedOut,
     Transient,
 )
 from clusterctl.providers import OWNER_TAG, ForHead, identity
@@ -45,6 +47,7 @@ from . import hosts
 from .checks import examine, problems_of
 from .claim import Claim, Facts
 from .own_end import give_back_own
+from .silence import SILENCES, Silent
 
 T = TypeVar("T")
 _LOOK_S = 10.0
@@ -97,7 +100,7 @@ class SshMachines:
         return Capabilities(forward_ports=True)
 
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
-        answers = self._each(self._entries, lambda target: examine(target, self._spec.python))
+        answers = self._each(self._entries, _noting(partial(examine, python=self._spec.python)))
         found = problems_of(answers, self._head, self._spec.python, self._may_be_taken)
         return found + self.check_offline(node_types)
 
@@ -111,11 +114,11 @@ class SshMachines:
                 CONNECTIONS.close(target)  # so that the next one pins its key
         command, env = claims.let_in(identity.ensure(self._folder, self._mark))
         workers = [name for name in self._entries if name != self._head]
-        with open(
-            self._folder / "let_in", "a", encoding="utf-8"
-        ) as file:  # first: what happens is remembered
-            file.writelines(f"{self._entries[name]}\n" for name in workers)
+        before = self._let_in()
+        self._note_let_in([*before, *(self._entries[name] for name in workers)])  # first: it may happen
         answers = self._each(workers, lambda target: _run(target, command, env))
+        away = {self._entries[name] for name, answer in answers.items() if _never_reached(answer)}
+        self._note_let_in([entry for entry in self._let_in() if entry in before or entry not in away])
         refused = [str(error) for error in answers.values() if isinstance(error, ShellAuthFailed)]
         if refused:
             raise Auth("; ".join(refused))
@@ -165,10 +168,10 @@ class SshMachines:
 
     def list(self) -> list[Machine]:
         seen = self._look(self._targets)
-        if all(isinstance(answer, Exception) for answer in seen.values()):
+        remembered = self._recall()
+        if not remembered and all(isinstance(answer, Exception) for answer in seen.values()):
             error = seen[self._head]
             raise (Auth if isinstance(error, ShellAuthFailed) else Transient)(f"no machine answers: {error}")
-        remembered = self._recall()
         out: dict[str, Claim] = {}
         machines = []
         for name, answer in seen.items():
@@ -207,17 +210,32 @@ class SshMachines:
         return SshShell(target, claim.environment(self._spec.python) if claim else {})
 
     def cleanup(self) -> None:
-        """Takes the head's key back from every machine that answers, and forgets the host keys."""
-        if self._on_head or any(True for _ in self.list()):
+        """Takes the head's key back, and forgets the host keys. While a machine that was let in does not answer, what
+        is needed to enter it stays.
+
+        Raises:
+            Transient: one does not.
+        """
+        listed = [] if self._on_head else self.list()
+        if self._on_head or any(MachineTags.UNREACHABLE not in machine.tags for machine in listed):
             return
-        with contextlib.suppress(FileNotFoundError):
-            for text in (self._folder / "let_in").read_text(encoding="utf-8").splitlines():
-                target = hosts.parse(text, self._base)
-                self._targets.setdefault(hosts.name_of(target), target)
+        for entry in self._let_in():
+            target = hosts.parse(entry, self._base)
+            self._targets.setdefault(self._name(target), target)
+            self._entries.setdefault(self._name(target), entry)
         command, env = claims.keep_out(self._mark)
-        self._each(self._targets, lambda target: _run(target, command, env))
-        for name in ("let_in", "ssh_key", "ssh_key.pub", "known_hosts", "machines.json"):
-            (self._folder / name).unlink(missing_ok=True)
+        answers = self._each(self._targets, lambda target: _run(target, command, env))
+        errors = {name: error for name, error in answers.items() if isinstance(error, Exception)}
+        let_in = self._let_in()
+        left = {name: error for name, error in errors.items() if self._entries.get(name) in let_in}
+        self._note_let_in([self._entries[name] for name in left])
+        if left or listed:
+            said = "; ".join(str(error) for error in left.values())
+            raise Transient(
+                f"what does not answer keeps the cluster's key, and what else it has of it: {said}"
+            )
+        for file in ("let_in", "ssh_key", "ssh_key.pub", "known_hosts", "machines.json"):
+            (self._folder / file).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # others' files are in it, or it was never made
             self._folder.rmdir()
         for target in self._targets.values():
@@ -306,7 +324,7 @@ class SshMachines:
 
         def one(name: str) -> T | Exception:
             try:
-                return ask(self._targets[name])
+                return SILENCES.of(self._targets[name], _ask) or ask(self._targets[name])
             except (ShellError, ProviderError) as error:
                 return error
 
@@ -317,12 +335,9 @@ class SshMachines:
 
     def _look(self, names: Sequence[str] | Mapping[str, object]) -> dict[str, Facts | Exception]:
         def ask(target: SshTarget) -> Facts:
-            if self._on_head and self._name(target) == self._head:
-                return claims.look_here()
-            result = SshShell(target).run(claims.LOOK, timeout_s=_LOOK_S)
-            return claims.read_facts(result.output)
+            return claims.look_here() if self._on_head and self._name(target) == self._head else _ask(target)
 
-        return self._each(names, ask)
+        return self._each(names, _noting(ask))
 
     def _draft(self, request: LaunchRequest, index: int, name: str, facts: Facts) -> Claim:
         life = f"{self._cluster_id}/{request.instance_ids[index]}/{time.time_ns()}"
@@ -381,6 +396,18 @@ class SshMachines:
         assert facts.claim is not None
         return f"{name} belongs to cluster '{facts.claim.tags.get(MachineTags.CLUSTER_NAME, '?')}'"
 
+    def _let_in(self) -> Sequence[str]:
+        """The machines to which the head was given a key, or may have been, as the spec names or named them."""
+        with contextlib.suppress(FileNotFoundError):
+            return (self._folder / "let_in").read_text(encoding="utf-8").splitlines()
+        return []
+
+    def _note_let_in(self, entries: Sequence[str]) -> None:
+        if self._folder.exists():
+            draft = self._folder / ".let_in"
+            draft.write_text("".join(f"{entry}\n" for entry in dict.fromkeys(entries)), encoding="utf-8")
+            draft.replace(self._folder / "let_in")
+
     def _recall(self) -> dict[str, Claim]:
         """The machines of the cluster as they were last seen, by name."""
         try:
@@ -396,6 +423,28 @@ class SshMachines:
         draft = self._folder / f".machines.{threading.get_ident()}"
         draft.write_bytes(msgspec.json.encode([*seen.values()]))
         draft.replace(self._folder / "machines.json")
+
+
+def _ask(target: SshTarget) -> Facts:
+    return claims.read_facts(SshShell(target).run(claims.LOOK, timeout_s=_LOOK_S).output)
+
+
+def _noting(ask: Callable[[SshTarget], T]) -> Callable[[SshTarget], T]:
+    """The same question; a machine that leaves it unanswered counts as silent."""
+
+    def noting(target: SshTarget) -> T:
+        try:
+            return ask(target)
+        except ShellTimedOut as error:
+            SILENCES.note(target, error)
+            raise
+
+    return noting
+
+
+def _never_reached(answer: object) -> bool:
+    """Whether nothing was done on the machine: it was silent before it was asked, or let nobody in."""
+    return isinstance(answer, ShellRefused | ShellAuthFailed | Silent)
 
 
 def _run(target: SshTarget, command: str, env: Mapping[str, str]) -> None:

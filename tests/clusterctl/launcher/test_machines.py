@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from autoscaler.provider import Capabilities, Machine, MachineState
+from autoscaler.provider import Capabilities, Machine, MachineState, MachineTags, ProviderError, Transient
 from clusterctl.errors import NotFound, TimedOut
 from clusterctl.launcher import machines
 
@@ -52,3 +52,26 @@ def test_a_machine_that_will_not_run_is_not_waited_for(listed: list[Machine], wo
 def test_there_is_a_deadline() -> None:
     with pytest.raises(TimedOut, match="m-1 does not run after 0 s"):
         await_running(Listing(0, [PENDING]), deadline_s=0)
+
+
+SILENT = Machine("m-3", MachineState.RUNNING, "w", {MachineTags.UNREACHABLE: "10.0.0.3 does not answer"})
+
+
+class Ending(Listing):
+    """Ends what is not silent, one listing later."""
+
+    def terminate(self, ids: Sequence[str]) -> dict[str, ProviderError | None]:
+        return {id: Transient("no answer") if id == SILENT.id else None for id in ids}
+
+
+def test_what_cannot_be_reached_is_named_when_all_else_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "_SILENCE_S", 0.0)
+    listing = Ending(0, [RUNNING, SILENT], [SILENT])
+    with pytest.raises(TimedOut, match=r"(?s)cannot be reached.*m-3: 10\.0\.0\.3 does not answer") as raised:
+        machines.end_all(cast(Any, listing))
+    assert "m-1" not in str(raised.value)
+
+
+def test_what_answers_again_is_ended_after_all() -> None:
+    listing = Ending(0, [RUNNING, SILENT], [SILENT], [SILENT], [OTHER], [])
+    assert machines.end_all(cast(Any, listing)) == 3

@@ -29,17 +29,20 @@ from autoscaler.provider import (
 from clusterctl.providers.ssh import checks, hosts
 from clusterctl.providers.ssh import provider as module
 from clusterctl.providers.ssh.checks import Examined, problems_of
-from clusterctl.providers.ssh.claim import UNREACHABLE, Claim, Facts, _count, id_on
+from clusterctl.providers.ssh.claim import Claim, Facts, _count, id_on
 from clusterctl.providers.ssh.provider import SshMachines
+from clusterctl.providers.ssh.silence import Silences
 from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged, SshTarget
 from clusterctl.shell.ssh import SshShell
 from clusterctl.spec.load import load_text
+from tests.polling import eventually
 from tests.testbed.hosts import Host
 from tests.testbed.sshd import BARE, USER, SshTestbed, connections, missing, new_key
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
 WORKER = NodeType("w", max_workers=9)
 Make = Callable[..., SshMachines]
+UNREACHABLE = MachineTags.UNREACHABLE
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +52,10 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshTestbed]:
 
 
 @pytest.fixture
-def make(bed: SshTestbed, tmp_path: Path) -> Iterator[Make]:
+def make(bed: SshTestbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Providers of clusters: the first host is the head's."""
     made = []
+    monkeypatch.setattr(module, "SILENCES", Silences())
 
     def make(
         cluster: str = "one",
@@ -73,6 +77,7 @@ def make(bed: SshTestbed, tmp_path: Path) -> Iterator[Make]:
         return made[-1]
 
     yield make
+    monkeypatch.setattr(module, "SILENCES", Silences())
     for provider in made:
         with contextlib.suppress(Auth):
             provider.terminate([machine.id for machine in provider.list()])
@@ -188,7 +193,62 @@ def test_a_machine_that_does_not_answer_is_still_listed(
         (problem,) = provider.check([WORKER])
         assert not problem.fatal
         assert create(provider, "c").machines[0].address == bed.hosts[2].address
-    assert UNREACHABLE not in provider.list()[0].tags
+    assert eventually(lambda: all(UNREACHABLE not in machine.tags for machine in provider.list()))
+
+
+def test_nobody_waits_twice_for_a_silent_machine(
+    bed: SshTestbed, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOK_S", 1.0)
+    provider = make()
+    create(provider, "a", "b")
+    host = bed.hosts[1]
+    asked: list[str] = []
+    with bed.mute(host):
+        assert any(UNREACHABLE in machine.tags for machine in provider.list())
+        monkeypatch.setattr(module, "_LOOK_S", 3600.0)  # whoever asks now waits for ever
+        for _ in range(3):
+            (silent,) = (machine for machine in provider.list() if UNREACHABLE in machine.tags)
+            asked.append(silent.instance_id)
+        assert isinstance(provider.terminate([silent.id])[silent.id], Transient)
+    assert asked == ["a"] * 3
+    monkeypatch.setattr(module, "_LOOK_S", 10.0)
+
+
+def test_what_was_let_in_and_is_silent_is_cleaned_up_later(
+    bed: SshTestbed, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOK_S", 1.0)
+    keys = ["cat", f"/home/{USER}/.ssh/authorized_keys"]
+    make().prepare([WORKER])
+    CONNECTIONS.close_all()
+    with bed.mute(bed.hosts[1]):
+        with pytest.raises(Transient, match="keeps the cluster's key"):
+            make().cleanup()
+        assert "clusterctl:me:name" not in bed.hosts[2].run(keys)
+    monkeypatch.setattr(module, "_LOOK_S", 10.0)
+    assert "clusterctl:me:name" in bed.hosts[1].run(keys)
+
+    def is_clean() -> bool:
+        with contextlib.suppress(Transient):
+            make().cleanup()
+        return "clusterctl:me:name" not in bed.hosts[1].run(keys)
+
+    assert eventually(is_clean)
+    assert not Path(make().settings()["folder"]).exists()
+
+
+def test_a_machine_that_was_never_let_in_keeps_nothing_up(
+    bed: SshTestbed, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOOK_S", 1.0)
+    monkeypatch.setattr(checks, "_EXAMINE_S", 1.0)
+    CONNECTIONS.close_all()
+    with bed.mute(bed.hosts[1]):
+        provider = make()
+        provider.check([WORKER])
+        provider.prepare([WORKER])
+        provider.cleanup()
 
 
 def test_a_machine_that_the_spec_names_no_more_is_given_back(bed: SshTestbed, make: Make) -> None:
