@@ -221,4 +221,4 @@ def ended(session: Session, for_good: bool) -> None:
         if for_good:
             down(session.record.name, yes=True)
         else:
-            stop(session.record.name, yes=True)
+            stop(cluster=session.record.name, yes=True)

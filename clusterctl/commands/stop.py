@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from clusterctl import output
 
-from .options import Cluster, Yes
+from .options import Cluster, Which, Yes
 
 
-def stop(cluster: Cluster = None, yes: Yes = False) -> None:
+def stop(which: Which = None, cluster: Cluster = None, yes: Yes = False) -> None:
     """Stops a cluster; `up` starts it again.
 
     The head's machine is kept, with the history of jobs. Programs that run on it end. Workers are given
@@ -21,7 +21,7 @@ def stop(cluster: Cluster = None, yes: Yes = False) -> None:
     from clusterctl.launcher import down as launcher
 
     home = Home.find()
-    record = home.resolve(cluster)
+    record = home.resolve(which or cluster)
     with home.locked(record.name, "stop"):
         if record.state == STOPPED:
             output.say(f"cluster '{record.name}' is stopped already")

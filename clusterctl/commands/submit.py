@@ -8,7 +8,7 @@ import typer
 
 from clusterctl import output
 
-from .options import Cluster, Json
+from .options import Cluster, Json, Start
 
 
 def submit(
@@ -36,6 +36,11 @@ def submit(
     ray_compat: Annotated[
         bool, typer.Option("--ray-compat", help="The program says `import ray`: let that mean this engine.")
     ] = False,
+    start: Start = False,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="Stop the cluster when the program has ended.")
+    ] = False,
+    down: Annotated[bool, typer.Option("--down", help="End the cluster when the program has ended.")] = False,
     json: Json = False,
 ) -> None:
     """Runs a program on the cluster.
@@ -54,8 +59,17 @@ def submit(
     from clusterctl.errors import CliError, UsageProblem
     from clusterctl.jobs import client, environment
 
-    from .session import open_session
+    from .session import ended, open_session, started
 
+    if stop and down:
+        raise UsageProblem("--stop and --down exclude each other")
+    if (stop or down) and not wait:
+        raise UsageProblem(
+            "--stop and --down wait for the program's end, and --no-wait does not",
+            "Let the cluster stop by itself when it is idle: see `clusterctl autostop --help`.",
+        )
+    if start:
+        started(cluster)
     session = open_session(cluster)
     variables = dict(item.partition("=")[::2] for item in env or [])
     if any("=" not in item for item in env or []):
@@ -76,6 +90,8 @@ def submit(
         return
     output.progress(f"job {name} runs on cluster '{session.record.name}' ({package.files} files)")
     record = client.follow_to_end(api, name, output.raw)
+    if stop or down:
+        ended(session, for_good=down)
     if record.driver_exit_code is None:
         raise CliError(f"job {name}: {record.message}")
     if record.driver_exit_code:

@@ -15,7 +15,6 @@ class HeadConfig(msgspec.Struct, kw_only=True):
     cluster_id: str
     cluster_name: str
     host: str = "127.0.0.1"  # of the control store and the agent: what other machines reach
-    api_host: str = "127.0.0.1"
     control_port: int = 0
     api_port: int = 0
     node_type: str = "head"

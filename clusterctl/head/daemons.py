@@ -57,7 +57,6 @@ def start_head(
                 cluster_id=f"by-hand-{secrets.token_hex(4)}",
                 cluster_name="by-hand",
                 host=host,
-                api_host=host,
                 control_port=port,
                 api_port=api_port,
                 resources=dict(resources),

@@ -10,18 +10,20 @@ import socket
 from clusterctl.head.config import HeadConfig
 from runtime._session.daemons import Daemon, start_control
 
+_LOOPBACK = "127.0.0.1"
+
 
 class HeadError(Exception):
     """The head cannot come up, or cannot go on."""
 
 
 def listen(config: HeadConfig) -> socket.socket:
-    """The API's listener.
+    """The API's listener, on the loopback of the machine: who is elsewhere comes through SSH.
 
     Raises:
         HeadError: its port is in use.
     """
-    host, port = config.api_host, config.api_port
+    host, port = _LOOPBACK, config.api_port
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

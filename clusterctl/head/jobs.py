@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import psutil
 
 from clusterctl.jobs.records import JobRecord, JobRequest, JobStatus, outcome
 from runtime._clients.control import ControlClient
@@ -30,10 +29,12 @@ from runtime._wire.messages import control as messages
 from runtime.compat.ray import python_path
 from runtime.runtime_env import of_task
 
+from . import job_processes
+
 log = logging.getLogger(__name__)
 
 JOBS = "jobs"
-STOP_GRACE_S = 3.0
+STOP_WAIT_S = 3.0
 UPLOAD_KEPT_S = float(os.environ.get("RAY_RUNTIME_ENV_TEMPORARY_REFERENCE_EXPIRATION_S", "600"))
 """So long an uploaded package waits for a job that names it."""
 _POLL_S = 0.05
@@ -154,8 +155,8 @@ class JobSupervisor:
         self._stopping.add(name)
         process = self._processes.get(name)
         if process is not None:
-            await _end_tree(process)
-        await self.wait_final(name, STOP_GRACE_S)
+            await job_processes.end(name, process.pid)
+        await self.wait_final(name, STOP_WAIT_S)
         return True
 
     async def delete(self, name: str) -> None:
@@ -252,7 +253,7 @@ class JobSupervisor:
         running = msgspec.structs.replace(record, status=JobStatus.RUNNING)
         await self._store(running)
         if name in self._stopping:
-            await _end_tree(process)
+            await job_processes.end(name, process.pid)
         log.info("job %s runs as process %d", name, process.pid)
         returncode = await process.wait()  # a job may take as long as it likes
         await _end_group(process.pid)
@@ -264,7 +265,7 @@ class JobSupervisor:
         self, record: JobRecord, folder: Path, variables: Mapping[str, str]
     ) -> asyncio.subprocess.Process:
         env = {**self._environment, **variables}
-        env["CLUSTERCTL_SUBMISSION_ID"] = record.submission_id
+        env[job_processes.MARK] = record.submission_id
         env["PYTHONUNBUFFERED"] = "1"
         self._logs.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(
@@ -321,36 +322,10 @@ async def _no_config(_job_id: bytes) -> Mapping[str, Any]:
     return {}
 
 
-async def _end_tree(process: asyncio.subprocess.Process) -> None:
-    """SIGTERM to the job's processes, SIGKILL to what is left after the grace."""
-    tree: list[psutil.Process] = []
-    with contextlib.suppress(psutil.NoSuchProcess):
-        root = psutil.Process(process.pid)
-        tree = [root, *root.children(recursive=True)]
-    for member in tree:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            member.terminate()
-    for _ in range(int(STOP_GRACE_S / _POLL_S)):
-        if not any(_runs(member) for member in tree):
-            break
-        await asyncio.sleep(_POLL_S)
-    for member in tree:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            member.kill()
-    await _end_group(process.pid)
-
-
 async def _end_group(group: int) -> None:
     """Kills what the job left behind in its process group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
-
-
-def _runs(member: psutil.Process) -> bool:
-    try:
-        return bool(member.is_running() and member.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _now_ms() -> int:

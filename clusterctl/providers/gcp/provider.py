@@ -95,6 +95,7 @@ class GcpMachines:
             forward_ports=True,
             listing_lag_s=_LISTING_LAG_S,
             max_per_create=_MOST_AT_ONCE,
+            shutdown_ends=True,
         )
 
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:

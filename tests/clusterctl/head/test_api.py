@@ -31,6 +31,7 @@ from runtime._core.environments import PACKAGES, package_key, package_uri
 from runtime._transport.channel import Channel, Handler, LoopbackChannel
 from runtime._wire.messages.control import KvKeys
 from tests.polling import eventually
+from tests.processes import is_alive
 
 SECRET = "s" * 64
 
@@ -192,6 +193,21 @@ def test_stopping_ends_all_processes_even_stubborn_ones(tmp_path: pathlib.Path) 
         )
         assert answer == {"stopped": True}
         assert service.supervisor.get("s").status is JobStatus.STOPPED
+
+    run(tmp_path, test)
+
+
+def test_stopping_ends_what_left_the_jobs_process_group_too(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "daemon"
+
+    async def test(service: Service) -> None:
+        script = f"(setsid sh -c 'echo $$ > {file}; exec sleep 300' &); sleep 300"
+        await service.use(lambda api: api.post("/api/jobs/", {"entrypoint": script, "submission_id": "d"}))
+        assert await asyncio.to_thread(eventually, lambda: file.exists() and file.read_text().strip())
+        pid = int(file.read_text())
+        stop = "/api/jobs/d/stop"
+        await service.use(lambda api: api.request("POST", stop, body=b"", timeout_s=20.0).json())
+        assert await asyncio.to_thread(eventually, lambda: not is_alive(pid))
 
     run(tmp_path, test)
 

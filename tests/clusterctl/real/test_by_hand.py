@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import pty
+import socket
 import sys
 from collections.abc import Iterator
 
@@ -37,6 +38,15 @@ def test_a_head_and_a_node_started_by_hand(cli: Cli) -> None:
     api.close()
     assert cli.run("start", "--stop").out == "2 ended\n"
     assert cli.run("start", "--stop").out == "nothing was started here\n"
+
+
+def test_the_api_of_a_head_that_other_machines_reach_is_on_its_loopback_only(cli: Cli) -> None:
+    head = cli.run("start", "--head", "--host", "127.0.0.2", "--json").json()
+    assert head["control_address"].startswith("127.0.0.2:")
+    assert head["api_url"].startswith("http://127.0.0.1:")
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.2", int(head["api_url"].rpartition(":")[2])), timeout=10)
+    assert cli.run("start", "--stop").out == "1 ended\n"
 
 
 def test_joining_fails_with_words(cli: Cli, tmp_path: pathlib.Path) -> None:
