@@ -12,21 +12,23 @@ from clusterctl.errors import NotFound as Gone
 from clusterctl.errors import TimedOut, from_provider
 from clusterctl.providers import OperatorProvider
 
-_DEADLINE_S = 120.0
+_DEADLINE_S = 300.0
+_ASK_AGAIN_S = 30.0
 _BOOT_DEADLINE_S = 300.0
 _PATIENCE_S = 120.0
 _POLL_S = 0.1
 _SILENCE_S = 5.0
 """Machines that cannot be reached while no other is left are asked for so long."""
+_MOST_POLL_S = 2.0
 _BOOT_POLL_S = 1.0
 T = TypeVar("T")
 _UP_AGAIN = "Run `clusterctl up` again; the provider's own tools tell what happened to it."
 
 
 def existing(provider: OperatorProvider) -> list[Machine]:
-    """Every machine of the cluster that still exists in any state."""
+    """Every machine of the cluster that still exists in any state. A platform that hiccups is asked again."""
     try:
-        return [machine for machine in provider.list() if machine.state is not MachineState.GONE]
+        return [machine for machine in patiently(provider.list) if machine.state is not MachineState.GONE]
     except ProviderError as error:
         raise from_provider(error) from error
 
@@ -97,7 +99,8 @@ def end_all(
 ) -> int:
     """Terminates until the listing shows none left, stopped ones included; returns how many there were.
 
-    What an autoscaler that still runs launches meanwhile is ended in the next round, as its head is by then.
+    What an autoscaler that still runs launches meanwhile is ended in the next round, as its head is by then. Clouds
+    take a minute or so to end a machine, and count calls: they are asked ever more seldom.
 
     Args:
         settles: machines may just have been made that are not listed yet: looks again until they must be.
@@ -111,6 +114,8 @@ def end_all(
     settled = begun + (provider.capabilities.listing_lag_s if settles else 0.0)
     seen: set[str] = set()
     silent_since = math.inf
+    asked: dict[str, float] = {}  # accepted then
+    pause_s = _POLL_S
     while True:
         found = [machine for machine in existing(provider) if only is None or machine.id in only]
         if not found or any(MachineTags.UNREACHABLE not in machine.tags for machine in found):
@@ -128,8 +133,10 @@ def end_all(
         if new:
             on_end(new)
         seen.update(machine.id for machine in found)
+        now = time.monotonic()
+        due = [machine.id for machine in found if now - asked.get(machine.id, -_ASK_AGAIN_S) >= _ASK_AGAIN_S]
         try:
-            results = provider.terminate([machine.id for machine in found])
+            results = provider.terminate(due) if due else {}
         except Transient:
             results = {}
         except ProviderError as error:
@@ -143,5 +150,7 @@ def end_all(
                 f"after {deadline_s:g} s these machines are still listed: {names}",
                 "Run `clusterctl down` again; if they stay, end them with the provider's own tools.",
             )
+        asked.update({machine_id: now for machine_id, error in results.items() if error is None})
         if any(result is not None for result in results.values()) or not results:
-            time.sleep(_POLL_S)
+            time.sleep(pause_s)
+            pause_s = _POLL_S if due else min(pause_s * 1.5, _MOST_POLL_S)

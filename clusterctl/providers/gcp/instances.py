@@ -93,7 +93,13 @@ def accelerators(node_config: Mapping[str, Any]) -> dict[str, int]:
 
 
 def boot_image(node_config: Mapping[str, Any]) -> str:
-    """The image of the boot disk; "" when something else makes that disk."""
+    """The image of the boot disk; "" when something else makes that disk.
+
+    Raises:
+        Config: no image is known for this Python, and none is named.
+    """
+    if query(node_config) and not node_config.get("disks"):
+        return ""
     for disk in _disks(node_config):
         if disk.get("boot"):
             return str(disk.get("initializeParams", {}).get("sourceImage", ""))
@@ -218,11 +224,7 @@ def _interfaces(node_config: Mapping[str, Any], around: Surroundings) -> list[Js
 
 
 def _scheduling(node_config: Mapping[str, Any]) -> Json:
-    """Ray's examples write it as a list with one entry."""
-    given = node_config.get("scheduling") or {}
-    if isinstance(given, list):
-        return {key: value for entry in given for key, value in entry.items()}
-    return dict(given)
+    return dict(node_config.get("scheduling") or {})
 
 
 def _with_market(given: Json, market: str, has_gpus: bool, is_head: bool) -> Json:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 AS_OF = "2025-06"
 """Of the table."""
+SOURCE = f"list prices of {AS_OF}, written down by hand; those of spot machines are estimates"
 
 # Family -> price of a CPU and of a GiB of memory.
 _FAMILIES: Mapping[str, tuple[float, float]] = {

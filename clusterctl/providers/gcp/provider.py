@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import threading
@@ -37,22 +36,21 @@ from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.platforms.gcp import GcpProvider
 
 from . import api as apis
-from . import checks, errors, firewall, instances, machine_types, names
+from . import checks, errors, firewall, instances, machine_types, names, prices
 from .api import ComputeApi, Json
 from .instances import Surroundings
 from .machine_types import Hardware
+from .network import ClusterNetwork
 
 T = TypeVar("T")
 R = TypeVar("R")
 _CREATE_S = 60.0
 """So long `create` waits for the platform's word on an instance; that is when its hardware is found, not its boot."""
 _CHANGE_S = 300.0
-_FIREWALL_S = 60.0
 _SIDE_BY_SIDE = 16
 _LISTING_LAG_S = 2.0
 _MOST_AT_ONCE = 50
 _USER = "clusterctl"
-_ANYWHERE = ("0.0.0.0/0",)
 _ADDRESSES = "addresses.json"
 
 
@@ -80,6 +78,7 @@ class GcpMachines:
         self._user = spec.auth.ssh_user or _USER
         self._access = SshAccess(spec.auth, settings, cluster_id, self._spec.python)
         self._tag = firewall.network_tag(self._owner, self._cluster_name)
+        self._network = ClusterNetwork(self._spec, self._tag, lambda: self._api)
         self._lock = threading.Lock()
         self._types: dict[str, Sequence[Json]] = {}
         self._zones: Sequence[str] = ()
@@ -95,6 +94,7 @@ class GcpMachines:
             forward_ports=True,
             listing_lag_s=_LISTING_LAG_S,
             max_per_create=_MOST_AT_ONCE,
+            price_source=prices.SOURCE,
             shutdown_ends=True,
         )
 
@@ -132,14 +132,9 @@ class GcpMachines:
     def prepare(self, node_types: Sequence[NodeType]) -> Prepared:
         """Makes the cluster's key and its firewall rules."""
         self._access.public_key()
-        details = {"project": self._api.project, "network tag": self._tag}
-        if self._spec.firewall:
-            rules = firewall.rules(self._tag, self._networks(node_types), self._spec.ssh_sources or _ANYWHERE)
-            there = {str(rule["name"]): rule for rule in self._api.firewalls()}
-            for rule in rules:
-                self._ensure(rule, there.get(str(rule["name"])))
-            details["firewall"] = ", ".join(str(rule["name"]) for rule in rules)
-        return Prepared(details)
+        rules = self._network.make_rules(node_types)
+        details = {"project": self._api.project, "network tag": self._tag, "firewall": ", ".join(rules)}
+        return Prepared({key: value for key, value in details.items() if value})
 
     def offers(self, node_type: NodeType) -> list[Offer]:
         return machine_types.offers(node_type, self._hardware(node_type), self._zones_of(node_type))
@@ -176,10 +171,7 @@ class GcpMachines:
         of_name = {OWNER_TAG: self._owner, MachineTags.CLUSTER_NAME: self._cluster_name}
         if self._on_head or self._listed(of_name):
             return
-        rules = firewall.of_cluster(self._api.firewalls(), self._tag)
-        for error in self._each(rules, self._remove_rule):
-            if error is not None:
-                raise error
+        self._network.remove_rules()
         (self._folder / _ADDRESSES).unlink(missing_ok=True)
         self._access.forget()
 
@@ -222,16 +214,13 @@ class GcpMachines:
     def _check_type(self, node_type: NodeType) -> tuple[Sequence[Problem], Hardware | None]:
         where = f"node type {node_type.name}"
         config = node_type.node_config
-        try:
-            around = self._surroundings("")
-            wanted = self._zones_of(node_type)
-            listed = self._known(instances.machine_type(config), self._api.machine_types)
-            there = machine_types.hardware(listed, config)
-            zone = next((zone for zone in wanted if zone in there), "")
-            body = instances.body(config, "x", zone or "x", SPOT if node_type.spot else "", {}, around, False)
-            apis.check_body(body, f"{where}: node_config")
-        except Config as error:
-            return [Problem(str(error), "Correct node_config of the type.")], None
+        wrong = self.check_offline([node_type])
+        if wrong:
+            return wrong, None
+        wanted = self._zones_of(node_type)
+        listed = self._known(instances.machine_type(config), self._api.machine_types)
+        there = machine_types.hardware(listed, config)
+        zone = next((zone for zone in wanted if zone in there), "")
         if instances.query(config) and not config.get("machineType"):
             return [], None  # it is the template's matter
         problems = checks.zones(node_type, there, wanted, self._spec.region)
@@ -239,7 +228,7 @@ class GcpMachines:
             problems += checks.accelerator(
                 node_type, accelerator, self._accelerator_zones(accelerator), wanted
             )
-        image = instances.boot_image(body)
+        image = instances.boot_image(config)
         if image:
             try:
                 self._api.image(image)
@@ -249,7 +238,7 @@ class GcpMachines:
 
     def _check_network(self, node_types: Sequence[NodeType]) -> Sequence[Problem]:
         try:
-            for network in self._networks(node_types):
+            for network in self._network.of(node_types):
                 self._api.network(network.rpartition("/")[2])
         except NotFound as error:
             return [Problem(str(error), "Name another one as provider.network or provider.subnetwork.")]
@@ -311,14 +300,7 @@ class GcpMachines:
         return f"{names.slug(self._cluster_name, 40)}-{names.slug(role, 8)}-{unique}"
 
     def _surroundings(self, public_key: str) -> Surroundings:
-        prefix = f"projects/{self._api.project}"
-        network, subnetwork = self._spec.network, self._spec.subnetwork
-        if not network and not subnetwork:
-            network = "default"
-        if network and "/" not in network:
-            network = f"{prefix}/global/networks/{network}"
-        if subnetwork and "/" not in subnetwork:
-            subnetwork = f"{prefix}/regions/{self._spec.region}/subnetworks/{subnetwork}"
+        network, subnetwork = self._network.links()
         return Surroundings(
             network=network,
             subnetwork=subnetwork,
@@ -358,56 +340,6 @@ class GcpMachines:
         if operation.get("status") != "DONE":
             return Transient(f"after {_CHANGE_S:g} s the platform still has to {verb} {name}")
         return errors.of_operation(f"{verb} {name}", operation)
-
-    # ------------------------------------------------------------ the firewall
-
-    def _networks(self, node_types: Sequence[NodeType]) -> Sequence[str]:
-        """Links of the networks of the project in which machines of the types are. Another project's firewall, where a
-        network is shared, is its owner's matter."""
-        around = self._surroundings("")
-        found = []
-        for kind in node_types:
-            given = kind.node_config.get("networkInterfaces") or [
-                {"network": around.network, "subnetwork": around.subnetwork}
-            ]
-            network, subnetwork = (str(given[0].get(key) or "") for key in ("network", "subnetwork"))
-            if not network and subnetwork:
-                parts = subnetwork.split("/")
-                if "projects" in parts and parts[parts.index("projects") + 1] != self._api.project:
-                    continue
-                network = str(self._api.subnetwork(self._spec.region, parts[-1])["network"])
-            link = network.partition("projects/")[2]
-            project = link.partition("/")[0] or self._api.project
-            if project == self._api.project:
-                found.append(f"projects/{project}/global/networks/{network.rpartition('/')[2]}")
-        return [*dict.fromkeys(found)]
-
-    def _ensure(self, wanted: Json, found: Json | None) -> None:
-        name = str(wanted["name"])
-        if found is not None:
-            if firewall.is_same(wanted, found):
-                return
-            if (error := self._remove_rule(name)) is not None:
-                raise error
-        request_id = names.request_id("firewall", name, str(time.time_ns()))
-        with contextlib.suppress(errors.AlreadyThere):  # somebody else was faster
-            self._finish(f"firewall rule {name}", self._api.insert_firewall(wanted, request_id))
-
-    def _remove_rule(self, name: str) -> ProviderError | None:
-        try:
-            self._finish(f"firewall rule {name}", self._api.delete_firewall(name))
-        except NotFound:
-            return None
-        except ProviderError as error:
-            return error
-        return None
-
-    def _finish(self, doing: str, operation: Json) -> None:
-        operation = self._api.wait(operation, time.monotonic() + _FIREWALL_S)
-        if (error := errors.of_operation(doing, operation)) is not None:
-            raise error
-        if operation.get("status") != "DONE":
-            raise Transient(f"{doing}: it takes longer than {_FIREWALL_S:g} s")
 
     # ------------------------------------------------------------ inside
 

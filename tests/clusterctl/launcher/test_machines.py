@@ -24,6 +24,11 @@ class Listing:
     def __init__(self, lag_s: float, *listings: Sequence[Machine]) -> None:
         self.capabilities = Capabilities(listing_lag_s=lag_s)
         self._listings = list(listings)
+        self.ended: list[list[str]] = []
+
+    def terminate(self, ids: Sequence[str]) -> dict[str, Exception | None]:
+        self.ended.append([*ids])
+        return dict.fromkeys(ids)
 
     def list(self) -> Sequence[Machine]:
         return self._listings.pop(0) if len(self._listings) > 1 else self._listings[0]
@@ -75,3 +80,15 @@ def test_what_cannot_be_reached_is_named_when_all_else_has_ended(monkeypatch: py
 def test_what_answers_again_is_ended_after_all() -> None:
     listing = Ending(0, [RUNNING, SILENT], [SILENT], [SILENT], [OTHER], [])
     assert machines.end_all(cast(Any, listing)) == 3
+
+
+def test_a_machine_that_takes_its_time_to_end_is_not_asked_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("time.sleep", pauses.append)
+    listing = Listing(0, *[[RUNNING]] * 12, [OTHER], [])
+    assert machines.end_all(cast(Any, listing)) == 2
+    assert listing.ended == [["m-1"], ["m-2"]]
+    assert pauses == sorted(pauses)
+    assert pauses[0] < pauses[-1] <= 2.0

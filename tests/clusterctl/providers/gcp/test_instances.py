@@ -108,11 +108,11 @@ def test_spot_machines_are_deleted_when_they_are_taken_back() -> None:
     }
 
 
-def test_rays_way_to_ask_for_preemptible_machines() -> None:
-    scheduling = body({"scheduling": [{"preemptible": True}]})["scheduling"]
+def test_node_config_may_ask_for_machines_that_are_taken_back() -> None:
+    scheduling = body({"scheduling": {"preemptible": True}})["scheduling"]
     assert scheduling["preemptible"] is True
     assert scheduling["automaticRestart"] is False
-    assert instances.is_spot({"scheduling": [{"preemptible": True}]})
+    assert instances.is_spot({"scheduling": {"preemptible": True}})
 
 
 def test_accelerators() -> None:
