@@ -64,6 +64,10 @@ class ComputeApi:
 
     # ------------------------------------------------------------ what there is to have
 
+    def project_info(self) -> Json:
+        """With its default service account."""
+        return self._get("Projects", f"project {self.project}")
+
     def region(self, name: str) -> Json:
         """With its quotas."""
         return self._get("Regions", f"region {name}", region=name)
@@ -94,6 +98,17 @@ class ComputeApi:
         if len(parts) != 4 or parts[1:3] != ["global", "images"]:
             raise Config(f"'{link}' is no image: write projects/PROJECT/global/images/family/FAMILY")
         return self._get("Images", f"image {link}", project=parts[0], image=parts[3])
+
+    def template(self, link: str) -> Json:
+        """What an instance template says of its instances."""
+        parts = link.partition("projects/")[2].split("/")
+        name = link.rpartition("/")[2]
+        project = parts[0] or self.project
+        found = self._get(
+            "InstanceTemplates", f"instance template {name}", project=project, instance_template=name
+        )
+        properties: Json = found.get("properties", {})
+        return properties
 
     def network(self, name: str) -> Json:
         return self._get("Networks", f"network {name}", network=name)

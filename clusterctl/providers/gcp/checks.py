@@ -84,6 +84,18 @@ def _price(node_type: NodeType, there: Mapping[str, Hardware], wanted: Sequence[
     return []
 
 
+def service_account(project: Mapping[str, Any], named: str, head_config: Mapping[str, Any]) -> list[Problem]:
+    """Whether the head can make workers."""
+    if named != "default" or "serviceAccounts" in head_config or project.get("defaultServiceAccount"):
+        return []
+    return [
+        Problem(
+            f"project {project.get('name')} has no default service account, by which the head could make workers",
+            "Name one as provider.service_account.",
+        )
+    ]
+
+
 def accelerator(
     node_type: NodeType, kind: str, there: Collection[str], wanted: Sequence[str]
 ) -> list[Problem]:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -104,6 +105,9 @@ class GcpMachines:
         except NotFound as error:
             return [Problem(str(error), "Correct provider.region or provider.project_id.")]
         found = [*self._check_network(node_types)]
+        for kind in (kind for kind in node_types if kind.name == self._head_type):
+            project = self._api.project_info()
+            found += checks.service_account(project, self._spec.service_account, kind.node_config)
         least: dict[str, float] = {}
         most: dict[str, float] = {}
         for kind, answer in zip(node_types, self._each(node_types, self._check_type), strict=True):
@@ -132,12 +136,13 @@ class GcpMachines:
     def prepare(self, node_types: Sequence[NodeType]) -> Prepared:
         """Makes the cluster's key and its firewall rules."""
         self._access.public_key()
-        rules = self._network.make_rules(node_types)
+        rules = self._network.make_rules([self._whole(kind) for kind in node_types])
         details = {"project": self._api.project, "network tag": self._tag, "firewall": ", ".join(rules)}
         return Prepared({key: value for key, value in details.items() if value})
 
     def offers(self, node_type: NodeType) -> list[Offer]:
-        return machine_types.offers(node_type, self._hardware(node_type), self._zones_of(node_type))
+        whole = self._whole(node_type)
+        return machine_types.offers(whole, self._hardware(whole), self._zones_of(whole))
 
     def create(self, request: LaunchRequest) -> LaunchResult:
         has_gpus = any(found.gpus for found in self._hardware(request.node_type).values())
@@ -213,16 +218,18 @@ class GcpMachines:
 
     def _check_type(self, node_type: NodeType) -> tuple[Sequence[Problem], Hardware | None]:
         where = f"node type {node_type.name}"
-        config = node_type.node_config
         wrong = self.check_offline([node_type])
         if wrong:
             return wrong, None
+        try:
+            node_type = self._whole(node_type)
+        except NotFound as error:
+            return [Problem(f"{where}: {error}", "Correct sourceInstanceTemplate of node_config.")], None
+        config = node_type.node_config
         wanted = self._zones_of(node_type)
         listed = self._known(instances.machine_type(config), self._api.machine_types)
         there = machine_types.hardware(listed, config)
         zone = next((zone for zone in wanted if zone in there), "")
-        if instances.query(config) and not config.get("machineType"):
-            return [], None  # it is the template's matter
         problems = checks.zones(node_type, there, wanted, self._spec.region)
         for accelerator in instances.accelerators(config):
             problems += checks.accelerator(
@@ -256,7 +263,10 @@ class GcpMachines:
             OWNER_TAG: self._owner,
         }
         name = self._name(request, index)
-        config = request.node_type.node_config
+        config = dict(request.node_type.node_config)
+        whole = self._whole(request.node_type).node_config
+        if "networkInterfaces" in whole:  # a template's go before ours
+            config["networkInterfaces"] = whole["networkInterfaces"]
         doing = f"{request.node_type.name} ({name}) in {zone}"
         made = False
         try:
@@ -372,12 +382,21 @@ class GcpMachines:
             return self._zones
 
     def _hardware(self, node_type: NodeType) -> dict[str, Hardware]:
+        node_type = self._whole(node_type)
         kind = instances.machine_type(node_type.node_config)
         found = machine_types.hardware(self._known(kind, self._api.machine_types), node_type.node_config)
         for accelerator in instances.accelerators(node_type.node_config):
             having = self._accelerator_zones(accelerator)
             found = {zone: hardware for zone, hardware in found.items() if zone in having}
         return found
+
+    def _whole(self, node_type: NodeType) -> NodeType:
+        """The type with what its instance template says."""
+        template = node_type.node_config.get("sourceInstanceTemplate")
+        if not template:
+            return node_type
+        (properties,) = self._known(str(template), lambda link: [self._api.template(link)])
+        return replace(node_type, node_config={**properties, **node_type.node_config})
 
     def _accelerator_zones(self, kind: str) -> set[str]:
         listed = self._known(kind, self._api.accelerator_types)

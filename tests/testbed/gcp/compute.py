@@ -47,6 +47,7 @@ class Compute:
         self.firewalls: dict[str, Json] = {}
         self.operations: dict[str, Json] = {}
         self.networks = {"default": {"name": "default", "selfLink": self._link("global/networks/default")}}
+        self.default_service_account = "1-compute@developer.gserviceaccount.com"
         self.templates: dict[str, Json] = {}
         self._requests: dict[str, Json] = {}
         self._due: list[tuple[float, int, Callable[[], None]]] = []
@@ -129,7 +130,7 @@ class Compute:
     ) -> Json:
         match method, parts[2:]:
             case "GET", []:
-                return {"name": parts[1], "quotas": []}
+                return {"name": parts[1], "quotas": [], "defaultServiceAccount": self.default_service_account}
             case "GET", ["zones"]:
                 return self._page([_zone(zone) for zone in catalog.ZONES], query)
             case "GET", ["regions", region] if region in catalog.REGIONS:

@@ -333,6 +333,7 @@ def wrong(**node_config: Any) -> NodeType:
             wrong(disks=[{"boot": True, "initializeParams": {"sourceImage": "projects/x/global/images/y"}}]),
             "image",
         ),
+        (wrong(sourceInstanceTemplate="global/instanceTemplates/none"), "instance template none"),
         (wrong(networkInterfaces=[{"network": "global/networks/mine"}]), "network mine"),
         (NodeType("w", zones=("us-west1-z",)), "us-west1-z"),
         (
@@ -352,6 +353,40 @@ def test_a_project_or_region_that_is_not_there(make: Callable[..., GcpMachines])
     (problem,) = make(project="another").check([SMALL])
     assert "another" in problem.what
     assert "project_id" in problem.advice
+
+
+def test_a_head_that_could_make_no_workers(cloud: Cloud, make: Callable[..., GcpMachines]) -> None:
+    cloud.compute.default_service_account = ""
+    (problem,) = make().check([SMALL])
+    assert "default service account" in problem.what
+    assert make(more=", service_account: me@a-project").check([SMALL]) == []
+
+
+def test_a_template_says_what_node_config_does_not(cloud: Cloud, provider: GcpMachines) -> None:
+    disk = {
+        "boot": True,
+        "initializeParams": {"sourceImage": "projects/debian-cloud/global/images/family/debian-12"},
+    }
+    inside = [{"network": "global/networks/default"}]
+    cloud.compute.templates["t"] = {
+        "properties": {
+            "machineType": f"zones/{ZONE}/machineTypes/e2-small",
+            "disks": [disk],
+            "canIpForward": True,
+            "networkInterfaces": inside,
+        }
+    }
+    kind = NodeType(
+        "small", node_config={"sourceInstanceTemplate": "global/instanceTemplates/t"}, max_workers=1
+    )
+    assert provider.check([kind]) == []
+    assert provider.offers(kind)[0].resources["memory"] < 2**31
+    assert create(provider, "a", kind=kind).errors == ()
+    (instance,) = cloud.compute.all()
+    assert instance["canIpForward"] is True
+    assert instance["machineType"].endswith("e2-small")
+    assert instance["networkInterfaces"][0]["accessConfigs"] == []
+    assert instance["tags"]["items"]
 
 
 def test_without_credentials_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
