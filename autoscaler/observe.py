@@ -359,6 +359,7 @@ class _Observer:
     def listing(self, listing: Listing) -> None:
         mine = [m for m in listing.machines if m.tags.get(MachineTags.CLUSTER_ID) == self.config.cluster_id]
         present = {m.id: m for m in mine if m.state is not MachineState.GONE}
+        ended = {m.id for m in mine} - present.keys()
         claimed: set[str] = set()
         ordered = self._most_likely_first(m for m in present.values() if not m.is_head)
         by_instance = {m.instance_id: m for m in reversed(ordered)}
@@ -371,7 +372,9 @@ class _Observer:
             claimed.add(instance.machine_id)
             found = present.get(instance.machine_id)
             if found is None:
-                self._absent(instance, listing, instance.id in self.alive)
+                self._absent(
+                    instance, listing, instance.id in self.alive, is_proven=instance.machine_id in ended
+                )
             else:
                 self._present(instance, found)
         for machine in ordered:
@@ -402,15 +405,15 @@ class _Observer:
         elif machine.state is MachineState.RUNNING and instance.state is _S.ALLOCATED:
             self.move(instance, _S.SETTING_UP, "the machine runs", machine=machine)
 
-    def _absent(self, instance: Instance, listing: Listing, has_node: bool) -> None:
-        """A machine that is not listed. Not believed while listings may lag behind its creation, nor while
-        its node is alive and well."""
-        if listing.started_s < instance.allocated_s + self.facts.lag_s:
+    def _absent(self, instance: Instance, listing: Listing, has_node: bool, is_proven: bool) -> None:
+        """A machine that is not listed, or (proven) as one that has ended. The former is not believed while listings
+        may lag behind, neither while its node is alive and well."""
+        if not is_proven and listing.started_s < instance.allocated_s + self.facts.lag_s:
             return
         if has_node and instance.state in (_S.RUNNING, _S.DRAINING):
             return
         since_s = instance.absent_since_s or listing.started_s
-        if listing.started_s - since_s < self.facts.lag_s:
+        if not is_proven and listing.started_s - since_s < self.facts.lag_s:
             self.note(replace(instance, absent_since_s=since_s))
             return
         if instance.state is _S.TERMINATING:

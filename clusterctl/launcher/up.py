@@ -116,14 +116,15 @@ class Up:
             CliError: the provider does not tell its offers.
         """
         kinds = self._kinds()
-        able = self._provider.capabilities
+        has_prices = self._provider.capabilities.prices
         wanted = [kind for kind in kinds if kind.max_workers or kind.name == self._spec.head_node_type]
         try:
-            offers = {kind.name: self._provider.offers(kind) for kind in wanted} if able.prices else None
+            offers = {kind.name: self._provider.offers(kind) for kind in wanted} if has_prices else None
         except ProviderError as error:
             raise from_provider(error) from error
         most, budget = cluster_limit(self._spec), self._spec.budgets.max_hourly_price
-        return costs(kinds, self._spec.head_node_type, most, budget, offers, able.price_source)
+        source = self._provider.capabilities.price_source  # of the offers that were made just now
+        return costs(kinds, self._spec.head_node_type, most, budget, offers, source)
 
     def changes(self) -> list[str]:
         """What the spec says otherwise than the one that is remembered."""

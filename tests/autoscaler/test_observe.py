@@ -307,6 +307,13 @@ def test_lagging_listings_are_believed_late(state: S) -> None:
     assert only(table).state is S.TERMINATED
 
 
+@pytest.mark.parametrize("state", [S.ALLOCATED, S.SETTING_UP, S.TERMINATING])
+def test_a_machine_that_is_listed_as_ended_is_believed_at_once(state: S) -> None:
+    young = instance("a", state=state, allocated_s=NOW - 1)
+    table, _ = see(young, machines=[machine("a", state=M.GONE)], lag_s=20.0)
+    assert only(table).state is S.TERMINATED
+
+
 def test_reappearing_starts_the_clock_anew() -> None:
     table, _ = see(
         instance("a", state=S.TERMINATING, absent_since_s=NOW - 5), machines=[machine("a")], lag_s=20.0

@@ -79,13 +79,12 @@ class Prices:
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], tuple[float, dict[str, float]]] = {}
         self._silent_until: dict[str, float] = {}
-        self._from_table = False
+        self._said_something = False
 
     def on_demand(self, instance_type: str) -> float:
         """Per hour; 0.0 when nobody knows."""
         found = self._ask("on-demand", instance_type)
-        if not found:
-            self._from_table = True
+        self._said_something |= bool(found)
         return found.get("") or table().on_demand.get(self._clients.place.region, {}).get(instance_type, 0.0)
 
     def spot(self, instance_type: str) -> dict[str, float]:
@@ -94,10 +93,10 @@ class Prices:
 
     def source(self) -> str:
         """Where the prices of on-demand machines came from, in words."""
-        if not self._from_table:
+        if self._said_something:
             return "AWS's price list of today"
         days = age_days(table().as_of, datetime.date.today())
-        return f"a table of {table().as_of}, {days} days old, as AWS could not be asked"
+        return f"a table of {table().as_of}, {days} days old"
 
     # -- inside
 

@@ -38,7 +38,7 @@ from .clients import Clients, Place
 from .network import Network
 from .prices import Prices
 
-LISTING_LAG_S = 60.0
+LISTING_LAG_S = 5.0
 _MOST_AT_ONCE = 50
 _PATIENCE_S = 60.0
 """Of an operator, whom nobody else retries for. The autoscaler has its own patience."""
@@ -247,7 +247,7 @@ class AwsMachines:
 
     @property
     def head_extras(self) -> Sequence[str]:
-        return ("aws",)
+        return ("ssh", "aws")
 
     def default_resources(self) -> dict[str, float]:
         return {}  # each machine says itself what it has

@@ -1,0 +1,119 @@
+"""A cluster on AWS: moto behind boto3, with instances that are real hosts. The head has no other credentials than those
+of its instance profile, and may do no more than its role's policy says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clusterctl.cli import Cli, alive
+from tests.polling import eventually
+from tests.testbed.aws import Fault
+from tests.testbed.aws_hosts import AwsCloud
+from tests.testbed.sshd import missing
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
+
+SPEC = """\
+cluster_name: cloud
+provider: {{type: aws, region: us-east-1, endpoint_url: "{url}", tags: {{team: x}}}}
+max_workers: 3
+idle_timeout_minutes: 5
+head_node_type: head
+available_node_types:
+  head:
+    node_config: {{InstanceType: t3.medium}}
+    resources: {{CPU: 0}}
+  worker:
+    node_config: {{InstanceType: t3.medium}}
+    resources: {{CPU: 1}}
+    spot: true
+    zones: [us-east-1a, us-east-1b]
+    min_workers: 1
+"""
+PROGRAM = """
+import os
+import socket
+import time
+import runtime
+
+runtime.init()
+
+@runtime.remote(num_cpus=1)
+def where():
+    time.sleep(1)
+    return socket.gethostname()
+
+print("ran on", len(set(runtime.get([where.remote() for _ in range({count})]))), "hosts")
+"""
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[AwsCloud]:
+    with AwsCloud() as cloud, cloud.inside():
+        yield cloud
+
+
+def workers(status: dict[str, Any]) -> list[dict[str, Any]]:
+    return [node for node in alive(status) if not node["is_head"]]
+
+
+@pytest.fixture
+def cluster(cloud: AwsCloud, tmp_path: Path) -> Iterator[tuple[Cli, str]]:
+    """An empty account, and a command line with a spec. In the end the cluster is taken down, and nothing is left."""
+    cloud.reset()
+    cli = Cli(tmp_path)
+    spec = tmp_path / "cloud.yaml"
+    spec.write_text(SPEC.format(url=cloud.aws.url))
+    try:
+        yield cli, str(spec)
+    finally:
+        ran = cli.run("down", "-y", str(spec), timeout_s=120)
+    assert ran.status == 0, ran.err
+    assert cloud.aws.leftovers() == []
+    assert eventually(lambda: cloud.hosts.names() == [])
+
+
+def test_from_an_empty_account_to_a_jobs_result(cloud: AwsCloud, cluster: tuple[Cli, str]) -> None:
+    (cli, spec), aws = cluster, cloud.aws
+    aws.world.capacity = {("t3.medium", "us-east-1a", "spot"): 0}
+    aws.world.listing_lag_s = 1.0
+    aws.world.profile_lag_s = 1.0
+    ran = cli.run("up", "-y", spec, timeout_s=170)
+    assert ran.status == 0, ran.err
+    assert "prices: a table of" in ran.err, "moto's price list may not be asked"
+    (head,) = (one for one in aws.instances("running") if not one.lifecycle)
+    assert {one.availability_zone for one in aws.instances("running") if one.lifecycle} == {"us-east-1b"}
+    assert not cloud.host(head.id).run(["find", "/home", "-name", ".aws"]), (
+        "the head has its role and nothing else"
+    )
+
+    ran = cli.run("submit", cli.script(PROGRAM.format(count=6)), timeout_s=120)
+    assert ran.status == 0, ran.err
+    assert "ran on" in ran.out
+    assert cli.wait(lambda status: len(workers(status)) >= 2), "work brings machines"
+
+    taken = next(one for one in aws.instances("running") if one.lifecycle)
+    aws.interrupt(taken.id)
+    assert cli.wait(lambda status: taken.private_ip not in str(workers(status)))
+    assert cli.wait(lambda status: len(workers(status)) >= 1), "what is wanted is there"
+
+
+def test_a_cluster_is_stopped_and_goes_on(cloud: AwsCloud, cluster: tuple[Cli, str]) -> None:
+    (cli, spec), aws = cluster, cloud.aws
+    aws.world.faults = [Fault("", "RequestLimitExceeded", status=503, times=3)]
+    ran = cli.run("up", "-y", spec, timeout_s=170)
+    assert ran.status == 0, ran.err
+    ran = cli.run("up", "-y", spec)
+    assert "nothing to do" in ran.out
+    (head,) = (one for one in aws.instances("running") if not one.lifecycle)
+    ran = cli.run("stop", "-y", timeout_s=120)
+    assert ran.status == 0, ran.err
+    assert {one.id: one.state for one in aws.instances()} == {head.id: "stopped"}
+    ran = cli.run("up", "-y", spec, timeout_s=170)
+    assert ran.status == 0, ran.err
+    assert head.id in {one.id for one in aws.instances("running")}
+    assert len(workers(cli.status())) >= 1
