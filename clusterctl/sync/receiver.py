@@ -174,6 +174,7 @@ class Receiver:
         self._target = target
         self._stream = stream
         self._journal = journal
+        self._real: set[str] = set()  # folders below the target that are no links
         self._opened: dict[str, int] = {}  # folders that were made writable, and what they were
 
     def run(self) -> None:
@@ -204,7 +205,7 @@ class Receiver:
     # -- one method per order
 
     def _do_delete(self, order: dict[str, Any]) -> None:
-        full = _below(self._target, order["path"])
+        full = self._full(order["path"])
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if os.path.isdir(full) and not os.path.islink(full):
                 with contextlib.suppress(OSError):  # something else is in it
@@ -214,7 +215,7 @@ class Receiver:
         self._note("gone", order["path"])
 
     def _do_folder(self, order: dict[str, Any]) -> None:
-        full = _below(self._target, order["path"])
+        full = self._full(order["path"])
         is_link = os.path.islink(full) and order["path"]  # where the target itself is a link, it is followed
         if is_link or (os.path.lexists(full) and not os.path.isdir(full)):
             self._in_parent(full, os.unlink)
@@ -223,8 +224,9 @@ class Receiver:
         self._note("d", order["path"], "", 0)
 
     def _do_link(self, order: dict[str, Any]) -> None:
-        full = _below(self._target, order["path"])
+        full = self._full(order["path"])
         self._make_room(full)
+        self._real.clear()
 
         def make(path: str) -> None:
             with contextlib.suppress(FileNotFoundError):
@@ -235,7 +237,7 @@ class Receiver:
         self._note("l", order["path"], order["value"], 0)
 
     def _do_mode(self, order: dict[str, Any]) -> None:
-        full = _below(self._target, order["path"])
+        full = self._full(order["path"])
         os.chmod(full, order["mode"])
         self._opened.pop(full, None)
         if order["kind"] == "d":
@@ -245,7 +247,7 @@ class Receiver:
 
     def _do_file(self, order: dict[str, Any]) -> None:
         path = order["path"]
-        full, part = _below(self._target, path), _part(self._target, path, order["value"])
+        full, part = self._full(path), _part(self._target, path, order["value"])
         os.makedirs(os.path.dirname(full), exist_ok=True)
         self._make_room(full)
         is_large = order["size"] >= RESUMED_BYTES
@@ -266,6 +268,17 @@ class Receiver:
         self._note_file(path, digest, full)
 
     # -- inside
+
+    def _full(self, path: str) -> str:
+        """Where a path is; not through a link, which may lead out of the target."""
+        full = _below(self._target, path)
+        parent = path.rpartition("/")[0]
+        while parent and parent not in self._real:
+            if os.path.islink(_below(self._target, parent)):
+                raise Damaged(f"{full} would be written through a link")
+            self._real.add(parent)
+            parent = parent.rpartition("/")[0]
+        return full
 
     def _receive(self, part: str, offset: int) -> str:
         """Writes what comes; returns the digest of the whole file."""

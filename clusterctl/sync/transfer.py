@@ -8,7 +8,7 @@ import itertools
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import Full, Queue
 from typing import IO, Any, cast
@@ -25,6 +25,7 @@ _LOOK_S = 120.0
 _SLOWEST_BYTES_PER_S = 100_000
 """A transfer slower than this has failed; the next one goes on where it broke off."""
 _AT_LEAST_S = 300.0
+_PACKET_BYTES = 64 * 1024
 
 
 class SyncError(Exception):
@@ -120,7 +121,7 @@ def push(
         names = json.dumps([{"target": ask["target"], "key": ask["key"]} for ask, *_ in work])
         size = sum(change.size_bytes for _, _, change, _ in work)
         blocks = (stream(manifest, change, known) for _, manifest, change, known in work)
-        _run(shell, "apply", itertools.chain([names.encode() + b"\n"], *blocks), _limit_s(size))
+        _run(shell, "apply", _packets(itertools.chain([names.encode() + b"\n"], *blocks)), _limit_s(size))
     return [
         Done(target, len(manifest.entries), change)
         for target, manifest, change in zip(targets, found, wanted, strict=True)
@@ -155,6 +156,19 @@ def pull(
 
 
 # -- inside
+
+
+def _packets(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """The same in few portions: each costs a packet."""
+    waiting: list[bytes] = []
+    size = 0
+    for part in parts:
+        waiting.append(part)
+        size += len(part)
+        if size >= _PACKET_BYTES:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    yield b"".join(waiting)
 
 
 def _receive(shell: Shell, request: bytes, target: str, limit_s: float) -> None:

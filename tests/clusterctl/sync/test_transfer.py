@@ -1,0 +1,113 @@
+"""What is particular to one machine or another; the rest is in tests/contract/test_sync_contract.py."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from io import BytesIO
+
+import pytest
+
+from clusterctl.shell.local import LocalShell
+from clusterctl.sync.manifest import DigestCache
+from clusterctl.sync.receiver import Damaged, Receiver
+from clusterctl.sync.rules import rules
+from clusterctl.sync.transfer import Mount, SyncError, contents_digest, manifests, pull, push
+
+
+@pytest.fixture
+def shell(tmp_path: pathlib.Path) -> LocalShell:
+    (tmp_path / "home").mkdir()
+    return LocalShell(str(tmp_path / "home"), {"PATH": "/usr/bin:/bin"})
+
+
+@pytest.fixture
+def source(tmp_path: pathlib.Path) -> pathlib.Path:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "a").write_text("a")
+    return tmp_path / "source"
+
+
+def mounts(source: pathlib.Path, target: str) -> list[Mount]:
+    return [Mount(target, str(source), rules())]
+
+
+def test_what_is_the_same_folder_is_not_copied_onto_itself(shell: LocalShell, source: pathlib.Path) -> None:
+    inode = (source / "a").stat().st_ino
+    wanted = mounts(source, str(source))
+    assert push(shell, wanted, manifests(wanted))[0].changes.files == ()
+    assert (source / "a").stat().st_ino == inode
+
+
+def test_the_digest_changes_with_contents_modes_and_targets(source: pathlib.Path) -> None:
+    def digest(target: str = "~/x") -> str:
+        wanted = mounts(source, target)
+        return contents_digest(wanted, manifests(wanted))
+
+    first = digest()
+    assert digest() == first
+    assert digest("~/y") != first
+    (source / "a").chmod(0o755)
+    second = digest()
+    (source / "a").write_text("b")
+    assert len({first, second, digest()}) == 3
+
+
+def test_a_digest_is_not_read_again_unless_the_file_may_have_changed(tmp_path: pathlib.Path) -> None:
+    old, young = tmp_path / "old", tmp_path / "young"
+    for path in (old, young):
+        path.write_text("one")
+    os.utime(old, (1, 1))
+    cache = str(tmp_path / "cache" / "digests")
+    with DigestCache(cache) as digests:
+        first = {path: digests.digest(str(path), path.stat()) for path in (old, young)}
+    status = {path: path.stat() for path in (old, young)}
+    for path in (old, young):
+        path.write_text("two")
+    with DigestCache(cache) as digests:
+        again = {path: digests.digest(str(path), status[path]) for path in (old, young)}
+    assert again[old] == first[old]  # by its time, size and inode
+    assert again[young] != first[young]  # its time was too new to tell
+
+
+def test_a_file_that_vanishes_on_the_way_is_named(shell: LocalShell, source: pathlib.Path) -> None:
+    wanted = mounts(source, "~/data")
+    found = manifests(wanted)
+    (source / "a").unlink()
+    with pytest.raises(SyncError, match=r"source/a: No such file"):
+        push(shell, wanted, found)
+
+
+def test_a_place_that_cannot_be_written_here_is_named(shell: LocalShell, source: pathlib.Path) -> None:
+    wanted = mounts(source, "~/data")
+    push(shell, wanted, manifests(wanted))
+    with pytest.raises(SyncError, match="/proc/"):
+        pull(shell, "~/data", "/proc/nowhere")
+
+
+def test_names_that_are_no_text_travel(
+    shell: LocalShell, source: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    odd = os.path.join(os.fsencode(source), b"\xff\xfe")
+    with open(odd, "w") as file:
+        file.write("odd")
+    wanted = mounts(source, "~/data")
+    push(shell, wanted, manifests(wanted))
+    assert b"\xff\xfe" in os.listdir(os.fsencode(tmp_path / "home" / "data"))
+    assert push(shell, wanted, manifests(wanted))[0].changes.files == ()
+
+
+def test_what_a_machine_sends_cannot_leave_the_target(tmp_path: pathlib.Path) -> None:
+    for path in ("../out", "/out", "a/../../out"):
+        order = f'{{"do": "link", "path": "{path}", "value": "x"}}\n'.encode()
+        with pytest.raises(Damaged, match="leads out"):
+            Receiver(str(tmp_path / "here"), BytesIO(order), None).run()
+    (tmp_path / "here" / "real").mkdir(parents=True)
+    lines = (
+        b'{"do": "mode", "path": "real/none/x", "kind": "d", "mode": 448, "value": ""}\n',
+        b'{"do": "link", "path": "real/none", "value": "/tmp"}\n{"do": "delete", "path": "real/none/x"}\n',
+    )
+    with pytest.raises(FileNotFoundError):
+        Receiver(str(tmp_path / "here"), BytesIO(lines[0]), None).run()
+    with pytest.raises(Damaged, match="through a link"):
+        Receiver(str(tmp_path / "here"), BytesIO(lines[1]), None).run()
