@@ -15,7 +15,8 @@ import msgspec
 
 from autoscaler.provider import Shell
 from clusterctl.shell.container import ContainerShell
-from clusterctl.spec.definition import ClusterSpec, Docker
+from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.docker import docker_of, image_of
 
 NAME = "clusterctl"
 LABEL = "clusterctl-container"
@@ -143,11 +144,10 @@ def kept(container: Container | None) -> Container | None:
 
 def container_of(spec: ClusterSpec, node_type: str, is_head: bool) -> Container | None:
     """The container of a node; None: it runs on the machine itself."""
-    own = spec.available_node_types[node_type].docker if node_type in spec.available_node_types else None
-    docker = _merged(spec.docker or Docker(), own or Docker())
-    image = (docker.head_image if is_head else docker.worker_image) or docker.image
+    image = image_of(spec, node_type, is_head)
     if not image:
         return None
+    docker = docker_of(spec, node_type)
     return Container(
         image=image,
         name=docker.container_name or NAME,
@@ -163,16 +163,3 @@ def shell_of(spec: ClusterSpec, node_type: str, is_head: bool, shell: Shell) -> 
     """The shell of a node, given its machine's."""
     container = container_of(spec, node_type, is_head)
     return shell if container is None else ContainerShell(shell, container.name)
-
-
-def _merged(common: Docker, own: Docker) -> Docker:
-    """What a node type says goes before what the cluster says."""
-    default = Docker()
-    given = {
-        name: getattr(own, name)
-        for name in Docker.__struct_fields__
-        if getattr(own, name) != getattr(default, name)
-    }
-    if "image" in given:  # of the type: what the cluster says of roles is not meant
-        given = {"head_image": "", "worker_image": "", **given}
-    return msgspec.structs.replace(common, **given)

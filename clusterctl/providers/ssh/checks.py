@@ -16,6 +16,7 @@ from clusterctl.shell.ssh import SshShell
 from . import claim as claims
 from .claim import Claim, Facts
 
+THIS_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 _EXAMINE_S = 20.0
 _LEAST_DISK = 2**30
 _MOST_SKEW_S = 30.0
@@ -53,13 +54,22 @@ def examine(target: SshTarget, python: str) -> Examined:
 
 
 def problems_of(
-    answers: Mapping[str, Examined | Exception], head: str, python: str, is_ours: Callable[[Claim], bool]
+    answers: Mapping[str, Examined | Exception],
+    head: str,
+    python: str,
+    is_ours: Callable[[Claim], bool],
+    version: str = THIS_VERSION,
 ) -> list[Problem]:
-    """What is wrong, machine by machine. `is_ours`: `up` may take a machine with such a claim."""
+    """What is wrong, machine by machine.
+
+    Args:
+        is_ours: `up` may take a machine with such a claim.
+        version: of Python that a machine needs; "": any.
+    """
     found = []
     for name, answer in answers.items():
         if isinstance(answer, Examined):
-            found += _of(name, answer, name == head, len(answers) == 1, python, is_ours)
+            found += _of(name, answer, name == head, len(answers) == 1, python, is_ours, version)
         else:
             found.append(_silent(answer, name == head))
     return found
@@ -76,9 +86,14 @@ def _silent(error: Exception, is_head: bool) -> Problem:
 
 
 def _of(
-    name: str, seen: Examined, is_head: bool, is_alone: bool, python: str, is_ours: Callable[[Claim], bool]
+    name: str,
+    seen: Examined,
+    is_head: bool,
+    is_alone: bool,
+    python: str,
+    is_ours: Callable[[Claim], bool],
+    version: str,
 ) -> list[Problem]:
-    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     abi = sysconfig.get_config_var("SOABI")
     claim = seen.facts.claim
     out = []
@@ -90,13 +105,13 @@ def _of(
         advice = "Name it in provider.head by an address by which the workers reach it, too."
         out.append(Problem(f"{name} was reached as itself, by {seen.facts.address}", advice))
     if not seen.python:
-        advice = f"Install Python {version} there, or name it as provider.python."
+        advice = f"Install Python {version or '3'} there, or name it as provider.python."
         out.append(Problem(f"{name} has no `{python}` that works", advice))
         return out
-    if seen.python != version:
+    if version and seen.python != version:
         advice = f"Nodes need Python {version}, as here: install it there, and name it as provider.python."
         out.append(Problem(f"{name} has Python {seen.python}", advice))
-    elif seen.abi != abi:
+    elif version and seen.abi != abi:
         advice = f"Nodes need the kind of machine that this one is: {abi}."
         out.append(Problem(f"{name} has a Python for {seen.abi}", advice))
     if seen.disk < _LEAST_DISK:

@@ -40,11 +40,12 @@ from clusterctl.providers import OWNER_TAG, ForHead, identity
 from clusterctl.shell.connections import CONNECTIONS, SshTarget
 from clusterctl.shell.ssh import SshShell
 from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.docker import all_in_containers
 from clusterctl.spec.platforms.ssh import SshNodeConfig, SshProvider
 
 from . import claim as claims
 from . import hosts
-from .checks import examine, problems_of
+from .checks import THIS_VERSION, examine, problems_of
 from .claim import Claim, Facts
 from .own_end import give_back_own
 from .silence import SILENCES, Silent
@@ -68,6 +69,7 @@ class SshMachines:
         assert isinstance(spec.provider, SshProvider)
         self._spec = spec.provider
         self._head_type = spec.head_node_type
+        self._any_python = all_in_containers(spec)  # then it is the image's that counts
         self._cluster_id = cluster_id
         self._settings = dict(settings)
         self._owner = settings["owner"]
@@ -101,7 +103,8 @@ class SshMachines:
 
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
         answers = self._each(self._entries, _noting(partial(examine, python=self._spec.python)))
-        found = problems_of(answers, self._head, self._spec.python, self._may_be_taken)
+        version = "" if self._any_python else THIS_VERSION
+        found = problems_of(answers, self._head, self._spec.python, self._may_be_taken, version)
         return found + self.check_offline(node_types)
 
     def check_offline(self, node_types: Sequence[NodeType]) -> list[Problem]:

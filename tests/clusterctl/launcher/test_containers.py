@@ -10,8 +10,12 @@ from clusterctl.launcher import setup
 from clusterctl.launcher.containers import Container, container_of
 from clusterctl.launcher.node_types import head_change, worker_hash
 from clusterctl.launcher.plan import Change
+from clusterctl.providers.ssh.checks import Examined, problems_of
+from clusterctl.providers.ssh.claim import Facts
+from clusterctl.spec.docker import all_in_containers
 from clusterctl.spec.load import load_text
 
+FACTS = Facts("h", "1.2.3.4", "/home/op", "1000", "/bin", 1.0, 1.0, None)
 OWN = "cluster_name: c\nprovider: {type: ssh, head: h, workers: [w]}\n"
 TYPES = "head_node_type: head\navailable_node_types: {head: {}, w: {max_workers: 1, docker: {DOCKER}}}\n"
 
@@ -31,6 +35,22 @@ def test_images_by_role_and_type(docker: str, of_type: str, head: str, worker: s
     spec = load_text(f"{OWN}{types}docker: {{{docker}}}\n")
     found = [container_of(spec, "head", True), container_of(spec, "w", False)]
     assert [one.image if one else "" for one in found] == [head, worker]
+
+
+def test_where_all_nodes_are_in_containers_the_machines_may_have_any_python() -> None:
+    old = Examined(FACTS, "3.9", "cpython-39", 2**40)
+
+    def nobody(claim: object) -> bool:
+        return False
+
+    assert problems_of({"h": old}, "h", "python3", nobody, version="") == []
+    assert "has Python 3.9" in problems_of({"h": old}, "h", "python3", nobody)[0].what
+    for docker, all_are in (
+        ("image: i", True),
+        ("head_image: i", False),
+        ("head_image: i, worker_image: w", True),
+    ):
+        assert all_in_containers(load_text(f"{OWN}docker: {{{docker}}}\n")) is all_are
 
 
 def test_options_by_role() -> None:
