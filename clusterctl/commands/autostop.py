@@ -46,7 +46,7 @@ def autostop(
     session = open_session(which or cluster)
     if idle_minutes is not None and not down and not session.provider().capabilities.stop_start:
         raise UsageProblem("machines of this provider cannot be stopped, only ended", "Add --down.")
-    api = session.api()
+    api = session.engine_api()
     if cancel or idle_minutes is not None:
         wanted = {"idle_minutes": idle_minutes, "down": down}
         if idle_minutes is not None:  # first: what may happen is remembered

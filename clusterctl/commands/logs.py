@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -94,9 +95,14 @@ def _show(session: Session, machine: Machine, pattern: str, lines: int) -> bool:
 
 
 def _show_setup(session: Session, instance: str, lines: int) -> bool:
-    """Prints how workers were set up whose instance id begins so: their head keeps that."""
+    """Prints how workers were set up whose instance id begins so: their head keeps that, or this machine, where it set
+    them up itself."""
     from clusterctl.errors import NotFound
 
+    if session.runs_ray:
+        kept = (session.home.folder(session.record.name) / "logs").glob(f"setup-{glob.escape(instance)}*.log")
+        shown = [_show_own(path, lines, None) for path in sorted(kept)]
+        return any(shown)
     try:
         head = session.find(None, even_stopped=True)
     except NotFound:

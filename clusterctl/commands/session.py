@@ -43,6 +43,21 @@ class Session:
             )
         return reach.api(self.home, record, self.provider())
 
+    def engine_api(self) -> ApiClient:
+        """The same, for what only our engine's head has.
+
+        Raises:
+            UsageProblem: the cluster runs Ray itself.
+        """
+        from clusterctl.errors import UsageProblem
+
+        if self.runs_ray:
+            raise UsageProblem(
+                f"cluster '{self.record.name}' runs Ray itself, which has nothing of the kind",
+                "docs/from-ray.md says what there is; Ray's own commands: clusterctl exec 'ray --help'",
+            )
+        return self.api()
+
     def _notice(self) -> None:
         """Notices that the cluster has stopped or ended by itself."""
         from clusterctl.errors import NotFound, TimedOut, Unreachable

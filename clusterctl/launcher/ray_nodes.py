@@ -27,7 +27,11 @@ from .setup import BASE_PYTHON, NODE_FOLDER, NodeFacts, Step, commands_env, oper
 
 PORT = 6379
 DASHBOARD_PORT = 8265
-_TEMPORARY = '"${CLUSTERCTL_SESSION_DIR:-/tmp}/ray"'
+_PLACE = (
+    'ulimit -n 65536 2> /dev/null; cd; place="$CLUSTERCTL_SESSION_DIR"; mkdir -p "$place/ray" && chmod 700 "$place" && '
+    'ln -sfn ray/session_latest/logs "$place/logs" && export TMPDIR="$place/ray" && '
+)
+"""What Ray leaves behind is in the machine's session, which goes with the machine; its logs are where ours would be."""
 _AUTOSCALING = re.compile(r"\s--autoscaling-config(=|\s+)\S+")
 _INSTALL_S = 1800.0
 
@@ -55,7 +59,7 @@ def head_facts(spec: ClusterSpec, machine: Machine, kind: NodeType, secret: str,
     """Facts of the head."""
     command = (
         f"ray start --head --port={port(spec)} --dashboard-port={dashboard_port(spec)} "
-        f"--node-ip-address={machine.address} --temp-dir={_TEMPORARY} --disable-usage-stats"
+        f"--node-ip-address={machine.address} --disable-usage-stats"
     )
     return _facts(
         spec,
@@ -83,7 +87,7 @@ def worker_facts(
     """Facts of a worker. `holds_lease`: its machine shuts itself down when the head is gone."""
     command = (
         f'ray start --address="$RAY_HEAD_IP:{port(spec)}" --node-ip-address={machine.address} '
-        f"--temp-dir={_TEMPORARY} --disable-usage-stats"
+        "--disable-usage-stats"
     )
     facts = _facts(
         spec,
@@ -149,8 +153,7 @@ def _given(commands: Sequence[str]) -> tuple[str, ...]:
 
 
 def _default(command: str) -> tuple[str, ...]:
-    files = f"mkdir -p {_TEMPORARY}; export TMPDIR={_TEMPORARY}"  # what Ray leaves behind is in the machine's session
-    return "ray stop --force > /dev/null 2>&1 || true", f"ulimit -n 65536 2> /dev/null; {files}; {command}"
+    return "ray stop --force > /dev/null 2>&1 || true", f'{_PLACE}{command} --temp-dir="$place/ray"'
 
 
 def _install(runtime: RayRuntime) -> list[Step]:

@@ -161,7 +161,7 @@ class RayUp(Up):
         )
         if not starts:
             facts = setup.without_start(facts)
-        log_path = self._home.folder(self.record.name) / "logs" / f"setup-{machine_id}.log"
+        log_path = self._home.folder(self.record.name) / "logs" / f"setup-{machine.instance_id}.log"
         what = f"node {machine_id} ({kind.name})"
         shell = self._shell(machine)
         try:

@@ -134,6 +134,16 @@ def test_where_ray_comes_from(tmp_path: pathlib.Path) -> None:
         ("{type: aws, region: r}", "{type: local}", "runtime.kind: Ray needs machines of its own"),
         ("version: 2.60.0", "version: 2.60.0, python: /p", "nothing is installed where it is given"),
         (
+            "setup_commands: [s]",
+            "cluster_synced_files: [f]",
+            "cluster_synced_files: nothing of ours runs on the head",
+        ),
+        (
+            "setup_commands: [s]",
+            "autostop: {idle_minutes: 5}",
+            "autostop: it is the engine's head that watches",
+        ),
+        (
             "kind: ray",
             "kind: rays",
             "runtime kind 'rays' is not available in this version; available: engine, ray",

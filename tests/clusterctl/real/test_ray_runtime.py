@@ -85,7 +85,12 @@ def test_from_machines_to_a_jobs_result_and_back(bed: SshTestbed, tmp_path: Path
         ran = cli.run("exec", "python -c 'import ray; ray.init(); print(len(ray.nodes()))'")
         assert ran.out.endswith("2\n"), ran.err
 
-        worker.run(["pkill", "-KILL", "raylet"])
+        ran = cli.run("logs", worker.address, "--file", "raylet")
+        assert "raylet.out" in ran.out, ran.err
+        assert "step: setup_commands[0]" in cli.run("logs", worker.address).out
+        assert "runs Ray itself" in cli.run("autostop").err
+
+        worker.run(["pkill", "raylet"])
         # Ray takes a while to notice; until then there is nothing to do.
         assert eventually(
             lambda: "setting up 1 worker" in cli.run("up", "-y", str(spec), timeout_s=120).err, 120
