@@ -95,5 +95,6 @@ def submit(
     if record.driver_exit_code is None:
         raise CliError(f"job {name}: {record.message}")
     if record.driver_exit_code:
-        output.progress(f"job {name} {record.status.value.lower()}: {record.message}")
+        words = record.message.partition("\n")[0]  # Ray goes on with the end of the output
+        output.progress(f"job {name} {record.status.value.lower()}: {words}")
     raise typer.Exit(record.driver_exit_code)

@@ -118,6 +118,7 @@ def _facts(
     start: tuple[str, ...],
 ) -> NodeFacts:
     assert isinstance(spec.runtime, RayRuntime)
+    container = container_of(spec, kind.name, machine.is_head)
     named = spec.available_node_types[kind.name].resources
     overridden = {"RAY_OVERRIDE_RESOURCES": msgspec.json.encode(named).decode()} if named else {}
     labels = machine_labels(kind, machine.zone, machine.market)
@@ -132,8 +133,8 @@ def _facts(
         kind_commands=kind_commands,
         start_commands=(*start, f"ray health-check --address {head_host}:{port(spec)}"),
         python=None,
-        install=tuple(_install(spec.runtime)),
-        container=container_of(spec, kind.name, machine.is_head),
+        install=tuple(_install(spec.runtime, container is not None)),
+        container=container,
         env={
             **commands_env(head_host),
             **_token(secret),
@@ -156,11 +157,15 @@ def _default(command: str) -> tuple[str, ...]:
     return "ray stop --force > /dev/null 2>&1 || true", f'{_PLACE}{command} --temp-dir="$place/ray"'
 
 
-def _install(runtime: RayRuntime) -> list[Step]:
+def _install(runtime: RayRuntime, in_container: bool) -> list[Step]:
     folder = f"{NODE_FOLDER}/runtime"
-    if runtime.python:
-        python = shlex.quote(runtime.python)
-        words = shlex.quote(f"there is no Ray in {runtime.python}: name another runtime.python, or a version")
+    # An image that is named is taken for one with Ray, unless the spec says which to install.
+    there = runtime.python or (
+        "python" if in_container and not (runtime.version or runtime.wheelhouse) else ""
+    )
+    if there:
+        python = shlex.quote(there)
+        words = shlex.quote(f"there is no Ray in {there}: name another runtime.python, or a version")
         command = (
             f"found=$(command -v {python}) || {{ echo there is no {python}; exit 1; }}\n"
             f'bin=$(dirname "$found")\n"$found" -c "import ray" && [ -x "$bin/ray" ] || {{ echo {words}; exit 1; }}\n'

@@ -367,9 +367,7 @@ class Up:
         self.api().put("/api/autoscaler/config", msgspec.json.encode(self._spec), timeout_s=30.0)
 
     def _prepare_for_new_spec(self) -> None:
-
-        self._watcher.say("giving the autoscaler the new limits and node types")
-        # The provider must know what the new spec names, and what only the old one does.
+        """So that the provider knows what the new spec names, and what only the old one does."""
         machines.existing(
             providers.make(self.record.spec, self.record.cluster_id, self.record.provider_settings)
         )

@@ -61,7 +61,10 @@ class RayRuntime(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     ] = ""
     python: Annotated[
         str,
-        Meta(description="A Python of the machines that has Ray: nothing is installed.", extra={"env": True}),
+        Meta(
+            description="A Python of the machines that has Ray: nothing is installed. Default with docker: python.",
+            extra={"env": True},
+        ),
     ] = ""
     wheelhouse: Annotated[
         str,

@@ -200,9 +200,6 @@ def _check_ray(spec: ClusterSpec, runtime: RayRuntime, reader: Reader) -> None:
     for key in ("cluster_synced_files", "file_mounts_sync_continuously"):
         if getattr(spec, key):
             reader.problem_at((key,), "nothing of ours runs on the head that could do it; use file_mounts")
-    kinds = spec.available_node_types.values()
-    if any(docker is not None and docker.image for docker in (spec.docker, *(kind.docker for kind in kinds))):
-        reader.problem_at(("docker",), "Ray runs on the machines themselves; remove it, or runtime.kind")
     if runtime.python and (runtime.version or runtime.wheelhouse):
         reader.problem_at(
             ("runtime", "python"), "nothing is installed where it is given; remove it or the other key"

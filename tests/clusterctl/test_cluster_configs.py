@@ -38,7 +38,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 def test_there_is_one_for_every_platform_and_kind_of_cluster() -> None:
     names = {file.stem for file in FILES}
-    wanted = {"local", "quickstart", "ssh", "aws-minimal", "aws-gpu-spot", "gcp-minimal", "gcp-gpu"}
+    wanted = {"local", "quickstart", "ssh", "aws-minimal", "aws-gpu-spot", "gcp-minimal", "gcp-gpu", "docker"}
     assert names >= wanted | {"multi-zone", "autostop", "ray"}
     assert isinstance(load_file(str(FOLDER / "ray.yaml"), {}).runtime, RayRuntime)
 

@@ -107,6 +107,14 @@ def test_the_specs_own_start_commands_are_used_as_they_are() -> None:
     }
 
 
+def test_an_image_is_taken_for_one_with_ray() -> None:
+    boxed = TEXT.replace(", version: 2.60.0", "") + "docker: {image: rayproject/ray, container_name: box}\n"
+    facts = head(boxed)
+    assert facts.container is not None
+    assert "command -v python" in commands(facts)["find Ray"]
+    assert "install Ray" in commands(head(boxed.replace("kind: ray", "kind: ray, version: 2.60.0")))
+
+
 def test_where_ray_comes_from(tmp_path: pathlib.Path) -> None:
     newest = commands(head(TEXT.replace(", version: 2.60.0", "")))["install Ray"]
     assert newest.count("'ray[default]'") == 1

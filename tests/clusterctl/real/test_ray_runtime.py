@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.clusterctl.cli import Cli
 from tests.polling import eventually
-from tests.testbed import real_ray
+from tests.testbed import podman, real_ray
 from tests.testbed.hosts import Host
 from tests.testbed.sshd import SshTestbed, missing
 
@@ -115,3 +116,46 @@ def test_a_machine_without_ray_is_named(bed: SshTestbed, tmp_path: Path) -> None
     assert "step 'find Ray'" in ran.err
     assert "there is no Ray in /usr/bin/python3: name another runtime.python, or a version" in ran.err
     assert what_is_left(bed.hosts[0]) == ""
+
+
+BOXED = """\
+cluster_name: boxed-rays
+provider: {{type: ssh, head: {head}}}
+auth: {{ssh_user: root, ssh_private_key: {key}}}
+runtime: {{kind: ray}}
+docker:
+  image: {image}
+  container_name: ray_container
+  pull_before_run: false
+  run_options: [{options}]
+head_node_type: head
+available_node_types: {{head: {{resources: {{object_store_memory: 100000000}}}}}}
+"""
+
+
+@pytest.mark.skipif(bool(podman.missing()), reason=podman.missing() or "hosts can run containers")
+def test_in_a_container_whose_image_has_ray(tmp_path: Path, ray_python: str) -> None:
+    cli = Cli(tmp_path)
+    image = podman.make_image(tmp_path / "image")
+    look = "import sys; print(sys.prefix, sys.base_prefix)"
+    folders = subprocess.run([ray_python, "-c", look], capture_output=True, text=True, timeout=60, check=True)
+    mounts = [f"-v {folder}:{folder}:ro" for folder in folders.stdout.split() if folder != "/usr"]
+    options = [*mounts, f"-e PATH={Path(ray_python).parent}:/usr/bin:/bin"]
+    with SshTestbed(1, tmp_path, [str(image)]) as bed, bed.inside():
+        (head,) = bed.hosts
+        podman.install(head, image)
+        values = {"head": head.address, "key": bed.key_file, "image": podman.IMAGE}
+        spec = tmp_path / "boxed.yaml"
+        spec.write_text(BOXED.format(options=", ".join(f'"{option}"' for option in options), **values))
+        try:
+            ran = cli.run("up", "-y", str(spec), timeout_s=240)
+            assert ran.status == 0, ran.err
+            look = "import os, ray; ray.init(); print(len(ray.nodes()), 'node in', os.environ['container'])"
+            ran = cli.run("exec", f'python -c "{look}"', timeout_s=120)
+            assert ran.out.endswith("1 node in podman\n"), ran.err
+        finally:
+            ended = cli.run("down", "-y", str(spec))
+            left = head.run(["sh", "-c", "podman ps -aq; pgrep -a raylet; true"])
+            podman.clean_up(head)
+        assert ended.status == 0, ended.err
+        assert left == ""
