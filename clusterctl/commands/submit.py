@@ -41,11 +41,27 @@ def submit(
         bool, typer.Option("--stop", help="Stop the cluster when the program has ended.")
     ] = False,
     down: Annotated[bool, typer.Option("--down", help="End the cluster when the program has ended.")] = False,
+    num_cpus: Annotated[
+        float | None, typer.Option("--entrypoint-num-cpus", help="CPUs for the program itself.")
+    ] = None,
+    num_gpus: Annotated[
+        float | None, typer.Option("--entrypoint-num-gpus", help="GPUs for the program itself.")
+    ] = None,
+    memory: Annotated[
+        int | None, typer.Option("--entrypoint-memory", help="Bytes of memory for the program itself.")
+    ] = None,
+    resources: Annotated[
+        str | None,
+        typer.Option(
+            "--entrypoint-resources", metavar="JSON", help="Other resources for the program itself."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Runs a program on the cluster.
 
-    It packages the program's folder, runs it on the head, shows its output and exits as it does.
+    It packages the program's folder, runs it on the head, shows its output and exits as it does. With one of the
+    --entrypoint options it waits for a node that has what they ask for, and runs there.
 
     The job belongs to the head: it goes on when this terminal closes. Ctrl-C stops watching, not the job.
     What the folder's .gitignore leaves out does not travel. The exit status is the program's (128 + n if
@@ -81,7 +97,14 @@ def submit(
     package, entrypoint = client.prepare(script, arguments or [], folder, compat, excludes)
     api = session.api()
     ready = environment.upload_files(api, asked, package, variables)
-    name = client.submit(api, entrypoint, ready, submission_id, overridable)
+    wants = {
+        "entrypoint_num_cpus": num_cpus,
+        "entrypoint_num_gpus": num_gpus,
+        "entrypoint_memory": memory,
+        "entrypoint_resources": _amounts(resources),
+    }
+    given = {field: value for field, value in wants.items() if value}
+    name = client.submit(api, entrypoint, ready, submission_id, overridable, given)
     if not wait:
         if json:
             output.as_json({"submission_id": name, "cluster": session.record.name})
@@ -98,3 +121,16 @@ def submit(
         words = record.message.partition("\n")[0]  # Ray goes on with the end of the output
         output.progress(f"job {name} {record.status.value.lower()}: {words}")
     raise typer.Exit(record.driver_exit_code)
+
+
+def _amounts(text: str | None) -> dict[str, float]:
+    import msgspec
+
+    from clusterctl.errors import UsageProblem
+
+    try:
+        return msgspec.json.decode(text or "{}", type=dict[str, float])
+    except msgspec.MsgspecError as error:
+        raise UsageProblem(
+            f"--entrypoint-resources: {error}", "Give amounts by name: '{\"disk\": 1}'"
+        ) from None

@@ -22,7 +22,7 @@ _KILL_S = 5.0
 _POLL_S = 0.05
 
 
-async def end(name: str, leader: int) -> bool:
+async def end(name: str, leader: int, grace_s: float = GRACE_S) -> bool:
     """SIGTERM to all processes of a job, and SIGKILL to what is left after the grace; whether none is left.
 
     Args:
@@ -30,7 +30,7 @@ async def end(name: str, leader: int) -> bool:
     """
     members = await asyncio.to_thread(_all, name, leader)
     _each(members, psutil.Process.terminate)
-    await _until_gone(members, GRACE_S)
+    await _until_gone(members, grace_s)
     deadline = time.monotonic() + _KILL_S
     while members := await asyncio.to_thread(
         _all, name, leader

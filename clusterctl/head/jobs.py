@@ -11,13 +11,15 @@ import re
 import secrets
 import shutil
 import signal
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from clusterctl.jobs import placed
 from clusterctl.jobs.records import JobRecord, JobRequest, JobStatus, outcome
 from runtime._clients.control import ControlClient
 from runtime._core import environments
@@ -37,7 +39,7 @@ JOBS = "jobs"
 STOP_WAIT_S = 3.0
 UPLOAD_KEPT_S = float(os.environ.get("RAY_RUNTIME_ENV_TEMPORARY_REFERENCE_EXPIRATION_S", "600"))
 """So long an uploaded package waits for a job that names it."""
-_POLL_S = 0.05
+_PLACED = (sys.executable, "-m", placed.__name__)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -71,6 +73,7 @@ class JobSupervisor:
         self._spawn = spawn
         self._jobs: dict[str, JobRecord] = {}
         self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._graces: dict[str, float] = {}
         self._stopping: set[str] = set()
         self._is_closed = False
         self._changed = asyncio.Condition()
@@ -155,7 +158,7 @@ class JobSupervisor:
         self._stopping.add(name)
         process = self._processes.get(name)
         if process is not None:
-            await job_processes.end(name, process.pid)
+            await job_processes.end(name, process.pid, self._graces[name])
         await self.wait_final(name, STOP_WAIT_S)
         return True
 
@@ -224,16 +227,20 @@ class JobSupervisor:
         name = record.submission_id
         folder = self._folder / name
         key = (name.encode(), environments.canonical(record.runtime_env))
+        config = job_config_json(record.runtime_env, request.overridable)
         try:
+            if request.wants():
+                await self._run_in(record, folder, "", self._placed(record, request, config), _PLACED)
+                return
             place = await self._environments.prepare(key)
             if name in self._stopping:
                 await self._finish(record, JobStatus.STOPPED, None, "stopped on request")
                 return
-            variables = {**place.env, JOB_VARIABLE: job_config_json(record.runtime_env, request.overridable)}
+            variables = {**place.env, JOB_VARIABLE: config}
             if request.ray_compat:
                 given = variables.get("PYTHONPATH") or self._environment.get("PYTHONPATH", "")
                 variables["PYTHONPATH"] = python_path(given)
-            await self._run_in(record, folder, place.cwd, variables)
+            await self._run_in(record, folder, place.cwd, variables, ("/bin/sh", "-c", record.entrypoint))
         except CallError as error:
             text = f"Failed to set up runtime environment.\n{error.message}"
             await self._finish(record, JobStatus.FAILED, None, text)
@@ -243,26 +250,47 @@ class JobSupervisor:
             self._environments.release(key)
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
+    def _placed(self, record: JobRecord, request: JobRequest, config: str) -> dict[str, str]:
+        """The environment of the program that runs the entrypoint on another node."""
+        variables = {
+            "CLUSTERCTL_ADDRESS": self._environment["CLUSTERCTL_ADDRESS"],
+            "CLUSTERCTL_SUBMISSION_ID": record.submission_id,
+            JOB_VARIABLE: config,
+        }
+        placement = placed.Placement(
+            command=record.entrypoint,
+            wants=request.wants(),
+            variables=variables,
+            ray_compat=request.ray_compat,
+        )
+        return {placed.VARIABLE: msgspec.json.encode(placement).decode(), JOB_VARIABLE: config}
+
     async def _run_in(
-        self, record: JobRecord, folder: Path, working_dir: str, variables: Mapping[str, str]
+        self,
+        record: JobRecord,
+        folder: Path,
+        working_dir: str,
+        variables: Mapping[str, str],
+        command: Sequence[str],
     ) -> None:
         name = record.submission_id
         await asyncio.to_thread(_make_folder, folder, working_dir)
-        process = await self._start(record, folder, variables)
+        process = await self._start(record, folder, variables, command)
         self._processes[name] = process
+        self._graces[name] = placed.STOP_S if command is _PLACED else job_processes.GRACE_S
         running = msgspec.structs.replace(record, status=JobStatus.RUNNING)
         await self._store(running)
         if name in self._stopping:
-            await job_processes.end(name, process.pid)
+            await job_processes.end(name, process.pid, self._graces[name])
         log.info("job %s runs as process %d", name, process.pid)
         returncode = await process.wait()  # a job may take as long as it likes
         await _end_group(process.pid)
-        del self._processes[name]
+        del self._processes[name], self._graces[name]
         status, code, message = outcome(returncode, name in self._stopping)
         await self._finish(running, status, code, message)
 
     async def _start(
-        self, record: JobRecord, folder: Path, variables: Mapping[str, str]
+        self, record: JobRecord, folder: Path, variables: Mapping[str, str], command: Sequence[str]
     ) -> asyncio.subprocess.Process:
         env = {**self._environment, **variables}
         env[job_processes.MARK] = record.submission_id
@@ -273,9 +301,7 @@ class JobSupervisor:
         )
         try:
             return await asyncio.create_subprocess_exec(
-                "/bin/sh",
-                "-c",
-                record.entrypoint,
+                *command,
                 cwd=folder,
                 env=env,
                 stdin=asyncio.subprocess.DEVNULL,

@@ -83,12 +83,14 @@ def submit(
     runtime_env: Mapping[str, Any],
     submission_id: str | None,
     overridable: Sequence[str] = (),
+    wants: Mapping[str, Any] | None = None,
 ) -> str:
-    """Submits; returns the job's id."""
+    """Submits; returns the job's id. `wants`: the fields of `JobRequest` that begin with `entrypoint_`."""
     asked: dict[str, Any] = {
         "entrypoint": entrypoint,
         "submission_id": submission_id,
         "runtime_env": dict(runtime_env),
+        **(wants or {}),
     }
     if overridable:  # Ray itself knows no such field
         asked["overridable"] = list(overridable)

@@ -45,7 +45,8 @@ class JobRecord(msgspec.Struct, kw_only=True, frozen=True):
 class JobRequest(msgspec.Struct, kw_only=True, frozen=True):
     """What `POST /api/jobs/` takes. `runtime_env` is a `runtime.runtime_env.RuntimeEnv` without local files.
     `overridable` are those of its fields that nobody asked for: the program's own `init` may name others.
-    `ray_compat`: its Pythons find this engine as `ray`."""
+    `ray_compat`: its Pythons find this engine as `ray`. What begins with `entrypoint_` is asked of the node on which
+    the entrypoint itself runs; without any of it that is the head."""
 
     entrypoint: str
     submission_id: str | None = None
@@ -53,6 +54,22 @@ class JobRequest(msgspec.Struct, kw_only=True, frozen=True):
     metadata: dict[str, str] = {}
     overridable: list[str] = []
     ray_compat: bool = False
+    entrypoint_num_cpus: float | None = None
+    entrypoint_num_gpus: float | None = None
+    entrypoint_memory: int | None = None
+    entrypoint_resources: dict[str, float] | None = None
+    entrypoint_label_selector: dict[str, str] | None = None
+
+    def wants(self) -> dict[str, Any]:
+        """What the entrypoint asks of its node, by the names of an actor's options; empty: nothing."""
+        given = {
+            "num_cpus": self.entrypoint_num_cpus,
+            "num_gpus": self.entrypoint_num_gpus,
+            "memory": self.entrypoint_memory,
+            "resources": self.entrypoint_resources,
+            "label_selector": self.entrypoint_label_selector,
+        }
+        return {name: value for name, value in given.items() if value}
 
 
 def outcome(returncode: int, stopped: bool) -> tuple[JobStatus, int, str]:

@@ -102,15 +102,15 @@ class JobSubmissionClient:
         """Starts a job and does not wait for it.
 
         Args:
-            entrypoint: a shell command, which runs on the head in a copy of the environment's `working_dir`. If this
-                program says `import ray` (see `runtime.compat.ray`), so may the job's.
+            entrypoint: a shell command, which runs in a copy of the environment's `working_dir`: on the head, unless it
+                asks for something. If this program says `import ray` (see `runtime.compat.ray`), so may the job's.
             job_id: the older name of `submission_id`.
             runtime_env: of the job; local files are uploaded.
             metadata: kept with the job.
             submission_id: default: one is made up.
-            entrypoint_num_cpus, entrypoint_memory: nothing is set aside for the command itself: only a warning.
-            entrypoint_num_gpus, entrypoint_resources, entrypoint_label_selector: not to be had, as the command
-                runs on the head.
+            entrypoint_num_cpus, entrypoint_num_gpus, entrypoint_memory, entrypoint_resources,
+                entrypoint_label_selector: what the command itself asks for, as an actor would; with any of it, it waits
+                for a node that has it, and runs there.
 
         Returns:
             The submission id.
@@ -118,23 +118,18 @@ class JobSubmissionClient:
         Raises:
             RuntimeError: the head refuses the job, or the id is taken.
             ValueError: `runtime_env` cannot be used.
-            NotImplementedError: the command shall run on another node than the head.
         """
-        if entrypoint_num_gpus or entrypoint_resources or entrypoint_label_selector:
-            raise NotImplementedError(
-                "A job's entrypoint runs on the head: entrypoint_num_gpus, entrypoint_resources and "
-                "entrypoint_label_selector cannot move it. Let the program start a task or an actor with them."
-            )
-        if entrypoint_num_cpus or entrypoint_memory:
-            log.warning(
-                "entrypoint_num_cpus and entrypoint_memory: nothing is set aside for an entrypoint here"
-            )
         request = {
             "entrypoint": entrypoint,
             "submission_id": submission_id or job_id or _new_id(),
             "runtime_env": self._upload_files(copy.deepcopy(dict(runtime_env or {}))),
             "metadata": {**self._metadata, **(metadata or {})},
             "ray_compat": sys.modules.get("ray") is runtime,
+            "entrypoint_num_cpus": entrypoint_num_cpus,
+            "entrypoint_num_gpus": entrypoint_num_gpus,
+            "entrypoint_memory": entrypoint_memory,
+            "entrypoint_resources": entrypoint_resources,
+            "entrypoint_label_selector": entrypoint_label_selector,
         }
         return str(self._json("POST", "/api/jobs/", request)["submission_id"])
 

@@ -167,7 +167,10 @@ def test_row_05_what_the_spec_does_not_know_is_named_with_its_place(tmp_path: pa
     assert ran.status == 2
     assert "wrong.yaml:3:1: max_worker: unknown key 'max_worker'; did you mean 'max_workers'?" in ran.err
     assert "misplaced key 'ssh_user'; it belongs in auth" in ran.err
-    assert f"wrong.yaml:7:{text.splitlines()[6].index('ssh_user') + 1}: " in ran.err
+    (line, column), *_ = [
+        (n, row.index("ssh_user")) for n, row in enumerate(text.splitlines()) if "ssh_user" in row
+    ]
+    assert f"wrong.yaml:{line + 1}:{column + 1}: " in ran.err
     examples = sorted(CONFIGS.glob("*.yaml"))
     assert examples
     for example in examples:
@@ -281,6 +284,44 @@ def test_row_24_a_log_goes_on_where_it_broke_off_and_stop_leaves_no_process(cli:
     assert cli.run("job", "stop", "family").status == 0
     assert eventually(lambda: not any(is_alive(pid) for pid in children))
     assert status_of(cli, "family") == "STOPPED"
+
+
+PLACED = """
+import os, subprocess, sys, time
+import runtime
+from beside import word
+
+print(word, runtime.init().address_info["node_id"], open("note").read(), os.environ["GIVEN"], sys.argv[1:], flush=True)
+print(runtime.get(runtime.remote(num_cpus=0)(lambda: __import__("beside").word).remote()), flush=True)
+if sys.argv[1] == "wait":
+    child = subprocess.Popen(["setsid", "sleep", "600"])
+    print("began", os.getpid(), child.pid, flush=True)
+    time.sleep(600)
+sys.exit(7)
+"""
+
+
+def test_row_24_the_entrypoint_runs_where_what_it_asks_for_is(cli: Cli) -> None:
+    """The program itself ran on the head, whatever it needed. Ours runs on a node that has it, which is launched for it
+    if need be; its files, output, exit status and end are those of any other job."""
+    script = cli.script(PLACED, folder="placed")
+    cli.script("word = 'beside'\n", folder="placed", name="beside.py")
+    cli.script("noted", folder="placed", name="note")
+    asks = ("--entrypoint-resources", '{"hold": 1}', "--env", "GIVEN=given")
+    ran = cli.run("submit", *asks, script, "end")
+    assert ran.status == 7, ran.err
+    first, second = ran.out.splitlines()
+    word, node, *rest = first.split(maxsplit=2)
+    assert (word, rest, second) == ("beside", ["noted given ['end']"], "beside")
+    kinds = {one["node_id"]: one["node_type"] for one in cli.status()["nodes"]}
+    assert kinds[node] == "holder"
+    assert cli.run("submit", "--no-wait", "--submission-id", "placed", *asks, script, "wait").status == 0
+    assert eventually(lambda: "began" in cli.run("job", "logs", "placed").out)
+    pids = [int(pid) for pid in cli.run("job", "logs", "placed").out.split("began")[1].split()]
+    assert all(is_alive(pid) for pid in pids)
+    assert cli.run("job", "stop", "placed").status == 0
+    assert not any(is_alive(pid) for pid in pids)
+    assert status_of(cli, "placed") == "STOPPED"
 
 
 def ask(cli: Cli, path: str, secret: str | None = None) -> Any:

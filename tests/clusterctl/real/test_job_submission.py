@@ -12,6 +12,7 @@ import pytest
 from runtime.job_submission import JobStatus, JobSubmissionClient, JobType
 from tests.clusterctl.cli import Cli
 from tests.polling import eventually
+from tests.processes import is_alive
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +133,32 @@ def test_addresses(client: JobSubmissionClient, monkeypatch: pytest.MonkeyPatch)
     assert JobSubmissionClient().get_address() == url
 
 
+def test_an_entrypoint_that_asks_for_something_ends_like_any_other(client: JobSubmissionClient) -> None:
+    asks = {"entrypoint_num_cpus": 0.5, "entrypoint_memory": 1000}
+    job = client.submit_job(
+        entrypoint="echo $GIVEN; kill -TERM $$", runtime_env={"env_vars": {"GIVEN": "x"}}, **asks
+    )
+    assert ends(client, job, JobStatus.FAILED)
+    assert client.get_job_logs(job) == "x\n"
+    assert client.get_job_info(job).driver_exit_code == 143
+    left = "(sleep 600 & echo $! ); echo done"
+    job = client.submit_job(entrypoint=left, **asks)
+    assert ends(client, job), client.get_job_logs(job)
+    pid, word = client.get_job_logs(job).split()
+    assert (word, is_alive(int(pid))) == ("done", False)
+    bad = {"packages": ["no-such-package-env-test"], "pip_install_options": ["--no-index"]}
+    missing = client.submit_job(entrypoint="true", runtime_env={"pip": bad}, **asks)
+    assert ends(client, missing, JobStatus.FAILED)
+    assert "No matching distribution" in client.get_job_logs(missing)
+
+
+def test_an_entrypoint_that_waits_for_what_there_is_not_can_be_stopped(client: JobSubmissionClient) -> None:
+    job = client.submit_job(entrypoint="true", entrypoint_resources={"unicorn": 1})
+    assert eventually(lambda: "unicorn" in client.get_job_logs(job)), "it is told what it waits for"
+    assert client.stop_job(job)
+    assert ends(client, job, JobStatus.STOPPED)
+
+
 def test_nobody_there(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setenv("CLUSTERCTL_HOME", str(tmp_path))
     monkeypatch.setenv("CLUSTERCTL_TMPDIR", str(tmp_path))
@@ -144,7 +171,5 @@ def test_nobody_there(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -
 
 
 def test_what_a_head_cannot_give_is_refused(client: JobSubmissionClient) -> None:
-    with pytest.raises(NotImplementedError, match="entrypoint runs on the head"):
-        client.submit_job(entrypoint="true", entrypoint_num_gpus=1)
     with pytest.raises(ValueError, match=r"Invalid type .* for `worker_process_setup_hook`"):
         client.submit_job(entrypoint="true", runtime_env={"worker_process_setup_hook": print})
