@@ -315,6 +315,9 @@ class Problem:
     advice: str
     fatal: bool = True
 
+    def __str__(self) -> str:
+        return f"{self.what}. {self.advice}" if self.advice else self.what
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:

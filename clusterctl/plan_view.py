@@ -18,7 +18,7 @@ def render(name: str, steps: Sequence[Step], costs: Costs | None, changes: Seque
     lines += [f"  {number}. {step.describe()}" for number, step in enumerate(steps, 1)]
     if changes:
         lines += ["what the YAML says otherwise than before", *(f"  {change}" for change in changes)]
-    return lines + (_costs(costs) if costs is not None else [])
+    return lines + (costs_lines(costs) if costs is not None else [])
 
 
 def as_builtins(
@@ -30,8 +30,13 @@ def as_builtins(
         "steps": [step.describe() for step in steps],
         "changes": list(changes),
     }
-    if costs is not None:
-        value["costs"] = {
+    return value if costs is None else {**value, **costs_as_builtins(costs)}
+
+
+def costs_as_builtins(costs: Costs) -> dict[str, Any]:
+    """Machines and prices for programs."""
+    return {
+        "costs": {
             "is_free": costs.is_free,
             "per_hour_now": round(costs.now, 4),
             "per_hour_at_most": round(costs.most, 4),
@@ -50,7 +55,7 @@ def as_builtins(
                 for row in costs.rows
             ],
         }
-    return value
+    }
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> list[str]:
@@ -73,12 +78,15 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _costs(costs: Costs) -> list[str]:
+def costs_lines(costs: Costs, without_prices: bool = False) -> list[str]:
+    """Machines and prices. `without_prices`: nobody was asked for them."""
     header: tuple[str, ...] = ("node type", "role", "now", "at most")
     if not costs.is_free:
         header += ("zone", "market", "per hour each")
     rows = [_cells(row, costs.is_free) for row in costs.rows]
     lines = ["machines", *(f"  {line}" for line in table(header, rows))]
+    if without_prices:
+        return lines
     if costs.is_free:
         return [*lines, "nothing is paid for these machines by the hour"]
     beyond = f", and what {', '.join(costs.unknown)} costs, which is not known" if costs.unknown else ""

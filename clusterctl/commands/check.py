@@ -38,10 +38,10 @@ def check(
     if spec is None:
         raise UsageProblem("which file is to be checked?", "clusterctl check FILE")
     from autoscaler.provider import ProviderError
-    from clusterctl import providers
+    from clusterctl import plan_view, providers
     from clusterctl.errors import from_provider
     from clusterctl.home import Home
-    from clusterctl.launcher import node_types, offline_checks
+    from clusterctl.launcher import checks, costs, node_types
     from clusterctl.spec.load import cluster_limit, load_file
 
     try:
@@ -51,36 +51,35 @@ def check(
             wrong = [{"what": line, "advice": "", "fatal": True} for line in error.message.splitlines()]
             output.as_json({"cluster": None, "problems": wrong})
         raise
-    provider = providers.make(loaded, loaded.cluster_name, Home.find().provider_settings(loaded.cluster_name))
+    home = Home.find()
+    name = loaded.cluster_name
+    record = home.read(name)  # of a cluster that is there: its own machines and ports are no problem
+    provider = (
+        providers.make(loaded, record.cluster_id, record.provider_settings)
+        if record is not None
+        else providers.make(loaded, name, home.provider_settings(name))
+    )
     kinds = node_types.node_types(loaded, provider.default_resources())
+    estimate = None
     try:
-        problems = offline_checks.problems(loaded, provider, kinds) if offline else provider.check(kinds)
+        problems = checks.problems(loaded, provider, kinds, offline)
     except ProviderError as error:
         raise from_provider(error) from error
+    if not offline and not any(problem.fatal for problem in problems):
+        estimate = costs.estimate(loaded, provider, kinds)
+        problems += checks.unoffered(estimate)
+    is_fine = not any(problem.fatal for problem in problems)
     if json:
-        output.as_json(
-            {
-                "cluster": loaded.cluster_name,
-                "problems": [{"what": p.what, "advice": p.advice, "fatal": p.fatal} for p in problems],
-            }
-        )
+        found = [{"what": p.what, "advice": p.advice, "fatal": p.fatal} for p in problems]
+        value = {"cluster": name, "problems": found}
+        output.as_json(value if estimate is None else {**value, **plan_view.costs_as_builtins(estimate)})
     else:
         for problem in problems:
-            output.warn(f"{problem.what}. {problem.advice}")
-    if any(problem.fatal for problem in problems):
+            output.warn(str(problem))
+    if not is_fine:
         raise UsageProblem(f"{spec} cannot be brought up")
     if not json:
-        rows = [
-            (
-                kind.name,
-                "head" if kind.name == loaded.head_node_type else "",
-                kind.min_workers,
-                kind.max_workers,
-            )
-            for kind in kinds
-        ]
-        output.say(
-            f"{spec} is fine: cluster '{loaded.cluster_name}', at most {cluster_limit(loaded)} workers"
-        )
-        for line in output.table(("node type", "", "min", "max"), rows):
-            output.say(f"  {line}")
+        output.say(f"{spec} is fine: cluster '{name}', at most {cluster_limit(loaded)} workers")
+        shown = estimate or costs.costs(kinds, loaded.head_node_type, cluster_limit(loaded), None, None)
+        for line in plan_view.costs_lines(shown, offline):
+            output.say(line)

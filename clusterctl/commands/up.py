@@ -99,19 +99,22 @@ def _check(run: Up) -> None:
     from clusterctl.errors import UsageProblem
 
     problems = run.check()
-    if problems:
-        raise UsageProblem("the check before launching found problems:\n" + "\n".join(problems))
+    for problem in problems:
+        if not problem.fatal:
+            output.warn(str(problem))
+    fatal = [str(problem) for problem in problems if problem.fatal]
+    if fatal:
+        raise UsageProblem("the check before launching found problems:\n" + "\n".join(fatal))
 
 
 def _costs(run: Up) -> Costs:
     from clusterctl.errors import UsageProblem
+    from clusterctl.launcher.checks import unoffered
 
     costs = run.costs()
-    if costs.missing:
-        raise UsageProblem(
-            f"the provider offers no machine for {', '.join(costs.missing)}",
-            "Look at zones, max_price and node_config of the node type.",
-        )
+    fatal = [str(problem) for problem in unoffered(costs) if problem.fatal]
+    if fatal:
+        raise UsageProblem("\n".join(fatal))
     return costs
 
 

@@ -1,11 +1,14 @@
-"""What a cluster costs per hour: now, and at most within its limits. Pure: offers in, figures out."""
+"""What a cluster costs per hour: now, and at most within its limits. Pure, but for `estimate`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from autoscaler.provider import NodeType, Offer
+from autoscaler.provider import NodeType, Offer, Provider, ProviderError
+from clusterctl.errors import from_provider
+from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.load import cluster_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,23 @@ class Costs:
     def missing(self) -> tuple[str, ...]:
         """Node types that are needed from the start and that nobody offers."""
         return tuple(row.node_type for row in self.rows if row.count and not row.is_offered)
+
+
+def estimate(spec: ClusterSpec, provider: Provider, kinds: Sequence[NodeType]) -> Costs:
+    """What a cluster costs, by the provider's offers of today.
+
+    Raises:
+        CliError: the provider does not tell them.
+    """
+    has_prices = provider.capabilities.prices
+    wanted = [kind for kind in kinds if kind.max_workers or kind.name == spec.head_node_type]
+    try:
+        offers = {kind.name: provider.offers(kind) for kind in wanted} if has_prices else None
+    except ProviderError as error:
+        raise from_provider(error) from error
+    most, budget = cluster_limit(spec), spec.budgets.max_hourly_price
+    source = provider.capabilities.price_source  # of the offers that were made just now
+    return costs(kinds, spec.head_node_type, most, budget, offers, source)
 
 
 def costs(

@@ -92,6 +92,7 @@ class NodeFacts:
     commands: tuple[str, ...] = ()
     kind_commands: tuple[str, ...] = ()  # of heads alone, or of workers alone
     start_commands: tuple[str, ...] = ()
+    reaches: str = ""  # HOST:PORT that the node must be able to connect to
     python: tuple[int, int] | None = field(default_factory=lambda: sys.version_info[:2])  # None: any
     runtime: Shipment | None = None  # to be shipped; None: the machine has it
     install: tuple[Step, ...] = ()  # of what is not shipped
@@ -107,6 +108,7 @@ def steps(facts: NodeFacts) -> list[Step]:
         *(_lease_steps(facts.lease) if facts.lease else ()),
         *_container_steps(facts),
         *(_python_step(facts.python, bool(facts.runtime), who) if facts.python else ()),
+        *(_reach_steps(facts) if facts.reaches else ()),
         *(_runtime_steps(facts.runtime) if facts.runtime else ()),
         *facts.install,
     ]
@@ -170,6 +172,23 @@ def _container_steps(facts: NodeFacts) -> Iterator[Step]:
     if container.pull:
         yield Step(f"pull {container.image}", container.fetch(), on_machine=True)
     yield Step(f"container {container.name}", container.run(), on_machine=True)
+
+
+def _reach_steps(facts: NodeFacts) -> tuple[Step, ...]:
+    """A closed port is found before minutes are spent on the rest."""
+    host, _, port = facts.reaches.rpartition(":")
+    program = (
+        "import socket, sys\n"
+        'try: socket.create_connection((sys.argv[1], int(sys.argv[2])), 10).close(); print("reached")\n'
+        "except OSError as error: print(error)"
+    )
+    python = BASE_PYTHON if facts.runtime else PYTHON
+    command = f"{python} -c '{program}' {shlex.quote(host.strip('[]'))} {port}"
+    advice = (
+        f"the head's control store is at {facts.reaches}: the network (firewall, security group) must let the nodes "
+        "connect to each other"
+    )
+    return (Step("reach the head", command, timeout_s=60.0, expected="reached", advice=advice),)
 
 
 def _runtime_steps(runtime: Shipment) -> tuple[Step, ...]:
@@ -297,6 +316,7 @@ def worker_facts(
     return NodeFacts(
         is_head=False,
         start=f"{JOIN} {words}",
+        reaches=control_address,
         secret_file=secret_file,
         runtime=runtime,
         container=containers.container_of(spec, node_type.name, is_head=False),

@@ -18,6 +18,7 @@ from autoscaler.provider import (
     Machine,
     NodeType,
     Offer,
+    Problem,
     ProviderError,
     Quota,
     SetupError,
@@ -35,12 +36,11 @@ from clusterctl.plan_view import changes
 from clusterctl.providers import OperatorProvider
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
-from clusterctl.spec.load import cluster_limit
 from clusterctl.sync.transfer import SyncError
 
-from . import containers, look, machines, node_types, reach, setup, shipping
+from . import checks, containers, look, machines, node_types, reach, setup, shipping
 from .board import JOINED, NodeRow
-from .costs import Costs, costs
+from .costs import Costs, estimate
 from .plan import Action, Facts, Plan, Restart, Step, plan
 from .wait import Watcher, await_workers, instance_ids
 
@@ -94,20 +94,12 @@ class Up:
         """What is to be done, as things are now, or as `facts` say."""
         return plan(facts or self.facts(), restart)
 
-    def check(self) -> list[str]:
+    def check(self) -> list[Problem]:
         """The check phase: what would make it fail, before anything is made."""
         try:
-            problems = self._provider.check(self._kinds())
+            return checks.problems(self._spec, self._provider, self._kinds())
         except ProviderError as error:
             raise from_provider(error) from error
-        missing = [mount for mount in setup.operators_mounts(self._spec) if not os.path.exists(mount.source)]
-        return [
-            *(f"{problem.what}. {problem.advice}" for problem in problems if problem.fatal),
-            *(
-                f"file_mounts {mount.target}: there is no {mount.source}. Correct the path."
-                for mount in missing
-            ),
-        ]
 
     def costs(self) -> Costs:
         """What the cluster costs with this spec.
@@ -115,16 +107,7 @@ class Up:
         Raises:
             CliError: the provider does not tell its offers.
         """
-        kinds = self._kinds()
-        has_prices = self._provider.capabilities.prices
-        wanted = [kind for kind in kinds if kind.max_workers or kind.name == self._spec.head_node_type]
-        try:
-            offers = {kind.name: self._provider.offers(kind) for kind in wanted} if has_prices else None
-        except ProviderError as error:
-            raise from_provider(error) from error
-        most, budget = cluster_limit(self._spec), self._spec.budgets.max_hourly_price
-        source = self._provider.capabilities.price_source  # of the offers that were made just now
-        return costs(kinds, self._spec.head_node_type, most, budget, offers, source)
+        return estimate(self._spec, self._provider, self._kinds())
 
     def changes(self) -> list[str]:
         """What the spec says otherwise than the one that is remembered."""

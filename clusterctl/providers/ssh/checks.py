@@ -6,7 +6,7 @@ import ipaddress
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autoscaler.provider import MachineTags, Problem, ShellAuthFailed, ShellError
@@ -20,11 +20,18 @@ THIS_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 _EXAMINE_S = 20.0
 _LEAST_DISK = 2**30
 _MOST_SKEW_S = 30.0
-_ASK = (
-    "-I -c 'import shutil, sys, sysconfig, time; "
-    'print("%d.%d" % sys.version_info[:2], sysconfig.get_config_var("SOABI"), '
-    'shutil.disk_usage(".").free, time.time())\''
-)
+_ASK = """-I -c 'import shutil, socket, sys, sysconfig, time
+taken = []
+for port in sys.argv[1:]:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", int(port)))
+        except OSError:
+            taken.append(port)
+version = "%d.%d" % sys.version_info[:2]
+disk = shutil.disk_usage(".").free
+print(version, sysconfig.get_config_var("SOABI"), disk, time.time(), *taken)'"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +43,29 @@ class Examined:
     abi: str = ""
     disk: int = 0
     skew_s: float = 0.0
+    taken: tuple[int, ...] = ()  # ports that others have
 
 
-def examine(target: SshTarget, python: str) -> Examined:
+def examine(target: SshTarget, python: str, ports: Sequence[int] = ()) -> Examined:
     """Asks a machine.
+
+    Args:
+        ports: which of these are taken there?
 
     Raises:
         ShellError: it does not answer.
     """
-    command = f"answer=$({python} {_ASK} 2>/dev/null); echo $answer\n{claims.LOOK}"
+    asked = " ".join(map(str, ports))
+    command = f"answer=$({python} {_ASK} {asked} 2>/dev/null); echo $answer\n{claims.LOOK}"
     answer, _, look = SshShell(target).run(command, timeout_s=_EXAMINE_S).output.partition("\n")
     facts = claims.read_facts(look)
     words = answer.split()
-    if len(words) != 4:
+    if len(words) < 4:
         return Examined(facts)
-    return Examined(facts, words[0], words[1], int(words[2]), float(words[3]) - time.time())
+    version, abi, disk, now, *taken = words
+    return Examined(
+        facts, version, abi, int(disk), float(now) - time.time(), tuple(int(port) for port in taken)
+    )
 
 
 def problems_of(
@@ -118,6 +133,9 @@ def _of(
         out.append(
             Problem(f"{name} has {seen.disk / 2**20:.0f} MiB free on disk", "Make room: 1 GiB is needed.")
         )
+    if seen.facts.claim is None:  # else they may be the cluster's own
+        advice = "End what listens there, or choose another port (ports, or --port of `ray start`)."
+        out += [Problem(f"port {port} of {name} is in use", advice) for port in seen.taken]
     if abs(seen.skew_s) > _MOST_SKEW_S:
         advice = "Set it; logs of different nodes cannot be compared otherwise."
         out.append(Problem(f"the clock of {name} is {seen.skew_s:+.0f} s off", advice, fatal=False))

@@ -39,13 +39,14 @@ from autoscaler.provider import (
 from clusterctl.providers import OWNER_TAG, ForHead, identity
 from clusterctl.shell.connections import CONNECTIONS, SshTarget
 from clusterctl.shell.ssh import SshShell
+from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.docker import all_in_containers
 from clusterctl.spec.platforms.ssh import SshNodeConfig, SshProvider
 
 from . import claim as claims
 from . import hosts
-from .checks import THIS_VERSION, examine, problems_of
+from .checks import THIS_VERSION, Examined, examine, problems_of
 from .claim import Claim, Facts
 from .own_end import give_back_own
 from .silence import SILENCES, Silent
@@ -70,6 +71,8 @@ class SshMachines:
         self._spec = spec.provider
         self._head_type = spec.head_node_type
         self._any_python = all_in_containers(spec)  # then it is the image's that counts
+        start = ray_start.parse_start(spec.head_start_ray_commands)
+        self._ports = [port for port in (spec.ports.control or start.control_port, spec.ports.api) if port]
         self._cluster_id = cluster_id
         self._settings = dict(settings)
         self._owner = settings["owner"]
@@ -102,7 +105,11 @@ class SshMachines:
         return Capabilities(forward_ports=True)
 
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
-        answers = self._each(self._entries, _noting(partial(examine, python=self._spec.python)))
+        def ask(target: SshTarget) -> Examined:
+            is_head = self._name(target) == self._head
+            return examine(target, self._spec.python, self._ports if is_head else ())
+
+        answers = self._each(self._entries, _noting(ask))
         version = "" if self._any_python else THIS_VERSION
         found = problems_of(answers, self._head, self._spec.python, self._may_be_taken, version)
         return found + self.check_offline(node_types)

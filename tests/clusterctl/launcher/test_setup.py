@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pathlib
+import socket
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
@@ -112,6 +113,7 @@ def test_the_heads_steps_in_order() -> None:
 
 def test_a_workers_start_command_carries_all_and_no_secret() -> None:
     node = setup.worker_facts(SPEC, MACHINE, WORKER, "i-1", "1.2.3.4:5", "/secret")
+    assert node.reaches == "1.2.3.4:5"
     commands = [step for step in setup.steps(node) if "setup_commands" in step.name]
     assert [(step.name, step.command) for step in commands] == [
         ("setup_commands[0]", "s"),
@@ -150,6 +152,27 @@ def test_commands_know_the_head_and_are_read_by_bash(tmp_path: pathlib.Path) -> 
     _, log = run(tmp_path, facts(tmp_path, commands=commands, env=head.env))
     assert "at 10.0.0.9, 10.0.0.9" in log
     assert (tmp_path / "home" / "file").read_text() == "it is bash\n"
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_worker_that_cannot_reach_the_head_is_told_before_anything_is_installed(
+    tmp_path: pathlib.Path, is_open: bool
+) -> None:
+    with socket.socket() as control:
+        control.bind(("127.0.0.1", 0))
+        if is_open:
+            control.listen()
+        address = f"127.0.0.1:{control.getsockname()[1]}"
+        node = facts(tmp_path, commands=("echo in > inside",), reaches=address)
+        if is_open:
+            run(tmp_path, node)
+        else:
+            with pytest.raises(SetupError) as failed:
+                run(tmp_path, node)
+            assert failed.value.step == "reach the head"
+            assert address in failed.value.reason
+            assert "refused" in failed.value.reason
+    assert (tmp_path / "home" / "inside").exists() is is_open
 
 
 def test_a_failed_step_is_named_with_its_last_lines(tmp_path: pathlib.Path) -> None:

@@ -410,6 +410,13 @@ def test_the_head_must_answer_and_be_free() -> None:
     assert problems_of(taken, "h", "python3", lambda claim: True) == []
 
 
+def test_ports_of_the_head_must_be_free_unless_they_may_be_its_own() -> None:
+    busy = Examined(FACTS, VERSION, ABI, 2**40, taken=(6379,))
+    (problem,) = problems_of({"h": busy}, "h", "python3", nobody)
+    assert "port 6379 of h is in use" in problem.what
+    assert problem.fatal
+
+
 BASE = SshTarget("", "known", user="me")
 
 

@@ -119,6 +119,8 @@ def test_limits_and_the_name_from_the_command_line(cli: Cli) -> None:
     assert ran.status == 0, ran.err
     assert cli.status()["cluster_name"] == "other"
     assert len(alive(cli.status())) == 2
+    ran = cli.run("check", "--json", spec)
+    assert (ran.json()["problems"], ran.json()["costs"]["is_free"]) == ([], True)
     ran = cli.run("up", "--dry-run", "--json", "-n", "other", spec)
     assert ran.json()["changes"] == ["available_node_types.worker.min_workers: 1 -> 0"]
     assert ran.json()["costs"]["is_free"]

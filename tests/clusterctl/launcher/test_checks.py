@@ -1,0 +1,50 @@
+"""What would keep a spec from working, found before anything is made."""
+
+from __future__ import annotations
+
+import pathlib
+
+from autoscaler.provider import ON_DEMAND, NodeType, Offer, Problem
+from autoscaler.simulation import SimulatedProvider
+from clusterctl.launcher.checks import problems, unoffered
+from clusterctl.launcher.costs import costs, estimate
+from clusterctl.launcher.node_types import node_types
+from clusterctl.providers.local.provider import LocalMachines
+from clusterctl.spec.load import load_text
+
+TEXT = """
+cluster_name: c
+provider: {type: local}
+head_node_type: head
+budgets: {max_hourly_price: 1}
+available_node_types: {head: {}, cpu: {min_workers: 1, max_workers: 2}}
+"""
+
+
+def test_files_that_are_missing_here_are_found_offline_too(tmp_path: pathlib.Path) -> None:
+    spec = load_text(TEXT + f"file_mounts: {{/a: {tmp_path}/none, /b: {tmp_path}}}\n")
+    for offline in (True, False):
+        found = problems(spec, LocalMachines("c", "owner"), node_types(spec, {}), offline)
+        assert [problem.what for problem in found] == [f"file_mounts /a: there is no {tmp_path}/none"]
+        assert found[0].fatal
+
+
+def test_a_type_that_nobody_offers_is_fatal_where_it_is_needed_from_the_start() -> None:
+    kinds = [NodeType("head"), NodeType("cpu", min_workers=1, max_workers=1), NodeType("gpu", max_workers=1)]
+    found = unoffered(costs(kinds, "head", 2, None, {"head": [Offer("a", ON_DEMAND, 1.0)]}))
+    assert [("'cpu'" in problem.what, problem.fatal) for problem in found] == [(True, True), (False, False)]
+
+
+def test_prices_come_from_the_providers_offers_and_the_specs_limits() -> None:
+    spec = load_text(TEXT)
+    offers = {"head": (Offer("a", ON_DEMAND, 0.5),), "cpu": (Offer("a", ON_DEMAND, 2.0),)}
+    found = estimate(spec, SimulatedProvider("id", offers=offers), node_types(spec, {}))
+    assert (found.now, found.most) == (2.5, 2.5), (
+        "the budget allows no second worker, and not less than the first"
+    )
+    assert estimate(spec, SimulatedProvider("id"), node_types(spec, {})).is_free
+
+
+def test_a_problem_reads_as_what_it_is_and_what_to_do() -> None:
+    assert str(Problem("the disk is full", "Make room.")) == "the disk is full. Make room."
+    assert str(Problem("changed", "")) == "changed"
