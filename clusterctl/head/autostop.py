@@ -77,17 +77,18 @@ def uses(facts: Facts) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Idleness:
-    """Since when the cluster has been idle without a break."""
+    """Since when the cluster has been idle without a break. `is_used`: it is not."""
 
     since_s: float
+    is_used: bool = False
 
     def after(self, facts: Facts, now: float) -> Idleness:
         """As of `now`. Use restarts the clock, and so does a request that changed something."""
-        return Idleness(now) if uses(facts) else Idleness(max(self.since_s, facts.touched_s))
+        return Idleness(now, True) if uses(facts) else Idleness(max(self.since_s, facts.touched_s))
 
     def is_over(self, policy: Policy, now: float) -> bool:
         """Whether it is time to end."""
-        return now - self.since_s >= policy.idle_minutes * 60
+        return not self.is_used and now - self.since_s >= policy.idle_minutes * 60
 
 
 class Autostop:

@@ -7,7 +7,7 @@ import time
 
 from autoscaler.provider import Machine, ProviderError
 from clusterctl.errors import CliError
-from clusterctl.launcher import machines
+from clusterctl.launcher import lease_guard, machines
 from clusterctl.providers import OperatorProvider
 
 log = logging.getLogger(__name__)
@@ -19,6 +19,8 @@ _AGAIN_S = 10.0
 def end_workers(provider: OperatorProvider) -> None:
     """Ends the workers' machines. Those that cannot be ended now end by themselves, without a head."""
     for attempt in range(1, _TRIES + 1):
+        if attempt > 1:
+            time.sleep(_AGAIN_S)
         try:
             workers = {machine.id for machine in machines.existing(provider) if not machine.is_head}
             if workers:
@@ -26,12 +28,13 @@ def end_workers(provider: OperatorProvider) -> None:
             return
         except CliError as error:
             log.error("ending the workers, attempt %d: %s", attempt, error)
-            time.sleep(_AGAIN_S)
 
 
 def end_own(provider: OperatorProvider, down: bool) -> None:
     """Ends the head's machine, on which this runs, for good or until the next `up`. It may not return."""
     for attempt in range(1, _TRIES + 1):
+        if attempt > 1:
+            time.sleep(_AGAIN_S)
         try:
             own = machines.head_of(provider.list())
             if own is None:
@@ -40,7 +43,8 @@ def end_own(provider: OperatorProvider, down: bool) -> None:
             return
         except ProviderError as error:
             log.error("ending the own machine, attempt %d: %s", attempt, error)
-            time.sleep(_AGAIN_S)
+    if provider.capabilities.shutdown_ends:
+        lease_guard.shut_down()  # the platform does not do it, so the machine does
 
 
 def _end(provider: OperatorProvider, own: Machine, down: bool) -> None:

@@ -20,7 +20,6 @@ _PERIOD_S = 30.0
 _CONNECT_S = 10.0
 _AGAIN_S = 60.0
 _PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
-_SHUTDOWN = (("shutdown", "-h", "now"), ("poweroff",))
 
 
 def main(file: str, minutes: float) -> int:
@@ -30,6 +29,7 @@ def main(file: str, minutes: float) -> int:
             fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return 0
+        run_shutdown("-c")  # what it was told when it booted, in case nobody comes
         answered = time.monotonic()
         while os.path.exists(file):
             if head_answers(file):
@@ -55,19 +55,26 @@ def head_answers(file: str) -> bool:
 
 def shut_down() -> None:
     """Shuts the machine down, as its user may."""
+    if not run_shutdown("-h", "now"):
+        _run("poweroff")
+
+
+def run_shutdown(*words: str) -> bool:
+    """Whether `shutdown` is there and did it."""
+    return _run("shutdown", *words)
+
+
+def _run(name: str, *words: str) -> bool:
     path = os.pathsep.join((os.environ.get("PATH", ""), _PATH))
-    for words in _SHUTDOWN:
-        program = shutil.which(words[0], path=path)
-        if program is None:
-            continue
-        sudo = [] if os.geteuid() == 0 else [shutil.which("sudo", path=path) or "sudo", "-n"]
-        try:
-            ended = subprocess.run([*sudo, program, *words[1:]], stdin=subprocess.DEVNULL, check=False)
-        except OSError as error:
-            print(error, flush=True)
-            continue
-        if ended.returncode == 0:
-            return
+    program = shutil.which(name, path=path)
+    if program is None:
+        return False
+    sudo = [] if os.geteuid() == 0 else [shutil.which("sudo", path=path) or "sudo", "-n"]
+    try:
+        return subprocess.run([*sudo, program, *words], stdin=subprocess.DEVNULL, check=False).returncode == 0
+    except OSError as error:
+        print(error, flush=True)
+        return False
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autoscaler.provider import SPOT, Config, LaunchRequest, MachineTags, NodeType
+from clusterctl.providers import first_boot
 
 from . import tagging
 
@@ -96,6 +97,8 @@ def parameters(request: LaunchRequest, place: Place, owner_tags: Mapping[str, st
     }
     if "LaunchTemplate" not in config:
         out.setdefault("InstanceType", INSTANCE_TYPE)
+        if not is_head:
+            out.setdefault("UserData", first_boot.SCRIPT)
     out.setdefault("KeyName", place.key_name)
     if place.profile:
         out.setdefault("IamInstanceProfile", {"Name": place.profile})

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from autoscaler.provider import ON_DEMAND, SPOT, Config, Machine, MachineState, MachineTags
+from clusterctl.providers import first_boot
 
 from . import names
 
@@ -153,7 +154,7 @@ def body(
     if is_head and "serviceAccounts" not in out:
         out["serviceAccounts"] = [{"email": around.service_account, "scopes": [SCOPE]}]
     out["labels"] = {**(node_config.get("labels") or {}), **labels}
-    out["metadata"] = {"items": _metadata(node_config, around, long_tags)}
+    out["metadata"] = {"items": _metadata(node_config, around, long_tags, is_head)}
     given = (node_config.get("tags") or {}).get("items", ())
     out["tags"] = {"items": [*dict.fromkeys((*given, around.network_tag))]}
     return out
@@ -245,7 +246,9 @@ def _with_market(given: Json, market: str, has_gpus: bool, is_head: bool) -> Jso
     return {**ours, **given}
 
 
-def _metadata(node_config: Mapping[str, Any], around: Surroundings, long_tags: str) -> list[Json]:
+def _metadata(
+    node_config: Mapping[str, Any], around: Surroundings, long_tags: str, is_head: bool
+) -> list[Json]:
     given = {
         str(item["key"]): str(item.get("value", ""))
         for item in (node_config.get("metadata") or {}).get("items", ())
@@ -256,6 +259,8 @@ def _metadata(node_config: Mapping[str, Any], around: Surroundings, long_tags: s
         **given,
         "ssh-keys": "\n".join([*keys, f"{around.user}:{around.public_key}"]),
     }
+    if not is_head and not query(node_config):  # a template may have a script of its own
+        ours.setdefault("startup-script", first_boot.SCRIPT)
     if long_tags:
         ours[names.LONG_TAGS] = long_tags
     return [{"key": key, "value": value} for key, value in ours.items()]

@@ -24,7 +24,7 @@ SPEC = load_text(
     "available_node_types: {head: {}, w: {max_workers: 1}}\n"
 )
 WORKER = Machine("m", MachineState.RUNNING, "w", {}, "5.6.7.8")
-FAKE = '#!/bin/sh\necho "$(id -un) $*" > /run/was-shut-down\n'
+FAKE = '#!/bin/sh\necho "$(id -un) $*" >> /run/shutdown-said\n'
 
 
 def steps_of(head: str, holds_lease: bool) -> list[setup.Step]:
@@ -56,8 +56,8 @@ def test_a_worker_without_its_head_shuts_its_machine_down(
     )
     shell = SshShell(SshTarget(host.address, str(tmp_path / "known"), user=USER, key_file=str(bed.key_file)))
 
-    def is_down() -> str:
-        return host.run(["sh", "-c", "cat /run/was-shut-down 2>/dev/null || true"])
+    def said() -> str:
+        return host.run(["sh", "-c", "cat /run/shutdown-said 2>/dev/null || true"])
 
     with socket.create_server((OPERATOR, 0), backlog=1000) as head:
         wanted = [
@@ -71,5 +71,5 @@ def test_a_worker_without_its_head_shuts_its_machine_down(
         for _ in range(5):
             stream, _ = head.accept()
             stream.close()
-        assert is_down() == ""
-    assert eventually(lambda: is_down() == "root -h now\n")
+        assert set(said().splitlines()) == {"root -c"}  # the switch of the first boot
+    assert eventually(lambda: "root -h now\n" in said())
