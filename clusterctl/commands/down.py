@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clusterctl import output
 
-from .options import Cluster, DryRun, Json, Yes
+from .options import Cluster, DryRun, Json, Name, Yes
+
+if TYPE_CHECKING:
+    from clusterctl.home import ClusterRecord, Home
 
 
 def down(
@@ -20,6 +23,13 @@ def down(
     yes: Yes = False,
     dry_run: DryRun = False,
     json: Json = False,
+    cluster_name: Name = None,
+    workers_only: Annotated[
+        bool, typer.Option("--workers-only", help="End the workers, and keep the head with its jobs.")
+    ] = False,
+    keep_min_workers: Annotated[
+        bool, typer.Option("--keep-min-workers", help="End the workers beyond min_workers, and nothing else.")
+    ] = False,
     abandon: Annotated[
         bool, typer.Option("--abandon", help="Forget the cluster even if machines of it cannot be reached.")
     ] = False,
@@ -32,21 +42,34 @@ def down(
 
     \b
       clusterctl down -y
+      clusterctl down --workers-only      until the next `up`, or until work waits for them
     """
     from clusterctl.errors import CliError, NotFound
     from clusterctl.home import Home
     from clusterctl.launcher import down as launcher
     from clusterctl.spec.load import load_file
+    from clusterctl.spec.overrides import renamed
 
     home = Home.find()
     wanted = spec or cluster
     from_file = (
-        load_file(wanted) if wanted and (wanted.endswith((".yaml", ".yml")) or os.sep in wanted) else None
+        renamed(load_file(wanted), cluster_name)
+        if wanted and (wanted.endswith((".yaml", ".yml")) or os.sep in wanted)
+        else None
     )
+    wanted = wanted or cluster_name
     record = home.read(from_file.cluster_name) if from_file else home.resolve(wanted)
     loaded = record.spec if record else from_file
     assert loaded is not None
     name = loaded.cluster_name
+    if workers_only or keep_min_workers:
+        if record is None:
+            raise NotFound(
+                f"there is no cluster '{name}' here", "Only `clusterctl down FILE` ends all of it."
+            )
+        with home.locked(name, "down"):
+            _end_workers(home, record, keep_min_workers, yes, dry_run, json)
+        return
     with home.locked(name, "down"):
         found = launcher.cluster_providers(home, name, loaded, record)
         listed = launcher.listed(found)
@@ -71,3 +94,28 @@ def down(
         output.say(
             f"cluster '{name}' is down: {ended} machine{'' if ended == 1 else 's'} ended, nothing is left"
         )
+
+
+def _end_workers(
+    home: Home, record: ClusterRecord, keeps_minimum: bool, yes: bool, dry_run: bool, json: bool
+) -> None:
+    from clusterctl.errors import CliError
+    from clusterctl.launcher import down as launcher
+
+    name = record.name
+    ending = launcher.workers_of(record, keeps_minimum)
+    if dry_run:
+        if json:
+            output.as_json({"cluster": name, "machines": ending})
+        else:
+            for machine in ending:
+                output.say(f"end {machine}")
+        return
+    if not yes and not output.confirm(f"End {len(ending)} workers of cluster '{name}'?"):
+        raise CliError("nothing was ended", "Run it with -y to end them without being asked.")
+    ended = launcher.end_workers(home, record, keeps_minimum, output.progress)
+    if json:
+        output.as_json({"cluster": name, "ended": ended})
+        return
+    output.say(f"{ended} worker{'' if ended == 1 else 's'} of cluster '{name}' ended; the head runs on")
+    output.progress("  when work waits for them, the autoscaler makes new ones")

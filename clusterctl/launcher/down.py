@@ -1,9 +1,11 @@
-"""`down` and `stop`: the end of a cluster, for good or until the next `up`. Neither needs the head to
-answer."""
+"""`down` and `stop`: the end of a cluster, for good or until the next `up`. Neither needs the head to answer; only the
+end of the workers alone does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
 
 from autoscaler.provider import Machine, ProviderError, Transient
 from clusterctl import home as homes
@@ -11,9 +13,9 @@ from clusterctl import providers
 from clusterctl.errors import CliError, TimedOut, from_provider
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.providers import OperatorProvider
-from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.definition import ClusterSpec, RayRuntime
 
-from . import machines
+from . import machines, reach
 
 
 def cluster_providers(
@@ -24,7 +26,10 @@ def cluster_providers(
     settings = record.provider_settings if record else home.provider_settings(name)
     ids = [record.cluster_id] if record else []
     probe = providers.make(spec, ids[0] if ids else name, settings)
-    ids += [other for other in probe.clusters(name) if other not in ids]
+    try:
+        ids += [other for other in probe.clusters(name) if other not in ids]
+    except ProviderError as error:
+        raise from_provider(error) from error
     return [providers.make(spec, cluster_id, settings) for cluster_id in ids]
 
 
@@ -57,7 +62,8 @@ def down(
     failures: list[CliError] = []
     for provider in found:
         try:
-            ended += machines.end_all(provider, on_end=announce)
+            # Its head may have asked for machines just now that are not listed yet.
+            ended += machines.end_all(provider, on_end=announce, settles=True)
         except TimedOut as error:
             failures.append(error)
         try:
@@ -76,10 +82,62 @@ def down(
     return ended
 
 
+def workers_to_end(listed: Sequence[Machine], keep: Mapping[str, int]) -> list[str]:
+    """The workers but for so many of each type, the longest-lived. Pure."""
+    left = dict(keep)
+    ending = []
+    for machine in sorted(listed, key=lambda machine: machine.launched_s):
+        if machine.is_head:
+            continue
+        if left.get(machine.node_type, 0) > 0:
+            left[machine.node_type] -= 1
+        else:
+            ending.append(machine.id)
+    return ending
+
+
+def without_minimum(spec: ClusterSpec) -> ClusterSpec:
+    """The spec with no workers that are always there. Pure."""
+    kinds = {
+        name: msgspec.structs.replace(kind, min_workers=0) for name, kind in spec.available_node_types.items()
+    }
+    return msgspec.structs.replace(spec, available_node_types=kinds)
+
+
+def workers_of(record: ClusterRecord, keeps_minimum: bool) -> list[str]:
+    """The machines that `end_workers` ends."""
+    kinds = record.spec.available_node_types if keeps_minimum else {}
+    keep = {name: kind.min_workers for name, kind in kinds.items()}
+    return workers_to_end(machines.existing(_provider(record)), keep)
+
+
+def end_workers(
+    home: Home, record: ClusterRecord, keeps_minimum: bool, progress: Callable[[str], None]
+) -> int:
+    """Ends the workers and leaves the head; returns how many there were. Where min_workers are not kept, the head's
+    autoscaler is told not to make them anew until the next `up`.
+
+    Raises:
+        CliError: the head does not answer, or a machine does not end.
+    """
+    provider = _provider(record)
+    ending = workers_of(record, keeps_minimum)
+    if not keeps_minimum:
+        less = without_minimum(record.spec)
+        if not isinstance(less.runtime, RayRuntime) and less != record.spec:
+            reach.api(home, record, provider).put("/api/autoscaler/config", msgspec.json.encode(less))
+            record.spec, record.spec_hash = less, homes.spec_hash(less)
+            home.write(record)
+    if ending:
+        progress(f"ending {len(ending)} worker{'s' if len(ending) > 1 else ''}")
+        machines.end_all(provider, only=set(ending))
+    return len(ending)
+
+
 def stop(home: Home, record: ClusterRecord, progress: Callable[[str], None]) -> None:
     """Stops the head's machine and keeps it with its state; gives the workers back, which hold nothing that
     the next `up` does not make again."""
-    provider = providers.make(record.spec, record.cluster_id, record.provider_settings)
+    provider = _provider(record)
     if not provider.capabilities.stop_start:
         raise CliError(
             "machines of this provider cannot be stopped", "End the cluster with `clusterctl down`."
@@ -99,3 +157,7 @@ def stop(home: Home, record: ClusterRecord, progress: Callable[[str], None]) -> 
         machines.end_all(provider, only=workers)
     record.state = homes.STOPPED
     home.write(record)
+
+
+def _provider(record: ClusterRecord) -> OperatorProvider:
+    return providers.make(record.spec, record.cluster_id, record.provider_settings)

@@ -150,3 +150,29 @@ def test_who_has_not_joined_in_time_is_named_with_its_step(cli: Cli) -> None:
     ran = cli.run("up", "-y", "--timeout", "3", cli.spec("late", least=1, extra=slow))
     assert ran.status == 7
     assert "(worker): set up: worker_setup_commands[0]" in ran.err.partition("still waiting for")[2]
+
+
+def test_workers_alone_end_and_come_back_with_up(cli: Cli) -> None:
+    spec = cli.spec("less", least=1)
+    assert cli.run("up", "-y", "--min-workers", "2", spec).status == 0
+    assert cli.run("up", "-y", spec).status == 0
+    assert cli.run("down", "--keep-min-workers", "--dry-run").out.count("\n") == 1
+    assert "1 worker of" in cli.run("down", "-y", "--keep-min-workers", spec).out
+    assert len(machine_ids()) == 2
+    assert "1 worker of" in cli.run("down", "-y", "--workers-only").out
+    assert len(machine_ids()) == 1
+    assert cli.wait(lambda status: len(alive(status)) == 1)
+    ran = cli.run("up", "-y", spec)
+    assert ran.status == 0, ran.err
+    assert "min_workers: 0 -> 1" in ran.err
+    assert len(alive(cli.status())) == 2
+
+
+def test_stop_keeps_the_heads_machine_and_down_ends_it(cli: Cli) -> None:
+    spec = cli.spec("halted")
+    assert cli.run("up", "-y", spec).status == 0
+    assert cli.run("stop", "-y").status == 0
+    assert len(machine_ids()) == 1
+    assert "STOPPED" in cli.run("down", "--dry-run").out
+    assert cli.run("down", "-y").status == 0
+    assert machine_ids() == set()
