@@ -216,6 +216,10 @@ def _session_dir() -> Path:
     named = os.environ.get("CLUSTERCTL_SESSION_DIR")
     if named:
         session = Path(named)
+        if not session.parent.exists():  # a machine that was restarted has an empty /tmp
+            from runtime._node.registry import make_private_dir
+
+            make_private_dir(session.parent)
         for folder in (session, session / "sockets", session / "logs"):
             folder.mkdir(mode=0o700, exist_ok=True)
         return session

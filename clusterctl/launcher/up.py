@@ -125,6 +125,10 @@ class Up:
             for step in chosen.steps:
                 begun = time.monotonic()
                 if step.action in (Action.AWAIT_WORKERS, Action.MAKE_WORKERS):
+                    if (
+                        step is chosen.steps[0]
+                    ):  # what an earlier `up` began may fail: the autoscaler begins anew
+                        self._note_earlier()
                     result.workers = self._await_workers()
                 else:
                     self._do(step, chosen)
@@ -346,7 +350,7 @@ class Up:
     def _push_spec(self) -> None:
         self._watcher.say("giving the autoscaler the new limits and node types")
         self._prepare_for_new_spec()
-        self._earlier = instance_ids(self.api().get("/api/cluster_status"))
+        self._note_earlier()
         self.api().put("/api/autoscaler/config", msgspec.json.encode(self._spec), timeout_s=30.0)
 
     def _prepare_for_new_spec(self) -> None:
@@ -359,6 +363,9 @@ class Up:
             machines.patiently(lambda: self._provider.prepare(self._kinds()))
         except ProviderError as error:
             raise from_provider(error) from error
+
+    def _note_earlier(self) -> None:
+        self._earlier = instance_ids(self.api().get("/api/cluster_status"))
 
     def _await_workers(self) -> int:
         return await_workers(self.api(), self._spec, self._timeout_s, self._watcher, self._earlier)

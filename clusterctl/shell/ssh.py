@@ -85,7 +85,7 @@ class SshShell:
         else:
             make = f"mkdir -p {shlex.quote(parent)}"
             folder = parent
-        script = f"{{ {make} && tar -xpof - -C {shlex.quote(folder)}; }} 2>&1\n"
+        script = f"{{ {make} && tar -xpof - -C {shlex.quote(folder)} || {_why_not(folder)}; }} 2>&1\n"
         with self._copying(f"copying {local} to {remote}"), self._started(script, None) as running:
             with contextlib.suppress(_Broken):  # its words say why
                 archive.pack(local, name, cast(IO[bytes], _ToMachine(running.channel)))
@@ -349,6 +349,13 @@ class _RemoteTerminal:
 
     def resize(self, rows: int, columns: int) -> None:
         self._channel.resize_pty(columns, rows)
+
+
+def _why_not(folder: str) -> str:
+    """Command: fails, and says so where the reason is a full disk, for which tar has many words."""
+    quoted = shlex.quote(folder)
+    free = f"df -Pk {quoted} 2>/dev/null | {{ read -r line; read -r disk size used free rest; echo ${{free:-1024}}; }}"
+    return f'{{ [ "$({free})" -ge 1024 ] || echo "the disk of "{quoted}" is full"; false; }}'
 
 
 def _path(remote: str) -> str:
