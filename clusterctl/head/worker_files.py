@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -17,6 +18,8 @@ from runtime._wire.messages import control as messages
 log = logging.getLogger(__name__)
 
 _PERIOD_S = 5.0
+_RESTS = 20
+"""Many files are looked at less often: so much longer is the pause than the look."""
 _AT_ONCE = 16
 
 
@@ -50,16 +53,19 @@ class WorkerFiles:
     async def watch(self) -> None:
         """Until cancelled: what changes among the head's mounts reaches the workers within some seconds."""
         brought = ""
+        took_s = 0.0
         while True:
-            await asyncio.sleep(_PERIOD_S)
+            await asyncio.sleep(max(_PERIOD_S, took_s * _RESTS))
             setup = self._settings.setup
             if not setup.syncs_continuously:
                 continue
+            begun = time.monotonic()
             try:
                 digest = await asyncio.to_thread(setup.files_digest)
             except SyncError as error:
                 log.warning("the head's mounts cannot be read: %s", error)
                 continue
+            took_s = time.monotonic() - begun
             if digest == brought:
                 continue
             setup.expire()

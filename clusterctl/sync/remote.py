@@ -7,14 +7,24 @@ what else the machine prints is not taken for one.
 from __future__ import annotations
 
 import base64
+import contextlib
+import errno
+import fcntl
 import json
+import os
 import shlex
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO, Any, cast
 
 MARK = "\x1e"
 STATE = "~/.clusterctl-node/sync"
+_SILENCE_S = 300
+_STALE_S = 10.0
+_TURN_TRIES = 1200
+_TURN_AGAIN_S = 0.1
 PYTHON = '"${CLUSTERCTL_BASE_PYTHON:-${CLUSTERCTL_PYTHON:-python3}}"'
 
 _RECEIVING = (("clusterctl.sync", "receiver"),)
@@ -88,10 +98,65 @@ def apply() -> None:
     """Input: the targets, then what a sender writes for each."""
     from clusterctl.sync import receiver
 
-    stream = sys.stdin.buffer
+    stream = _Watched()
     for mount in json.loads(stream.readline()):
-        journal = receiver.Journal(f"{receiver.where(STATE)}/{mount['key']}")
-        receiver.Receiver(receiver.where(mount["target"]), stream, journal).run()
+        file = f"{receiver.where(STATE)}/{mount['key']}"
+        with _alone(file, mount["target"]) as lock:
+            stream.lock = lock
+            journal = receiver.Journal(file)
+            receiver.Receiver(receiver.where(mount["target"]), cast(IO[bytes], stream), journal).run()
+
+
+class _Watched:
+    """The input. Where none comes for long the process ends: whoever sent it may be gone without a word.
+
+    Attributes:
+        lock: a file whose time of change says when something came last.
+    """
+
+    def __init__(self) -> None:
+        self.lock = ""
+        self._told = 0.0
+
+    def read(self, size: int) -> bytes:
+        self._wait()
+        return sys.stdin.buffer.read(size)
+
+    def readline(self) -> bytes:
+        self._wait()
+        return sys.stdin.buffer.readline()
+
+    def _wait(self) -> None:
+        signal.alarm(_SILENCE_S)
+        if self.lock and time.monotonic() - self._told > 1:
+            self._told = time.monotonic()
+            os.utime(self.lock)
+
+
+@contextlib.contextmanager
+def _alone(file: str, target: str) -> Iterator[str]:
+    """One transfer to a target at a time. One to which nothing comes any more is ended: its sender was cut off."""
+    path = f"{file}.lock"
+    os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
+    with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+") as lock:
+        signal.alarm(0)  # this wait has a limit of its own
+        for _ in range(_TURN_TRIES):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.time() - os.stat(path).st_mtime > _STALE_S:
+                    lock.seek(0)
+                    with contextlib.suppress(ValueError, ProcessLookupError):
+                        os.kill(int(lock.read()), signal.SIGKILL)
+                time.sleep(_TURN_AGAIN_S)
+        else:
+            raise OSError(errno.EBUSY, "another transfer to it is under way", target)
+        lock.seek(0)
+        lock.truncate()
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield path
 
 
 def tell() -> None:

@@ -22,6 +22,8 @@ from .rules import Rules
 from .sender import Changes, There, changes, stream
 
 _LOOK_S = 120.0
+_TELL_S = 1800.0
+"""It reads all files there."""
 _SLOWEST_BYTES_PER_S = 100_000
 """A transfer slower than this has failed; the next one goes on where it broke off."""
 _AT_LEAST_S = 300.0
@@ -139,7 +141,7 @@ def pull(
     """
     request = json.dumps({"source": source, "excludes": list(excludes), "ignore_files": list(ignore_files)})
     line = request.encode() + b"\n"
-    told = [record["entry"] for record in _run(shell, "tell", [line], _LOOK_S) if "entry" in record]
+    told = [record["entry"] for record in _run(shell, "tell", [line], _TELL_S) if "entry" in record]
     wanted = {entry["path"]: Entry(**entry) for entry in told}
     if "" in wanted and wanted[""].kind == FILE and (target.endswith("/") or os.path.isdir(target)):
         target = os.path.join(target, os.path.basename(source))

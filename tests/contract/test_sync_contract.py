@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pathlib
 import random
+import threading
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -172,6 +174,27 @@ def test_a_large_file_goes_on_where_it_broke_off(
     assert (source.parent / "back").read_bytes() == content
 
 
+def test_a_transfer_whose_sender_is_silent_gives_way(counting: Counting, source: pathlib.Path) -> None:
+    sync(counting, source)
+    hold = (
+        "import fcntl, os, time\nlock = open('.clusterctl-node/sync/' + next(n for n in "
+        "os.listdir('.clusterctl-node/sync') if n.endswith('.lock')), 'r+')\nfcntl.flock(lock, fcntl.LOCK_EX)\n"
+        "lock.write(str(os.getpid()).ljust(9)); lock.flush(); os.utime(lock.name, (1, 1))\n"
+        "print('held', flush=True)\ntime.sleep(600)\n"
+    )
+    held = threading.Event()
+    holder = threading.Thread(
+        target=counting.inner.run,
+        args=('exec python3 -c "$HOLD"',),
+        kwargs={"env": {"HOLD": hold}, "on_output": lambda _: held.set(), "timeout_s": 120.0},
+    )
+    holder.start()
+    assert held.wait(60)
+    (source / "run.sh").write_text("echo new\n")
+    assert len(sync(counting, source).changes.files) == 1
+    holder.join()
+
+
 def test_what_is_left_of_a_broken_transfer_goes_with_the_next(
     counting: Counting, source: pathlib.Path
 ) -> None:
@@ -185,6 +208,15 @@ def test_what_is_left_of_a_broken_transfer_goes_with_the_next(
     sync(counting, source)
     assert counting.inner.run("ls -A data").output.count(".part") == 0
     assert counting.inner.run("cat data/large").output == "small now"
+
+
+def test_two_transfers_to_one_target_take_turns(counting: Counting, source: pathlib.Path) -> None:
+    (source / "big").write_bytes(random.randbytes(3_000_000))
+    with ThreadPoolExecutor(4) as pool:
+        for future in [pool.submit(sync, Counting(counting.inner), source) for _ in range(4)]:
+            future.result()
+    assert sync(counting, source).changes.files == ()
+    assert counting.inner.run("ls -A data").output.count(".part") == 0
 
 
 def test_a_single_file(counting: Counting, source: pathlib.Path) -> None:
