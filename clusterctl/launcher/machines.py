@@ -25,10 +25,11 @@ T = TypeVar("T")
 _UP_AGAIN = "Run `clusterctl up` again; the provider's own tools tell what happened to it."
 
 
-def existing(provider: OperatorProvider) -> list[Machine]:
-    """Every machine of the cluster that still exists in any state. A platform that hiccups is asked again."""
+def existing(provider: OperatorProvider, patience_s: float = 0.0) -> list[Machine]:
+    """Every machine of the cluster that still exists in any state. A platform that hiccups is asked for so long."""
     try:
-        return [machine for machine in patiently(provider.list) if machine.state is not MachineState.GONE]
+        listed = patiently(provider.list, patience_s)
+        return [machine for machine in listed if machine.state is not MachineState.GONE]
     except ProviderError as error:
         raise from_provider(error) from error
 
@@ -117,7 +118,8 @@ def end_all(
     asked: dict[str, float] = {}  # accepted then
     pause_s = _POLL_S
     while True:
-        found = [machine for machine in existing(provider) if only is None or machine.id in only]
+        listed = existing(provider, _PATIENCE_S)
+        found = [machine for machine in listed if only is None or machine.id in only]
         if not found or any(MachineTags.UNREACHABLE not in machine.tags for machine in found):
             silent_since = math.inf
         elif time.monotonic() - silent_since >= _SILENCE_S:

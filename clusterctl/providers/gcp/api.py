@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,8 @@ from .instances import SCOPE
 
 Json = dict[str, Any]
 T = TypeVar("T")
+_CALLED = re.compile(r"^[A-Z]+ https?://\S+: ")
+"""By which the SDK begins what the platform says."""
 _CALL_S = 20.0
 _ATTEMPTS = 3
 _PAUSE_S = 0.5
@@ -260,13 +263,14 @@ class ComputeApi:
         except GoogleAPICallError as error:
             reasons = tuple(str(e.get("reason", "")) for e in error.errors if isinstance(e, Mapping))
             status = int(error.code or 500)
-            raise errors.of_answer(doing, status, reasons, error.message, _retry_after_s(error)) from error
+            message = _CALLED.sub("", error.message)
+            raise errors.of_answer(doing, status, reasons, message, _retry_after_s(error)) from error
         except google.auth.exceptions.TransportError as error:
             raise Transient(f"{doing}: {error}") from error
         except google.auth.exceptions.GoogleAuthError as error:
             raise _no_credentials(error) from error
         except (requests.RequestException, RetryError, OSError) as error:
-            raise Transient(f"{doing}: the API does not answer: {error}") from error
+            raise Transient(f"{doing}: the API does not answer: {_cause(error)}") from error
 
     def _client(self, name: str) -> Any:
         """The SDK has one client for each kind of thing."""
@@ -309,9 +313,16 @@ def of(project: str, endpoint: str) -> ComputeApi:
     return ComputeApi(project, endpoint)
 
 
+def _cause(error: Exception) -> str:
+    """What lies below the layers of HTTP."""
+    below = error.args[0] if error.args else error
+    return str(getattr(below, "reason", below)).rpartition("): ")[2]
+
+
 def _no_credentials(error: Exception) -> ProviderError:
+    said = str(error).rstrip(".")
     return Auth(
-        f"no usable Google credentials: {error}. Run `gcloud auth application-default login`, or name a key file in "
+        f"no usable Google credentials: {said}. Run `gcloud auth application-default login`, or name a key file in "
         "GOOGLE_APPLICATION_CREDENTIALS"
     )
 

@@ -3,6 +3,7 @@ are real hosts, entered by SSH with the key in their metadata."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,12 +65,17 @@ def cloud() -> Iterator[Cloud]:
         yield cloud
 
 
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    """One for all tests: the archives of what is installed here are made once."""
+    return Cli(tmp_path_factory.mktemp("cli"))
+
+
 def workers(status: dict[str, Any]) -> list[str]:
     return [node["address"].partition(":")[0] for node in alive(status) if not node["is_head"]]
 
 
-def test_from_nothing_to_a_jobs_result_and_back_to_nothing(cloud: Cloud, tmp_path: Path) -> None:
-    cli = Cli(tmp_path)
+def test_from_nothing_to_a_jobs_result_and_back_to_nothing(cloud: Cloud, cli: Cli, tmp_path: Path) -> None:
     spec = tmp_path / "google.yaml"
     spec.write_text(SPEC.format(endpoint=cloud.endpoint))
     compute = cloud.compute
@@ -104,8 +110,43 @@ def test_from_nothing_to_a_jobs_result_and_back_to_nothing(cloud: Cloud, tmp_pat
     finally:
         ran = cli.run("down", "-y", str(spec), timeout_s=150)
     assert ran.status == 0, ran.err
-    assert compute.all() == []
-    assert compute.firewalls == {}
+    expect_nothing(cloud, cli)
+
+
+def test_what_is_killed_on_the_way_goes_on_though_the_platform_fails_now_and_then(
+    cloud: Cloud, cli: Cli, tmp_path: Path
+) -> None:
+    spec = tmp_path / "google.yaml"
+    spec.write_text(SPEC.format(endpoint=cloud.endpoint))
+    compute = cloud.compute
+    compute.faults.stockouts.clear()
+    failing = [
+        compute.faults.add("", 503, every=7, times=None),
+        compute.faults.add("POST|DELETE", 0, every=5, is_done=True, times=None),
+    ]
+    try:
+        first = cli.start("up", "-y", str(spec))
+        assert eventually(lambda: compute.all())
+        cli.interrupt(first, signal.SIGKILL)
+        ran = cli.run("up", "-y", str(spec), timeout_s=300)
+        assert ran.status == 0, ran.err
+        assert len(workers(cli.status())) == 1
+        assert len(compute.all()) == 2, "nothing was made twice"
+        first = cli.start("down", "-y", str(spec))
+        assert eventually(lambda: any(i["status"] == "STOPPING" for i in compute.all()))
+        cli.interrupt(first, signal.SIGKILL)
+    finally:
+        ran = cli.run("down", "-y", str(spec), timeout_s=150)
+        for fault in failing:
+            compute.faults.remove(fault)
+    assert ran.status == 0, ran.err
+    expect_nothing(cloud, cli)
+
+
+def expect_nothing(cloud: Cloud, cli: Cli) -> None:
+    """Nothing of the cluster is left on the platform or here."""
+    assert cloud.compute.all() == []
+    assert cloud.compute.firewalls == {}
     assert cloud.hosts is not None
     assert eventually(lambda: not cloud.hosts.names())
-    assert not (tmp_path / "home" / "clusters" / "Google_1").exists()
+    assert not (cli.folder / "home" / "clusters" / "Google_1").exists()

@@ -17,7 +17,7 @@ class Fault:
         is_done: what was asked for happens all the same.
         operation: instead, the operation that is answered with ends with this error code.
         times: how often. None: until it is removed.
-        retry_after: the answer's header.
+        every: only each so many-th of these calls.
     """
 
     where: str
@@ -27,7 +27,8 @@ class Fault:
     is_done: bool = False
     operation: str = ""
     times: int | None = 1
-    retry_after: str = ""
+    every: int = 1
+    calls: int = 0
 
 
 @dataclass
@@ -68,6 +69,9 @@ class Faults:
             self.calls.append(call)
             for fault in self._faults:
                 if re.search(fault.where, call) and fault.times != 0:
+                    fault.calls += 1
+                    if fault.calls % fault.every:
+                        continue
                     if fault.times is not None:
                         fault.times -= 1
                     return fault

@@ -121,6 +121,7 @@ def test_a_refusal(
     result = create(provider, "a")
     assert [type(error) for error in result.errors] == [kind]
     assert inserts(cloud) == 1, "it is not asked again"
+    assert "in us-west1-a: pretended" in str(result.errors[0])
 
 
 def test_an_image_that_is_not_there(provider: GcpMachines) -> None:
