@@ -175,6 +175,11 @@ class Aws:
                 )
                 self._parameters[parameter] = image_id
 
+    def forget_tokens(self) -> None:
+        """As if more than a day had passed since the last launch."""
+        with self._lock:
+            self._tokens.clear()
+
     @property
     def ec2(self) -> Any:
         """moto's own picture of EC2."""
@@ -394,6 +399,13 @@ class Aws:
         for one in self.instances():
             if any(group == other.id for nic in one.nics.values() for other in nic.group_set):
                 return request.error("DependencyViolation", f"resource {group} has a dependent object")
+        return self._forward(request)
+
+    def _do_RemoveRoleFromInstanceProfile(self, request: _Request) -> _Answer:
+        name, role = request.parameters["InstanceProfileName"], request.parameters["RoleName"]
+        found = next((one for one in self.iam.instance_profiles.values() if one.name == name), None)
+        if found is None or role not in [one.name for one in found.roles]:
+            return request.error("NoSuchEntity", f"{role} is not in {name}", 404)
         return self._forward(request)
 
     def _do_CreateInstanceProfile(self, request: _Request) -> _Answer:

@@ -71,6 +71,10 @@ class Catalog:
                 self._images[key] = images.find(self._clients, *key)
             return self._images[key]
 
+    def names_image(self, node_type: NodeType) -> bool:
+        """Whether a node type says which image it wants."""
+        return bool(self._setting(node_type, "ImageId"))
+
     # -- inside
 
     def _type_name(self, node_type: NodeType) -> str:

@@ -7,6 +7,7 @@ where we may; where we may not, that is no problem of its own.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from autoscaler.provider import (
     ProviderError,
     Transient,
 )
-from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.definition import ClusterSpec, RayRuntime
 from clusterctl.spec.platforms.aws import AwsProvider
 
 from . import identity, launches, network
@@ -172,6 +173,22 @@ def _fitting(facts: Facts, node_type: NodeType, kind: InstanceType, image: Image
             f"node type {name}: image {image.id} ({image.name}) does not say whom one is there",
             "Say it in auth.ssh_user.",
         )
+    ours = sys.version_info[:2]
+    if image.python not in (None, ours) and _uses_its_python(facts, name):
+        assert image.python is not None
+        theirs, here = ".".join(map(str, image.python)), ".".join(map(str, ours))
+        yield Problem(
+            f"node type {name}: image {image.name} has Python {theirs}, here is {here}, and the two must be the same",
+            f"Run clusterctl with Python {theirs}, or name an image with {here} (node_config.ImageId), or where its "
+            f"machines have {here} (provider.python).",
+        )
+    said = facts.spec.auth.ssh_user
+    if said and image.user and said != image.user and not facts.catalog.names_image(node_type):
+        yield Problem(
+            f"node type {name}: auth.ssh_user is {said}, and on machines of {image.name} one is {image.user}",
+            f"{image.user} it will be. If {said} is meant, name the image (node_config.ImageId).",
+            fatal=False,
+        )
     if kind.has_gpus and image.name.startswith(("debian-", "ubuntu/")):
         yield Problem(
             f"node type {name}: image {image.name} has no driver for the GPUs of {kind.name}",
@@ -197,6 +214,14 @@ def _fitting(facts: Facts, node_type: NodeType, kind: InstanceType, image: Image
                 "On-demand machines of it are never taken.",
                 fatal=not spot,
             )
+
+
+def _uses_its_python(facts: Facts, name: str) -> bool:
+    """Whether nodes of the type run on the `python3` of their image."""
+    spec = facts.spec
+    kind = spec.available_node_types.get(name)
+    in_container = spec.docker is not None or (kind is not None and kind.docker is not None)
+    return facts.config.python == "python3" and not in_container and not isinstance(spec.runtime, RayRuntime)
 
 
 def _permissions(

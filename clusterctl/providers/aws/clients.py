@@ -129,16 +129,17 @@ class Clients:
 
     def _once(self, service: str, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
         client = self._client(service)
-        with self._translated(client, method):
+        with self._translated(method):
             answer: dict[str, Any] = getattr(client, method)(**parameters)
             answer.pop("ResponseMetadata", None)
             return answer
         raise AssertionError("unreachable")
 
     @contextlib.contextmanager
-    def _translated(self, client: Any, method: str) -> Iterator[None]:
+    def _translated(self, method: str) -> Iterator[None]:
         """The one place where what boto3 raises becomes ours."""
         from botocore import exceptions as boto
+        from botocore.parsers import ResponseParserError
 
         try:
             yield
@@ -147,9 +148,7 @@ class Clients:
             detail = error.response.get("Error", {})
             code, message = str(detail.get("Code", "")), str(detail.get("Message", ""))
             status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400))
-            decoded = (
-                self._decoded(errors.encoded_authorization(message)) if client.meta.service_model else ""
-            )
+            decoded = self._decoded(errors.encoded_authorization(message))
             raise errors.refusal(operation, code, message, status, decoded) from error
         except (boto.NoCredentialsError, boto.PartialCredentialsError) as error:
             raise Auth(
@@ -159,7 +158,7 @@ class Clients:
             raise Auth(f"the credentials for AWS cannot be had: {error}") from error
         except boto.ParamValidationError as error:
             raise Config(f"{method}: {' '.join(str(error).split())}") from error
-        except (boto.ConnectionError, boto.HTTPClientError, boto.ResponseParserError) as error:
+        except (boto.ConnectionError, boto.HTTPClientError, ResponseParserError) as error:
             raise Transient(f"AWS does not answer: {error}") from error
         except boto.BotoCoreError as error:
             raise Config(f"{method}: {error}") from error

@@ -20,55 +20,60 @@ _DEBIAN, _CANONICAL, _AMAZON = "136693071363", "099720109477", "amazon"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Images of one kind. `{arch}` is x86_64 or arm64, `{deb}` amd64 or arm64."""
+    """Images of one kind. `{arch}` is x86_64 or arm64, `{deb}` amd64 or arm64; `python` is what `python3` is there."""
 
     parameter: str
     owner: str
     pattern: str
     user: str
+    python: tuple[int, int]
 
 
-def _ubuntu(release: str, name: str, disk: str) -> Family:
+def _ubuntu(release: str, name: str, disk: str, python: tuple[int, int]) -> Family:
     return Family(
         f"/aws/service/canonical/ubuntu/server/{release}/stable/current/{{deb}}/hvm/{disk}/ami-id",
         _CANONICAL,
         f"ubuntu/images/hvm-ssd*/ubuntu-{name}-{release}-{{deb}}-server-*",
         "ubuntu",
+        python,
     )
 
 
-def _debian(release: str) -> Family:
+def _debian(release: str, python: tuple[int, int]) -> Family:
     return Family(
         f"/aws/service/debian/release/{release}/latest/{{deb}}",
         _DEBIAN,
         f"debian-{release}-{{deb}}-*",
         "admin",
+        python,
     )
 
 
-def _deep_learning(system: str, words: str, user: str) -> Family:
+def _deep_learning(system: str, words: str, user: str, python: tuple[int, int]) -> Family:
     return Family(
         f"/aws/service/deeplearning/ami/{{arch}}/base-oss-nvidia-driver-gpu-{system}/latest/ami-id",
         _AMAZON,
         f"Deep Learning* Base OSS Nvidia Driver GPU AMI ({words}) *",
         user,
+        python,
     )
 
 
 FAMILIES: Mapping[str, Family] = {
-    "debian-12": _debian("12"),
-    "debian-13": _debian("13"),
-    "ubuntu-22.04": _ubuntu("22.04", "jammy", "ebs-gp2"),
-    "ubuntu-24.04": _ubuntu("24.04", "noble", "ebs-gp3"),
+    "debian-12": _debian("12", (3, 11)),
+    "debian-13": _debian("13", (3, 13)),
+    "ubuntu-22.04": _ubuntu("22.04", "jammy", "ebs-gp2", (3, 10)),
+    "ubuntu-24.04": _ubuntu("24.04", "noble", "ebs-gp3", (3, 12)),
     "amazon-linux-2023": Family(
         "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{arch}",
         _AMAZON,
         "al2023-ami-2023*-{arch}",
         "ec2-user",
+        (3, 9),
     ),
-    "dlami-ubuntu-24.04": _deep_learning("ubuntu-24.04", "Ubuntu 24.04", "ubuntu"),
-    "dlami-ubuntu-22.04": _deep_learning("ubuntu-22.04", "Ubuntu 22.04", "ubuntu"),
-    "dlami-amazon-linux-2023": _deep_learning("amazon-linux-2023", "Amazon Linux 2023", "ec2-user"),
+    "dlami-ubuntu-24.04": _deep_learning("ubuntu-24.04", "Ubuntu 24.04", "ubuntu", (3, 12)),
+    "dlami-ubuntu-22.04": _deep_learning("ubuntu-22.04", "Ubuntu 22.04", "ubuntu", (3, 10)),
+    "dlami-amazon-linux-2023": _deep_learning("amazon-linux-2023", "Amazon Linux 2023", "ec2-user", (3, 9)),
 }
 """What `ImageId` may be besides an id."""
 
@@ -84,13 +89,18 @@ _GPU_BY_PYTHON = {(3, 12): "dlami-ubuntu-24.04"}
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image. `user`: whom one is there by SSH; "" when nothing says."""
+    """One image.
+
+    Attributes:
+        user: whom one is there by SSH; "" when nothing says.
+        python: what `python3` is there; None when unknown.
+    """
 
     id: str
     name: str
     architecture: str
     user: str
-    root_device: str
+    python: tuple[int, int] | None = None
 
 
 def default_family(python: tuple[int, int] = sys.version_info[:2], gpus: bool = False) -> str:
@@ -163,7 +173,7 @@ def find(clients: Clients, wanted: str, architecture: str) -> Image:
         str(described.get("Name", "")),
         str(described.get("Architecture", "x86_64")),
         known.user if known else login_user(described),
-        str(described.get("RootDeviceName", "")),
+        known.python if known else None,
     )
 
 

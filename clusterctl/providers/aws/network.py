@@ -18,6 +18,12 @@ _VPC_BLOCK = "10.83.0.0/16"
 _SUBNET_PREFIX = 20
 _SSH = 22
 _EVERYBODY = "0.0.0.0/0"
+_SOURCES = {
+    "IpRanges": "CidrIp",
+    "Ipv6Ranges": "CidrIpv6",
+    "UserIdGroupPairs": "GroupId",
+    "PrefixListIds": "PrefixListId",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +68,62 @@ def public(
     return [subnet for subnet in subnets if leads_out(own.get(subnet["SubnetId"], main))]
 
 
-def ingress(
-    group_id: str, blocks: Sequence[str], further: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One permission to come in: from one source, as EC2 counts them.
+
+    Attributes:
+        first, last: ports; -1 where the protocol has none.
+        kind: of the source: IpRanges, Ipv6Ranges, UserIdGroupPairs or PrefixListIds.
+    """
+
+    protocol: str
+    first: int
+    last: int
+    kind: str
+    source: str
+
+    def permission(self) -> dict[str, Any]:
+        """As the API takes it."""
+        ports = {} if self.protocol == "-1" else {"FromPort": self.first, "ToPort": self.last}
+        return {"IpProtocol": self.protocol, **ports, self.kind: [{_SOURCES[self.kind]: self.source}]}
+
+    @property
+    def is_ssh(self) -> bool:
+        return (self.protocol, self.first, self.last) == ("tcp", _SSH, _SSH)
+
+
+def rules(permissions: Iterable[Mapping[str, Any]]) -> set[Rule]:
+    """Permissions, as the API gives and takes them, one by one. Pure."""
+    return {
+        Rule(
+            str(one["IpProtocol"]),
+            int(one.get("FromPort", -1)),
+            int(one.get("ToPort", -1)),
+            kind,
+            str(source[_SOURCES[kind]]),
+        )
+        for one in permissions
+        for kind in _SOURCES
+        for source in one.get(kind) or ()
+    }
+
+
+def ingress(group_id: str, blocks: Sequence[str], further: Sequence[Mapping[str, Any]]) -> set[Rule]:
     """Who may come in: by SSH those of the address blocks, everything from machines of the group itself, and what the
     operator adds. Pure.
 
     Raises:
         Config: one is no address block.
     """
-    ranges: dict[str, list[dict[str, str]]] = {}
+    out = {Rule("-1", -1, -1, "UserIdGroupPairs", group_id)} | rules(further)
     for block in blocks or [_EVERYBODY]:
         try:
             version = ipaddress.ip_network(block).version
         except ValueError as error:
             raise Config(f"provider.ssh_cidr_blocks: {error}") from error
-        key, name = ("IpRanges", "CidrIp") if version == 4 else ("Ipv6Ranges", "CidrIpv6")
-        ranges.setdefault(key, []).append({name: block})
-    return [
-        {"IpProtocol": "tcp", "FromPort": _SSH, "ToPort": _SSH, **ranges},
-        {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group_id}]},
-        *(dict(rule) for rule in further),
-    ]
+        out.add(Rule("tcp", _SSH, _SSH, "IpRanges" if version == 4 else "Ipv6Ranges", block))
+    return out
 
 
 def find(clients: Clients, spec: AwsProvider, cluster_id: str, subnet_ids: Sequence[str]) -> Network:
@@ -113,8 +153,7 @@ def ensure(
     if not network.group_is_ours:
         return network
     further = [*spec.security_group.get("IpPermissions", ())]
-    for rule in ingress(network.group_id, spec.ssh_cidr_blocks, further):
-        _allow(clients, network.group_id, rule)
+    _allow(clients, network.group_id, ingress(network.group_id, spec.ssh_cidr_blocks, further))
     return network
 
 
@@ -195,12 +234,20 @@ def _make_group(
     return str(answer["GroupId"])
 
 
-def _allow(clients: Clients, group_id: str, rule: dict[str, Any]) -> None:
-    try:
-        clients.ec2("authorize_security_group_ingress", GroupId=group_id, IpPermissions=[rule])
-    except ProviderError as error:
-        if "InvalidPermission.Duplicate" not in str(error):
-            raise
+def _allow(clients: Clients, group_id: str, wanted: set[Rule]) -> None:
+    """Lets in who is wanted, and by SSH nobody else any more. Other permissions that somebody has added stay."""
+    (group,) = clients.ec2("describe_security_groups", GroupIds=[group_id])["SecurityGroups"]
+    there = rules(group.get("IpPermissions", ()))
+    for rule in sorted(wanted - there, key=str):
+        try:
+            clients.ec2(
+                "authorize_security_group_ingress", GroupId=group_id, IpPermissions=[rule.permission()]
+            )
+        except ProviderError as error:
+            if "InvalidPermission.Duplicate" not in str(error):
+                raise
+    for rule in sorted((rule for rule in there - wanted if rule.is_ssh), key=str):
+        clients.ec2("revoke_security_group_ingress", GroupId=group_id, IpPermissions=[rule.permission()])
 
 
 def _make_vpc(clients: Clients, cluster_id: str, tags: Mapping[str, str]) -> None:

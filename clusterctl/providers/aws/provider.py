@@ -35,11 +35,13 @@ from clusterctl.spec.platforms.aws import AwsProvider
 from . import checks, identity, launches, listing, network, policies, tagging
 from .catalog import Catalog
 from .clients import Clients, Place
+from .images import Image
 from .network import Network
 from .prices import Prices
 
 LISTING_LAG_S = 5.0
 _MOST_AT_ONCE = 50
+_PAGE = 1000
 _PATIENCE_S = 60.0
 """Of an operator, whom nobody else retries for. The autoscaler has its own patience."""
 _YOUNG_S = 20.0
@@ -150,7 +152,7 @@ class AwsMachines:
             is_head = request.tags.get(MachineTags.ROLE) == MachineTags.HEAD
             place = launches.Place(
                 image_id=image.id,
-                user=self._spec.auth.ssh_user or image.user or _DEFAULT_USER,
+                user=self._user(request.node_type, image),
                 subnet_id=subnet_id,
                 group_ids=(self._known_network().group_id,),
                 key_name=self._key_name(),
@@ -184,7 +186,7 @@ class AwsMachines:
 
     def shell(self, machine: Machine) -> Shell:
         found = machine if machine.tags and self._address(machine) else self._with_address(machine.id)
-        user = self._spec.auth.ssh_user or found.tags.get(tagging.USER, _DEFAULT_USER)
+        user = found.tags.get(tagging.USER) or self._spec.auth.ssh_user or _DEFAULT_USER
         return self._access.shell(found.id, self._address(found), user)
 
     def cleanup(self) -> None:
@@ -306,6 +308,13 @@ class AwsMachines:
             )
         return found
 
+    def _user(self, node_type: NodeType, image: Image) -> str:
+        """Whom one is on a machine. What the operator says is about an image that the operator names."""
+        said = self._spec.auth.ssh_user
+        if not self._catalog.names_image(node_type) and image.user:
+            return image.user
+        return said or image.user or _DEFAULT_USER
+
     def _makes_key(self) -> bool:
         return self._config.key_pair is None and any(
             not kind.node_config.get("KeyName") for kind in self._spec.available_node_types.values()
@@ -363,7 +372,7 @@ class AwsMachines:
 
     def _described(self, filters: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
         return listing.instances(
-            self._clients.pages("describe_instances", "Reservations", Filters=[*filters])
+            self._clients.pages("describe_instances", "Reservations", Filters=[*filters], MaxResults=_PAGE)
         )
 
     def _terminate_one(self, machine_id: str) -> ProviderError | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -187,6 +189,60 @@ def test_another_key_of_the_same_name_is_replaced(aws: Aws, cluster: Make, tmp_p
     assert aws.ec2.key_pairs["clusterctl-demo-1"].public_key != before
 
 
+def test_who_may_enter_follows_the_spec(aws: Aws, cluster: Make) -> None:
+    def blocks() -> set[str]:
+        (group,) = aws.ec2.describe_security_groups(groupnames=["clusterctl-demo-1"])
+        return {r["CidrIp"] for view in group.ip_permissions for r in view.ip_ranges}
+
+    cluster().provider.prepare(cluster().kinds)
+    assert blocks() == {"0.0.0.0/0"}
+    for given in (["10.0.0.0/8"], ["10.0.0.0/8", "192.0.2.0/24"], ["192.0.2.0/24"]):
+        one = cluster(provider=f", ssh_cidr_blocks: {json.dumps(given)}")
+        one.provider.prepare(one.kinds)
+        assert blocks() == set(given)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before it happens", "when it has happened"])
+def test_an_interruption_at_any_call_is_made_good(
+    aws: Aws, cluster: Make, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    """The launcher loses AWS at every single call that changes something; doing it all again converges."""
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
+    for stage in ("up", "clean up"):
+        for number in range(1000):
+            one = cluster()
+            if stage == "clean up":
+                one.provider.prepare(one.kinds)
+            calls = itertools.count()
+
+            def is_the_one(asked: dict[str, str], calls: Iterator[int] = calls, number: int = number) -> bool:
+                changes = not asked.get("Action", "Get").startswith(("Describe", "Get"))
+                return changes and next(calls) == number
+
+            broken = Fault("", "InternalError", status=500, times=1, after=after, when=is_the_one)
+            aws.world.faults = [broken]
+            try:
+                if stage == "up":
+                    one.provider.prepare(one.kinds)
+                    one.create("h", kind=one.head)
+                else:
+                    one.provider.cleanup()
+            except Transient:
+                pass
+            aws.world.faults = []
+            if stage == "up":
+                one.provider.prepare(one.kinds)
+                assert len(one.create("h", kind=one.head).machines) == 1
+                assert len(aws.instances()) == 1
+                one.provider.terminate([machine.id for machine in one.provider.list()])
+            one.provider.cleanup()
+            assert aws.leftovers() == []
+            aws.forget_tokens()
+            if broken.times:  # there are no more calls
+                break
+        assert number > 5
+
+
 # ---------------------------------------------------------------- checks
 
 
@@ -278,6 +334,27 @@ def test_quotas_are_compared_with_what_the_cluster_may_have(aws: Aws, cluster: M
     assert "up to 34 virtual CPUs" in problem.what
     aws.world.quotas = {"L-1216C47A": 34}
     assert one.problems() == []
+
+
+def test_an_image_with_another_python_is_found(
+    aws: Aws, cluster: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 11, 7))
+    words = "has Python 3.12, here is 3.11"
+    config = ", ImageId: ubuntu-24.04"
+    assert [words in problem.what for problem in cluster(config=config).problems()] == [True]
+    assert cluster(config=config, provider=", python: /opt/python3.11/bin/python3").problems() == []
+    assert cluster(config=config, auth="docker: {image: x}").problems() == []
+
+
+def test_whom_one_is_is_the_image_s_unless_the_operator_names_an_image(aws: Aws, cluster: Make) -> None:
+    auth = "auth: {ssh_user: ubuntu}"
+    one = cluster(auth=auth)
+    one.provider.prepare(one.kinds)
+    assert one.create("a").machines[0].tags["clusterctl-ssh-user"] == "admin"
+    assert any("one is admin" in problem.what and not problem.fatal for problem in one.problems())
+    named = cluster(auth=auth, config=", ImageId: debian-12")
+    assert named.create("b", token="u").machines[0].tags["clusterctl-ssh-user"] == "ubuntu"
 
 
 # ---------------------------------------------------------------- offers

@@ -125,13 +125,18 @@ def test_public_subnets_have_a_way_to_a_gateway() -> None:
 
 
 def test_who_may_come_in() -> None:
-    ssh, own, more = network.ingress("sg-1", ["203.0.113.0/24", "2001:db8::/32"], [{"IpProtocol": "icmp"}])
-    assert (ssh["FromPort"], ssh["ToPort"]) == (22, 22)
-    assert ssh["IpRanges"] == [{"CidrIp": "203.0.113.0/24"}]
-    assert ssh["Ipv6Ranges"] == [{"CidrIpv6": "2001:db8::/32"}]
-    assert own == {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": "sg-1"}]}
-    assert more == {"IpProtocol": "icmp"}
-    assert network.ingress("sg-1", [], [])[0]["IpRanges"] == [{"CidrIp": "0.0.0.0/0"}]
+    further = [{"IpProtocol": "tcp", "FromPort": 80, "ToPort": 90, "IpRanges": [{"CidrIp": "10.0.0.0/8"}]}]
+    wanted = network.ingress("sg-1", ["203.0.113.0/24", "2001:db8::/32"], further)
+    assert wanted == {
+        network.Rule("tcp", 22, 22, "IpRanges", "203.0.113.0/24"),
+        network.Rule("tcp", 22, 22, "Ipv6Ranges", "2001:db8::/32"),
+        network.Rule("tcp", 80, 90, "IpRanges", "10.0.0.0/8"),
+        network.Rule("-1", -1, -1, "UserIdGroupPairs", "sg-1"),
+    }
+    assert network.rules(rule.permission() for rule in wanted) == wanted
+    everybody = network.Rule("tcp", 22, 22, "IpRanges", "0.0.0.0/0")
+    assert everybody in network.ingress("sg-1", [], [])
+    assert everybody.is_ssh
     with pytest.raises(Config, match="ssh_cidr_blocks"):
         network.ingress("sg-1", ["home"], [])
 
