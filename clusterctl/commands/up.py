@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from clusterctl.launcher.plan import Plan, Restart
     from clusterctl.launcher.up import Up, UpResult
     from clusterctl.progress import Progress
+    from clusterctl.spec.definition import ClusterSpec
 
 T = TypeVar("T")
 
@@ -61,10 +62,7 @@ def up(
     from clusterctl.errors import CliError, UsageProblem
     from clusterctl.home import Home
     from clusterctl.launcher.plan import Restart
-    from clusterctl.launcher.ray_up import RayUp
-    from clusterctl.launcher.up import Up
     from clusterctl.progress import Progress
-    from clusterctl.spec.definition import RayRuntime
     from clusterctl.spec.load import load_file
     from clusterctl.spec.overrides import renamed, resized
 
@@ -76,8 +74,7 @@ def up(
     home = Home.find()
     with home.locked(loaded.cluster_name, "up"):
         progress = Progress()
-        kind = RayUp if isinstance(loaded.runtime, RayRuntime) else Up
-        run = kind(home, loaded, spec, progress, timeout)
+        run = _run_of(loaded)(home, loaded, spec, progress, timeout)
         if dry_run:
             _rehearse(run, restart, json)
             return
@@ -93,6 +90,17 @@ def up(
         with progress:
             result = run.apply(chosen)
     _tell(result, progress, spec, json)
+
+
+def _run_of(spec: ClusterSpec) -> type[Up]:
+    from clusterctl.launcher.up import Up
+    from clusterctl.spec.definition import RayRuntime
+
+    if not isinstance(spec.runtime, RayRuntime):
+        return Up
+    from clusterctl.launcher.ray_up import RayUp
+
+    return RayUp
 
 
 def _check(run: Up) -> None:
