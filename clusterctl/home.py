@@ -43,6 +43,7 @@ class ClusterRecord(msgspec.Struct, kw_only=True):
     head: Machine | None = None  # as it was listed when it was set up
     control_address: str = ""
     api_url: str = ""
+    is_behind: bool = False  # its API is reached by entering the head's machine
     files_digest: str = ""  # of the mounts that the head has
     stops_itself: bool = False  # it may end while nobody looks: see `autostop`
 

@@ -22,6 +22,7 @@ def dashboard(
             "--port", "-p", min=1, max=65535, help=f"Of this machine; default: {USUAL_PORT}, or another."
         ),
     ] = None,
+    until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True)] = False,
 ) -> None:
     """Leads a port of this machine to the head's API until Ctrl-C, and prints its URL.
 
@@ -30,6 +31,7 @@ def dashboard(
     \b
       clusterctl dashboard --port 8265
     """
+    import sys
     import threading
     from urllib.parse import urlsplit
 
@@ -57,7 +59,10 @@ def dashboard(
                 f"every request needs the header 'Authorization: Bearer ...' with what is in {secret}"
             )
             output.progress("Ctrl-C ends it")
-            threading.Event().wait()  # until Ctrl-C
+            if until_eof:  # for programs: until whoever started it has ended
+                sys.stdin.read()
+            else:
+                threading.Event().wait()  # until Ctrl-C
         except KeyboardInterrupt:
             return
         finally:

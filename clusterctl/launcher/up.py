@@ -339,6 +339,7 @@ class Up:
     def _started(self, output: str) -> None:
         """Remembers where the head that was started can be reached."""
         self.record.control_address, self.record.api_url = self._addresses(output)
+        self.record.is_behind = self._provider.capabilities.forward_ports
         self._home.write(self.record)
         self._home.set_current(self.record.name)
 

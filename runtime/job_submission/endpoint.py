@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runtime._node import registry
@@ -18,11 +21,16 @@ NAMESPACE, KEY = "head", b"api_url"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A head's API. Without `secret` the head refuses all but a health check."""
+    """A head's API. Without `secret` the head refuses all but a health check.
+
+    Attributes:
+        behind: the cluster whose head's machine has to be entered to reach `url`.
+    """
 
     url: str
     secret: str
     control_address: str = ""
+    behind: str = ""
 
 
 def find(address: str | None) -> Endpoint:
@@ -42,7 +50,7 @@ def find(address: str | None) -> Endpoint:
         wanted = os.environ.get("CLUSTERCTL_ADDRESS", "auto")
     for known in _known():
         if wanted in ("auto", known.url, known.control_address):
-            return known
+            return replace(known, url=_tunnel(known.behind)) if known.behind else known
     if wanted.startswith(("http://", "https://")):
         return Endpoint(wanted, _token())
     raise ConnectionError(
@@ -83,6 +91,42 @@ def _read(record: Path, secret_file: Path | None) -> Iterator[Endpoint]:
         told = json.loads(record.read_text())
         secret = Path(secret_file or told["secret_file"]).read_text().strip()
         if told["api_url"]:
-            yield Endpoint(told["api_url"], secret, told["control_address"])
+            behind = told["name"] if told.get("is_behind") else ""
+            yield Endpoint(told["api_url"], secret, told["control_address"], behind)
     except (OSError, ValueError, KeyError):
         return
+
+
+_tunnels: dict[str, tuple[subprocess.Popen[str], str]] = {}
+
+
+def _tunnel(cluster: str) -> str:
+    """A URL of this machine that leads to a cluster's API while this program lives. `clusterctl`, which knows the way
+    into the machines, keeps it.
+
+    Raises:
+        ConnectionError: there is no way.
+    """
+    if cluster in _tunnels and _tunnels[cluster][0].poll() is None:
+        return _tunnels[cluster][1]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "clusterctl", "dashboard", cluster, "--until-eof"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    url = process.stdout.readline().strip()
+    if not url:
+        _, words = process.communicate()
+        raise ConnectionError(
+            f"Failed to connect to Ray: cluster '{cluster}' cannot be reached: {words.strip()}"
+        )
+    _tunnels[cluster] = process, url
+    atexit.register(_close, process)
+    return url
+
+
+def _close(process: subprocess.Popen[str]) -> None:
+    process.communicate()  # closes its input, and waits

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,16 @@ here = [
 ]
 print("ran on", *runtime.get(here))
 """
+CLIENT = """
+import time
+from runtime.job_submission import JobSubmissionClient
+
+client = JobSubmissionClient()
+job = client.submit_job(entrypoint="echo on $(hostname)")
+while not client.get_job_status(job).is_terminal():
+    time.sleep(0.05)
+print(client.get_job_status(job).value, client.get_job_logs(job), end="")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +81,10 @@ def test_from_bare_machines_to_a_jobs_result_and_back(bed: SshTestbed, tmp_path:
         ran = cli.run("submit", cli.script(PROGRAM), timeout_s=120)
         assert ran.status == 0, ran.err
         assert "ran on h1 h2 h3" in ran.out
+        client = subprocess.run(
+            [sys.executable, "-c", CLIENT], env=cli.env(), capture_output=True, text=True, timeout=60
+        )
+        assert client.stdout == "SUCCEEDED on h1\n", client.stderr
         ran = cli.run("up", "-y", str(spec))
         assert "nothing to do" in ran.out
         assert cli.run("exec", "hostname").out == "h1\n"
