@@ -90,7 +90,9 @@ class _Record:
         state = MachineState.PENDING if when < self.made_s + self.boot_s else MachineState.RUNNING
         if self.stopping_s is not None and when >= self.stopping_s:
             state = MachineState.STOPPING
-        return replace(self.machine, state=state)
+        if self.machine.state is not state:
+            self.machine = replace(self.machine, state=state)
+        return self.machine
 
 
 class SimulatedProvider:

@@ -60,6 +60,16 @@ _ROOT = pytest.StashKey[pathlib.Path]()
 _STALLS = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # one of several processes, of which none shall get a long file last
+        here = pathlib.Path(__file__).parent
+        items.sort(key=lambda item: not str(item.path.relative_to(here)).startswith(_LONG))
+
+
+_LONG = ("clusterctl/real", "rows", "integration", "sim", "programs", "scripts", "autoscaler", "contract")
+"""Where the files are that take longest."""
+
+
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()  # what there is now stays to the end, and no later collection needs to look at it

@@ -14,7 +14,10 @@ from tests.testbed import podman, real_ray
 from tests.testbed.hosts import Host
 from tests.testbed.sshd import SshTestbed, missing
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here"),
+    pytest.mark.timeout(500),  # Ray may have to be installed first
+]
 
 # As root, whose home may be where the Python is.
 SPEC = """\

@@ -43,6 +43,8 @@ LEAK_S = 180.0
 """No machine of ours may exist untracked for longer, whatever happens."""
 SHRINK_S = 400.0
 """So long may it take to come down to a lowered maximum."""
+REPORT_EVERY = 7
+"""Ticks after which a report is made, which costs as much as a tick."""
 HUNG_S = 60.0
 """A call that hangs is given up after so long, whatever it did."""
 
@@ -159,6 +161,7 @@ class SimWorld:
         self._listing: Listing | None = None
         self._outcomes: list[Outcome] = []
         self._tick_due = False
+        self._ticks = 0
         self._untracked: dict[str, float] = {}
         self._lowered_s = 0.0
         self._restarted_s = 0.0
@@ -275,7 +278,9 @@ class SimWorld:
         self.at_point("before the save")
         self.saves.append(self.reconciler.memory().to_json())
         self.at_point("after the save")
-        self.reconciler.report(self.now).to_json()
+        self._ticks += 1
+        if self._ticks % REPORT_EVERY == 0:
+            self.reconciler.report(self.now).to_json()
         for effect in effects:
             self.effects_done += 1
             self._carry_out(effect)
