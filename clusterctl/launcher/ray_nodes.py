@@ -28,10 +28,12 @@ from .setup import BASE_PYTHON, NODE_FOLDER, NodeFacts, Step, commands_env, oper
 PORT = 6379
 DASHBOARD_PORT = 8265
 _PLACE = (
-    'ulimit -n 65536 2> /dev/null; cd; place="$CLUSTERCTL_SESSION_DIR"; mkdir -p "$place/ray" && chmod 700 "$place" && '
-    'ln -sfn ray/session_latest/logs "$place/logs" && export TMPDIR="$place/ray" && '
+    'cd; mkdir -p "$CLUSTERCTL_SESSION_DIR/ray" && chmod 700 "$CLUSTERCTL_SESSION_DIR" && '
+    'ln -sfn ray/session_latest/logs "$CLUSTERCTL_SESSION_DIR/logs" && export TMPDIR="$CLUSTERCTL_SESSION_DIR/ray"\n'
 )
+_START = 'ray start --temp-dir="$CLUSTERCTL_SESSION_DIR/ray"'
 """What Ray leaves behind is in the machine's session, which goes with the machine; its logs are where ours would be."""
+_RAY_START = re.compile(r"\bray\s+start\b(?!.*--temp-dir)", re.DOTALL)
 _AUTOSCALING = re.compile(r"\s--autoscaling-config(=|\s+)\S+")
 _INSTALL_S = 1800.0
 
@@ -58,7 +60,7 @@ def environment(spec: ClusterSpec, head_host: str, secret: str) -> dict[str, str
 def head_facts(spec: ClusterSpec, machine: Machine, kind: NodeType, secret: str, digests: str) -> NodeFacts:
     """Facts of the head."""
     command = (
-        f"ray start --head --port={port(spec)} --dashboard-port={dashboard_port(spec)} "
+        f"--head --port={port(spec)} --dashboard-port={dashboard_port(spec)} "
         f"--node-ip-address={machine.address} --disable-usage-stats"
     )
     return _facts(
@@ -86,8 +88,7 @@ def worker_facts(
 ) -> NodeFacts:
     """Facts of a worker. `holds_lease`: its machine shuts itself down when the head is gone."""
     command = (
-        f'ray start --address="$RAY_HEAD_IP:{port(spec)}" --node-ip-address={machine.address} '
-        "--disable-usage-stats"
+        f'--address="$RAY_HEAD_IP:{port(spec)}" --node-ip-address={machine.address} --disable-usage-stats'
     )
     facts = _facts(
         spec,
@@ -149,12 +150,16 @@ def _token(secret: str) -> dict[str, str]:
 
 
 def _given(commands: Sequence[str]) -> tuple[str, ...]:
-    """The spec's own start commands, but for Ray's own autoscaler, whose configuration nobody has written."""
-    return tuple(_AUTOSCALING.sub("", command) for command in commands)
+    """The spec's own start commands, but for Ray's own autoscaler, whose configuration nobody has written, and with
+    Ray's files where the machine's are."""
+    return tuple(_PLACE + _RAY_START.sub(_START, _AUTOSCALING.sub("", command)) for command in commands)
 
 
 def _default(command: str) -> tuple[str, ...]:
-    return "ray stop --force > /dev/null 2>&1 || true", f'{_PLACE}{command} --temp-dir="$place/ray"'
+    return (
+        "ray stop --force > /dev/null 2>&1 || true",
+        f"{_PLACE}ulimit -n 65536 2> /dev/null; {_START} {command}",
+    )
 
 
 def _install(runtime: RayRuntime, in_container: bool) -> list[Step]:

@@ -40,7 +40,7 @@ class RayUp(Up):
         if facts.health is Health.ANSWERS and not facts.spec_changed:
             listed = machines.existing(self._provider)
             todo = ray_nodes.workers(self._spec, listed)
-            lost = {machine.address for machine in listed} - self._joined()
+            lost = {machine.address for machine in listed if not machine.is_head} - self._joined()
             return replace(facts, spec_changed=bool(todo.missing or todo.surplus or lost))
         return facts
 

@@ -31,6 +31,7 @@ _REFUSED: Mapping[str, Mapping[str, str]] = {
     "": {
         "autoscaling_mode": "remove it; `upscaling_speed` says how fast a cluster grows",
         "initial_workers": "remove it; `min_workers` of a node type are there from the start",
+        "no_restart": "say it when it is wanted: clusterctl up --no-restart",
         "target_utilization_fraction": "remove it; `upscaling_speed` says how fast a cluster grows",
     },
     "provider": {

@@ -27,6 +27,7 @@ head_setup_commands: [h]
 worker_setup_commands: [w]
 """
 HEAD = Machine("m0", MachineState.RUNNING, "head", {MachineTags.ROLE: MachineTags.HEAD}, "10.0.0.1")
+START = 'ray start --temp-dir="$CLUSTERCTL_SESSION_DIR/ray"'
 OWN = """\
 head_start_ray_commands:
   - ray stop
@@ -67,7 +68,7 @@ def test_the_head() -> None:
     ]
     assert "'ray[default]==2.60.0'" in found["install Ray"]
     assert (
-        "ray start --head --port=6379 --dashboard-port=8265 --node-ip-address=10.0.0.1"
+        f"{START} --head --port=6379 --dashboard-port=8265 --node-ip-address=10.0.0.1"
         in found["start_commands[1]"]
     )
     assert found["start_commands[2]"] == "ray health-check --address 10.0.0.1:6379"
@@ -77,7 +78,7 @@ def test_the_head() -> None:
 
 def test_a_worker() -> None:
     facts = worker()
-    assert 'ray start --address="$RAY_HEAD_IP:6379"' in commands(facts)["start_commands[1]"]
+    assert '--address="$RAY_HEAD_IP:6379"' in commands(facts)["start_commands[1]"]
     assert facts.env["RAY_HEAD_IP"] == "10.0.0.1"
     assert json.loads(facts.env["RAY_OVERRIDE_RESOURCES"]) == {"CPU": 4.0, "GPU": 1.0}
     assert not facts.lease
@@ -95,10 +96,11 @@ def test_a_worker_that_costs_holds_a_lease() -> None:
 
 def test_the_specs_own_start_commands_are_used_as_they_are() -> None:
     found = commands(head(TEXT + OWN))
-    assert found["start_commands[0]"] == "ray stop"
-    assert found["start_commands[1]"] == "ray start --head --port=7000 --dashboard-port 9000"
+    assert found["start_commands[0]"].endswith("\nray stop")
+    assert found["start_commands[1]"].endswith(f"\n{START} --head --port=7000 --dashboard-port 9000")
     assert found["start_commands[2]"] == "ray health-check --address 10.0.0.1:7000"
-    assert commands(worker(TEXT + OWN))["start_commands[0]"] == "ray start --address=$RAY_HEAD_IP:7000"
+    started = commands(worker(TEXT + OWN))["start_commands[0]"]
+    assert started.endswith(f"\n{START} --address=$RAY_HEAD_IP:7000")
     assert ray_nodes.environment(spec(TEXT + OWN), "h", "t") == {
         "RAY_ADDRESS": "h:7000",
         "RAY_API_SERVER_ADDRESS": "http://127.0.0.1:9000",

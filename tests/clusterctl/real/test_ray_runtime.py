@@ -1,4 +1,4 @@
-"""A cluster that runs Ray itself, on machines of one's own: two hosts that have a Python with Ray."""
+"""A file of Ray's for machines of one's own, with our engine and, one line longer, with Ray itself."""
 
 from __future__ import annotations
 
@@ -19,18 +19,42 @@ pytestmark = [
     pytest.mark.timeout(500),  # Ray may have to be installed first
 ]
 
-# As root, whose home may be where the Python is.
+# A file as Ray's users have it for machines of their own. As root, whose home may be where the Python is.
 SPEC = """\
 cluster_name: rays
-provider: {{type: ssh, head: {head}, workers: [{worker}]}}
-auth: {{ssh_user: root, ssh_private_key: {key}}}
-runtime: {{kind: ray, python: {python}}}
-head_node_type: head
-available_node_types:
-  head: {{resources: {{CPU: 1, object_store_memory: 100000000}}}}
-  worker: {{min_workers: {count}, resources: {{CPU: 1, special: 2, object_store_memory: 100000000}}}}
+max_workers: 1
+min_workers: {count}
+upscaling_speed: 1.0
+idle_timeout_minutes: 5
+docker: {{}}
+provider:
+    type: local
+    head_ip: {head}
+    worker_ips: [{worker}]
+auth:
+    ssh_user: root
+    ssh_private_key: {key}
+file_mounts: {{}}
+cluster_synced_files: []
+file_mounts_sync_continuously: false
+rsync_exclude: ["**/.git"]
+rsync_filter: [".gitignore"]
+initialization_commands: []
 setup_commands: ['echo "head $RAY_HEAD_IP" > /tmp/was-set-up']
+head_setup_commands: []
+worker_setup_commands: []
+head_start_ray_commands:
+    - ray stop
+    - >-
+      ulimit -c unlimited; ray start --head --port=6379 --num-cpus=1 --object-store-memory=100000000
+      --autoscaling-config=~/ray_bootstrap_config.yaml
+worker_start_ray_commands:
+    - ray stop
+    - >-
+      ray start --address=$RAY_HEAD_IP:6379 --num-cpus=1 --object-store-memory=100000000
+      --resources='{{"special": 2}}'
 """
+RUNTIME = "runtime: {{{{kind: ray, python: {python}}}}}\n"
 PROGRAM = """
 import socket, sys
 import ray
@@ -66,12 +90,35 @@ def what_is_left(host: Host) -> str:
     return host.run(["sh", "-c", f"{processes}; {files}; true"])
 
 
-def test_from_machines_to_a_jobs_result_and_back(bed: SshTestbed, tmp_path: Path, ray_python: str) -> None:
+@pytest.fixture(scope="module")
+def values(bed: SshTestbed) -> dict[str, object]:
+    return {"head": bed.hosts[0].address, "worker": bed.hosts[1].address, "key": bed.key_file}
+
+
+def test_rays_file_with_our_engine(bed: SshTestbed, tmp_path: Path, values: dict[str, object]) -> None:
+    cli = Cli(tmp_path)
+    spec = tmp_path / "rays.yaml"
+    spec.write_text(SPEC.format(**values, count=1))
+    try:
+        ran = cli.run("up", "-y", str(spec), timeout_s=120)
+        assert ran.status == 0, ran.err
+        ran = cli.run("submit", "--ray-compat", cli.script(PROGRAM), "a", "b c", timeout_s=120)
+        assert "ran on h2 with ['a', 'b c']" in ran.out, ran.err
+        assert ran.status == 3
+    finally:
+        ran = cli.run("down", "-y", str(spec))
+    assert ran.status == 0, ran.err
+    assert [what_is_left(host) for host in bed.hosts] == ["", ""]
+
+
+def test_the_same_file_with_ray_itself(
+    bed: SshTestbed, tmp_path: Path, values: dict[str, object], ray_python: str
+) -> None:
     cli = Cli(tmp_path)
     head, worker = bed.hosts
     spec = tmp_path / "rays.yaml"
-    values = {"head": head.address, "worker": worker.address, "key": bed.key_file, "python": ray_python}
-    spec.write_text(SPEC.format(**values, count=1))
+    text = SPEC + RUNTIME.format(python=ray_python)
+    spec.write_text(text.format(**values, count=1))
     try:
         ran = cli.run("up", "-y", str(spec), timeout_s=240)
         assert ran.status == 0, ran.err
@@ -99,7 +146,7 @@ def test_from_machines_to_a_jobs_result_and_back(bed: SshTestbed, tmp_path: Path
         assert eventually(
             lambda: "setting up 1 worker" in cli.run("up", "-y", str(spec), timeout_s=120).err, 120
         )
-        spec.write_text(SPEC.format(**values, count=0))
+        spec.write_text(text.format(**values, count=0))
         ran = cli.run("up", "-y", str(spec), timeout_s=120)
         assert "the head and 0 workers" in ran.out, ran.err
         assert what_is_left(worker) == ""
@@ -109,11 +156,10 @@ def test_from_machines_to_a_jobs_result_and_back(bed: SshTestbed, tmp_path: Path
     assert what_is_left(head) == ""
 
 
-def test_a_machine_without_ray_is_named(bed: SshTestbed, tmp_path: Path) -> None:
+def test_a_machine_without_ray_is_named(bed: SshTestbed, tmp_path: Path, values: dict[str, object]) -> None:
     cli = Cli(tmp_path)
     spec = tmp_path / "none.yaml"
-    values = {"head": bed.hosts[0].address, "worker": bed.hosts[1].address, "key": bed.key_file}
-    spec.write_text(SPEC.format(**values, python="/usr/bin/python3", count=1))
+    spec.write_text((SPEC + RUNTIME.format(python="/usr/bin/python3")).format(**values, count=1))
     ran = cli.run("up", "-y", str(spec), timeout_s=120)
     assert ran.status == 1
     assert "step 'find Ray'" in ran.err

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from pathlib import Path
-
 import pytest
 
 from clusterctl.errors import SpecError
 from clusterctl.spec.definition import ClusterSpec
-from clusterctl.spec.load import load_file, load_text, read_text, worker_limit
+from clusterctl.spec.load import load_text, read_text, worker_limit
 from clusterctl.spec.platforms.aws import AwsProvider
 from clusterctl.spec.platforms.gcp import GcpProvider
 from clusterctl.spec.ray_start import parse_start
@@ -253,23 +249,6 @@ def test_workers_that_can_never_come_are_named() -> None:
     _, warnings = read(GCP.replace("max_workers: 2\n", ""))
     assert len(warnings) == 1
     assert "available_node_types.ray_worker_small: there are never more of it" in warnings[0]
-
-
-def test_the_defaults_of_a_ray_that_is_here() -> None:
-    """Ray's package has one file per platform with everything that its clusters have by default."""
-    python = os.environ.get("CLUSTERCTL_RAY_PYTHON")
-    if not python:
-        pytest.skip("CLUSTERCTL_RAY_PYTHON names no Python that has Ray")
-    where = "import ray.autoscaler as a, os; print(os.path.dirname(a.__file__))"
-    ran = subprocess.run([python, "-c", where], capture_output=True, text=True, timeout=60, check=True)
-    folder = Path(ran.stdout.strip())
-    for platform in ("aws", "gcp"):
-        spec = load_file(str(folder / platform / "defaults.yaml"), {})
-        assert spec.max_workers == 2
-    machines = "provider: {type: local, head_ip: 10.0.0.1, worker_ips: [10.0.0.2]}\n"
-    text = (folder / "local" / "defaults.yaml").read_text() + machines
-    spec, _ = read(text)
-    assert spec.available_node_types["worker"].min_workers == 1
 
 
 def test_problems_and_warnings_come_together() -> None:
