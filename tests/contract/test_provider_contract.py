@@ -90,6 +90,7 @@ def gcp(root: Path) -> Platform:
         # An owner for each test: what was made and ended under a token is not made again under it.
         return GcpMachines(spec, cluster, {"owner": root.name, "folder": str(root / cluster)})
 
+    make("one").prepare([KIND])  # the firewall lets nobody in before
     return Platform(make, real=True)
 
 

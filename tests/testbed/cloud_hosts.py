@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.testbed import sshd
-from tests.testbed.hosts import Host, Testbed
+from tests.testbed.hosts import OPERATOR, Host, Testbed
 
 _POLL_S = 0.05
 _PREPARE = """
@@ -53,12 +53,14 @@ class Wanted:
     Attributes:
         addresses: its own first, then those that lead to it, too.
         keys: user -> lines for `authorized_keys`.
+        is_open: the cloud's firewall lets the operator in; otherwise nothing is answered.
         is_running: or stopped, with its disk kept.
     """
 
     addresses: tuple[str, ...]
     keys: Mapping[str, Sequence[str]]
     is_running: bool = True
+    is_open: bool = True
 
 
 class CloudHosts(Testbed):
@@ -136,6 +138,10 @@ class CloudHosts(Testbed):
                 self._boot_machine(machine, what)
             elif not what.is_running and machine.host is not None:
                 self._halt(machine)
+            if machine.host is not None and what.is_open != machine.is_open:
+                verb = "del" if what.is_open else "add"
+                machine.host.run(["ip", "route", verb, "blackhole", f"{OPERATOR}/32"])
+                machine.is_open = what.is_open
 
     def _new_machine(self) -> _Machine:
         self._count += 1
@@ -178,7 +184,7 @@ class CloudHosts(Testbed):
         self.hosts.remove(machine.host)
         self._holders.remove(machine.host._holder)
         _kill(machine.host._holder)
-        machine.host = None
+        machine.host, machine.is_open = None, True
 
 
 @dataclass
@@ -189,6 +195,7 @@ class _Machine:
     place: str
     disk: subprocess.Popen[Any]
     host: Host | None = None
+    is_open: bool = True
 
 
 def _kill(holder: subprocess.Popen[Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from pathlib import Path
 
@@ -39,6 +40,13 @@ def test_a_machine_keeps_its_disk_and_its_host_key_from_boot_to_boot(tmp_path: P
         assert two is not None
         greeting = "exec 3<>/dev/tcp/203.0.113.7/22; head -c 4 <&3"
         assert two.run(["bash", "-c", greeting]) == "SSH-"
+        cloud["two"] = Wanted(cloud["two"].addresses, keys, is_open=False)
+        assert eventually(lambda: "blackhole" in two.run(["ip", "route"]))
+        with pytest.raises(TimeoutError):
+            socket.create_connection(("10.128.0.3", 22), timeout=0.2)
+        cloud["two"] = Wanted(cloud["two"].addresses, keys)
+        assert eventually(lambda: "blackhole" not in two.run(["ip", "route"]))
+        socket.create_connection(("10.128.0.3", 22), timeout=20).close()
         cloud["one"] = Wanted(cloud["one"].addresses, keys, is_running=False)
         assert eventually(lambda: bed.names() == ["two"])
         cloud["one"] = Wanted(("10.128.0.2", "203.0.113.8"), keys)

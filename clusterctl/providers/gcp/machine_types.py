@@ -10,8 +10,22 @@ from autoscaler.provider import ON_DEMAND, SPOT, NodeType, Offer
 
 from . import instances, prices
 
-_USABLE = 0.95
-"""Of a machine's memory its system keeps a part: what a node finds is never more than this."""
+_SEEN_SHARE = 0.95
+"""Of a machine's memory its system keeps a part: what is found there is never less than this."""
+_MEMORY_SHARE = 0.7
+"""Of what a node finds it offers so much to tasks; the rest is for the object store and the daemons."""
+_ACCELERATOR_TYPES = {
+    "nvidia-tesla-k80": "K80",
+    "nvidia-tesla-p4": "P4",
+    "nvidia-tesla-p100": "P100",
+    "nvidia-tesla-v100": "V100",
+    "nvidia-tesla-t4": "T4",
+    "nvidia-l4": "L4",
+    "nvidia-tesla-a100": "A100",
+    "nvidia-a100-80gb": "A100",
+    "nvidia-h100-80gb": "H100",
+}
+"""As nodes call them, and tasks that ask for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +47,14 @@ class Hardware:
 
     def resources(self) -> dict[str, float]:
         """As users count them."""
-        found = {"CPU": self.cpus, "memory": float(int(self.memory_mib * _USABLE) * 2**20)}
-        return {**found, "GPU": float(self.gpus)} if self.gpus else found
+        memory = int(self.memory_mib * _SEEN_SHARE * _MEMORY_SHARE) * 2**20
+        found = {"CPU": self.cpus, "memory": float(memory)}
+        if self.gpus:
+            found["GPU"] = float(self.gpus)
+        for kind in self.accelerators:
+            if kind in _ACCELERATOR_TYPES:
+                found[f"accelerator_type:{_ACCELERATOR_TYPES[kind]}"] = 1.0
+        return found
 
     def price(self, region: str, spot: bool) -> float | None:
         return prices.of_machine(

@@ -77,10 +77,23 @@ class Compute:
         with self._lock:
             self._advance()
             return {
-                f"{zone}/{name}": Wanted(_addresses(it), _keys(it), it["status"] == "RUNNING")
+                f"{zone}/{name}": Wanted(
+                    _addresses(it), _keys(it), it["status"] == "RUNNING", self._lets_in(it)
+                )
                 for (zone, name), it in self.instances.items()
                 if it["status"] in ("RUNNING", "STOPPING", "TERMINATED")
             }
+
+    def _lets_in(self, instance: Json) -> bool:
+        """Whether a rule of its network opens the port of SSH for one of its tags."""
+        network = instance["networkInterfaces"][0].get("network", "").rpartition("/")[2]
+        return any(
+            network == rule["network"].rpartition("/")[2]
+            and set(rule.get("targetTags", ())) & set(instance.get("tags", {}).get("items", ()))
+            and any(entry.get("ports") == ["22"] for entry in rule["allowed"])
+            and rule.get("sourceRanges")
+            for rule in self.firewalls.values()
+        )
 
     # ------------------------------------------------------------ the API
 
