@@ -154,7 +154,7 @@ def stop(home: Home, record: ClusterRecord, progress: Callable[[str], None]) -> 
     workers = {machine.id for machine in machines.existing(provider) if machine.id != head.id}
     if workers:
         progress(f"giving back {len(workers)} worker{'s' if len(workers) > 1 else ''}")
-        machines.end_all(provider, only=workers)
+        machines.end_all(provider, only=workers, settles=True)
     record.state = homes.STOPPED
     home.write(record)
 

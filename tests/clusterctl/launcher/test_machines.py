@@ -92,3 +92,30 @@ def test_a_machine_that_takes_its_time_to_end_is_not_asked_again_and_again(
     assert listing.ended == [["m-1"], ["m-2"]]
     assert pauses == sorted(pauses)
     assert pauses[0] < pauses[-1] <= 2.0
+
+
+def test_hiccups_are_waited_out_and_refusals_are_not() -> None:
+    answers: list[Exception | str] = [Transient("busy", 0.0), Transient("busy", 0.0), "made"]
+
+    def call() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert machines.patiently(call) == "made"
+    answers += [ProviderError("never")]
+    with pytest.raises(ProviderError, match="never"):
+        machines.patiently(call)
+    answers += [Transient("busy", 60.0)]
+    with pytest.raises(Transient):
+        machines.patiently(call, patience_s=30.0)
+
+
+def test_what_was_made_just_now_is_ended_when_it_comes_to_be_listed() -> None:
+    listing = Listing(0.3, [], [], [RUNNING], [])
+    assert machines.end_all(cast(Any, listing), settles=True) == 1
+    assert listing.ended == [["m-1"]]
+    assert machines.end_all(cast(Any, Listing(0.3, [], [RUNNING]))) == 0, (
+        "where nothing was made nobody waits"
+    )

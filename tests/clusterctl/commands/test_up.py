@@ -1,0 +1,58 @@
+"""What `up` asks before it begins, and what it does where nobody is there to answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusterctl import output
+from clusterctl.commands.up import _agree
+from clusterctl.errors import CliError
+from clusterctl.launcher.costs import Costs
+from clusterctl.launcher.plan import Action, Plan, Step
+
+MAKES = Plan((Step(Action.CREATE_HEAD),), is_new=True)
+ENDS = Plan((Step(Action.STOP_DAEMONS),), asks="Programs end.")
+PRICED, FREE = Costs((), False, now=1.0, most=2.0), Costs((), True)
+
+
+class Person:
+    """Who may be there, and says yes or no."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, is_there: bool, says: bool = False) -> None:
+        self.asked: list[str] = []
+        self._says = is_there and says
+        monkeypatch.setattr(output, "somebody_is_there", lambda: is_there)
+        monkeypatch.setattr(output, "confirm", self._answer)
+
+    def _answer(self, question: str) -> bool:
+        self.asked.append(question)
+        return self._says
+
+
+@pytest.mark.parametrize(("says", "goes_on"), [(True, True), (False, False)])
+def test_what_costs_something_is_asked_about(
+    monkeypatch: pytest.MonkeyPatch, says: bool, goes_on: bool
+) -> None:
+    person = Person(monkeypatch, True, says)
+    if goes_on:
+        _agree(MAKES, PRICED, yes=False)
+    else:
+        with pytest.raises(CliError, match="nothing was done"):
+            _agree(MAKES, PRICED, yes=False)
+    assert person.asked == ["Go on?"]
+
+
+def test_nobody_is_asked_about_what_is_free_or_agreed_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    person = Person(monkeypatch, True)
+    _agree(MAKES, FREE, yes=False)
+    _agree(MAKES, None, yes=False)
+    _agree(MAKES, PRICED, yes=True)
+    _agree(ENDS, PRICED, yes=True)
+    assert person.asked == []
+
+
+def test_without_a_terminal_costs_are_no_obstacle_and_ends_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    Person(monkeypatch, False)
+    _agree(MAKES, PRICED, yes=False)
+    with pytest.raises(CliError, match="Programs end"):
+        _agree(ENDS, None, yes=False)

@@ -1,0 +1,164 @@
+"""What `up` finds: a head that cannot be reached is never taken for dead."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any, cast
+
+import pytest
+
+from autoscaler.provider import (
+    Capabilities,
+    CommandResult,
+    Machine,
+    MachineState,
+    MachineTags,
+    ShellTimedOut,
+)
+from clusterctl import home as homes
+from clusterctl.home import ClusterRecord, Home
+from clusterctl.launcher import look
+from clusterctl.launcher.plan import Change, Facts, Health
+from clusterctl.spec.load import load_text
+
+TEXT = "cluster_name: c\nprovider: {type: local}\nhead_node_type: h\navailable_node_types: {h: {}, w: {}}\n"
+HEAD = Machine("h1", MachineState.RUNNING, "h", {MachineTags.ROLE: MachineTags.HEAD}, address="127.0.0.1")
+WORKER = Machine("w1", MachineState.RUNNING, "w", {MachineTags.ROLE: MachineTags.WORKER})
+CLOSED = "http://127.0.0.1:1"
+
+
+@dataclass
+class Platform:
+    """Machines whose shells answer, or do not."""
+
+    listed: list[Machine] = field(default_factory=list)
+    answers: bool = True
+    lists: int = 0
+    capabilities: Capabilities = field(default_factory=Capabilities)
+
+    def list(self) -> list[Machine]:
+        self.lists += 1
+        return self.listed
+
+    def clusters(self, name: str) -> list[str]:
+        return ["c-other"] if name == "strange" else []
+
+    def shell(self, machine: Machine) -> Any:
+        return self
+
+    def run(self, command: str, timeout_s: float) -> CommandResult:
+        if not self.answers:
+            raise ShellTimedOut("no route to host")
+        return CommandResult(0, "")
+
+    def close(self) -> None:
+        pass
+
+
+@contextmanager
+def api(status: int) -> Iterator[str]:
+    """A head's API that answers everything with the status."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps({"error": "no"}).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def home(tmp_path: pathlib.Path) -> Home:
+    return Home.find({"CLUSTERCTL_HOME": str(tmp_path)})
+
+
+def record_of(home: Home, api_url: str, state: str = homes.UP) -> ClusterRecord:
+    record = homes.new_record(home, load_text(TEXT), "c.yaml")
+    record.api_url, record.state, record.head = api_url, state, HEAD
+    home.write(record)
+    home.new_secret(record.name)
+    return record
+
+
+def facts(
+    home: Home, platform: Platform, record: ClusterRecord, text: str = TEXT, is_known: bool = True
+) -> Facts:
+    provider = cast(Any, platform)
+    return look.facts(home, load_text(text), record, is_known, provider, lambda cluster_id: provider)
+
+
+def test_a_head_that_answers_is_asked_and_nothing_is_listed(home: Home) -> None:
+    platform = Platform([HEAD])
+    with api(200) as url:
+        found = facts(home, platform, record_of(home, url))
+    assert (found.health, found.spec_changed, platform.lists) == (Health.ANSWERS, False, 0)
+
+
+def test_a_head_that_does_not_know_the_secret(home: Home) -> None:
+    with api(401) as url:
+        assert facts(home, Platform([HEAD]), record_of(home, url)).health is Health.DENIED
+
+
+def test_a_head_is_dead_when_its_machine_answers_and_nobody_listens(home: Home) -> None:
+    found = facts(home, Platform([WORKER, HEAD]), record_of(home, CLOSED))
+    assert (found.health, found.head_id, found.machines) == (Health.SILENT, "h1", ("w1", "h1"))
+
+
+def test_a_head_whose_machine_does_not_answer_either_is_cut_off(home: Home) -> None:
+    found = facts(home, Platform([HEAD], answers=False), record_of(home, CLOSED))
+    assert found.health is Health.CUT_OFF
+    assert "no route" in found.trouble
+
+
+def test_a_machine_that_is_stopped_or_gone_is_not_asked(home: Home) -> None:
+    for state in (MachineState.STOPPED, MachineState.STOPPING):
+        found = facts(home, Platform([replace(HEAD, state=state)], answers=False), record_of(home, CLOSED))
+        assert (found.health, found.head_stopped) == (Health.SILENT, True)
+    assert facts(home, Platform([], answers=False), record_of(home, CLOSED)).head_id == ""
+
+
+def test_a_head_that_was_started_by_others_is_remembered_where_it_is_now(home: Home) -> None:
+    record = record_of(home, CLOSED)
+    record.head = replace(HEAD, address="127.0.0.9")
+    facts(home, Platform([HEAD]), record)
+    assert record.head == HEAD
+
+
+def test_a_stopped_cluster_is_not_asked(home: Home) -> None:
+    with api(200) as url:
+        found = facts(home, Platform([HEAD]), record_of(home, url, homes.STOPPED))
+    assert (found.health, found.record_state) == (Health.UNKNOWN, homes.STOPPED)
+
+
+def test_what_changed_in_the_spec(home: Home) -> None:
+    with api(200) as url:
+        record = record_of(home, url)
+        assert facts(home, Platform(), record, TEXT + "max_workers: 3\n").change is Change.NOTHING
+        assert facts(home, Platform(), record, TEXT + "setup_commands: [x]\n").change is Change.SETUP
+
+
+def test_a_cluster_that_nobody_remembers_is_found_by_its_tags(home: Home) -> None:
+    text = TEXT.replace("cluster_name: c", "cluster_name: strange")
+    record = homes.new_record(home, load_text(text), "c.yaml")
+    found = facts(home, Platform([WORKER]), record, text, is_known=False)
+    assert (found.record_state, found.health, found.strangers) == ("", Health.UNKNOWN, ("w1",))
