@@ -48,6 +48,7 @@ STOP = f"{START} --stop"
 JOIN = f"{PYTHON} -P -m clusterctl.head.join"
 ORPHAN_MINUTES = 10.0
 """So long a worker's machine that costs waits for its head."""
+_BLOCK = 1 << 18
 _STEP_TIMEOUT_S = 1800.0
 _START_TIMEOUT_S = 120.0  # one that was interrupted may be under way
 _LAST_LINES = 10
@@ -72,6 +73,7 @@ class Step:
     timeout_s: float = _STEP_TIMEOUT_S
     expected: str | None = None  # what the command must print
     advice: str = ""  # what to do when it does not
+    feed: str = ""  # the file that the command reads
     unless: str = ""  # a command: when it succeeds, the step has been done before
     is_users: bool = False  # the command is the spec's
     on_machine: bool = False  # also where the node is a container
@@ -196,9 +198,10 @@ def _runtime_steps(runtime: Shipment) -> tuple[Step, ...]:
     copies = (
         Step(f"copy the {part.name}", source=part.file, target=f"{NODE_FOLDER}/{part.packed}", unless=there)
         for part in runtime.archives
+        if not runtime.streamed
     )
     install = runtime.install(NODE_FOLDER, BASE_PYTHON)
-    return *copies, Step("install the runtime", install, timeout_s=300.0, unless=there)
+    return *copies, Step("install the runtime", install, feed=runtime.streamed, unless=there)
 
 
 def _lease_steps(head: str) -> tuple[Step, ...]:
@@ -425,6 +428,7 @@ def _run_step(shell: Shell, step: Step, facts: NodeFacts, log: SetupLog) -> str:
             env=facts.env if step.is_users else None,
             timeout_s=step.timeout_s,
             on_output=log.output,
+            stdin=_blocks(step.feed) if step.feed else None,
         )
     except (ShellError, SyncError, OSError) as error:
         raise SetupError(step.name, f"{error}{_tail(log.last)}") from error
@@ -433,6 +437,12 @@ def _run_step(shell: Shell, step: Step, facts: NodeFacts, log: SetupLog) -> str:
     if step.expected is not None and result.output.strip() != step.expected:
         raise SetupError(step.name, f"it says {result.output.strip()!r}; {step.advice}")
     return result.output
+
+
+def _blocks(path: str) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK):
+            yield block
 
 
 def _tail(lines: Sequence[str]) -> str:

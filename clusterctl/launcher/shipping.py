@@ -72,8 +72,13 @@ class Shipment:
         """Command: succeeds where a node's folder has this runtime already."""
         return f'[ "$(cat {folder}/runtime/{_DIGEST} 2>/dev/null)" = {self.digest} ]'
 
+    @property
+    def streamed(self) -> str:
+        """The archive that `install` reads as its input; "" where all are copied first, and kept to be shipped on."""
+        return self.archives[0].file if len(self.archives) == 1 else ""
+
     def install(self, folder: str, python: str) -> str:
-        """Command: makes `folder`/runtime, a virtual environment, of the archives that were copied to `folder`.
+        """Command: makes `folder`/runtime, a virtual environment, of its input or of what was copied to `folder`.
 
         It is made by hand, for Debian's Python has no `ensurepip`, and a minimal one not even `venv`.
         """
@@ -83,16 +88,20 @@ class Shipment:
                 f"cd {folder} && rm -rf {new} runtime",
                 f"base=$({python} -c 'import os, sys; print(os.path.realpath(sys.executable))')",
                 f"mkdir -p {new}/bin {new}/{SITE}",
-                *(
-                    f"tar -xzf {part.packed} -C {new}/{SITE} && mv {part.packed} {new}/"
-                    for part in self.archives
-                ),
+                *self._unpack(new),
                 f'ln -s "$base" {new}/bin/python && ln -s python {new}/bin/python3',
                 f'printf \'home = %s\\n\' "$(dirname "$base")" > {new}/pyvenv.cfg',
                 f"printf %s {shlex.quote(_COMMAND)} > {new}/bin/clusterctl && chmod 755 {new}/bin/clusterctl",
                 f"echo {self.digest} > {new}/{_DIGEST} && mv {new} runtime",
             )
         )
+
+    def _unpack(self, new: str) -> Iterator[str]:
+        if self.streamed:
+            yield f"tar -xzf - -C {new}/{SITE}"
+            return
+        for part in self.archives:
+            yield f"tar -xzf {part.packed} -C {new}/{SITE} && mv {part.packed} {new}/"
 
 
 def own(cache: str, extras: Collection[str] = ()) -> Shipment:

@@ -20,6 +20,9 @@ FOLDER = ".clusterctl-node"
 FILE = f"{FOLDER}/machine.json"
 
 
+NOT_OURS = 44
+
+
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """A machine that was taken.
 
@@ -164,12 +167,12 @@ cat {FILE}"""
 
 def give_back(claim: Claim, python: str) -> tuple[str, Mapping[str, str]]:
     """Command and environment that end all that runs for the claim, and remove all that was written for it; the
-    claim itself last. The command prints the processes that do not end. A node in a container left word how to remove
-    that."""
+    claim itself last. The command prints the processes that do not end; where the machine has another claim, or none,
+    it ends with `NOT_OURS`. A node in a container left word how to remove that."""
     script = f"{inspect.getsource(processes)}\nprint(*end([{claim.id!r}]))\n"
     session = shlex.quote(claim.session_dir)
     command = f"""\
-cd && case "$(cat {FILE})" in *{shlex.quote(f'"id":"{claim.id}"')}*) ;; *) exit 0;; esac
+cd && case "$(cat {FILE})" in *{shlex.quote(f'"id":"{claim.id}"')}*) ;; *) exit {NOT_OURS};; esac
 [ ! -f {FOLDER}/leave ] || . {FOLDER}/leave || exit 1
 stuck=$({python} -I -c 'import os; exec(os.environ["END"])') || exit 1
 [ -z "$stuck" ] || {{ echo "$stuck"; exit 1; }}

@@ -388,15 +388,20 @@ class SshMachines:
         return holds.id == draft.id
 
     def _give_back(self, machine_id: str, target: SshTarget) -> None:
-        found = self._look([self._name(target)])[self._name(target)]
-        if isinstance(found, Exception):
-            raise found
-        if found.claim is None or found.claim.id != machine_id or not self._is_ours(found.claim):
+        claim = self._recall().get(self._name(target))
+        if claim is None or claim.id != machine_id:
+            found = self._look([self._name(target)])[self._name(target)]
+            if isinstance(found, Exception):
+                raise found
+            claim = found.claim
+        if claim is None or claim.id != machine_id or not self._is_ours(claim):
             raise NotFound(f"there is no machine {machine_id}")
         if self._on_head and self._name(target) == self._head:
-            give_back_own(found.claim, self._spec.python)
-        command, env = claims.give_back(found.claim, self._spec.python)
+            give_back_own(claim, self._spec.python)
+        command, env = claims.give_back(claim, self._spec.python)
         result = SshShell(target).run(command, env=env, timeout_s=_END_S)
+        if result.exit_status == claims.NOT_OURS:
+            raise NotFound(f"there is no machine {machine_id}")
         if result.exit_status:
             raise Transient(f"{machine_id} cannot be given back yet: {result.output.strip()[-500:]}", 1.0)
 

@@ -27,9 +27,11 @@ def shipment(cache: Path) -> Shipment:
 def install(shipment: Shipment, folder: Path) -> Path:
     """Installs as on a node; returns the folder of its runtime."""
     for part in shipment.archives:
-        shutil.copy(part.file, folder / part.packed)
+        if not shipment.streamed:
+            shutil.copy(part.file, folder / part.packed)
     base = getattr(sys, "_base_executable", sys.executable)
-    subprocess.run(["sh", "-c", shipment.install(str(folder), base)], check=True)
+    with open(shipment.streamed or os.devnull, "rb") as feed:
+        subprocess.run(["sh", "-c", shipment.install(str(folder), base)], check=True, stdin=feed)
     return folder / "runtime"
 
 
