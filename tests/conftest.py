@@ -62,11 +62,22 @@ _STALLS = pytest.StashKey[subprocess.Popen[bytes]]()
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):  # one of several processes, of which none shall get a long file last
-        here = pathlib.Path(__file__).parent
-        items.sort(key=lambda item: not str(item.path.relative_to(here)).startswith(_LONG))
+        items.sort(key=lambda item: not str(item.path).startswith(_LONG))
 
 
-_LONG = ("clusterctl/real", "rows", "integration", "sim", "programs", "scripts", "autoscaler", "contract")
+_LONG = tuple(
+    str(pathlib.Path(__file__).parent / folder)
+    for folder in (
+        "clusterctl/real",
+        "rows",
+        "integration",
+        "sim",
+        "programs",
+        "scripts",
+        "autoscaler",
+        "contract",
+    )
+)
 """Where the files are that take longest."""
 
 
