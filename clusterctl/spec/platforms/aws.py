@@ -49,9 +49,6 @@ class AwsProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         bool,
         Meta(description="Machines get no public address; whoever runs `clusterctl` must be in the network."),
     ] = False
-    cache_stopped_nodes: Annotated[
-        bool | None, Meta(description="Accepted for Ray's sake: see docs/cluster-spec.md.")
-    ] = None
     key_pair: AwsKeyPair | None = None
     security_group: Annotated[
         dict[str, Any],

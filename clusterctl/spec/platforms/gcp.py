@@ -52,9 +52,6 @@ class GcpProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
             extra={"env": True},
         ),
     ] = "default"
-    cache_stopped_nodes: Annotated[
-        bool | None, Meta(description="Accepted for Ray's sake: see docs/cluster-spec.md.")
-    ] = None
     endpoint: Annotated[
         str, Meta(description="Another endpoint that speaks the Compute API.", extra={"env": True})
     ] = ""

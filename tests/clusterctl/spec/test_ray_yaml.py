@@ -245,6 +245,53 @@ def test_ones_own_machines() -> None:
     assert "ssh_proxy_jump" in line
 
 
+FULL = """\
+docker:
+    image: "rayproject/ray:latest"
+    container_name: "ray_container"
+    pull_before_run: True
+    run_options:
+        - --ulimit nofile=65536:65536
+    head_image: "rayproject/ray:latest-cpu"
+    worker_image: "rayproject/ray:latest-gpu"
+    worker_run_options: []
+    disable_automatic_runtime_detection: False
+    disable_shm_size_detection: False
+    use_podman: False
+file_mounts: {"/path1/on/remote/machine": "/path1/on/local/machine"}
+cluster_synced_files: []
+file_mounts_sync_continuously: False
+rsync_exclude: ["**/.git", "**/.git/**"]
+rsync_filter: [".gitignore"]
+initialization_commands: ["sudo usermod -aG docker $USER"]
+head_setup_commands: []
+worker_setup_commands: []
+"""
+OWN = """\
+cluster_name: default
+provider: {type: local, head_ip: 10.0.0.1, worker_ips: [10.0.0.2, 10.0.0.3], use_external_head_ip: false}
+auth:
+    ssh_user: ubuntu
+    ssh_private_key: ~/.ssh/id_rsa
+    ssh_proxy_command: "ssh -W %h:%p gate"
+    ssh_proxy_use_node_id: false
+min_workers: 2
+max_workers: 2
+upscaling_speed: 1.0
+idle_timeout_minutes: 5
+"""
+
+
+@pytest.mark.parametrize("text", [AWS, GCP, OWN], ids=["aws", "gcp", "own"])
+def test_full_files_with_containers(text: str) -> None:
+    spec, _ = read(text + FULL)
+    assert spec.docker is not None
+    assert spec.docker.worker_image == "rayproject/ray:latest-gpu"
+    ray, warnings = read(text + FULL + "runtime: {kind: ray}\n")
+    assert ray.docker == spec.docker
+    assert not any("installs Ray" in warning or "not used: --" in warning for warning in warnings)
+
+
 def test_workers_that_can_never_come_are_named() -> None:
     _, warnings = read(GCP.replace("max_workers: 2\n", ""))
     assert len(warnings) == 1
