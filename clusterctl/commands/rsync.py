@@ -41,6 +41,7 @@ def up(
     from clusterctl.errors import UsageProblem
     from clusterctl.launcher import setup
     from clusterctl.sync import transfer
+    from clusterctl.sync.receiver import MOUNT
     from clusterctl.sync.rules import rules
 
     from .session import open_session
@@ -51,7 +52,7 @@ def up(
         raise UsageProblem("--all-nodes does not go with --node")
     session = open_session(cluster)
     spec = session.record.spec
-    purpose = "mount" if source is None else "rsync"
+    purpose = MOUNT if source is None else "rsync"
     if source is None or target is None:
         mounts = setup.operators_mounts(spec)
         if not mounts:

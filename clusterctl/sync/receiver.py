@@ -16,6 +16,8 @@ from typing import IO, Any
 
 _DIGEST_BYTES = 20
 _BLOCK = 1 << 20
+MOUNT = "mount"
+"""The first word in the names of journals of what is taken back."""
 RESUMED_BYTES = 32 << 20
 """Of a file at least this large, what has arrived is kept when a transfer breaks."""
 
@@ -26,12 +28,21 @@ class Damaged(Exception):
 
 class Journal:
     """What a target holds of what was sent to it: {path: [kind, value, mode, size, mtime_ns, inode]}, and `digest`,
-    that of the manifest if the last transfer came to its end. Each change is on the disk when it has happened."""
+    that of the manifest if the last transfer came to its end. Each change is on the disk when it has happened.
+
+    Attributes:
+        target: a whole path.
+        made: what was not there before it was sent, by path.
+        above: folders above the target that were not there, whole paths.
+    """
 
     def __init__(self, file: str) -> None:
         self._path = file
         self.entries: dict[str, list[Any]] = {}
         self.parts: set[str] = set()
+        self.made: set[str] = set()
+        self.above: set[str] = set()
+        self.target = ""
         self.digest = ""
         with contextlib.suppress(FileNotFoundError), open(file, encoding="utf-8") as lines:
             for line in lines:
@@ -49,22 +60,31 @@ class Journal:
             self.parts.add(record[1])
         elif kind == "no part":
             self.parts.discard(record[1])
+        elif kind == "at":
+            self.target = record[1]
+        elif kind == "made":
+            self.made.add(record[1])
+        elif kind == "above":
+            self.above.add(record[1])
         elif kind == "gone":
             self.entries.pop(record[1], None)
+            self.made.discard(record[1])
         else:
             self.entries[record[1]] = [kind, *record[2:]]
 
-    def begin(self) -> None:
+    def begin(self, target: str) -> None:
         """Rewrites it without what is past, and goes on from there."""
         os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
         draft = f"{self._path}.{os.getpid()}"
-        self.digest = ""
+        self.target, self.digest = target, ""
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self._out = os.fdopen(descriptor, "w", encoding="utf-8")
         for path, (kind, *rest) in self.entries.items():
             self._out.write(json.dumps([kind, path, *rest]) + "\n")
-        for part in self.parts:
-            self._out.write(json.dumps(["part", part]) + "\n")
+        lists = (("at", [target]), ("part", self.parts), ("made", self.made), ("above", self.above))
+        for kind, paths in lists:
+            for path in paths:
+                self._out.write(json.dumps([kind, path]) + "\n")
         self._out.flush()
         os.replace(draft, self._path)
 
@@ -163,6 +183,35 @@ def _digest_of(path: str) -> str:
     return total.hexdigest()
 
 
+def take_back(folder: str) -> None:
+    """Removes the mounts that were sent to this machine, as far as they are as they were left; what was there before
+    stays, and what others wrote.
+
+    Args:
+        folder: where the journals are; they stay.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(folder):
+            if name.startswith(f"{MOUNT}-") and not name.endswith(".lock"):
+                _take_back(Journal(os.path.join(folder, name)))
+
+
+def _take_back(journal: Journal) -> None:
+    for path in sorted(journal.made, reverse=True):  # what is in a folder before the folder
+        entry = journal.entries.get(path)
+        with contextlib.suppress(OSError):
+            if entry is not None and entry[0] == "d":
+                os.rmdir(_below(journal.target, path))  # fails where something else is in it
+            elif entry is not None and _verified(journal.target, path, entry):
+                os.unlink(_below(journal.target, path))
+    for part in journal.parts:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+    for folder in sorted(journal.above, reverse=True):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+
+
 class Receiver:
     """Applies what a sender writes: lines of JSON, the content of a file behind its line.
 
@@ -185,7 +234,7 @@ class Receiver:
             OSError: this machine refuses.
         """
         if self._journal is not None:
-            self._journal.begin()
+            self._journal.begin(self._target)
         try:
             while True:
                 order = self._line()
@@ -220,13 +269,15 @@ class Receiver:
         if is_link or (os.path.lexists(full) and not os.path.isdir(full)):
             self._in_parent(full, os.unlink)
         if not os.path.isdir(full):
-            self._in_parent(full, lambda path: os.makedirs(path, exist_ok=True))
+            self._in_parent(full, self._make_folders)
         self._note("d", order["path"], "", 0)
 
     def _do_link(self, order: dict[str, Any]) -> None:
         full = self._full(order["path"])
         self._make_room(full)
         self._real.clear()
+
+        self._note_made(full)
 
         def make(path: str) -> None:
             with contextlib.suppress(FileNotFoundError):
@@ -248,8 +299,9 @@ class Receiver:
     def _do_file(self, order: dict[str, Any]) -> None:
         path = order["path"]
         full, part = self._full(path), _part(self._target, path, order["value"])
-        os.makedirs(os.path.dirname(full), exist_ok=True)
+        self._make_folders(os.path.dirname(full))
         self._make_room(full)
+        self._note_made(full)
         is_large = order["size"] >= RESUMED_BYTES
         if is_large:
             self._note("part", part)
@@ -300,6 +352,23 @@ class Receiver:
             os.unlink(part)
             raise Damaged(f"{part} did not arrive as it was sent; run it again")
         return total.hexdigest()
+
+    def _note_made(self, full: str) -> None:
+        if os.path.lexists(full):
+            return
+        if full == self._target:
+            self._note("made", "")
+        elif full.startswith(f"{self._target.rstrip('/')}/"):
+            self._note("made", os.path.relpath(full, self._target))
+        else:
+            self._note("above", full)
+
+    def _make_folders(self, path: str) -> None:
+        if os.path.isdir(path):
+            return
+        self._make_folders(os.path.dirname(path))
+        self._note_made(path)
+        os.mkdir(path)
 
     def _make_room(self, full: str) -> None:
         if os.path.isdir(full) and not os.path.islink(full):

@@ -17,7 +17,7 @@ from autoscaler.provider import Shell
 
 from . import remote
 from .manifest import FILE, DigestCache, Entry, Manifest, read
-from .receiver import RESUMED_BYTES, Damaged, Receiver, boot_id
+from .receiver import MOUNT, RESUMED_BYTES, Damaged, Receiver, boot_id
 from .rules import Rules
 from .sender import Changes, There, changes, stream
 
@@ -81,14 +81,15 @@ def push(
     mounts: Sequence[Mount],
     found: Sequence[Manifest],
     delete: bool = True,
-    purpose: str = "mount",
+    purpose: str = MOUNT,
 ) -> list[Done]:
     """Makes the targets on the machine as the sources are.
 
     Args:
         found: `manifests(mounts)`.
         delete: also removes there what came this way once and is gone here. What the machine wrote itself stays.
-        purpose: targets of different purposes know nothing of each other.
+        purpose: targets of different purposes know nothing of each other. What was brought as `receiver.MOUNT` is
+            taken back with the machine.
 
     Raises:
         SyncError: a file cannot be read here or written there.
@@ -98,7 +99,7 @@ def push(
     asked = [
         {
             "target": target,
-            "key": hashlib.sha256(f"{purpose}\0{target}".encode()).hexdigest()[:24],
+            "key": f"{purpose}-{hashlib.sha256(target.encode()).hexdigest()[:24]}",
             "digest": manifest.digest,
             "identity": _identity(manifest),
             "large": [

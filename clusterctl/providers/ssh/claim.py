@@ -15,6 +15,7 @@ import msgspec
 
 from autoscaler.provider import Machine, MachineState, MachineTags, ShellError
 from clusterctl.providers.local import processes
+from clusterctl.sync import receiver
 
 FOLDER = ".clusterctl-node"
 FILE = f"{FOLDER}/machine.json"
@@ -168,18 +169,21 @@ cat {FILE}"""
 def give_back(claim: Claim, python: str) -> tuple[str, Mapping[str, str]]:
     """Command and environment that end all that runs for the claim, and remove all that was written for it; the
     claim itself last. The command prints the processes that do not end; where the machine has another claim, or none,
-    it ends with `NOT_OURS`. A node in a container left word how to remove that."""
+    it ends with `NOT_OURS`. Mounts go as well, but for files that were there before or were changed. A node in a
+    container left word how to remove that."""
     script = f"{inspect.getsource(processes)}\nprint(*end([{claim.id!r}]))\n"
+    take_back = f"{inspect.getsource(receiver)}\ntake_back({f'{FOLDER}/sync'!r})\n"
     session = shlex.quote(claim.session_dir)
     command = f"""\
 cd && case "$(cat {FILE})" in *{shlex.quote(f'"id":"{claim.id}"')}*) ;; *) exit {NOT_OURS};; esac
 [ ! -f {FOLDER}/leave ] || . {FOLDER}/leave || exit 1
 stuck=$({python} -I -c 'import os; exec(os.environ["END"])') || exit 1
 [ -z "$stuck" ] || {{ echo "$stuck"; exit 1; }}
+[ ! -d {FOLDER}/sync ] || {python} -I -c 'import os; exec(os.environ["TAKE_BACK"])' || exit 1
 rm -rf {session}; rmdir "$(dirname {session})" 2>/dev/null
 for entry in {FOLDER}/* {FOLDER}/.[!.]*; do [ "$entry" = {FILE} ] || rm -rf "$entry"; done
 rm -rf {FOLDER}"""
-    return command, {"END": script}
+    return command, {"END": script, "TAKE_BACK": take_back}
 
 
 def let_in(public_key: str) -> tuple[str, Mapping[str, str]]:

@@ -74,6 +74,10 @@ def test_from_bare_machines_to_a_jobs_result_and_back(bed: SshTestbed, tmp_path:
     spec = tmp_path / "own.yaml"
     names = ", ".join(host.address for host in workers)
     spec.write_text(SPEC.format(head=head.address, workers=names, user=USER, key=bed.key_file))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "value").write_text("42\n")
+    with spec.open("a") as file:
+        file.write(f"file_mounts: {{~/mounted/data: {tmp_path}/data}}\n")
     try:
         ran = cli.run("up", "-y", str(spec), timeout_s=170)
         assert ran.status == 0, ran.err
@@ -88,6 +92,7 @@ def test_from_bare_machines_to_a_jobs_result_and_back(bed: SshTestbed, tmp_path:
         ran = cli.run("up", "-y", str(spec))
         assert "nothing to do" in ran.out
         assert cli.run("exec", "hostname").out == "h1\n"
+        assert cli.run("exec", "--all-nodes", "cat mounted/data/value").out.count("42") == 3
     finally:
         ran = cli.run("down", "-y", str(spec))
     assert ran.status == 0, ran.err

@@ -10,7 +10,7 @@ import pytest
 
 from clusterctl.shell.local import LocalShell
 from clusterctl.sync.manifest import DigestCache
-from clusterctl.sync.receiver import Damaged, Receiver
+from clusterctl.sync.receiver import Damaged, Receiver, take_back
 from clusterctl.sync.rules import rules
 from clusterctl.sync.transfer import Mount, SyncError, contents_digest, manifests, pull, push
 
@@ -111,3 +111,44 @@ def test_what_a_machine_sends_cannot_leave_the_target(tmp_path: pathlib.Path) ->
         Receiver(str(tmp_path / "here"), BytesIO(lines[0]), None).run()
     with pytest.raises(Damaged, match="through a link"):
         Receiver(str(tmp_path / "here"), BytesIO(lines[1]), None).run()
+
+
+def test_what_was_brought_is_taken_back_and_nothing_else(
+    shell: LocalShell, source: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    (home / "there" / "before").mkdir(parents=True)
+    (home / "there" / "a").write_text("mine")
+    (source / "before").mkdir()
+    (source / "new").mkdir()
+    (source / "new" / "b").write_text("b")
+    (source / "new" / "changed").write_text("c")
+    (source / "link").symlink_to("new/b")
+    wanted = [
+        *mounts(source, "~/there"),
+        *mounts(source, "~/made/for/it"),
+        *mounts(source / "a", "~/one/file"),
+    ]
+    push(shell, wanted, manifests(wanted))
+    (source / "link").unlink()
+    push(shell, wanted, manifests(wanted))
+    (home / "there" / "new" / "changed").write_text("by a program")
+    (home / "made" / "for" / "it" / "own").write_text("by a program")
+    monkeypatch.chdir(home)
+    take_back(f"{home}/.clusterctl-node/sync")
+    left = {str(path.relative_to(home)) for path in home.rglob("*") if ".clusterctl-node" not in str(path)}
+    assert left == {
+        *("there", "there/before", "there/a", "there/new", "there/new/changed"),
+        *("made", "made/for", "made/for/it", "made/for/it/own"),
+    }
+
+
+def test_all_of_it_goes_where_nothing_was_before(
+    shell: LocalShell, source: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    wanted = mounts(source, "~/there")
+    push(shell, wanted, manifests(wanted))
+    push(shell, wanted, manifests(wanted))
+    take_back(str(tmp_path / "home" / ".clusterctl-node" / "sync"))
+    assert not (tmp_path / "home" / "there").exists()
+    take_back(str(tmp_path / "nowhere"))
