@@ -20,6 +20,7 @@ from autoscaler.provider import (
     Config,
     LaunchRequest,
     LaunchResult,
+    Machine,
     MachineState,
     MachineTags,
     NodeType,
@@ -559,6 +560,24 @@ def test_machines_are_stopped_and_started(aws: Aws, cluster: Make) -> None:
     assert eventually(lambda: one.provider.list()[0].state is MachineState.RUNNING)
 
 
+def test_a_machine_that_is_remembered_is_entered_without_asking(aws: Aws, cluster: Make) -> None:
+    one = cluster()
+    one.provider.prepare(one.kinds)
+    one.create("h", kind=one.head)
+    (head,) = one.provider.list()
+    calls = aws.calls.total()
+    assert str(cluster().provider.shell(head)._target) == f"admin@{head.public_address}:22"
+    assert aws.calls.total() == calls
+    bare = Machine(head.id, MachineState.RUNNING, "", {})
+    assert str(one.provider.shell(bare)._target) == f"admin@{head.public_address}:22"
+    one.provider.stop([head.id])
+    with pytest.raises(NotFound, match="is stopped"):
+        one.provider.shell(bare)
+    one.provider.terminate([head.id])
+    with pytest.raises(NotFound, match="there is no machine"):
+        one.provider.shell(bare)
+
+
 def test_a_listing_has_many_pages(aws: Aws, cluster: Make) -> None:
     one = cluster()
     one.provider.prepare(one.kinds)
@@ -596,6 +615,9 @@ def test_the_heads_role_suffices_for_the_autoscaler(
     ]
     assert [result.errors for result in made] == [(), ()]
     head.list()
+    own = one.create("h", kind=one.head).machines[0]
+    head.stop([own.id])  # as autostop does
+    head.start([own.id])
     assert set(head.terminate([machine.id for result in made for machine in result.machines]).values()) == {
         None
     }
