@@ -3,6 +3,8 @@ of its instance profile, and may do no more than its role's policy says."""
 
 from __future__ import annotations
 
+import itertools
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -117,3 +119,23 @@ def test_a_cluster_is_stopped_and_goes_on(cloud: AwsCloud, cluster: tuple[Cli, s
     assert ran.status == 0, ran.err
     assert head.id in {one.id for one in aws.instances("running")}
     assert len(workers(cli.status())) >= 1
+
+
+def test_what_is_killed_on_the_way_goes_on(cloud: AwsCloud, cluster: tuple[Cli, str]) -> None:
+    (cli, spec), aws = cluster, cloud.aws
+    text = Path(spec).read_text()
+    Path(spec).write_text(text.replace("min_workers: 1", "min_workers: 0"))
+    first = cli.start("up", "-y", spec)
+    assert eventually(lambda: aws.instances(), 60.0)
+    cli.interrupt(first, signal.SIGKILL)
+    calls = itertools.count()
+    aws.world.faults = [Fault("", "InternalError", status=500, when=lambda _: next(calls) % 7 == 0)]
+    ran = cli.run("up", "-y", spec, timeout_s=170)
+    assert ran.status == 0, ran.err
+    assert len(aws.instances()) == 1, "nothing was made twice"
+
+    aws.world.faults = [Fault("DeleteSecurityGroup", "DependencyViolation")]
+    first = cli.start("down", "-y", spec)
+    assert eventually(lambda: aws.calls["DeleteSecurityGroup"] > 0, 60.0)
+    cli.interrupt(first, signal.SIGKILL)
+    aws.world.faults = []  # and `down` once more
