@@ -43,6 +43,10 @@ def facts(
     if health is Health.ANSWERS:
         # A head that answers looks after its machines itself: they are not listed, nothing is planned for them.
         return Facts(record.state, health, spec_changed=spec_changed, change=change)
+    if health is Health.SLOW and record.head is not None and provider.capabilities.forward_ports:
+        trouble = _trouble(provider, record.head)
+        if trouble:
+            return Facts(record.state, Health.CUT_OFF, trouble, record.head.id)
     if health is Health.SILENT:
         notice(home, record, provider)
     listed = machines.existing(provider)

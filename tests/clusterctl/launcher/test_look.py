@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,6 +42,7 @@ class Platform:
     answers: bool = True
     lists: int = 0
     capabilities: Capabilities = field(default_factory=Capabilities)
+    port: int = 0
 
     def list(self) -> list[Machine]:
         self.lists += 1
@@ -56,6 +58,10 @@ class Platform:
         if not self.answers:
             raise ShellTimedOut("no route to host")
         return CommandResult(0, "")
+
+    @contextmanager
+    def forward(self, port: int) -> Iterator[int]:
+        yield self.port
 
     def close(self) -> None:
         pass
@@ -128,6 +134,18 @@ def test_a_head_whose_machine_does_not_answer_either_is_cut_off(home: Home) -> N
     found = facts(home, Platform([HEAD], answers=False), record_of(home, CLOSED))
     assert found.health is Health.CUT_OFF
     assert "no route" in found.trouble
+
+
+@pytest.mark.parametrize(("answers", "health"), [(True, Health.SLOW), (False, Health.CUT_OFF)])
+def test_an_api_that_does_not_answer_in_time_is_slow_if_its_machine_answers(
+    home: Home, monkeypatch: pytest.MonkeyPatch, answers: bool, health: Health
+) -> None:
+    monkeypatch.setattr(look, "_ANSWER_S", 0.1)
+    platform = Platform([HEAD], answers=answers, capabilities=Capabilities(forward_ports=True))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        platform.port = silent.getsockname()[1]
+        found = facts(home, platform, record_of(home, f"http://127.0.0.1:{platform.port}"))
+    assert found.health is health
 
 
 def test_a_machine_that_is_stopped_or_gone_is_not_asked(home: Home) -> None:
