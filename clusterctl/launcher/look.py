@@ -49,7 +49,7 @@ def facts(
             return Facts(record.state, Health.CUT_OFF, trouble, record.head.id)
     if health is Health.SILENT:
         notice(home, record, provider)
-    listed = machines.existing(provider)
+    listed = machines.listed_with(provider, record.head.id if is_known and record.head else "")
     head = machines.head_of(listed)
     trouble = ""
     if health is Health.SILENT and head is not None and head.state is MachineState.RUNNING:

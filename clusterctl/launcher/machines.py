@@ -34,6 +34,21 @@ def existing(provider: OperatorProvider, patience_s: float = 0.0) -> list[Machin
         raise from_provider(error) from error
 
 
+def listed_with(provider: OperatorProvider, machine_id: str) -> list[Machine]:
+    """Like `existing`; but a machine that is known and missing is looked for as long as listings may lag behind, unless
+    the platform says that it is gone."""
+    deadline = time.monotonic() + provider.capabilities.listing_lag_s
+    while True:
+        try:
+            listed = provider.list()
+        except ProviderError as error:
+            raise from_provider(error) from error
+        is_told_of = not machine_id or any(machine.id == machine_id for machine in listed)
+        if is_told_of or time.monotonic() >= deadline:
+            return [machine for machine in listed if machine.state is not MachineState.GONE]
+        time.sleep(min(_BOOT_POLL_S, max(0.0, deadline - time.monotonic())))
+
+
 def head_of(machines: Sequence[Machine]) -> Machine | None:
     """The head's machine; the youngest when an accident left several."""
     heads = [machine for machine in machines if machine.is_head]

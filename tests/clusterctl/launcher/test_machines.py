@@ -119,3 +119,13 @@ def test_what_was_made_just_now_is_ended_when_it_comes_to_be_listed() -> None:
     assert machines.end_all(cast(Any, Listing(0.3, [], [RUNNING]))) == 0, (
         "where nothing was made nobody waits"
     )
+
+
+def test_a_known_machine_is_missing_only_when_listings_can_lag_no_longer() -> None:
+    def listed(listing: Listing) -> list[Machine]:
+        return machines.listed_with(cast(Any, listing), "m-1")
+
+    assert listed(Listing(30, [OTHER], [], [RUNNING, OTHER])) == [RUNNING, OTHER]
+    assert listed(Listing(0.2, [OTHER])) == [OTHER]
+    gone = Machine("m-1", MachineState.GONE, "head", {})
+    assert listed(Listing(30, [gone, OTHER])) == [OTHER], "the platform says so itself"
