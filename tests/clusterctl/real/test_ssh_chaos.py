@@ -118,7 +118,7 @@ USER_KEY = "clusterctl:"
 
 
 @pytest.mark.parametrize(
-    ("going_up", "going_down"), [*zip(chosen(UP_STEPS, 2), chosen(DOWN_STEPS, 2) * 5, strict=False)]
+    ("going_up", "going_down"), [*zip(chosen(UP_STEPS, 1), chosen(DOWN_STEPS, 1) * 5, strict=False)]
 )
 def test_a_killed_launcher_is_gone_on_with(bed: SshTestbed, cli: Cli, going_up: str, going_down: str) -> None:
     kill(begun(cli, going_up))
