@@ -1,6 +1,7 @@
 """One local machine: its folder, its init process, the environment of what runs on it.
 
 <root>/<id>/machine.json   what it is (tags, type, faults to rehearse)
+            creator.json   pid and start time of whoever makes it
             init.json      pid and start time of its init
             home/ tmp/     HOME and TMPDIR of everything on it
             s/             session folder of the node's daemons: sockets, logs, state
@@ -68,6 +69,8 @@ class LocalMachine:
             "is_head": self.is_head,
         }
         (draft / "machine.json").write_text(json.dumps(record), encoding="utf-8")
+        creator = {"pid": os.getpid(), "start_ticks": processes.start_ticks(os.getpid())}
+        (draft / "creator.json").write_text(json.dumps(creator), encoding="utf-8")
         (draft / "home" / ".bashrc").write_text(_BASHRC.format(node_type=self.node_type, id=self.id))
         try:
             draft.rename(self.folder)
@@ -108,9 +111,17 @@ class LocalMachine:
             record = json.loads((self.folder / "init.json").read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             young = time.time() - self.launched_s < _BOOT_S
-            return MachineState.PENDING if young else MachineState.STOPPED
+            return MachineState.PENDING if young and self._is_being_made() else MachineState.STOPPED
         alive = processes.is_alive(record["pid"], record["start_ticks"])
         return MachineState.RUNNING if alive else MachineState.STOPPED
+
+    def _is_being_made(self) -> bool:
+        """Whether whoever makes it lives; otherwise nobody boots it any more."""
+        try:
+            creator = json.loads((self.folder / "creator.json").read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return False
+        return processes.is_alive(creator["pid"], creator["start_ticks"])
 
     def remove(self) -> None:
         """Deletes the folder, with everything that the machine had."""

@@ -115,6 +115,20 @@ def test_a_killed_machine_is_stopped_and_can_be_started(provider: LocalMachines)
     assert provider.list()[0].state is MachineState.STOPPED
 
 
+def test_a_machine_whose_creator_was_killed_before_it_booted_is_stopped_and_can_be_started(
+    provider: LocalMachines,
+) -> None:
+    (machine,) = provider.create(request("t", role=MachineTags.HEAD)).machines
+    folder = root(provider) / machine.id
+    provider.stop([machine.id])
+    (folder / "init.json").unlink()
+    assert provider.list()[0].state is MachineState.PENDING, "its creator, this process, lives"
+    (folder / "creator.json").write_text('{"pid": 1, "start_ticks": -1}')
+    assert provider.list()[0].state is MachineState.STOPPED
+    provider.start([machine.id])
+    assert provider.list()[0].state is MachineState.RUNNING
+
+
 @pytest.mark.parametrize(("role", "stays"), [(MachineTags.HEAD, True), (MachineTags.WORKER, False)])
 def test_a_machine_powers_off_when_its_daemon_ends(provider: LocalMachines, role: str, stays: bool) -> None:
     (machine,) = provider.create(request("t", role=role)).machines
