@@ -109,7 +109,10 @@ def _network(facts: Facts, node_types: Sequence[NodeType]) -> tuple[Network, Pro
     named = [*dict.fromkeys(subnet for kind in node_types for subnet in launches.subnets_of(kind))]
     try:
         found = network.find(facts.clients, facts.config, facts.cluster_id, named)
-        network.ingress("", facts.config.ssh_cidr_blocks, ())
+        network.ingress("", facts.config.ssh_cidr_blocks)
+        further = {"IpPermissions": network.permissions_of(facts.config)}
+        if words := facts.clients.problem_of("authorize_security_group_ingress", further):
+            raise Config(f"provider.security_group: {words}")
     except (Auth, Config) as error:
         return Network(), Problem(str(error), "Correct the provider's network settings.")
     return found, None

@@ -97,7 +97,7 @@ def rules(permissions: Iterable[Mapping[str, Any]]) -> set[Rule]:
     """Permissions, as the API gives and takes them, one by one. Pure."""
     return {
         Rule(
-            str(one["IpProtocol"]),
+            str(one.get("IpProtocol", "")),
             int(one.get("FromPort", -1)),
             int(one.get("ToPort", -1)),
             kind,
@@ -106,23 +106,32 @@ def rules(permissions: Iterable[Mapping[str, Any]]) -> set[Rule]:
         for one in permissions
         for kind in _SOURCES
         for source in one.get(kind) or ()
+        if _SOURCES[kind] in source
     }
 
 
-def ingress(group_id: str, blocks: Sequence[str], further: Sequence[Mapping[str, Any]]) -> set[Rule]:
-    """Who may come in: by SSH those of the address blocks, everything from machines of the group itself, and what the
-    operator adds. Pure.
+def ingress(group_id: str, blocks: Sequence[str]) -> set[Rule]:
+    """Who may come in: by SSH those of the address blocks, everything from machines of the group itself. Pure.
 
     Raises:
         Config: one is no address block.
     """
-    out = {Rule("-1", -1, -1, "UserIdGroupPairs", group_id)} | rules(further)
+    out = {Rule("-1", -1, -1, "UserIdGroupPairs", group_id)}
     for block in blocks or [_EVERYBODY]:
         try:
             version = ipaddress.ip_network(block).version
         except ValueError as error:
             raise Config(f"provider.ssh_cidr_blocks: {error}") from error
         out.add(Rule("tcp", _SSH, _SSH, "IpRanges" if version == 4 else "Ipv6Ranges", block))
+    return out
+
+
+def singly(permissions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The operator's own permissions with one source each: EC2 refuses those together of which it has one. Pure."""
+    out = []
+    for one in permissions:
+        rest = {key: value for key, value in one.items() if key not in _SOURCES}
+        out += [{**rest, kind: [source]} for kind in _SOURCES for source in one.get(kind) or ()]
     return out
 
 
@@ -152,9 +161,13 @@ def ensure(
         network = replace(network, group_id=_make_group(clients, spec, cluster_id, network.vpc_id, tags))
     if not network.group_is_ours:
         return network
-    further = [*spec.security_group.get("IpPermissions", ())]
-    _allow(clients, network.group_id, ingress(network.group_id, spec.ssh_cidr_blocks, further))
+    _allow(clients, network.group_id, ingress(network.group_id, spec.ssh_cidr_blocks), permissions_of(spec))
     return network
+
+
+def permissions_of(spec: AwsProvider) -> list[dict[str, Any]]:
+    """Who may come in besides, as the spec says. Pure."""
+    return singly(spec.security_group.get("IpPermissions") or ())
 
 
 def group_name(spec: AwsProvider, cluster_id: str) -> str:
@@ -234,19 +247,18 @@ def _make_group(
     return str(answer["GroupId"])
 
 
-def _allow(clients: Clients, group_id: str, wanted: set[Rule]) -> None:
+def _allow(clients: Clients, group_id: str, wanted: set[Rule], further: Sequence[Mapping[str, Any]]) -> None:
     """Lets in who is wanted, and by SSH nobody else any more. Other permissions that somebody has added stay."""
     (group,) = clients.ec2("describe_security_groups", GroupIds=[group_id])["SecurityGroups"]
     there = rules(group.get("IpPermissions", ()))
-    for rule in sorted(wanted - there, key=str):
+    for permission in [*(rule.permission() for rule in sorted(wanted - there, key=str)), *further]:
         try:
-            clients.ec2(
-                "authorize_security_group_ingress", GroupId=group_id, IpPermissions=[rule.permission()]
-            )
+            clients.ec2("authorize_security_group_ingress", GroupId=group_id, IpPermissions=[permission])
         except ProviderError as error:
             if "InvalidPermission.Duplicate" not in str(error):
                 raise
-    for rule in sorted((rule for rule in there - wanted if rule.is_ssh), key=str):
+    surplus = there - wanted - rules(further)
+    for rule in sorted((rule for rule in surplus if rule.is_ssh), key=str):
         clients.ec2("revoke_security_group_ingress", GroupId=group_id, IpPermissions=[rule.permission()])
 
 

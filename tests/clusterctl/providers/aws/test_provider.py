@@ -201,6 +201,13 @@ def test_who_may_enter_follows_the_spec(aws: Aws, cluster: Make) -> None:
         one = cluster(provider=f", ssh_cidr_blocks: {json.dumps(given)}")
         one.provider.prepare(one.kinds)
         assert blocks() == set(given)
+    further = {"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "IpRanges": [{"CidrIp": "198.51.100.0/24"}]}
+    one = cluster(
+        provider=f", security_group: {{IpPermissions: {json.dumps([further])}}}, ssh_cidr_blocks: [10.0.0.0/8]"
+    )
+    for _ in range(2):
+        one.provider.prepare(one.kinds)
+        assert blocks() == {"10.0.0.0/8", "198.51.100.0/24"}
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before it happens", "when it has happened"])
@@ -260,6 +267,12 @@ def test_an_interruption_at_any_call_is_made_good(
         ({"worker": ", zones: [us-east-1x]"}, "no subnet in us-east-1x"),
         ({"worker": ", max_price: 0.01"}, "max_price is 0.01"),
         ({"provider": ", ssh_cidr_blocks: [home]"}, "ssh_cidr_blocks"),
+        (
+            {
+                "provider": ", security_group: {IpPermissions: [{FromPort: x, IpRanges: [{CidrIp: 10.0.0.0/8}]}]}"
+            },
+            "provider.security_group: Invalid type",
+        ),
         ({"provider": ", vpc_id: vpc-1"}, "no subnet with a way to the internet"),
         ({"auth": "auth: {ssh_private_key: /none}"}, "there is no file /none"),
     ],

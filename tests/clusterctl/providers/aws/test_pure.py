@@ -125,20 +125,24 @@ def test_public_subnets_have_a_way_to_a_gateway() -> None:
 
 
 def test_who_may_come_in() -> None:
-    further = [{"IpProtocol": "tcp", "FromPort": 80, "ToPort": 90, "IpRanges": [{"CidrIp": "10.0.0.0/8"}]}]
-    wanted = network.ingress("sg-1", ["203.0.113.0/24", "2001:db8::/32"], further)
+    wanted = network.ingress("sg-1", ["203.0.113.0/24", "2001:db8::/32"])
     assert wanted == {
         network.Rule("tcp", 22, 22, "IpRanges", "203.0.113.0/24"),
         network.Rule("tcp", 22, 22, "Ipv6Ranges", "2001:db8::/32"),
-        network.Rule("tcp", 80, 90, "IpRanges", "10.0.0.0/8"),
         network.Rule("-1", -1, -1, "UserIdGroupPairs", "sg-1"),
     }
     assert network.rules(rule.permission() for rule in wanted) == wanted
     everybody = network.Rule("tcp", 22, 22, "IpRanges", "0.0.0.0/0")
-    assert everybody in network.ingress("sg-1", [], [])
+    assert everybody in network.ingress("sg-1", [])
     assert everybody.is_ssh
     with pytest.raises(Config, match="ssh_cidr_blocks"):
-        network.ingress("sg-1", ["home"], [])
+        network.ingress("sg-1", ["home"])
+
+
+def test_further_permissions_are_taken_one_by_one() -> None:
+    ranges = [{"CidrIp": "10.0.0.0/8", "Description": "us"}, {"CidrIp": "192.0.2.0/24"}]
+    ports = {"IpProtocol": "tcp", "FromPort": 80, "ToPort": 90}
+    assert network.singly([{**ports, "IpRanges": ranges}]) == [{**ports, "IpRanges": [one]} for one in ranges]
 
 
 def test_the_heads_role_ends_only_its_own_machines() -> None:
