@@ -12,6 +12,7 @@ import random
 import re
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar
@@ -236,9 +237,10 @@ class ComputeApi:
         doing: str,
         call: Callable[..., T],
         request: Mapping[str, Any],
-        limit_s: float = _CALL_S,
+        limit_s: float | None = None,
         attempts: int = _ATTEMPTS,
     ) -> T:
+        limit_s = _CALL_S if limit_s is None else limit_s
         for attempt in range(1, attempts + 1):
             try:
                 return self._translated(
@@ -296,7 +298,9 @@ class ComputeApi:
                     self._found = google.auth.credentials.AnonymousCredentials(), ""  # type: ignore[no-untyped-call]
                 else:
                     try:
-                        credentials, project = google.auth.default(scopes=[SCOPE])
+                        with warnings.catch_warnings():  # about quota projects, which only some APIs want
+                            warnings.simplefilter("ignore")
+                            credentials, project = google.auth.default(scopes=[SCOPE])
                     except google.auth.exceptions.GoogleAuthError as error:
                         raise _no_credentials(error) from error
                     self._found = credentials, project or ""

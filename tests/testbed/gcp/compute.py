@@ -104,6 +104,8 @@ class Compute:
             ConnectionAbortedError: there is none.
         """
         fault = self.faults.of(f"{method} {path}")
+        if fault is not None:
+            time.sleep(fault.slow_s)
         done: Json | None = None
         try:
             if fault is None or fault.is_done or fault.operation:

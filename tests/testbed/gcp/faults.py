@@ -17,6 +17,7 @@ class Fault:
         is_done: what was asked for happens all the same.
         operation: instead, the operation that is answered with ends with this error code.
         times: how often. None: until it is removed.
+        slow_s: the answer comes so late.
         every: only each so many-th of these calls.
     """
 
@@ -27,6 +28,7 @@ class Fault:
     is_done: bool = False
     operation: str = ""
     times: int | None = 1
+    slow_s: float = 0.0
     every: int = 1
     calls: int = 0
 

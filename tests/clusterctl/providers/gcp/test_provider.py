@@ -3,6 +3,7 @@ is in tests/contract."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -388,6 +389,45 @@ def test_a_template_says_what_node_config_does_not(cloud: Cloud, provider: GcpMa
     assert instance["machineType"].endswith("e2-small")
     assert instance["networkInterfaces"][0]["accessConfigs"] == []
     assert instance["tags"]["items"]
+
+
+def test_a_platform_that_is_silent_does_not_hold_anybody_up(
+    cloud: Cloud, provider: GcpMachines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apis, "_CALL_S", 0.1)
+    silent = cloud.compute.faults.add("GET .*/aggregated/instances", times=None, slow_s=0.5)
+    with pytest.raises(Transient, match="does not answer"):
+        provider.list()
+    cloud.compute.faults.remove(silent)
+    monkeypatch.setattr(apis, "_CALL_S", 20.0)
+    assert provider.list() == []
+
+
+def test_the_project_is_that_of_the_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    key = rsa.generate_private_key(65537, 2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (tmp_path / "account.json").write_text(
+        json.dumps(
+            {
+                "type": "service_account",
+                "project_id": "theirs",
+                "client_email": "me@theirs",
+                "private_key": key.decode(),
+                "token_uri": "http://127.0.0.1:1/token",
+            }
+        )
+    )
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "account.json"))
+    monkeypatch.setattr(apis, "_PAUSE_S", 0.01)
+    api = apis.ComputeApi("", "")
+    assert api.project == "theirs"
+    assert apis.ComputeApi("mine", "").project == "mine"
+    with pytest.raises(Transient):  # nobody listens where tokens are to be had
+        api.zones()
 
 
 def test_without_credentials_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
