@@ -10,6 +10,7 @@ import pytest
 from tests.clusterctl.cli import Cli, machines_root
 from tests.polling import eventually
 
+LATE = "autostop: {idle_minutes: 60}\n"
 SOON = "autostop: {idle_minutes: 0.03}\n"
 
 
@@ -32,20 +33,23 @@ def state(cli: Cli) -> dict[str, Any]:
 
 
 def test_an_idle_cluster_stops_and_comes_back_with_its_history(cli: Cli) -> None:
-    spec = cli.spec("tired", least=1, extra=SOON)
+    spec = cli.spec("tired", least=1, extra=LATE)
     job = cli.script("import time\nprint('begun', flush=True)\ntime.sleep(600)\n", folder="long")
     assert cli.run("up", "-y", spec).status == 0
     assert cli.run("submit", "--no-wait", "--submission-id", "long", job).status == 0
     assert eventually(lambda: "begun" in cli.run("job", "logs", "long").out)
-    assert "jobs: long" in state(cli)["uses"]
+    found = state(cli)
+    assert found["idle_minutes"] == 60
+    assert "jobs: long" in found["uses"]
     assert len(listed(cli)) == 2
     assert cli.run("job", "stop", "long").status == 0
+    cli.run("up", "-y", cli.spec("tired", least=1, extra=SOON))  # it may stop before this has ended
     assert eventually(lambda: listed(cli) == ["head, STOPPED"])
     ran = cli.run("status")
     assert ran.status == 5
     assert "has stopped by itself" in ran.err
     assert cli.run("cluster", "list", "--json").json()[0]["state"] == "STOPPED"
-    ran = cli.run("up", "-y", spec)
+    ran = cli.run("up", "-y", cli.spec("tired", least=1, extra=LATE))
     assert ran.status == 0, ran.err
     assert [job["submission_id"] for job in cli.run("job", "list", "--json").json()] == ["long"]
 

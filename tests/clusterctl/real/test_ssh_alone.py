@@ -128,9 +128,10 @@ def test_a_cluster_is_found_again_by_its_tags_alone(bed: SshTestbed, cli: Cli, s
 
 
 def test_machines_are_given_back_when_nobody_uses_them(bed: SshTestbed, cli: Cli, spec: str) -> None:
-    Path(spec).write_text(Path(spec).read_text() + "autostop: {idle_minutes: 0.05, down: true}\n")
+    Path(spec).write_text(Path(spec).read_text() + "autostop: {idle_minutes: 60, down: true}\n")
     ran = cli.run("up", "-y", spec, timeout_s=170)
     assert ran.status == 0, ran.err
+    cli.run("autostop", "--idle-minutes", "0.03", "--down")
     head, worker = bed.hosts
     left = [
         "sh",
