@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Collection
 
-from autoscaler.provider import Machine, ProviderError
+from autoscaler.provider import Machine, NotFound, ProviderError
 from clusterctl.errors import CliError
 from clusterctl.launcher import lease_guard, machines
 from clusterctl.providers import OperatorProvider
@@ -16,17 +17,26 @@ _TRIES = 5
 _AGAIN_S = 10.0
 
 
-def end_workers(provider: OperatorProvider) -> None:
-    """Ends the workers' machines. Those that cannot be ended now end by themselves, without a head."""
+def end_workers(provider: OperatorProvider, known: Collection[str] = ()) -> None:
+    """Ends the workers' machines. Those that cannot be ended now end by themselves, without a head.
+
+    Args:
+        known: machines that there were, which a listing of now may leave out because they were slow to answer.
+    """
+    left = set(known)
     for attempt in range(1, _TRIES + 1):
         if attempt > 1:
             time.sleep(_AGAIN_S)
         try:
-            workers = {machine.id for machine in machines.existing(provider) if not machine.is_head}
-            if workers:
-                machines.end_all(provider, only=workers)
-            return
-        except CliError as error:
+            listed = {machine.id for machine in machines.existing(provider) if not machine.is_head}
+            answers = provider.terminate(sorted(listed | left)) if listed | left else {}
+            left = {id for id, error in answers.items() if not isinstance(error, NotFound | None)}
+            if listed:
+                machines.end_all(provider, only=listed)
+            if not left:
+                return
+            log.error("ending the workers, attempt %d: %s do not end", attempt, ", ".join(sorted(left)))
+        except (CliError, ProviderError) as error:
             log.error("ending the workers, attempt %d: %s", attempt, error)
 
 

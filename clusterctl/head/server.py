@@ -193,7 +193,8 @@ class Head:
             return False
         scaling_task.cancel()  # it would replace them
         await asyncio.wait([scaling_task])
-        await asyncio.to_thread(ending.end_workers, scaling.provider)
+        known = {instance.machine_id for instance in scaling.report().instances if instance.machine_id}
+        await asyncio.to_thread(ending.end_workers, scaling.provider, known)
         self._last_act = partial(ending.end_own, scaling.provider, down)
         self._stop.set()
         return True

@@ -72,6 +72,12 @@ def test_for_good_the_head_ends_too() -> None:
     assert end(Platform(HEAD, WORKER, able=CLOUD), down=True) == ["end w", "end h"]
 
 
+def test_a_machine_that_a_listing_leaves_out_is_ended_too() -> None:
+    platform = Platform(HEAD, able=CLOUD)
+    ending.end_workers(cast(OperatorProvider, platform), known={"slow"})
+    assert platform.asked == ["end slow"]
+
+
 def test_a_refusal_that_passes_costs_another_attempt(shut_down: list[str]) -> None:
     assert end(Platform(HEAD, able=CLOUD, refusals=2), down=False) == ["stop h"] * 3
     assert shut_down == []
