@@ -118,7 +118,7 @@ def submit(
     if record.driver_exit_code is None:
         raise CliError(f"job {name}: {record.message}")
     if record.driver_exit_code:
-        words = record.message.partition("\n")[0]  # Ray goes on with the end of the output
+        words = record.message.partition(", last available logs")[0]  # of Ray, which ends with the output
         output.progress(f"job {name} {record.status.value.lower()}: {words}")
     raise typer.Exit(record.driver_exit_code)
 

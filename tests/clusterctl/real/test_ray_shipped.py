@@ -12,6 +12,8 @@ from clusterctl.spec.load import load_file, load_text, read_text
 from clusterctl.spec.ray_start import OPTIONS
 from tests.testbed import real_ray
 
+pytestmark = pytest.mark.timeout(400)  # the first test may install Ray
+
 
 def said_by_ray(program: str) -> str:
     """The last line that a program prints which runs beside the real Ray."""
