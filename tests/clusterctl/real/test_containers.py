@@ -87,12 +87,12 @@ def test_a_cluster_in_containers(bed: SshTestbed, tmp_path: Path) -> None:
     values = {"user": USER, "key": bed.key_file, "image": podman.IMAGE, "data": tmp_path / "data"}
     text = SPEC.format(head=head.address, worker=worker.address, **values)
     (tmp_path / "boxed.yaml").write_text(text)
-    ran = cli.run("up", "-y", "boxed.yaml")
+    ran = cli.run("up", "-y", "boxed.yaml", timeout_s=170)
     try:
         assert ran.status == 0, ran.err
         assert len(alive(cli.status())) == 2
         assert worker.run(["cat", f"/home/{USER}/initialized"]).strip() == f"/home/{USER}"
-        ran = cli.run("submit", cli.script(PROGRAM))
+        ran = cli.run("submit", cli.script(PROGRAM), timeout_s=120)
         assert ran.status == 0, ran.err + ran.out
         assert "[('h1', 'to-all', '42', False), ('h2', 'to-workers', '42', False)]" in ran.out
         ran = cli.run("exec", "--all-nodes", "echo $container in $HOME; ls /home")
@@ -117,7 +117,7 @@ def test_a_python_that_does_not_fit_is_refused_before_anything_is_installed(
     values = {"user": USER, "key": bed.key_file, "data": tmp_path / "data"}
     text = SPEC.format(head=head.address, worker=worker.address, image="localhost/old", **values)
     (tmp_path / "boxed.yaml").write_text(text)
-    ran = cli.run("up", "-y", "boxed.yaml")
+    ran = cli.run("up", "-y", "boxed.yaml", timeout_s=170)
     assert ran.status == 1
     assert "it says '2.7'; the image localhost/old needs Python" in ran.err
     assert what_is_left(head) == ""

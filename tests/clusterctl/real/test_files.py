@@ -34,7 +34,7 @@ def cli(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Cli]:
     cli = Cli(tmp_path_factory.mktemp("cli"))
     text = LOCAL.format(name="files", most=1, idle=5, least=1) + EXTRA.format(data=data)
     (cli.folder / "files.yaml").write_text(text)
-    ran = cli.run("up", "-y", "files.yaml")
+    ran = cli.run("up", "-y", "files.yaml", timeout_s=170)
     assert ran.status == 0, ran.err
     yield cli
     cli.run("down", "-y", "files.yaml")
@@ -84,7 +84,7 @@ def test_what_changes_on_the_head_reaches_the_worker_by_itself(cli: Cli) -> None
 def test_changed_files_reach_running_nodes_whose_setup_commands_run_again(cli: Cli, data: Path) -> None:
     (data / "value").write_text("2\n")
     (data / "more").write_text("more")
-    ran = cli.run("up", "-y", "files.yaml")
+    ran = cli.run("up", "-y", "files.yaml", timeout_s=170)
     assert ran.status == 0, ran.err
     assert everywhere(cli, "cat ~/data/value ~/ran ~/data/more | tr '\\n' ' '; echo") == [
         "2 1 2 more",
@@ -93,7 +93,7 @@ def test_changed_files_reach_running_nodes_whose_setup_commands_run_again(cli: C
     (data / "more").unlink()
     assert cli.run("up", "-y", "files.yaml").status == 0
     assert everywhere(cli, "ls ~/data | tr '\\n' ' '; echo") == ["sub value ", "sub value "]
-    ran = cli.run("up", "-y", "files.yaml")
+    ran = cli.run("up", "-y", "files.yaml", timeout_s=170)
     assert "nothing to do" in ran.out
 
 
@@ -107,7 +107,7 @@ def test_a_worker_that_cannot_be_brought_up_to_date_is_named(cli: Cli, data: Pat
         == 0
     )
     (data / "value").write_text("3\n")
-    ran = cli.run("up", "-y", "files.yaml")
+    ran = cli.run("up", "-y", "files.yaml", timeout_s=170)
     assert (ran.status, name in ran.err, "value: Directory not empty" in ran.err) == (1, True, True)
     assert "FAILED: on the machine" in cli.run("logs", "--setup", name).out
     assert cli.run("exec", "--node", name, "rm -rf ~/data/value").status == 0
