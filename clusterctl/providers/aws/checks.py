@@ -39,6 +39,8 @@ from .types import InstanceType
 
 _CORRECT = "Correct node_config of the type."
 _NOWHERE = "subnet-00000000"
+_ROOTS = {"/dev/sda1", "/dev/xvda"}
+"""What images call their first disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,14 @@ def _fitting(facts: Facts, node_type: NodeType, kind: InstanceType, image: Image
         yield Problem(
             f"node type {name}: auth.ssh_user is {said}, and on machines of {image.name} one is {image.user}",
             f"{image.user} it will be. If {said} is meant, name the image (node_config.ImageId).",
+            fatal=False,
+        )
+    disks = {str(one.get("DeviceName")) for one in node_type.node_config.get("BlockDeviceMappings") or ()}
+    if disks & _ROOTS - {image.root_device} and image.root_device not in disks:
+        yield Problem(
+            f"node type {name}: {', '.join(sorted(disks & _ROOTS))} is not the first disk of {image.name}, which is "
+            f"{image.root_device}: it will be a further, empty one",
+            _CORRECT,
             fatal=False,
         )
     if kind.has_gpus and image.name.startswith(("debian-", "ubuntu/")):

@@ -93,6 +93,7 @@ class Image:
 
     Attributes:
         user: whom one is there by SSH; "" when nothing says.
+        root_device: what its first disk is called.
         python: what `python3` is there; None when unknown.
     """
 
@@ -100,6 +101,7 @@ class Image:
     name: str
     architecture: str
     user: str
+    root_device: str
     python: tuple[int, int] | None = None
 
 
@@ -173,6 +175,7 @@ def find(clients: Clients, wanted: str, architecture: str) -> Image:
         str(described.get("Name", "")),
         str(described.get("Architecture", "x86_64")),
         known.user if known else login_user(described),
+        str(described.get("RootDeviceName", "")),
         known.python if known else None,
     )
 

@@ -350,6 +350,15 @@ def test_quotas_are_compared_with_what_the_cluster_may_have(aws: Aws, cluster: M
     assert one.problems() == []
 
 
+def test_a_first_disk_that_is_none_is_found(aws: Aws, cluster: Make) -> None:
+    config = ", BlockDeviceMappings: [{{DeviceName: {name}, Ebs: {{VolumeSize: 100}}}}]"
+    (problem,) = cluster(config=config.format(name="/dev/sda1")).problems()
+    assert "/dev/sda1 is not the first disk" in problem.what
+    assert not problem.fatal
+    assert cluster(config=config.format(name="/dev/xvda")).problems() == []
+    assert cluster(config=config.format(name="/dev/sdf")).problems() == []
+
+
 def test_an_image_with_another_python_is_found(
     aws: Aws, cluster: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
