@@ -87,6 +87,6 @@ def clean_up(host: Host) -> None:
     host.run(["sh", "-c", "podman rm -fa >/dev/null 2>&1; true"], timeout_s=60)
     for name in _CGROUPS:
         parent = Path(f"/sys/fs/cgroup/{name}/libpod_parent")
-        for folder in (*parent.glob("libpod-*"), parent):
+        for folder in (*parent.glob("*/"), parent):
             with contextlib.suppress(OSError):  # of another test bed, or gone
                 folder.rmdir()
