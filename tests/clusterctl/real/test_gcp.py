@@ -91,6 +91,12 @@ def test_from_nothing_to_a_jobs_result_and_back_to_nothing_on_a_platform_that_fa
         ran = cli.run("up", "-y", str(spec))
         assert "nothing to do" in ran.out
 
+        # Without its head the worker would shut its machine down.
+        ran = cli.run(
+            "exec", "--all-nodes", "pgrep -f '[l]ease_guard.py' >/dev/null && echo guarded || echo free"
+        )
+        assert sorted(line.split(" | ")[1] for line in ran.out.splitlines()) == ["free", "guarded"]
+
         # One machine more for the job, where there are spot machines.
         ran = cli.run("submit", cli.script(PROGRAM), timeout_s=200)
         assert ran.status == 0, ran.err
@@ -103,10 +109,13 @@ def test_from_nothing_to_a_jobs_result_and_back_to_nothing_on_a_platform_that_fa
         compute.preempt(lost["name"])
         assert cli.wait(lambda status: workers(status) and address not in workers(status), 200)
 
-        # Stopped, the head keeps its disk; its public address is another one afterwards.
-        ran = cli.run("stop", "-y", timeout_s=120)
-        assert ran.status == 0, ran.err
-        assert [i["status"] for i in compute.all()] == ["TERMINATED"]
+        # Nobody uses it: the head ends the worker and stops itself. It keeps its disk; its public address is
+        # another one afterwards.
+        assert cli.run("autostop", "--idle-minutes", "0.05").status == 0
+        assert eventually(lambda: [i["status"] for i in compute.all()] == ["TERMINATED"], 150)
+        ran = cli.run("status")
+        assert ran.status == 5
+        assert "has stopped by itself" in ran.err
         ran = cli.run("up", "-y", str(spec), timeout_s=300)
         assert ran.status == 0, ran.err
         assert len(workers(cli.status())) == 1
