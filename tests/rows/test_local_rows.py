@@ -195,6 +195,7 @@ def test_row_02_machines_of_ones_own_are_like_any_other(cli: Cli) -> None:
 
 def test_row_08_an_up_that_changes_nothing_does_nothing(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """To say that a cluster is up to date took as long as half an `up`, for it was looked at machine by machine."""
+    monkeypatch.chdir(cli.folder)
     asked: list[str] = []
     for name in ("list", "create", "terminate", "prepare", "shell", "start", "check"):
         real = getattr(LocalMachines, name)

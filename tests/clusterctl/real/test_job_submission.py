@@ -76,7 +76,7 @@ def test_failures_have_a_status_and_a_message(client: JobSubmissionClient) -> No
 def test_a_running_job_can_be_stopped_but_not_deleted(client: JobSubmissionClient) -> None:
     job = client.submit_job(entrypoint="echo begins; sleep 600")
     assert eventually(lambda: client.get_job_logs(job) == "begins\n")
-    assert client.get_job_status(job) == "RUNNING"
+    assert eventually(lambda: client.get_job_status(job) == "RUNNING")
     with pytest.raises(RuntimeError, match="non-terminal"):
         client.delete_job(job)
     assert client.stop_job(job) is True
