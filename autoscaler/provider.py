@@ -18,6 +18,7 @@ machines' tags.
      +-- ShellRefused     nobody listens (yet)
      +-- ShellTimedOut    no answer (wrong address, firewall, still booting)
      +-- ShellAuthFailed  it answered and does not accept us: waiting will not help
+     +-- ShellLost        the connection broke while something ran
     SetupError        a step of a node's setup failed
 """
 
@@ -94,6 +95,10 @@ class ShellTimedOut(ShellError):
 
 class ShellAuthFailed(ShellError):
     """The machine answered and rejected our identity: waiting will not help."""
+
+
+class ShellLost(ShellError):
+    """The connection broke while something ran. That says nothing of the machine: the same may be tried again."""
 
 
 class SetupError(Exception):

@@ -5,7 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from autoscaler.provider import SetupError, Shell, ShellAuthFailed, ShellError, ShellRefused, ShellTimedOut
+from autoscaler.provider import (
+    SetupError,
+    Shell,
+    ShellAuthFailed,
+    ShellError,
+    ShellLost,
+    ShellRefused,
+    ShellTimedOut,
+)
 
 DEADLINE_S = 300.0
 _RETRY_S = 0.25
@@ -30,7 +38,7 @@ def await_shell(shell: Shell, tell: Callable[[str], None], deadline_s: float) ->
             raise SetupError(_SHELL, f"`true` gives status {result.exit_status}: {result.output}")
         except ShellAuthFailed as error:
             raise SetupError(_SHELL, f"the machine rejects our identity: {error}") from error
-        except (ShellRefused, ShellTimedOut) as error:
+        except (ShellRefused, ShellTimedOut, ShellLost) as error:
             if time.monotonic() >= deadline:
                 kind = "refuses connections" if isinstance(error, ShellRefused) else "does not answer"
                 raise SetupError(
@@ -53,7 +61,7 @@ def await_command(shell: Shell, command: str, tell: Callable[[str], None], left_
     while True:
         try:
             result = shell.run(command, timeout_s=max(deadline - time.monotonic(), _ATTEMPT_S))
-        except (ShellRefused, ShellTimedOut) as error:
+        except (ShellRefused, ShellTimedOut, ShellLost) as error:
             why = str(error)
         except (ShellError, OSError) as error:
             raise SetupError(_READY, str(error)) from error

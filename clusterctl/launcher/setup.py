@@ -24,6 +24,7 @@ from autoscaler.provider import (
     SetupError,
     Shell,
     ShellError,
+    ShellLost,
     machine_labels,
 )
 from clusterctl.shell.container import ContainerShell
@@ -51,6 +52,9 @@ ORPHAN_MINUTES = 10.0
 _BLOCK = 1 << 18
 _STEP_TIMEOUT_S = 1800.0
 _START_TIMEOUT_S = 120.0  # one that was interrupted may be under way
+_ATTEMPTS = 3
+_BACK_S = 30.0
+"""So long a machine whose connection broke may be silent."""
 _LAST_LINES = 10
 _ASKS_NOBODY = {
     "DEBIAN_FRONTEND": "noninteractive",
@@ -402,12 +406,25 @@ def run(
         log.last = []
         started = time.monotonic()
         try:
-            output = _run_step(shell if step.on_machine else inside, step, facts, log)
+            output = _persistently(shell if step.on_machine else inside, step, facts, log)
         except SetupError as error:
             log.write(f"FAILED: {error.reason}")
             raise
         log.write(f"done in {time.monotonic() - started:.2f} s")
     return output
+
+
+def _persistently(shell: Shell, step: Step, facts: NodeFacts, log: SetupLog) -> str:
+    """A step whose connection breaks is run again when the machine answers again: steps are safe to repeat."""
+    for left in reversed(range(_ATTEMPTS)):
+        try:
+            return _run_step(shell, step, facts, log)
+        except ShellLost as error:
+            if not left:
+                raise SetupError(step.name, f"{error}, {_ATTEMPTS} times{_tail(log.last)}") from error
+            log.write(f"{error}; once more")
+            readiness.await_shell(shell, log.write, _BACK_S)
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _run_step(shell: Shell, step: Step, facts: NodeFacts, log: SetupLog) -> str:
@@ -430,6 +447,8 @@ def _run_step(shell: Shell, step: Step, facts: NodeFacts, log: SetupLog) -> str:
             on_output=log.output,
             stdin=_blocks(step.feed) if step.feed else None,
         )
+    except ShellLost:
+        raise
     except (ShellError, SyncError, OSError) as error:
         raise SetupError(step.name, f"{error}{_tail(log.last)}") from error
     if result.exit_status != 0:

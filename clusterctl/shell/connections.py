@@ -39,6 +39,8 @@ _SESSIONS = 8
 _KEEPALIVE_S = 15
 _SILENCE_S = 30.0
 """What we sent is not acknowledged for so long: the connection is lost."""
+_OPEN_S = 5.0
+"""How long the opening of a session may take at least: one that comes when nobody waits any more stays open."""
 _FULL_RETRY_S = 0.1
 _CLOSE_S = 0.2
 _UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT, errno.EHOSTDOWN)
@@ -159,10 +161,10 @@ class Connections:
         retried = False
         while True:
             transport, fresh = self._transport(entry, target, deadline)
-            left = deadline - time.monotonic()
+            left = max(_OPEN_S, deadline - time.monotonic())
             try:
                 return transport.open_channel(
-                    kind, destination, ("127.0.0.1", 0) if destination else None, timeout=max(0.1, left)
+                    kind, destination, ("127.0.0.1", 0) if destination else None, timeout=left
                 )
             except paramiko.ChannelException as error:
                 if destination is not None:  # where the tunnel should lead nobody listens
@@ -171,6 +173,10 @@ class Connections:
                     raise ShellTimedOut(f"{target} opens no further session: {error.text}") from error
                 time.sleep(_FULL_RETRY_S)  # its own limit of sessions; others end
             except (paramiko.SSHException, EOFError, OSError) as error:
+                if (
+                    transport.is_active()
+                ):  # slow, or silent: what runs over it may go on, and the kernel gives it up
+                    raise ShellTimedOut(f"{target} opens no session in time: {error}") from error
                 self._drop(entry, transport)
                 if fresh or retried:
                     raise ShellError(f"the connection to {target} is lost: {error}") from error

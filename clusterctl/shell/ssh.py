@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING, cast
 
-from autoscaler.provider import CommandResult, ShellError, ShellTimedOut
+from autoscaler.provider import CommandResult, ShellError, ShellLost, ShellTimedOut
 
 from . import archive, terminal
 from .connections import CONNECT_S, CONNECTIONS, SshTarget
@@ -210,11 +210,20 @@ class _Running(io.RawIOBase):
 
     def begin(self) -> None:
         """Sends the script and waits until it runs. What log-in scripts print before is dropped."""
+        import paramiko
+
         script = self._script.encode()
         # dd reads the script and not a byte more, so that the rest of the input is the script's own.
-        self.channel.exec_command(f"exec /bin/sh -c 'eval \"$(dd bs=1 count={len(script)} 2>/dev/null)\"'")
-        self.channel.settimeout(self._left_s())
-        self.channel.sendall(script)
+        try:
+            self.channel.exec_command(
+                f"exec /bin/sh -c 'eval \"$(dd bs=1 count={len(script)} 2>/dev/null)\"'"
+            )
+            self.channel.settimeout(self._left_s())
+            self.channel.sendall(script)
+        except TimeoutError:
+            raise _Late from None
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            raise self._lost(error) from error
         while (found := re.search(rb"\n" + self._mark + rb"(\d+)\n", self._buffer)) is None:
             data = self._receive()
             if not data:
@@ -283,12 +292,16 @@ class _Running(io.RawIOBase):
         if data:
             return data
         if not self.channel.eof_received:
-            raise ShellError(f"the connection to {self._machine} was lost while a command ran there")
+            raise self._lost(self.channel.get_transport().saved_exception)
         status = self.channel.recv_exit_status()
         self._status = (
             status if status >= 0 else 137
         )  # paramiko does not name the signal; it is SIGKILL as a rule
         return b""
+
+    def _lost(self, reason: Exception | None) -> ShellLost:
+        words = f": {type(reason).__name__}: {reason}" if reason else ""
+        return ShellLost(f"the connection to {self._machine} was lost while a command ran there{words}")
 
     def _receive(self) -> bytes:
         self.channel.settimeout(self._left_s())

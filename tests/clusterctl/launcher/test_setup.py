@@ -7,6 +7,7 @@ import json
 import pathlib
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from autoscaler.provider import (
     SetupError,
     ShellAuthFailed,
     ShellError,
+    ShellLost,
     ShellRefused,
     ShellTimedOut,
 )
@@ -276,3 +278,32 @@ def test_commands_have_no_terminal_and_ask_nobody(tmp_path: pathlib.Path) -> Non
     _, log = run(tmp_path, facts(tmp_path, commands=(look,), env=node.env))
     shown = [line.split("   ", 1)[1] for line in log.splitlines() if "   " in line]
     assert shown == [f"{_python()[0]}.{_python()[1]}", "nobody answers", "noninteractive 1 0", "started"]
+
+
+class BreakingShell(ScriptedShell):
+    """Its connection breaks while the start command runs, so many times."""
+
+    def __init__(self, home: str, times: int) -> None:
+        super().__init__(home, [])
+        self._left = times
+
+    def run(self, command: str, **options: Any) -> CommandResult:  # type: ignore[override]
+        if "echo started" in command and self._left:
+            self._left -= 1
+            raise ShellLost("the connection was lost")
+        return super().run(command, **options)
+
+
+@pytest.mark.parametrize(("times", "comes_up"), [(2, True), (3, False)])
+def test_a_step_whose_connection_breaks_is_run_again(
+    tmp_path: pathlib.Path, times: int, comes_up: bool
+) -> None:
+    (tmp_path / "home").mkdir()
+    log = io.StringIO()
+    shell = BreakingShell(str(tmp_path / "home"), times)
+    if comes_up:
+        assert setup.run(shell, facts(tmp_path), SetupLog(log), deadline_s=0.0) == "started\n"
+    else:
+        with pytest.raises(SetupError, match="start: the connection was lost, 3 times"):
+            setup.run(shell, facts(tmp_path), SetupLog(log), deadline_s=0.0)
+    assert log.getvalue().count("once more") == 2
