@@ -217,6 +217,7 @@ class ActorSubmitter:
             RaySystemError: the agent is gone.
         """
         core = self._core
+        core.borrowing.settle()  # what the actor has sent may be held by nobody else yet
         killed: list[Any] = []
         core.agent.call(KillActor(actor.actor_id, no_restart), killed.append)
         if no_restart:  # what became of it is asked in the same breath

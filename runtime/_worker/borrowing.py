@@ -20,13 +20,18 @@ if TYPE_CHECKING:
     from .core_worker import Core
 
 
+_SETTLE_S = 5.0
+"""An owner answers from its background thread, at once; one that is stopped or cut off is not waited for longer."""
+
+
 class Borrowing:
-    """Both sides of it, for one process. All methods but `register` run under the pump's lock."""
+    """Both sides of it, for one process. All methods but `register` and `settle` run under the pump's lock."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._new: dict[bytes, Entry] = {}  # their owners do not know yet, nor were they asked
         self._from: dict[bytes, dict[bytes, None]] = {}  # by the owner's process, in order
+        self._unanswered = 0  # owners that were told and have not said yet that they know
 
     # ------------------------------------------------------------ what we hold
 
@@ -53,8 +58,17 @@ class Borrowing:
                 for entries in by_owner.values():
                     self._tell(entries)
 
+    def settle(self) -> None:
+        """Waits until the owners know what this process holds of theirs, so that whoever sent it may go. From any
+        thread."""
+        self.register()
+        self._core.pump.wait(lambda: not self._unanswered, _SETTLE_S)
+
     def _tell(self, entries: list[Entry]) -> None:
+        self._unanswered += 1
+
         def answered(reply: Any) -> None:
+            self._unanswered -= 1
             gone = isinstance(reply, ErrorReply)
             unknown = () if gone else set(reply.unknown)
             for entry in entries:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import signal
 import threading
 import time
 from typing import Any
@@ -35,6 +36,9 @@ class Owner:
 
     def ping(self) -> str:
         return "pong"
+
+    def pid(self) -> int:
+        return os.getpid()
 
     def put_for(self, value: Any, owner: Any) -> list[Any]:
         return [ray.put(value, _owner=owner)]
@@ -150,6 +154,24 @@ def test_the_object_outlives_who_put_it(value: Any) -> None:
         ray.get(putter.ping.remote(), timeout=60)
     assert np.array_equal(ray.get(ref, timeout=60), value)
     assert np.array_equal(ray.get(read.remote([ref]), timeout=60), value)
+
+
+@own
+def test_who_sent_a_reference_is_killed_when_its_owner_knows_who_has_it() -> None:
+    owner, putter = Owner.remote(), Owner.remote()
+    pid = ray.get(owner.pid.remote())
+    result = putter.put_for.remote(7, owner)
+    ray.wait([result])
+    os.kill(pid, signal.SIGSTOP)
+    goes_on = threading.Timer(0.5, os.kill, (pid, signal.SIGCONT))
+    goes_on.start()
+    try:
+        (ref,) = ray.get(result)
+        ray.kill(putter)
+        assert goes_on.finished.is_set()  # before that the owner could not know
+    finally:
+        goes_on.join()
+    assert ray.get(ref, timeout=60) == 7
 
 
 @own
