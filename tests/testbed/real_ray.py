@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -37,6 +38,12 @@ def python() -> str:
             _make(folder)
             (folder / "ready").touch()
     return str(folder / "bin" / "python")
+
+
+def hidden_from_hosts() -> list[str]:
+    """Where the Python is, if that is a place that hosts have to themselves: to be shared with them."""
+    folder = Path(python()).parents[1]
+    return [str(folder)] if folder.is_relative_to(tempfile.gettempdir()) else []
 
 
 def _make(folder: Path) -> None:

@@ -80,13 +80,15 @@ def ray_python() -> str:
 
 @pytest.fixture(scope="module")
 def bed(tmp_path_factory: pytest.TempPathFactory, ray_python: str) -> Iterator[SshTestbed]:
-    with SshTestbed(2, tmp_path_factory.mktemp("bed")) as bed, bed.inside():
+    with SshTestbed(2, tmp_path_factory.mktemp("bed"), real_ray.hidden_from_hosts()) as bed, bed.inside():
         yield bed
 
 
 def what_is_left(host: Host) -> str:
     processes = "pgrep -a raylet; pgrep -a gcs_server; pgrep -fa [r]ay::"
-    files = "ls /tmp | grep -vx was-set-up; ls -d ~/.clusterctl-node"
+    files = (
+        "find /tmp -mindepth 1 -maxdepth 1 -newer /run/host_key ! -name was-set-up; ls -d ~/.clusterctl-node"
+    )
     return host.run(["sh", "-c", f"{processes}; {files}; true"])
 
 
@@ -190,7 +192,7 @@ def test_in_a_container_whose_image_has_ray(tmp_path: Path, ray_python: str) -> 
     folders = subprocess.run([ray_python, "-c", look], capture_output=True, text=True, timeout=60, check=True)
     mounts = [f"-v {folder}:{folder}:ro" for folder in folders.stdout.split() if folder != "/usr"]
     options = [*mounts, f"-e PATH={Path(ray_python).parent}:/usr/bin:/bin"]
-    with SshTestbed(1, tmp_path, [str(image)]) as bed, bed.inside():
+    with SshTestbed(1, tmp_path, [str(image), *real_ray.hidden_from_hosts()]) as bed, bed.inside():
         (head,) = bed.hosts
         podman.install(head, image)
         values = {"head": head.address, "key": bed.key_file, "image": podman.IMAGE}
