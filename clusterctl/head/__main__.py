@@ -16,10 +16,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from clusterctl import processes
 from clusterctl.head.config import HeadConfig
 from clusterctl.head.first import HeadError, first_control_store, listen
 from clusterctl.head.record import DaemonRecord, remember
-from clusterctl.providers.local import processes
 from runtime import _stacks
 
 

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from clusterctl import processes
 from clusterctl.errors import CliError, NotFound, TimedOut, UsageProblem
-from clusterctl.providers.local import processes
 
 from .record import DaemonRecord, forget, remember, running
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from clusterctl.providers.local import processes
+from clusterctl import processes
 
 MARK = "CLUSTERCTL_LOGIN"
 """In the environment of what a person starts with `exec` or `attach`, and of all that it starts."""

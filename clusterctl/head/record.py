@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from clusterctl.providers.local import processes
+from clusterctl import processes
 
 FILE = "daemon.json"
 

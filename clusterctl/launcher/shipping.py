@@ -27,8 +27,22 @@ _PACKAGES = ("autoscaler", "clusterctl", "runtime")
 _DISTRIBUTION = "clusterctl"
 _PARTS = ("runtime", "head")
 """What every node needs, and what a head needs besides: the rest of what we require, and the extras of its provider."""
-_ON_NODES = ("annotated-doc", "click", "cloudpickle", "msgspec", "psutil", "pyyaml", "shellingham", "typer")
-"""What the engine and the command line import. A command line needs what draws its help as little as a web server."""
+_ON_NODES = ("cloudpickle", "msgspec", "psutil", "pyyaml")
+"""What the engine imports."""
+_LIBYAML = "yaml/_yaml."
+"""Two megabytes that make reading YAML quicker, which a worker hardly ever does."""
+_OURS_ON_NODES = (
+    "runtime/",
+    "clusterctl/__init__.py",
+    "clusterctl/errors.py",
+    "clusterctl/processes.py",
+    "clusterctl/head/__init__.py",
+    "clusterctl/head/daemons.py",
+    "clusterctl/head/join.py",
+    "clusterctl/head/record.py",
+    "clusterctl/jobs/",
+)
+"""What of ours runs on a worker: the engine, its start, and programs of jobs. Each file more is one to unpack."""
 _BOTOCORE = "botocore/data/"
 _BOTOCORE_SERVICES = ("ec2", "iam", "pricing", "service-quotas", "ssm", "sts")
 """Of four hundred services, those that a head may ask: the rest is a hundred megabytes."""
@@ -91,10 +105,14 @@ class Shipment:
                 *self._unpack(new),
                 f'ln -s "$base" {new}/bin/python && ln -s python {new}/bin/python3',
                 f'printf \'home = %s\\n\' "$(dirname "$base")" > {new}/pyvenv.cfg',
-                f"printf %s {shlex.quote(_COMMAND)} > {new}/bin/clusterctl && chmod 755 {new}/bin/clusterctl",
+                *self._command(new),
                 f"echo {self.digest} > {new}/{_DIGEST} && mv {new} runtime",
             )
         )
+
+    def _command(self, new: str) -> Iterator[str]:
+        if len(self.archives) > 1:  # a worker has no command line
+            yield f"printf %s {shlex.quote(_COMMAND)} > {new}/bin/clusterctl && chmod 755 {new}/bin/clusterctl"
 
     def _unpack(self, new: str) -> Iterator[str]:
         if self.streamed:
@@ -120,12 +138,17 @@ def own(cache: str, extras: Collection[str] = ()) -> Shipment:
             )
         )
     needed = _requirements(frozenset(extras))
-    on_nodes = {key: found for key, found in needed.items() if key in _ON_NODES}
-    on_heads = {key: found for key, found in needed.items() if key not in on_nodes}
-    parts = ((*_own_files(), *_files_of(on_nodes)), _files_of(on_heads))
+    everything = dict((*_own_files(), *_files_of(needed)))
+    theirs = dict(_files_of({key: found for key, found in needed.items() if key in _ON_NODES}))
+    on_nodes = {
+        name: file
+        for name, file in everything.items()
+        if name.startswith(_OURS_ON_NODES) or (name in theirs and not name.startswith(_LIBYAML))
+    }
+    parts = (on_nodes, {name: file for name, file in everything.items() if name not in on_nodes})
     return Shipment(
         tuple(
-            _archive(name, dict(sorted(files)), Path(cache))
+            _archive(name, dict(sorted(files.items())), Path(cache))
             for name, files in zip(_PARTS, parts, strict=True)
         )
     )

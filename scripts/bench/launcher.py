@@ -2,7 +2,9 @@
 
 Bare hosts of network namespaces on this machine, entered by SSH: `up` from nothing, a small job, `up` once more and
 `down`, all by the command line, and what is left then. Prints one line of JSON. `--hosts 1,3,20` says how many hosts,
-the head's included; all of them share the cores of this machine.
+the head's included. All of them share the cores of this machine; then once more each has an equal small part of a core
+(`--each 0.09`) to itself, as machines have cores of their own, and only then does the time for many say something of
+the launcher.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -23,11 +26,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from figures import Figures, run
 
 from clusterctl.launcher import shipping
+from tests.testbed import cores
 from tests.testbed.hosts import Host
 from tests.testbed.sshd import BARE, USER, SshTestbed, connections, missing
 
 TIMEOUT_S = 300.0
 SHARED = "as all hosts share the cores of one machine"
+OWN = "as each host has its own part of a core"
 NO_OP_GOAL_S = 1.0
 DOWN_GOAL_S = 3.0
 GROWTH_GOAL = 2.0
@@ -90,6 +95,24 @@ def left_on(host: Host) -> int:
     return len(host.run(["sh", "-c", look]).splitlines())
 
 
+def up_with_own_cores(figures: Figures, took: dict[int, float], count: int, each: float) -> None:
+    """How long `up` takes where every host has `each` cores, and no host any of another's."""
+    with tempfile.TemporaryDirectory(prefix="launcher-bench-") as name:
+        folder = Path(name)
+        operator = Operator(folder)
+        with SshTestbed(count, folder, hidden=BARE) as bed, bed.inside():
+            spec = write_spec(folder, bed)
+            pack_runtime(folder)
+            try:
+                with cores.cores(bed.hosts, each):
+                    took[count] = operator.seconds("up", "-y", str(spec))
+            finally:
+                with contextlib.suppress(RuntimeError):
+                    operator.seconds("down", "-y", str(spec))
+    words = f"{count} host{'s' if count > 1 else ''} of {each:g} cores"
+    figures.add(f"up, {words}", took[count], "s", "each its own")
+
+
 def measure(figures: Figures, took: dict[int, float], count: int) -> None:
     """One cluster of `count` hosts, from nothing and back. `took`: how long `up` took, by the number of hosts."""
     with tempfile.TemporaryDirectory(prefix="launcher-bench-") as name:
@@ -131,13 +154,15 @@ def measure(figures: Figures, took: dict[int, float], count: int) -> None:
             )
 
 
-def growth(figures: Figures, took: dict[int, float]) -> None:
+def growth(figures: Figures, sharing: dict[int, float], own: dict[int, float]) -> None:
     """How much longer `up` takes for the most hosts than for the fewest."""
-    fewest, most = min(took), max(took)
-    if fewest != most:
-        figures.add(
-            f"up, {most} hosts to {fewest}", took[most] / took[fewest], "x", SHARED, at_most=GROWTH_GOAL
-        )
+    fewest, most = min(sharing), max(sharing)
+    if fewest == most:
+        return
+    figures.add(f"up, {most} hosts to {fewest}", sharing[most] / sharing[fewest], "x", SHARED)
+    if own:
+        ratio = own[most] / own[fewest]
+        figures.add(f"up, {most} hosts to {fewest}, own cores", ratio, "x", OWN, at_most=GROWTH_GOAL)
 
 
 def write_spec(folder: Path, bed: SshTestbed) -> Path:
@@ -157,17 +182,23 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--hosts", default="1,3,20", help="how many, with commas between them")
+    parser.add_argument("--each", type=float, default=0.09, help="cores of a host; 0: leave that part out")
     options = parser.parse_args()
     if reason := missing():
         sys.exit(f"{reason}: run this as root on a Linux machine that has them")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     figures = Figures("launcher")
-    took: dict[int, float] = {}
-    measurements = {
-        f"{count} hosts": functools.partial(measure, figures, took, count)
-        for count in map(int, options.hosts.split(","))
+    sharing: dict[int, float] = {}
+    own: dict[int, float] = {}
+    counts = sorted(map(int, options.hosts.split(",")))
+    measurements: dict[str, Callable[[], None]] = {
+        f"{count} hosts": functools.partial(measure, figures, sharing, count) for count in counts
     }
-    return run(figures, {**measurements, "growth": functools.partial(growth, figures, took)})
+    if options.each and not cores.missing():
+        for count in {counts[0], counts[-1]}:
+            measure_it = functools.partial(up_with_own_cores, figures, own, count, options.each)
+            measurements[f"{count} hosts with their own cores"] = measure_it
+    return run(figures, {**measurements, "growth": functools.partial(growth, figures, sharing, own)})
 
 
 if __name__ == "__main__":

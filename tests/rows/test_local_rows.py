@@ -17,8 +17,8 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
+from clusterctl import processes
 from clusterctl.app import app
-from clusterctl.providers.local import processes
 from clusterctl.providers.local.provider import LocalMachines
 from clusterctl.spec.load import load_file
 from tests.clusterctl.cli import Cli, Ran, alive, machines_root

@@ -68,7 +68,7 @@ def missing() -> str:
 
 
 class Host:
-    """One host. `address` is its own on the network of its test bed."""
+    """One host. `address` is its own on the network of its test bed; `init` its first process, as seen here."""
 
     def __init__(self, name: str, address: str, holder: subprocess.Popen[str]) -> None:
         self.name = name
@@ -76,11 +76,11 @@ class Host:
         third, fourth = address.split(".")[2:]
         self.address_6 = NETWORK_6 + (fourth if third == "0" else f"{third}:{fourth}")
         self._holder = holder
-        self._init = 0
+        self.init = 0
 
     def popen(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         """Starts a program there, in the root directory. What it starts ends with the host at the latest."""
-        target = ["--target", str(self._init), "--mount", "--uts", "--ipc", "--net", "--pid"]
+        target = ["--target", str(self.init), "--mount", "--uts", "--ipc", "--net", "--pid"]
         return subprocess.Popen(["nsenter", *target, "--wdns=/", "--", *argv], **options)
 
     def run(self, argv: Sequence[str], timeout_s: float = 60.0) -> str:
@@ -105,7 +105,7 @@ class Host:
         if words != "ready\n":
             raise RuntimeError(f"{self.name} did not come up: {words}{self._holder.stdout.read()}")
         pid = self._holder.pid
-        self._init = int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+        self.init = int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
 class Testbed:
@@ -229,7 +229,7 @@ class Testbed:
         return self._hold(*kinds, script=_INIT, arguments=arguments, disk=disk)
 
     def _plug(self, host: Host) -> None:
-        peer = ("name", "eth0", "address", _hardware(host.address), "netns", str(host._init))
+        peer = ("name", "eth0", "address", _hardware(host.address), "netns", str(host.init))
         self._ip("link", "add", host.name, "type", "veth", "peer", *peer)
         self._ip("link", "set", host.name, "master", "bridge", "up")
 

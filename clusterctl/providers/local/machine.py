@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autoscaler.provider import Machine, MachineState, MachineTags, Transient
-
-from . import processes
+from clusterctl import processes
 
 _INHERITED = (
     *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TERM", "LD_LIBRARY_PATH", "PYTHONPATH", "USER", "LOGNAME"),

@@ -32,12 +32,12 @@ from autoscaler.provider import (
     Shell,
     Transient,
 )
+from clusterctl import processes
 from clusterctl.providers import OWNER_TAG, ForHead
 from clusterctl.shell.local import LocalShell
 from clusterctl.spec.platforms.local import LocalNodeConfig
 
 from . import machine as machines
-from . import processes
 from .machine import LocalMachine
 
 _SOCKET_ROOM = 48

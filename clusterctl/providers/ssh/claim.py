@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from autoscaler.provider import Machine, MachineState, MachineTags, ShellError
-from clusterctl.providers.local import processes
+from clusterctl import processes
 from clusterctl.sync import receiver
 
 FOLDER = ".clusterctl-node"

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 from autoscaler.provider import Transient
-from clusterctl.providers.local import processes
+from clusterctl import processes
 
 from . import claim as claims
 from .claim import Claim

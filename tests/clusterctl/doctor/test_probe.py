@@ -12,7 +12,7 @@ import time
 import clusterctl
 from clusterctl.doctor.facts import Entry
 from clusterctl.doctor.probe import command, read
-from clusterctl.providers.local.processes import start_ticks
+from clusterctl.processes import start_ticks
 from clusterctl.shell.local import LocalShell
 
 

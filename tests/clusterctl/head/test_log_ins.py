@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clusterctl.head.log_ins import MARK, Process, sessions
-from clusterctl.providers.local.processes import TAG
+from clusterctl.processes import TAG
 
 
 def process(name: str, title: str = "", terminal: str = "", **environment: str) -> Process:

@@ -18,7 +18,7 @@ from autoscaler.provider import (
     NotFound,
     Offer,
 )
-from clusterctl.providers.local import processes
+from clusterctl import processes
 from clusterctl.providers.local.provider import LocalMachines
 from tests.polling import eventually
 
