@@ -415,11 +415,12 @@ def test_row_03_when_a_machine_is_ready_is_for_the_spec_to_say(brief: Cli) -> No
 
 def test_row_15_an_idle_cluster_stops_by_itself_and_not_under_a_log_in(brief: Cli) -> None:
     """The head never ended, or ended while somebody was logged in: only jobs were counted as use."""
-    file = brief.spec("tired", least=1, extra="autostop: {idle_minutes: 0.03}\n")
+    file = brief.spec("tired", least=1, extra="autostop: {idle_minutes: 60}\n")
     assert brief.run("up", "-y", file).status == 0
     visitor = brief.start("exec", "echo here; sleep 600")
     assert visitor.stdout is not None
     assert visitor.stdout.readline() == "here\n"
+    assert brief.run("autostop", "--idle-minutes", "0.03").status == 0
     uses = brief.run("autostop", "--json").json()["uses"]
     assert [use.partition(":")[0] for use in uses] == ["log-ins"]
     assert len(on_this_machine("tired")) == 2
