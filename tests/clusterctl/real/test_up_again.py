@@ -88,6 +88,25 @@ def test_a_killed_up_is_gone_on_with(cli: Cli, moment: str) -> None:
     assert len(machine_ids()) == 2, "and there is no other"
 
 
+@pytest.mark.parametrize("left", [2, 1, 0])
+def test_a_killed_down_is_finished_by_the_next(cli: Cli, left: int) -> None:
+    spec = cli.spec("half-down", least=1)
+    assert cli.run("up", "-y", spec).status == 0
+    process = cli.start("down", "-y", spec)
+    assert process.stderr is not None
+    assert eventually(lambda: process.stderr.readline().startswith("ending"))
+    assert eventually(lambda: len(machine_ids()) <= left)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    ran = cli.run("down", "-y", spec)
+    assert ran.status in (0, 3), ran.err  # 3: it had come to its end
+    assert machine_ids() == set()
+    assert not list((cli.folder / "home").glob("clusters/*"))
+    ran = cli.run("up", "-y", spec)
+    assert ran.status == 0, ran.err
+    assert len(machine_ids()) == 2
+
+
 def test_a_dead_head_keeps_its_machine_and_its_history(cli: Cli) -> None:
     spec = cli.spec("history", least=1)
     assert cli.run("up", "-y", spec).status == 0
