@@ -53,7 +53,7 @@ def execute(
       clusterctl exec 'ls | wc -l'
       clusterctl exec --all-nodes 'df -h /'
     """
-    from clusterctl.errors import UsageProblem
+    from clusterctl.errors import TimedOut, UsageProblem
 
     from .session import open_session, started
 
@@ -76,14 +76,21 @@ def execute(
     if tmux or screen:
         if stop or down:
             _must_be_able_to_end(session, down)
-            text = f"{text}\n{_END}{' --down' if down else ''}"
+            # The command may leave its shell, by `exit` or `exec`: it gets one of its own.
+            text = f"/bin/sh -c {shlex.quote(text)}\n{_END}{' --down' if down else ''}"
         raise typer.Exit(_begin(session, node, text, "tmux" if tmux else "screen"))
     if all_nodes:
         from .everywhere import run_on
 
         status = run_on(session, session.running(), text, timeout)
     else:
-        status = _run(session, node, text, timeout, port_forward or ())
+        try:
+            status = _run(session, node, text, timeout, port_forward or ())
+        except TimedOut as error:
+            if not (stop or down):
+                raise
+            output.warn(error.message)  # and the cluster ends all the same
+            status = error.exit_code
     if stop or down:
         from .session import ended
 

@@ -60,14 +60,21 @@ class Session:
 
     def _notice(self) -> None:
         """Notices that the cluster has stopped or ended by itself."""
-        from clusterctl.errors import NotFound, TimedOut, Unreachable
+        from clusterctl.errors import Busy, NotFound, TimedOut, Unreachable
         from clusterctl.launcher import notice, reach
 
         record, provider = self.record, self.provider()
         try:
             reach.api(self.home, record, provider).get("/api/healthz")
         except (Unreachable, TimedOut):
-            found = notice.notice(self.home, record, provider)
+            try:
+                with self.home.locked(record.name, "look"):
+                    now = self.home.read(record.name)
+                    if now is None or (now.cluster_id, now.state) != (record.cluster_id, record.state):
+                        return  # another command has begun something with it
+                    found = notice.notice(self.home, now, provider)
+            except Busy:
+                return
             again = f"Bring it up again with: clusterctl up {record.spec_file}"
             if found is notice.Fate.ENDED:
                 raise NotFound(

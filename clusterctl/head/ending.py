@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Collection
 
-from autoscaler.provider import Machine, NotFound, ProviderError
+from autoscaler.provider import SPOT, Machine, NotFound, ProviderError
 from clusterctl.errors import CliError
 from clusterctl.launcher import lease_guard, machines
 from clusterctl.providers import OperatorProvider
@@ -58,7 +58,9 @@ def end_own(provider: OperatorProvider, down: bool) -> None:
 
 
 def _end(provider: OperatorProvider, own: Machine, down: bool) -> None:
-    if not down and provider.capabilities.stop_start:
+    if (
+        not down and provider.capabilities.stop_start and own.market != SPOT
+    ):  # clouds do not stop spot machines
         provider.stop([own.id])
         return
     refused = provider.terminate([own.id])[own.id]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from autoscaler.provider import Machine, ProviderError, Transient
+from autoscaler.provider import SPOT, Machine, ProviderError, Transient
 from clusterctl import home as homes
 from clusterctl import providers
 from clusterctl.errors import CliError, TimedOut, from_provider
@@ -146,6 +146,11 @@ def stop(home: Home, record: ClusterRecord, progress: Callable[[str], None]) -> 
     head = machines.head_of(found)
     if head is None:
         raise CliError("the head's machine is gone", "Run `clusterctl down`, then `clusterctl up`.")
+    if head.market == SPOT:
+        raise CliError(
+            f"the head's machine {head.id} is a spot machine, which clouds end and do not stop",
+            "End the cluster with `clusterctl down`.",
+        )
     try:
         progress("stopping the head")
         provider.stop([head.id])  # first, so that no autoscaler replaces the workers

@@ -23,7 +23,7 @@ from clusterctl.spec.definition import ClusterSpec, RayRuntime
 
 from . import node_types
 from .containers import container_of
-from .setup import BASE_PYTHON, NODE_FOLDER, NodeFacts, Step, commands_env, operators_mounts
+from .setup import BASE_PYTHON, KEYS_S, NODE_FOLDER, NodeFacts, Step, commands_env, operators_mounts
 
 PORT = 6379
 DASHBOARD_PORT = 8265
@@ -102,7 +102,9 @@ def worker_facts(
         kind_commands=tuple(kind.setup["worker_setup_commands"]),
         start=_given(spec.worker_start_ray_commands) or _default(command),
     )
-    return replace(facts, lease=f"{head_host}:{port(spec)}" if holds_lease else "")
+    if not holds_lease:
+        return facts
+    return replace(facts, lease=f"{head_host}:{port(spec)}", keys_s=KEYS_S)
 
 
 def _facts(

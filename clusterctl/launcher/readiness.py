@@ -17,14 +17,17 @@ from autoscaler.provider import (
 
 DEADLINE_S = 300.0
 _RETRY_S = 0.25
+KEYS_S = 90.0
+"""So long a cloud's agent may take to let our key in, when the machine's sshd is there already."""
+_KEYS_RETRY_S = 5.0  # an sshd may shut out for longer who is refused more often
 _ATTEMPT_S = 30.0
 _SHELL = "wait for the shell"
 _READY = "ready_command"
 
 
-def await_shell(shell: Shell, tell: Callable[[str], None], deadline_s: float) -> float:
+def await_shell(shell: Shell, tell: Callable[[str], None], deadline_s: float, keys_s: float = 0.0) -> float:
     """Waits until the shell answers; returns how much of `deadline_s` is left. Refused and timed out are worth waiting
-    for; a rejected identity is not.
+    for; a rejected identity is not, but for `keys_s`, in which a machine may still get its keys.
 
     Raises:
         SetupError: it does not answer; the reason tells refused, silent and rejected apart.
@@ -37,7 +40,10 @@ def await_shell(shell: Shell, tell: Callable[[str], None], deadline_s: float) ->
                 return deadline - time.monotonic()
             raise SetupError(_SHELL, f"`true` gives status {result.exit_status}: {result.output}")
         except ShellAuthFailed as error:
-            raise SetupError(_SHELL, f"the machine rejects our identity: {error}") from error
+            if time.monotonic() >= deadline - deadline_s + keys_s:
+                raise SetupError(_SHELL, f"the machine rejects our identity: {error}") from error
+            tell(f"the machine does not know our key yet: {error}")
+            time.sleep(_KEYS_RETRY_S)
         except (ShellRefused, ShellTimedOut, ShellLost) as error:
             if time.monotonic() >= deadline:
                 kind = "refuses connections" if isinstance(error, ShellRefused) else "does not answer"

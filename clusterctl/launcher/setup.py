@@ -49,6 +49,7 @@ STOP = f"{START} --stop"
 JOIN = f"{PYTHON} -P -m clusterctl.head.join"
 ORPHAN_MINUTES = 10.0
 """So long a worker's machine that costs waits for its head."""
+KEYS_S = readiness.KEYS_S
 _BLOCK = 1 << 18
 _STEP_TIMEOUT_S = 1800.0
 _START_TIMEOUT_S = 120.0  # one that was interrupted may be under way
@@ -105,6 +106,7 @@ class NodeFacts:
     container: Container | None = None  # in which the node is; None: in none
     env: Mapping[str, str] = field(default_factory=dict)  # of the spec's commands
     lease: str = ""  # the head's HOST:PORT: without it for long the machine shuts itself down
+    keys_s: float = 0.0  # so long its platform may take to let our key in
 
 
 def steps(facts: NodeFacts) -> list[Step]:
@@ -336,6 +338,7 @@ def worker_facts(
         kind_commands=tuple(node_type.setup.get("worker_setup_commands", ())),
         start_commands=tuple(ray_start.parse_start(spec.worker_start_ray_commands).commands),
         lease=control_address if holds_lease else "",
+        keys_s=KEYS_S if holds_lease else 0.0,
     )
 
 
@@ -393,7 +396,7 @@ def run(
         SetupError: a step failed; its reason ends with the last lines that it printed.
     """
     on_step("wait for the shell")
-    left_s = readiness.await_shell(shell, log.write, deadline_s)
+    left_s = readiness.await_shell(shell, log.write, deadline_s, facts.keys_s)
     if facts.ready:
         on_step("ready_command")
         log.write(f"step: ready_command: {facts.ready}")

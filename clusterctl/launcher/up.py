@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import msgspec
@@ -92,6 +92,11 @@ class Up:
 
     def plan(self, restart: Restart, facts: Facts | None = None) -> Plan:
         """What is to be done, as things are now, or as `facts` say."""
+        if self._known and _place(self.record.spec) != _place(self._spec):
+            return Plan(
+                refusal=f"cluster '{self.record.name}' is at another place: {', '.join(_place(self.record.spec))}",
+                advice="End it first, with `clusterctl down` and its name, or give this one another: -n NAME.",
+            )
         return plan(facts or self.facts(), restart)
 
     def check(self) -> list[Problem]:
@@ -320,7 +325,7 @@ class Up:
         config_file.chmod(0o600)
         extras = self._provider.head_extras
         shipped = None if extras is None else shipping.own(str(self._home.root / "cache"), extras)
-        return setup.head_facts(
+        facts = setup.head_facts(
             self._spec,
             self._home.secret_file(self.record.name),
             str(config_file),
@@ -329,6 +334,7 @@ class Up:
             shipped,
             self._home.digests_file(self.record.name),
         )
+        return replace(facts, keys_s=setup.KEYS_S if self._provider.capabilities.shutdown_ends else 0.0)
 
     def _head_step(self, step: str) -> None:
         self._head_does(f"set up: {step}")
@@ -428,6 +434,13 @@ class Up:
                     f"Some of it may still cost money: run `clusterctl down {self._spec_file}`.",
                 ) from error
             self._home.forget(self.record.name)
+
+
+def _place(spec: ClusterSpec) -> tuple[str, ...]:
+    """Where the machines are: from elsewhere nobody sees them."""
+    provider = spec.provider
+    words = (getattr(provider, name, "") for name in ("region", "project_id", "endpoint_url", "endpoint"))
+    return (str(provider.__struct_config__.tag), *(word for word in words if word))
 
 
 @contextmanager

@@ -338,7 +338,7 @@ class _ToMachine(io.RawIOBase):
             self._channel.sendall(data)
         except TimeoutError:
             raise _Late from None
-        except OSError as error:
+        except (OSError, EOFError) as error:  # paramiko says EOFError of a connection that breaks meanwhile
             raise _Broken(str(error)) from error
         return len(data)
 

@@ -131,7 +131,11 @@ def _tags(
 def _market(config: Mapping[str, Any], max_price: float | None) -> dict[str, Any]:
     given = config.get("InstanceMarketOptions") or {}
     options = dict(given.get("SpotOptions") or {})
-    options.setdefault("SpotInstanceType", "one-time")
+    if options.setdefault("SpotInstanceType", "one-time") != "one-time":
+        raise Config(
+            "node_config.InstanceMarketOptions.SpotOptions.SpotInstanceType: only one-time requests are ended with "
+            "their machines; others would launch new ones after `clusterctl down`"
+        )
     if max_price is not None:
         options.setdefault("MaxPrice", f"{max_price:g}")
     return {"MarketType": SPOT, "SpotOptions": options}

@@ -119,10 +119,10 @@ def ingress(group_id: str, blocks: Sequence[str]) -> set[Rule]:
     out = {Rule("-1", -1, -1, "UserIdGroupPairs", group_id)}
     for block in blocks or [_EVERYBODY]:
         try:
-            version = ipaddress.ip_network(block).version
+            network = ipaddress.ip_network(block)
         except ValueError as error:
             raise Config(f"provider.ssh_cidr_blocks: {error}") from error
-        out.add(Rule("tcp", _SSH, _SSH, "IpRanges" if version == 4 else "Ipv6Ranges", block))
+        out.add(Rule("tcp", _SSH, _SSH, "IpRanges" if network.version == 4 else "Ipv6Ranges", str(network)))
     return out
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from autoscaler.provider import (
     ON_DEMAND,
     SPOT,
+    Auth,
     Capabilities,
     Capacity,
     Config,
@@ -75,6 +76,7 @@ class AwsMachines:
         self._recent = listing.Recent(LISTING_LAG_S)
         self._lock = threading.Lock()
         self._network: Network | None = None
+        self._is_own_account = False
 
     # ------------------------------------------------------------ the protocol
 
@@ -241,7 +243,7 @@ class AwsMachines:
         return sorted({tagging.read(one.get("Tags"))[MachineTags.CLUSTER_ID] for one in tagged})
 
     def settings(self) -> Mapping[str, str]:
-        return self._settings
+        return {**self._settings, "account": self._account()}
 
     def for_head(self) -> ForHead:
         settings = {"owner": self._settings["owner"], **self._access.settings_for_head()}
@@ -370,7 +372,26 @@ class AwsMachines:
         )
         return LaunchResult(made, (error,) * (request.count - len(made)))
 
+    def _account(self) -> str:
+        return str(self._clients.call("sts", "get_caller_identity")["Account"])
+
+    def _check_account(self) -> None:
+        """What another account lists says nothing of this cluster.
+
+        Raises:
+            Auth: the credentials are of another account.
+        """
+        wanted = "" if self._on_head else self._settings.get("account", "")
+        if not wanted or self._is_own_account:
+            return
+        if (account := self._account()) != wanted:
+            raise Auth(
+                f"this cluster is of the AWS account {wanted}, and the credentials here are of {account}"
+            )
+        self._is_own_account = True
+
     def _described(self, filters: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        self._check_account()
         return listing.instances(
             self._clients.pages("describe_instances", "Reservations", Filters=[*filters], MaxResults=_PAGE)
         )

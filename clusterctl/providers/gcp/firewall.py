@@ -57,7 +57,12 @@ def is_same(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
 
 def of_cluster(found: Sequence[Mapping[str, Any]], tag: str) -> list[str]:
     """The names of the cluster's rules among all."""
-    return [str(rule["name"]) for rule in found if tag in rule.get("targetTags", ())]
+    ours = (f"{tag}-ssh", f"{tag}-internal")
+    return [
+        str(rule["name"])
+        for rule in found
+        if tag in rule.get("targetTags", ()) and str(rule["name"]).startswith(ours)
+    ]
 
 
 def _plain(rule: Mapping[str, Any], key: str) -> Any:

@@ -24,7 +24,7 @@ from autoscaler.provider import (
     ShellRefused,
     ShellTimedOut,
 )
-from clusterctl.launcher import setup
+from clusterctl.launcher import readiness, setup
 from clusterctl.launcher.setup import NodeFacts, SetupLog
 from clusterctl.shell.local import LocalShell
 from clusterctl.spec.load import load_text
@@ -307,3 +307,17 @@ def test_a_step_whose_connection_breaks_is_run_again(
         with pytest.raises(SetupError, match="start: the connection was lost, 3 times"):
             setup.run(shell, facts(tmp_path), SetupLog(log), deadline_s=0.0)
     assert log.getvalue().count("once more") == 2
+
+
+def test_a_young_machine_may_get_its_keys_late(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "_KEYS_RETRY_S", 0.0)
+    errors: list[ShellError] = [ShellRefused("no"), ShellAuthFailed("who?"), ShellAuthFailed("who?")]
+    (tmp_path / "home").mkdir()
+    log = io.StringIO()
+    shell = ScriptedShell(str(tmp_path / "home"), errors)
+    setup.run(shell, facts(tmp_path, keys_s=60.0), SetupLog(log), deadline_s=60.0)
+    assert log.getvalue().count("does not know our key yet") == 2
+    with pytest.raises(SetupError, match="rejects our identity"):
+        run(tmp_path, facts(tmp_path), [ShellAuthFailed("who?")])

@@ -97,9 +97,14 @@ def test_spot_machines_have_their_limit() -> None:
         "MarketType": "spot",
         "SpotOptions": {"SpotInstanceType": "one-time", "MaxPrice": "0.25"},
     }
-    given = {"InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": {"MaxPrice": "0.1"}}}
+    given: dict[str, Any] = {
+        "InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": {"MaxPrice": "0.1"}}
+    }
     assert asked(given, offer=Offer("z", SPOT))["InstanceMarketOptions"]["SpotOptions"]["MaxPrice"] == "0.1"
     assert "InstanceMarketOptions" not in asked(given | {}, offer=Offer("z"), spot=True)
+    given["InstanceMarketOptions"]["SpotOptions"]["SpotInstanceType"] = "persistent"
+    with pytest.raises(Config, match="one-time"):
+        asked(given, offer=Offer("z", SPOT))
 
 
 @pytest.mark.parametrize(

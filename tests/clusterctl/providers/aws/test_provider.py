@@ -172,6 +172,16 @@ def test_a_given_network_group_and_key_are_used_and_kept(aws: Aws, cluster: Make
     assert aws.leftovers() == before
 
 
+def test_what_another_account_lists_says_nothing(aws: Aws, cluster: Make) -> None:
+    made = cluster()
+    mine = made.provider_of("c-1", account=made.provider.settings()["account"])
+    other = made.provider_of("c-1", account="999999999999")
+    assert mine.list() == []
+    for ask in (other.list, other.cleanup, lambda: other.clusters("cloud")):
+        with pytest.raises(Auth, match="of the AWS account 999999999999"):
+            ask()
+
+
 def test_groups_in_use_are_waited_for(aws: Aws, cluster: Make) -> None:
     one = cluster()
     one.provider.prepare(one.kinds)

@@ -137,6 +137,10 @@ def test_who_may_come_in() -> None:
     assert everybody.is_ssh
     with pytest.raises(Config, match="ssh_cidr_blocks"):
         network.ingress("sg-1", ["home"])
+    # As EC2 writes them, or they would be taken for rules of before.
+    assert network.ingress("sg-1", ["203.0.113.5", "2001:DB8::/32"]) == network.ingress(
+        "sg-1", ["203.0.113.5/32", "2001:db8::/32"]
+    )
 
 
 def test_further_permissions_are_taken_one_by_one() -> None:
