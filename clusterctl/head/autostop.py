@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autoscaler.status import Report
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 _LOOK_S = 5.0
 _SOON_S = 0.2
 _ANSWER_S = 10.0
+SETUPS_COUNT_S = 3600.0
 _SETTING_UP = frozenset({"REQUESTED", "ALLOCATED", "SETTING_UP"})
 
 
@@ -77,14 +78,26 @@ def uses(facts: Facts) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Idleness:
-    """Since when the cluster has been idle without a break. `is_used`: it is not."""
+    """Since when the cluster has been idle without a break.
+
+    Attributes:
+        is_used: it is not idle.
+        wanted_s: unix time of the last use but for set-ups, or of the last request that changed something.
+    """
 
     since_s: float
     is_used: bool = False
+    wanted_s: float = 0.0
 
     def after(self, facts: Facts, now: float) -> Idleness:
-        """As of `now`. Use restarts the clock, and so does a request that changed something."""
-        return Idleness(now, True) if uses(facts) else Idleness(max(self.since_s, facts.touched_s))
+        """As of `now`. Use restarts the clock, and so does a request that changed something. Set-ups that nobody but
+        min_workers waits for may fail again and again, at a cost: they count for a while only."""
+        if uses(replace(facts, setups=())):
+            return Idleness(now, True, now)
+        wanted_s = max(self.wanted_s or self.since_s, facts.touched_s)
+        if facts.setups and now - wanted_s < SETUPS_COUNT_S:
+            return Idleness(now, True, wanted_s)
+        return Idleness(max(self.since_s, facts.touched_s), False, wanted_s)
 
     def is_over(self, policy: Policy, now: float) -> bool:
         """Whether it is time to end."""

@@ -17,11 +17,13 @@ from autoscaler.provider import Shell
 
 from . import remote
 from .manifest import FILE, DigestCache, Entry, Manifest, read
-from .receiver import MOUNT, RESUMED_BYTES, Damaged, Receiver, boot_id
+from .receiver import MOUNT, RESUMED_BYTES, Receiver, boot_id
 from .rules import Rules
 from .sender import Changes, There, changes, stream
 
 _LOOK_S = 120.0
+_READ_BYTES_PER_S = 20e6
+"""A disk slower than this has no time to read what it has of large files."""
 _TELL_S = 1800.0
 """It reads all files there."""
 _SLOWEST_BYTES_PER_S = 100_000
@@ -110,7 +112,10 @@ def push(
         }
         for target, manifest in zip(targets, found, strict=True)
     ]
-    there = _look(shell, asked) if asked else []
+    large = sum(
+        entry.size for manifest in found for entry in manifest.entries.values() if entry.size >= RESUMED_BYTES
+    )
+    there = _look(shell, asked, _LOOK_S + large / _READ_BYTES_PER_S) if asked else []
     wanted = [
         Changes() if known is None else changes(manifest.entries, known, delete)
         for manifest, known in zip(found, there, strict=True)
@@ -182,7 +187,7 @@ def _receive(shell: Shell, request: bytes, target: str, limit_s: float) -> None:
     def apply() -> None:
         try:
             Receiver(os.path.abspath(target), cast(IO[bytes], _Stream(blocks)), None).run()
-        except (OSError, Damaged) as error:
+        except Exception as error:  # whoever sends must hear of it, whatever it is
             failed.append(error)
 
     def take(record: Mapping[str, Any]) -> None:
@@ -242,12 +247,12 @@ class _Stream:
         return not self._ended
 
 
-def _look(shell: Shell, asked: Sequence[Mapping[str, Any]]) -> list[There | None]:
+def _look(shell: Shell, asked: Sequence[Mapping[str, Any]], limit_s: float) -> list[There | None]:
     """What is there of each mount; None: just what is wanted."""
     entries: list[dict[str, tuple[str, str, int]]] = [{} for _ in asked]
     parts: list[dict[str, tuple[int, str]]] = [{} for _ in asked]
     same = set()
-    for record in _run(shell, "look", [json.dumps(asked).encode() + b"\n"], _LOOK_S):
+    for record in _run(shell, "look", [json.dumps(asked).encode() + b"\n"], limit_s):
         number = record["i"]
         if "same" in record:
             same.add(number)

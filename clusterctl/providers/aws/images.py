@@ -7,11 +7,11 @@ we may not read these, among the makers' images.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autoscaler.provider import Auth, Config, NotFound, ProviderError
+from autoscaler.provider import Auth, Config, NodeType, NotFound, ProviderError
 
 from .clients import Clients
 
@@ -124,6 +124,13 @@ def default_family(python: tuple[int, int] = sys.version_info[:2], gpus: bool = 
 def family(name: str) -> Family | None:
     """The family of that name. Pure."""
     return FAMILIES.get(_ALIASES.get(name, name))
+
+
+def own_parameters(node_types: Sequence[NodeType]) -> list[str]:
+    """The account's own parameters of SSM that name the types' images. Pure."""
+    named = (str(kind.node_config.get("ImageId", "")) for kind in node_types)
+    found = {name.rpartition("ssm:")[2] for name in named if name.startswith(("ssm:", "resolve:ssm:"))}
+    return sorted(name for name in found if not name.startswith("/aws/service/"))
 
 
 def login_user(image: Mapping[str, Any]) -> str:

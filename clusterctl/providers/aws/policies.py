@@ -48,13 +48,19 @@ def trust() -> dict[str, Any]:
 
 
 def of_head(
-    partition: str, region: str, cluster_id: str, passed_roles: Sequence[str] = (), spot: bool = False
+    partition: str,
+    region: str,
+    cluster_id: str,
+    passed_roles: Sequence[str] = (),
+    spot: bool = False,
+    parameters: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The head's policy.
 
     Args:
         passed_roles: ARNs of the roles that its workers get.
         spot: it may buy machines on the spot market.
+        parameters: of SSM, the account's own, that name images.
     """
     ec2 = f"arn:{partition}:ec2:{region}"
     ours = {"StringEquals": {f"aws:ResourceTag/{MachineTags.CLUSTER_ID}": cluster_id}}
@@ -91,7 +97,10 @@ def of_head(
             "Sid": "FindImages",
             "Effect": "Allow",
             "Action": "ssm:GetParameter",
-            "Resource": f"arn:{partition}:ssm:{region}::parameter/aws/service/*",
+            "Resource": [
+                f"arn:{partition}:ssm:{region}::parameter/aws/service/*",
+                *(f"arn:{partition}:ssm:{region}:*:parameter/{name.lstrip('/')}" for name in parameters),
+            ],
         },
     ]
     if passed_roles:

@@ -33,7 +33,7 @@ from clusterctl.providers.access import SshAccess
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.platforms.aws import AwsProvider
 
-from . import checks, identity, launches, listing, network, policies, tagging
+from . import checks, identity, images, launches, listing, network, policies, tagging
 from .catalog import Catalog
 from .clients import Clients, Place
 from .images import Image
@@ -122,6 +122,7 @@ class AwsMachines:
                 self._cluster_id,
                 identity.roles_of(self._clients, self._workers_profiles(node_types)),
                 spot,
+                images.own_parameters(node_types),
             )
             identity.ensure_profile(self._clients, self._cluster_id, policy, tags)
             details["role"] = policies.role_name(self._cluster_id)

@@ -10,7 +10,7 @@ import pytest
 
 from autoscaler.status import Report
 from clusterctl.head import autostop, log_ins
-from clusterctl.head.autostop import Facts, Idleness, uses
+from clusterctl.head.autostop import SETUPS_COUNT_S, Facts, Idleness, uses
 from clusterctl.spec.definition import Autostop
 from runtime._clients.control import ControlClient
 from runtime._transport.channel import CallError
@@ -60,6 +60,19 @@ def test_a_request_that_changed_something_begins_the_time_anew() -> None:
     idle = Idleness(0.0).after(Facts(touched_s=500.0), 600.0)
     assert not idle.is_over(TEN, 1099.0)
     assert idle.is_over(TEN, 1100.0)
+
+
+def test_set_ups_that_only_fail_count_for_a_while() -> None:
+    idle = Idleness(0.0).after(Facts(jobs=["job-1"]), 100.0)
+    for now in range(200, 100 + int(SETUPS_COUNT_S), 100):
+        idle = idle.after(Facts(setups=["i-1"]), float(now))
+        assert idle.is_used
+    late = 100.0 + SETUPS_COUNT_S
+    idle = idle.after(Facts(setups=["i-2"]), late)
+    assert not idle.is_over(TEN, late)
+    idle = idle.after(Facts(setups=["i-3"]), late + 600.0)
+    assert idle.is_over(TEN, late + 600.0)
+    assert idle.after(Facts(setups=["i-4"], touched_s=late + 601.0), late + 602.0).is_used
 
 
 class Quiet:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autoscaler.provider import Config
+from autoscaler.provider import Config, NodeType
 from clusterctl.providers.aws import images, network, policies, prices, types
 
 
@@ -172,3 +172,15 @@ def test_names_of_roles_are_short_and_differ() -> None:
     long = "x" * 63
     assert len(policies.role_name(f"{long}-1")) == 64
     assert policies.role_name(f"{long}-1") != policies.role_name(f"{long}-2")
+
+
+def test_the_head_may_read_the_parameters_that_name_its_images() -> None:
+    kinds = [
+        NodeType("a", node_config={"ImageId": "ssm:/golden/ami"}),
+        NodeType("b", node_config={"ImageId": "resolve:ssm:/aws/service/x"}),
+        NodeType("c", node_config={"ImageId": "ami-1"}),
+    ]
+    assert images.own_parameters(kinds) == ["/golden/ami"]
+    policy = policies.of_head("aws", "eu-west-1", "c-1", parameters=images.own_parameters(kinds))
+    (find,) = (one for one in policy["Statement"] if one["Sid"] == "FindImages")
+    assert "arn:aws:ssm:eu-west-1:*:parameter/golden/ami" in find["Resource"]
