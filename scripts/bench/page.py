@@ -44,7 +44,8 @@ SECTIONS = {
     ),
     "launcher": (
         "The launcher",
-        "Machines of one's own, over SSH: hosts in network namespaces of one machine, which share its cores, with a "
+        "Machines of one's own, over SSH: hosts in network namespaces of one machine, which share its cores "
+        "or have a part of one each, with a "
         "Python, an sshd and nothing of ours. From nothing to a job's result and back.",
     ),
     "demand": (
