@@ -92,7 +92,7 @@ def test_from_bare_machines_to_a_jobs_result_and_back(bed: SshTestbed, tmp_path:
         ran = cli.run("up", "-y", str(spec))
         assert "nothing to do" in ran.out
         assert cli.run("exec", "hostname").out == "h1\n"
-        assert cli.run("exec", "--all-nodes", "cat mounted/data/value").out.count("42") == 3
+        assert cli.run("exec", "--all-nodes", "cat mounted/data/value").out.count("| 42\n") == 3
     finally:
         ran = cli.run("down", "-y", str(spec))
     assert ran.status == 0, ran.err
