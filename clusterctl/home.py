@@ -24,9 +24,16 @@ from pathlib import Path
 
 import msgspec
 
-from autoscaler.provider import Machine
+from autoscaler.provider import LaunchRequest, Machine
 from clusterctl.errors import Busy, CliError, NotFound, UsageProblem
 from clusterctl.spec.definition import ClusterSpec
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """Machines that the platform is asked for by `up` itself: written down before it is asked."""
+
+    request: LaunchRequest
+    asked_s: float
 
 
 class ClusterRecord(msgspec.Struct, kw_only=True):
@@ -46,6 +53,7 @@ class ClusterRecord(msgspec.Struct, kw_only=True):
     is_behind: bool = False  # its API is reached by entering the head's machine
     files_digest: str = ""  # of the mounts that the head has
     stops_itself: bool = False  # it may end while nobody looks: see `autostop`
+    launches: list[Launch] = []  # of an `up` that has not come to its end
 
 
 STARTING = "STARTING"

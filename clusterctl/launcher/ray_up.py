@@ -3,24 +3,17 @@ makes the workers, too, and asks Ray which of them have joined."""
 
 from __future__ import annotations
 
-import secrets
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
-from autoscaler.provider import (
-    LaunchRequest,
-    Machine,
-    NodeType,
-    ProviderError,
-    SetupError,
-    ShellError,
-)
-from clusterctl.errors import SetupFailed, TimedOut, from_provider
+from autoscaler.provider import Machine, NodeType, SetupError, ShellError
+from clusterctl.errors import SetupFailed, TimedOut
 
 from . import machines, node_types, ray_nodes, setup
 from .board import NodeRow
+from .buying import Buyer
 from .plan import Facts, Health, Plan, Restart, without_autoscaler
 from .up import Up
 
@@ -62,7 +55,8 @@ class RayUp(Up):
         """Makes the workers that are missing, sets up those that have not joined, ends those that are too many."""
         deadline = time.monotonic() + self._timeout_s
         self._prepare_for_new_spec()
-        listed = machines.existing(self._provider)
+        buyer = Buyer(self._home, self.record, self._provider)
+        listed = buyer.existing()
         todo = ray_nodes.workers(self._spec, listed)
         if todo.surplus:
             self._watcher.say(f"ending {len(todo.surplus)} worker{'s' if len(todo.surplus) > 1 else ''}")
@@ -73,7 +67,8 @@ class RayUp(Up):
         }
         for name, count in todo.missing.items():
             self._watcher.say(f"creating {count} {name}")
-            found += self._create(kinds[name], count)
+            tags = ray_nodes.worker_tags(self._spec, self.record.cluster_id, name)
+            found += buyer.buy(kinds[name], count, tags)
         head = self._head()
         joined = self._joined() if found else frozenset()
         new = [machine for machine in found if machine.address not in joined or not machine.address]
@@ -81,6 +76,7 @@ class RayUp(Up):
             self._watcher.say(f"setting up {len(new)} worker{'s' if len(new) > 1 else ''}")
             wanted = self._set_up_all(new, kinds, head.address)
             self._await_joined(wanted, deadline)
+        buyer.finish()
         return len(found)
 
     def _refresh_workers(self) -> None:
@@ -93,38 +89,6 @@ class RayUp(Up):
             self._set_up_all(running, kinds, self._head().address, starts=False)
 
     # -- inside
-
-    def _create(self, kind: NodeType, count: int) -> list[Machine]:
-        made: list[Machine] = []
-        problem: ProviderError | None = None
-        try:
-            for offer in machines.patiently(lambda: self._provider.offers(kind)):
-                missing = min(count - len(made), self._provider.capabilities.max_per_create)
-                if missing <= 0:
-                    break
-                token = f"{self.record.cluster_id}-{secrets.token_hex(4)}"
-                request = LaunchRequest(
-                    token=token,
-                    node_type=kind,
-                    count=missing,
-                    offer=offer,
-                    tags=ray_nodes.worker_tags(self._spec, self.record.cluster_id, kind.name),
-                    instance_ids=tuple(f"{token}-{number}" for number in range(missing)),
-                )
-                launched = machines.patiently(partial(self._provider.create, request))
-                made.extend(launched.machines)
-                problem = next(iter(launched.errors), problem)
-        except ProviderError as error:
-            problem = error
-        if len(made) == count:
-            return made
-        raise (
-            from_provider(problem)
-            if problem
-            else SetupFailed(
-                f"{count - len(made)} of {count} {kind.name} could not be had: the offers do not suffice"
-            )
-        )
 
     def _set_up_all(
         self, new: list[Machine], kinds: dict[str, NodeType], head_host: str, starts: bool = True
