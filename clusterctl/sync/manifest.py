@@ -121,6 +121,37 @@ def read(source: str, rules: Rules, cache: DigestCache) -> Manifest:
     return Manifest(root, {entry.path: entry for entry in _entries(root, rules, cache)})
 
 
+def present(root: str, wanted: Mapping[str, Entry]) -> dict[str, Entry]:
+    """What there is at `root` under the paths of `wanted`, links below the root not followed. Nothing else is looked
+    at, and a file is read only where it may be the same: its value is "" when its size is another, or it cannot be
+    read.
+
+    Raises:
+        OSError: a folder cannot be looked into.
+    """
+    found: dict[str, Entry] = {}
+    for path in sorted(wanted):  # a folder before what is in it
+        if path and ((parent := found.get(path.rpartition("/")[0])) is None or parent.kind != FOLDER):
+            continue
+        full = os.path.join(root, path) if path else os.path.realpath(root)
+        try:
+            status = os.lstat(full)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        mode = stat.S_IMODE(status.st_mode) & 0o777
+        if stat.S_ISLNK(status.st_mode):
+            found[path] = Entry(path, LINK, os.readlink(full))
+        elif stat.S_ISDIR(status.st_mode):
+            found[path] = Entry(path, FOLDER, mode=mode)
+        elif stat.S_ISREG(status.st_mode):
+            value = ""
+            if wanted[path].kind == FILE and wanted[path].size == status.st_size:
+                with contextlib.suppress(PermissionError):
+                    value = digest_of(full)
+            found[path] = Entry(path, FILE, value, mode, status.st_size)
+    return found
+
+
 def _entries(root: str, rules: Rules, cache: DigestCache) -> Iterator[Entry]:
     status = os.stat(root)
     if not stat.S_ISDIR(status.st_mode):

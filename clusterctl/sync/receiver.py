@@ -216,13 +216,21 @@ class Receiver:
     """Applies what a sender writes: lines of JSON, the content of a file behind its line.
 
     Args:
-        journal: None: nothing is remembered.
+        journal: None: nothing is remembered, and nothing kept of what broke off.
+        goes_on: called often while this side works without reading from the stream.
     """
 
-    def __init__(self, target: str, stream: IO[bytes], journal: Journal | None) -> None:
+    def __init__(
+        self,
+        target: str,
+        stream: IO[bytes],
+        journal: Journal | None,
+        goes_on: Callable[[], None] = lambda: None,
+    ) -> None:
         self._target = target
         self._stream = stream
         self._journal = journal
+        self._goes_on = goes_on
         self._real: set[str] = set()  # folders below the target that are no links
         self._opened: dict[str, int] = {}  # folders that were made writable, and what they were
 
@@ -302,22 +310,25 @@ class Receiver:
         self._make_folders(os.path.dirname(full))
         self._make_room(full)
         self._note_made(full)
-        is_large = order["size"] >= RESUMED_BYTES
-        if is_large:
+        is_kept = order["size"] >= RESUMED_BYTES and self._journal is not None
+        if is_kept:
             self._note("part", part)
         try:
             digest = self._in_parent(part, lambda draft: self._receive(draft, order["offset"]))
         except BaseException:
-            if not is_large:
+            if not is_kept:
                 with contextlib.suppress(OSError):
                     os.unlink(part)
             raise
         os.chmod(part, order["mode"])
         os.utime(part, ns=(order["mtime_ns"], order["mtime_ns"]))
         os.replace(part, full)
-        if is_large:
+        if is_kept:
             self._note("no part", part)
         self._note_file(path, digest, full)
+
+    def _do_wait(self, order: dict[str, Any]) -> None:
+        """The sender is busy with what it does not send."""
 
     # -- inside
 
@@ -341,6 +352,7 @@ class Receiver:
             while left and (block := file.read(min(_BLOCK, left))):
                 total.update(block)
                 left -= len(block)
+                self._goes_on()
             file.seek(offset)
             file.truncate()
             while size := int.from_bytes(self._exactly(4), "big"):

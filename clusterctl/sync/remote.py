@@ -14,17 +14,21 @@ import json
 import os
 import shlex
 import signal
+import struct
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, cast
 
 MARK = "\x1e"
 STATE = "~/.clusterctl-node/sync"
 _SILENCE_S = 300
 _STALE_S = 10.0
+"""A transfer that did nothing for so long gives way to another one to the same target."""
 _TURN_TRIES = 1200
 _TURN_AGAIN_S = 0.1
+_FLOCK = "hhqqi"
+"""Linux's `struct flock`: type, whence, start, length, process."""
 PYTHON = '"${CLUSTERCTL_BASE_PYTHON:-${CLUSTERCTL_PYTHON:-python3}}"'
 
 _RECEIVING = (("clusterctl.sync", "receiver"),)
@@ -104,14 +108,15 @@ def apply() -> None:
         with _alone(file, mount["target"]) as lock:
             stream.lock = lock
             journal = receiver.Journal(file)
-            receiver.Receiver(receiver.where(mount["target"]), cast(IO[bytes], stream), journal).run()
+            target = receiver.where(mount["target"])
+            receiver.Receiver(target, cast(IO[bytes], stream), journal, stream.goes_on).run()
 
 
 class _Watched:
     """The input. Where none comes for long the process ends: whoever sent it may be gone without a word.
 
     Attributes:
-        lock: a file whose time of change says when something came last.
+        lock: a file whose time of change says when something happened last.
     """
 
     def __init__(self) -> None:
@@ -119,14 +124,15 @@ class _Watched:
         self._told = 0.0
 
     def read(self, size: int) -> bytes:
-        self._wait()
+        self.goes_on()
         return sys.stdin.buffer.read(size)
 
     def readline(self) -> bytes:
-        self._wait()
+        self.goes_on()
         return sys.stdin.buffer.readline()
 
-    def _wait(self) -> None:
+    def goes_on(self) -> None:
+        """Something happens, or is waited for from now on."""
         signal.alarm(_SILENCE_S)
         if self.lock and time.monotonic() - self._told > 1:
             self._told = time.monotonic()
@@ -142,49 +148,47 @@ def _alone(file: str, target: str) -> Iterator[str]:
         signal.alarm(0)  # this wait has a limit of its own
         for _ in range(_TURN_TRIES):
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if time.time() - os.stat(path).st_mtime > _STALE_S:
-                    lock.seek(0)
-                    with contextlib.suppress(ValueError, ProcessLookupError):
-                        os.kill(int(lock.read()), signal.SIGKILL)
+                holder = _holder(lock)
+                if holder and time.time() - os.stat(path).st_mtime > _STALE_S:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(holder, signal.SIGKILL)
                 time.sleep(_TURN_AGAIN_S)
         else:
             raise OSError(errno.EBUSY, "another transfer to it is under way", target)
-        lock.seek(0)
-        lock.truncate()
-        lock.write(str(os.getpid()))
-        lock.flush()
+        os.utime(path)
         yield path
+
+
+def _holder(lock: IO[str]) -> int:
+    """The process that has the lock, as the kernel knows it; 0: none of this machine."""
+    asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(lock, fcntl.F_GETLK, asked))
+    return max(pid, 0) if kind != fcntl.F_UNLCK else 0
 
 
 def tell() -> None:
     """Input: a source and rules. Says all entries of its manifest."""
     from dataclasses import asdict
 
-    for entry in _manifest(json.loads(sys.stdin.readline())).entries.values():
+    from clusterctl.sync import manifest, receiver, rules
+
+    request = json.loads(sys.stdin.readline())
+    chosen = rules.rules(request["excludes"], request["ignore_files"])
+    source = receiver.where(request["source"])
+    for entry in manifest.read(source, chosen, manifest.DigestCache()).entries.values():
         say({"entry": asdict(entry)})
 
 
 def send() -> None:
-    """Input: a source and rules, then the paths that are wanted. Says them as base64 of what a receiver reads."""
-    from clusterctl.sync import sender
+    """Input: a source, then the entries that are wanted. Says them as base64 of what a receiver reads."""
+    from clusterctl.sync import manifest, receiver, sender
 
-    manifest = _manifest(json.loads(sys.stdin.readline()))
-    wanted = {
-        path: manifest.entries[path] for path in json.loads(sys.stdin.readline()) if path in manifest.entries
-    }
+    source = receiver.where(json.loads(sys.stdin.readline()))
+    wanted = {entry["path"]: manifest.Entry(**entry) for entry in json.loads(sys.stdin.readline())}
     there = sender.There()
-    for block in sender.stream(manifest, sender.changes(wanted, there, False), there):
+    content = manifest.Manifest(os.path.realpath(source), wanted)
+    for block in sender.stream(content, sender.changes(wanted, there, False), there):
         say({"data": base64.b64encode(block).decode()})
-
-
-def _manifest(request: Mapping[str, Any]) -> Any:
-    from clusterctl.sync import manifest, receiver, rules
-
-    chosen: Sequence[str] = request["excludes"]
-    cache = manifest.DigestCache()
-    return manifest.read(
-        receiver.where(request["source"]), rules.rules(chosen, request["ignore_files"]), cache
-    )

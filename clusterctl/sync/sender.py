@@ -12,6 +12,8 @@ from typing import Any
 from clusterctl.sync.manifest import DIGEST_BYTES, FILE, FOLDER, LINK, Entry, Manifest
 
 _BLOCK = 256 * 1024
+_WORD_BYTES = 64 << 20
+"""Whoever reads this much without sending it says so, or the receiver takes it for gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def changes(wanted: Mapping[str, Entry], there: There, delete: bool) -> Changes:
 
 
 def stream(manifest: Manifest, wanted: Changes, there: There) -> Iterator[bytes]:
-    """What a `receiver.Receiver` reads.
+    """What a `receiver.Receiver` reads. Behind an empty part nothing comes for a while: what came before it must go.
 
     Raises:
         OSError: a file cannot be read.
@@ -110,6 +112,9 @@ def _file(manifest: Manifest, entry: Entry, part: tuple[int, str]) -> Iterator[b
         while left and (block := file.read(min(_BLOCK, left))):
             total.update(block)
             left -= len(block)
+            if (offset - left) // _WORD_BYTES > (offset - left - len(block)) // _WORD_BYTES:
+                yield _line({"do": "wait"})
+                yield b""
         if left or (offset and total.hexdigest() != part[1]):
             total = hashlib.blake2b(digest_size=DIGEST_BYTES)
             file.seek(0)

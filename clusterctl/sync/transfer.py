@@ -9,14 +9,14 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from queue import Full, Queue
 from typing import IO, Any, cast
 
 from autoscaler.provider import Shell
 
 from . import remote
-from .manifest import FILE, DigestCache, Entry, Manifest, read
+from .manifest import FILE, FOLDER, DigestCache, Entry, Manifest, present, read
 from .receiver import MOUNT, RESUMED_BYTES, Receiver, boot_id
 from .rules import Rules
 from .sender import Changes, There, changes, stream
@@ -126,10 +126,10 @@ def push(
         if known is not None
     ]
     if work:
-        names = json.dumps([{"target": ask["target"], "key": ask["key"]} for ask, *_ in work])
+        names = _line([{"target": ask["target"], "key": ask["key"]} for ask, *_ in work])
         size = sum(change.size_bytes for _, _, change, _ in work)
         blocks = (stream(manifest, change, known) for _, manifest, change, known in work)
-        _run(shell, "apply", _packets(itertools.chain([names.encode() + b"\n"], *blocks)), _limit_s(size))
+        _run(shell, "apply", _packets(itertools.chain([names], *blocks)), _limit_s(size))
     return [
         Done(target, len(manifest.entries), change)
         for target, manifest, change in zip(targets, found, wanted, strict=True)
@@ -145,35 +145,42 @@ def pull(
         SyncError: a file cannot be read there or written here.
         ShellError: the machine cannot be reached.
     """
-    request = json.dumps({"source": source, "excludes": list(excludes), "ignore_files": list(ignore_files)})
-    line = request.encode() + b"\n"
-    told = [record["entry"] for record in _run(shell, "tell", [line], _TELL_S) if "entry" in record]
+    request = {"source": source, "excludes": list(excludes), "ignore_files": list(ignore_files)}
+    told = [record["entry"] for record in _run(shell, "tell", [_line(request)], _TELL_S) if "entry" in record]
     wanted = {entry["path"]: Entry(**entry) for entry in told}
-    if "" in wanted and wanted[""].kind == FILE and (target.endswith("/") or os.path.isdir(target)):
+    if wanted[""].kind == FILE and (target.endswith("/") or os.path.isdir(target)):
         target = os.path.join(target, os.path.basename(source))
-    have = There()
-    if os.path.exists(target):
-        with DigestCache() as cache:
-            here = read(target, Rules(), cache).entries
-        have = There({path: (entry.kind, entry.value, entry.mode) for path, entry in here.items()})
+    try:
+        here = present(target, wanted)
+    except OSError as error:
+        raise SyncError(_words(error)) from error
+    if wanted[""].kind == FOLDER and "" in here and here[""].kind != FOLDER:
+        raise SyncError(f"{target} is a file, and {source} is a folder there: name a folder, or a new name")
+    have = There({path: (entry.kind, entry.value, entry.mode) for path, entry in here.items()})
     change = changes(wanted, have, delete=False)
-    paths = [*(entry.path for entry in (*change.folders, *change.links, *change.files, *change.modes))]
-    if paths:
-        _receive(shell, line + json.dumps(paths).encode() + b"\n", target, _limit_s(change.size_bytes))
+    lacking = {
+        entry.path: asdict(entry) for entry in (*change.folders, *change.links, *change.files, *change.modes)
+    }
+    if lacking:
+        _receive(shell, _line(source) + _line(list(lacking.values())), target, _limit_s(change.size_bytes))
     return Done(target, len(wanted), change)
 
 
 # -- inside
 
 
+def _line(value: object) -> bytes:
+    return json.dumps(value).encode() + b"\n"
+
+
 def _packets(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The same in few portions: each costs a packet."""
+    """The same in few portions: each costs a packet. An empty part sends off what waits."""
     waiting: list[bytes] = []
     size = 0
     for part in parts:
         waiting.append(part)
         size += len(part)
-        if size >= _PACKET_BYTES:
+        if size >= _PACKET_BYTES or not part:
             yield b"".join(waiting)
             waiting, size = [], 0
     yield b"".join(waiting)
@@ -252,7 +259,7 @@ def _look(shell: Shell, asked: Sequence[Mapping[str, Any]], limit_s: float) -> l
     entries: list[dict[str, tuple[str, str, int]]] = [{} for _ in asked]
     parts: list[dict[str, tuple[int, str]]] = [{} for _ in asked]
     same = set()
-    for record in _run(shell, "look", [json.dumps(asked).encode() + b"\n"], limit_s):
+    for record in _run(shell, "look", [_line(asked)], limit_s):
         number = record["i"]
         if "same" in record:
             same.add(number)

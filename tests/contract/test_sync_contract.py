@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
 import random
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from autoscaler.provider import CommandResult, Shell, ShellError
-from clusterctl.sync import receiver
+from clusterctl.sync import manifest, receiver
 from clusterctl.sync.rules import rules
 from clusterctl.sync.transfer import Done, Mount, SyncError, manifests, pull, push
 from tests.contract.test_shell_contract import new_shell, shell  # noqa: F401
@@ -178,8 +179,8 @@ def test_a_transfer_whose_sender_is_silent_gives_way(counting: Counting, source:
     sync(counting, source)
     hold = (
         "import fcntl, os, time\nlock = open('.clusterctl-node/sync/' + next(n for n in "
-        "os.listdir('.clusterctl-node/sync') if n.endswith('.lock')), 'r+')\nfcntl.flock(lock, fcntl.LOCK_EX)\n"
-        "lock.write(str(os.getpid()).ljust(9)); lock.flush(); os.utime(lock.name, (1, 1))\n"
+        "os.listdir('.clusterctl-node/sync') if n.endswith('.lock')), 'r+')\nfcntl.lockf(lock, fcntl.LOCK_EX)\n"
+        "os.utime(lock.name, (1, 1))\n"
         "print('held', flush=True)\ntime.sleep(600)\n"
     )
     held = threading.Event()
@@ -253,6 +254,46 @@ def test_there_and_back(counting: Counting, source: pathlib.Path, tmp_path: path
     assert [entry.path for entry in pull(counting, "~/data", str(back)).changes.files] == ["run.sh"]
     assert (back / "run.sh").read_text() == "echo new\n"
     assert (back / "own").exists()
+
+
+def test_only_what_comes_back_is_looked_at_here(
+    counting: Counting, source: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync(counting, source)
+    back = tmp_path / "back"
+    pull(counting, "~/data", str(back))
+    (back / "own").mkdir()
+    (back / "own" / "file").write_text("of the user")
+    (back / "link").unlink()
+    (back / "link").symlink_to("own")
+    (back / "run.sh").write_text("of another size")
+    os.rename(back / "deep", back / "elsewhere")
+    (back / "deep").symlink_to("elsewhere")
+    looked_at: list[str] = []
+
+    def digest_of(path: str) -> str:
+        looked_at.append(os.path.relpath(path, back))
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(manifest, "digest_of", digest_of)
+        done = pull(counting, "~/data", str(back))
+    assert looked_at == [".gitignore", "é \n'odd'"]
+    assert {entry.path for entry in done.changes.files} == {*looked_at, "run.sh", "deep/er/data.bin"}
+    assert (back / "deep" / "er" / "data.bin").read_bytes() == (source / "deep/er/data.bin").read_bytes()
+    assert not (back / "deep").is_symlink()
+    assert os.readlink(back / "link") == "deep/er/data.bin"
+    assert (back / "own" / "file").read_text() == "of the user"
+
+
+def test_a_folder_does_not_replace_a_file_here(
+    counting: Counting, source: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    sync(counting, source)
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(SyncError, match="is a file, and ~/data is a folder there"):
+        pull(counting, "~/data", str(tmp_path / "mine"))
+    assert (tmp_path / "mine").read_text() == "mine"
 
 
 def test_a_file_comes_back(counting: Counting, source: pathlib.Path, tmp_path: pathlib.Path) -> None:

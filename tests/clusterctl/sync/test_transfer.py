@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pathlib
+import signal
+import subprocess
+import sys
 from io import BytesIO
 
 import pytest
 
 from clusterctl.shell.local import LocalShell
-from clusterctl.sync.manifest import DigestCache
+from clusterctl.sync import receiver, remote, sender, transfer
+from clusterctl.sync.manifest import DigestCache, digest_of, read
 from clusterctl.sync.receiver import Damaged, Receiver, take_back
 from clusterctl.sync.rules import rules
+from clusterctl.sync.sender import There, changes
 from clusterctl.sync.transfer import Mount, SyncError, contents_digest, manifests, pull, push
 
 
@@ -85,6 +91,20 @@ def test_a_place_that_cannot_be_written_here_is_named(shell: LocalShell, source:
         pull(shell, "~/data", "/proc/nowhere")
 
 
+def test_a_folder_here_that_cannot_be_looked_into_is_named(
+    shell: LocalShell, source: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = mounts(source, "~/data")
+    push(shell, wanted, manifests(wanted))
+
+    def lstat(path: str) -> os.stat_result:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    with pytest.raises(SyncError, match="back: Permission denied"):
+        pull(shell, "~/data", str(tmp_path / "back"))
+
+
 def test_names_that_are_no_text_travel(
     shell: LocalShell, source: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -111,6 +131,71 @@ def test_what_a_machine_sends_cannot_leave_the_target(tmp_path: pathlib.Path) ->
         Receiver(str(tmp_path / "here"), BytesIO(lines[0]), None).run()
     with pytest.raises(Damaged, match="through a link"):
         Receiver(str(tmp_path / "here"), BytesIO(lines[1]), None).run()
+
+
+def test_whoever_reads_what_is_there_of_a_large_file_says_that_it_lives(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "_BLOCK", 100)
+    monkeypatch.setattr(sender, "_WORD_BYTES", 1000)
+    monkeypatch.setattr(receiver, "_BLOCK", 100)
+    (tmp_path / "large").write_bytes(os.urandom(5000))
+    (tmp_path / "there").mkdir()
+    with DigestCache() as cache:
+        found = read(str(tmp_path / "large"), rules(), cache)
+    entry = found.entries[""]
+    target = tmp_path / "there" / "large"
+    part = pathlib.Path(receiver._part(str(target), "", entry.value))
+    part.write_bytes((tmp_path / "large").read_bytes()[:3500])
+    there = There({}, {"": (3500, digest_of(str(part)))})
+    packets = [*transfer._packets(sender.stream(found, changes(found.entries, there, False), there))]
+    assert packets[:3] == [b'{"do": "wait"}\n'] * 3  # each at once
+    assert len(b"".join(packets)) < 2500
+    steps: list[int] = []
+    Receiver(str(target), BytesIO(b"".join(packets)), None, lambda: steps.append(1)).run()
+    assert len(steps) == 35
+    assert target.read_bytes() == (tmp_path / "large").read_bytes()
+
+
+def test_a_transfer_that_goes_on_is_not_taken_for_one_that_is_gone(tmp_path: pathlib.Path) -> None:
+    lock = tmp_path / "lock"
+    lock.touch()
+    os.utime(lock, (1, 1))
+    watched = remote._Watched()
+    watched.lock = str(lock)
+    try:
+        watched.goes_on()
+        assert lock.stat().st_mtime > 1
+    finally:
+        assert signal.alarm(0) > 0
+
+
+def test_only_a_process_that_has_the_lock_is_its_holder(tmp_path: pathlib.Path) -> None:
+    lock = tmp_path / "lock"
+    lock.write_text("1")  # what an older version wrote into it
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"
+    with lock.open("r+") as ours:
+        assert remote._holder(ours) == 0
+        command = [sys.executable, "-c", hold, str(lock)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            assert remote._holder(ours) == process.pid
+            process.communicate()
+        assert remote._holder(ours) == 0
+
+
+def test_what_broke_off_on_its_way_back_leaves_nothing_here(
+    shell: LocalShell, source: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver, "RESUMED_BYTES", 1)
+    with DigestCache() as cache:
+        found = read(str(source), rules(), cache)
+    sent = b"".join(sender.stream(found, changes(found.entries, There(), False), There()))
+    back = tmp_path / "back"
+    with pytest.raises(Damaged, match="broke off"):
+        Receiver(str(back), BytesIO(sent[: sent.index(b"mtime_ns") + 40]), None).run()
+    assert [*back.iterdir()] == []
 
 
 def test_what_was_brought_is_taken_back_and_nothing_else(
