@@ -13,10 +13,12 @@ All of it can be lost: the machines' tags suffice to take a cluster down.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
 import secrets
+import shlex
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -54,6 +56,13 @@ class ClusterRecord(msgspec.Struct, kw_only=True):
     files_digest: str = ""  # of the mounts that the head has
     stops_itself: bool = False  # it may end while nobody looks: see `autostop`
     launches: list[Launch] = []  # of an `up` that has not come to its end
+    is_renamed: bool = False  # its name is another than the YAML's
+
+    @property
+    def up_command(self) -> str:
+        """The command line that brings this cluster up, and no other."""
+        name = f" -n {self.name}" if self.is_renamed else ""
+        return f"clusterctl up {shlex.quote(self.spec_file)}{name}"
 
 
 STARTING = "STARTING"
@@ -94,9 +103,10 @@ class Home:
             for folder in (root, root / "clusters", root / "locks"):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             root.chmod(0o700)
-            probe = root / f".writable.{os.getpid()}"
-            probe.touch()
-            probe.unlink()
+            if not os.access(
+                root, os.W_OK
+            ):  # nothing is written to find out: a full disk must not keep `down` away
+                raise PermissionError(errno.EACCES, "it cannot be written")
         except OSError as error:
             raise UsageProblem(
                 f"the state folder {root} cannot be used: {error.strerror or error}",
@@ -221,30 +231,41 @@ class Home:
                     f"cluster '{name}' is being changed by {holder}",
                     "Wait until it has finished, or stop it with Ctrl-C, and run the command again.",
                 ) from None
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"`clusterctl {command}` (process {os.getpid()})".encode())
+            with contextlib.suppress(OSError):  # on a full disk it is held all the same, without a name
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, f"`clusterctl {command}` (process {os.getpid()})".encode())
             yield
         finally:
             os.close(descriptor)
 
 
-def new_record(home: Home, spec: ClusterSpec, spec_file: str) -> ClusterRecord:
+def new_record(home: Home, spec: ClusterSpec, spec_file: str, is_renamed: bool = False) -> ClusterRecord:
     """A record of a cluster that is about to be made."""
     return ClusterRecord(
         name=spec.cluster_name,
         cluster_id=f"{spec.cluster_name}-{secrets.token_hex(4)}",
         state=STARTING,
         spec=spec,
-        spec_file=spec_file,
+        spec_file=os.path.abspath(spec_file),
         spec_hash=spec_hash(spec),
         provider_settings=home.provider_settings(spec.cluster_name),
         created_s=time.time(),
+        is_renamed=is_renamed,
     )
 
 
 def _replace(path: Path, data: bytes) -> None:
+    """Writes a file, whole or not at all, also when the machine fails."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    draft.replace(path)
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise CliError(
+            f"{path} cannot be written: {error.strerror or error}",
+            "Nothing of it was changed. Make it writable, or make room there, and run the command again.",
+        ) from error

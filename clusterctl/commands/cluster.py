@@ -9,9 +9,12 @@ from clusterctl import output
 from .options import Json
 
 if TYPE_CHECKING:
-    from .session import Session
+    from clusterctl.home import Home
 
 _ASK_S = 3.0
+_AT_ONCE = 16
+_DAMAGED = "DAMAGED"
+"""Instead of a state: the record of the cluster cannot be read."""
 
 
 def list_clusters(json: Json = False) -> None:
@@ -24,18 +27,13 @@ def list_clusters(json: Json = False) -> None:
     """
     import time
     from concurrent.futures import ThreadPoolExecutor
+    from functools import partial
 
     from clusterctl.home import Home
 
-    from .session import open_session
-
     home = Home.find()
-    sessions = [open_session(name) for name in home.names()]
-    if sessions:
-        with ThreadPoolExecutor(min(16, len(sessions))) as pool:
-            found = list(pool.map(_describe, sessions))
-    else:
-        found = []
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = list(filter(None, pool.map(partial(_describe, home), home.names())))
     current = home.current()
     if json:
         output.as_json([{**item, "is_current": item["cluster_name"] == current} for item in found])
@@ -50,21 +48,41 @@ def list_clusters(json: Json = False) -> None:
             item["provider"],
             item["head"],
             item["head_answers"],
-            output.duration(time.time() - item["created_s"]),
+            output.duration(time.time() - item["created_s"]) if item["created_s"] else "",
             item["file"],
         )
         for item in found
     ]
     for line in output.table(("cluster", "state", "provider", "head", "head answers", "age", "file"), rows):
         output.say(line)
+    for item in found:
+        if item["state"] == _DAMAGED:
+            output.warn(item["problem"])
 
 
-def _describe(session: Session) -> dict[str, Any]:
+def _describe(home: Home, name: str) -> dict[str, Any] | None:
+    """One row; None: it has just ended."""
     from clusterctl.errors import CliError
     from clusterctl.launcher.machines import head_of
 
-    record = session.record
+    from .session import Session
+
     head, answers, problem = "", "no", ""
+    try:
+        record = home.read(name)
+    except CliError as error:
+        words = ("cluster_id", "provider", "head", "file")
+        return {
+            "cluster_name": name,
+            "state": _DAMAGED,
+            "head_answers": answers,
+            "problem": str(error),
+            "created_s": None,
+            **dict.fromkeys(words, ""),
+        }
+    if record is None:
+        return None
+    session = Session(home, record)
     try:
         machine = head_of(session.machines())
         if machine is not None:

@@ -72,14 +72,27 @@ def run_on(session: Session, machines: Sequence[Machine], command: str, timeout_
 
 
 def _side_by_side(work: Sequence[Callable[[], None]], on_interrupt: Callable[[], None]) -> None:
-    threads = [threading.Thread(target=one, daemon=True, name="exec") for one in work]
+    """Does all of it at once. When one part fails, or Ctrl-C comes, the rest is ended."""
+    failures: list[Exception] = []
+
+    def attempt(one: Callable[[], None]) -> None:
+        try:
+            one()
+        except (
+            Exception
+        ) as error:  # raised below, where somebody hears of it: nobody reads our output any more, e.g.
+            failures.append(error)
+
+    threads = [threading.Thread(target=attempt, args=(one,), daemon=True, name="exec") for one in work]
     for thread in threads:
         thread.start()
     try:
         for thread in threads:
-            while thread.is_alive():  # a command may take as long as it likes
+            while thread.is_alive() and not failures:  # a command may take as long as it likes
                 thread.join(_POLL_S)
-    except BaseException:
+        if failures:
+            raise failures[0]
+    except BaseException:  # Ctrl-C, too
         on_interrupt()
         for thread in threads:
             thread.join(_KILL_S)

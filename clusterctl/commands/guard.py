@@ -13,7 +13,7 @@ from typing import ParamSpec, TypeVar
 import typer
 
 from clusterctl import output
-from clusterctl.errors import CliError, ExitCode, Interrupted
+from clusterctl.errors import CliError, ExitCode, Interrupted, TimedOut, from_provider
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,13 +63,36 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         except OSError as error:
             output.error(*_describe(error))
             raise typer.Exit(ExitCode.FAILURE) from error
+        except Exception as error:  # what is not known is a fault of ours, and its traceback is wanted
+            known = _translated(error)
+            if known is None:
+                raise
+            output.error(known.message, known.hint)
+            raise typer.Exit(known.exit_code) from error
 
     return run
+
+
+def _translated(error: Exception) -> CliError | None:
+    """What a machine, a platform or a transfer said and no command had other words for; None: it is none of these."""
+    from autoscaler.provider import ProviderError, SetupError, ShellError, ShellTimedOut
+    from clusterctl.sync.transfer import SyncError
+
+    doctor = "`clusterctl doctor` looks for what is wrong."
+    match error:
+        case ProviderError() | SetupError():
+            return from_provider(error)
+        case ShellTimedOut():
+            return TimedOut(str(error), doctor)
+        case ShellError() | SyncError():
+            return CliError(str(error), doctor)
+    return None
 
 
 def _describe(error: OSError) -> tuple[str, str]:
     """Message and advice for what the operating system refused."""
     where = f"{error.filename}: " if error.filename else ""
-    advice = "Free some, or set CLUSTERCTL_HOME or CLUSTERCTL_TMPDIR to a folder on another disk."
+    # Never to set another CLUSTERCTL_HOME: a cluster that is known here would not be found there.
+    advice = "Make room on that disk, and run the command again."
     no_space = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return f"{where}{error.strerror or error}", advice if no_space else ""

@@ -38,9 +38,7 @@ class Session:
             self._notice()
         if record.state == STOPPED or not record.api_url:
             what = "is stopped" if record.state == STOPPED else "did not come up wholly"
-            raise Unreachable(
-                f"cluster '{record.name}' {what}", f"Bring it up with: clusterctl up {record.spec_file}"
-            )
+            raise Unreachable(f"cluster '{record.name}' {what}", f"Bring it up with: {record.up_command}")
         return reach.api(self.home, record, self.provider())
 
     def engine_api(self) -> ApiClient:
@@ -75,7 +73,7 @@ class Session:
                     found = notice.notice(self.home, now, provider)
             except Busy:
                 return
-            again = f"Bring it up again with: clusterctl up {record.spec_file}"
+            again = f"Bring it up again with: {record.up_command}"
             if found is notice.Fate.ENDED:
                 raise NotFound(
                     f"cluster '{record.name}' has ended by itself, as nobody used it (autostop)", again
@@ -158,7 +156,7 @@ class Session:
         if not machines:
             raise Unreachable(
                 f"no machine of cluster '{self.record.name}' runs",
-                f"Bring the cluster up with: clusterctl up {self.record.spec_file}",
+                f"Bring the cluster up with: {self.record.up_command}",
             )
         return sorted(machines, key=lambda machine: (not machine.is_head, machine.launched_s, machine.id))
 
@@ -176,7 +174,7 @@ class Session:
         if head is None or head.state is not MachineState.RUNNING:
             raise Unreachable(
                 f"the head's machine of cluster '{self.record.name}' does not run",
-                f"Bring the cluster up with: clusterctl up {self.record.spec_file}",
+                f"Bring the cluster up with: {self.record.up_command}",
             )
         return head
 
@@ -223,15 +221,31 @@ def open_session(cluster: str | None) -> Session:
 
 
 def started(cluster: str | None) -> None:
-    """Brings a cluster up, if it is not: the one of a YAML, or one that is known. Says so on stderr."""
-    from clusterctl.home import Home
+    """Brings a cluster up, if it is not: the one of a YAML, or one that is known. Says so on stderr.
+
+    One that runs stays as it is, whatever its YAML says now.
+    """
+    from clusterctl.errors import CliError
+    from clusterctl.home import UP, Home
+    from clusterctl.spec.load import load_file
 
     from .cluster_first import is_cluster_file
     from .up import up
 
-    file = cluster if cluster and is_cluster_file(cluster) else Home.find().resolve(cluster).spec_file
+    home = Home.find()
+    if cluster and is_cluster_file(cluster):
+        file, name, record = cluster, None, home.read(load_file(cluster).cluster_name)
+    else:
+        record = home.resolve(cluster)
+        file, name = record.spec_file, record.name if record.is_renamed else None
+    if record is not None and record.state == UP:
+        try:
+            Session(home, record).api().get("/api/version")
+            return
+        except CliError:
+            pass  # `up` finds out why, and says it
     with contextlib.redirect_stdout(sys.stderr):
-        up(file, yes=True)
+        up(file, yes=True, cluster_name=name)
 
 
 def ended(session: Session, for_good: bool) -> None:

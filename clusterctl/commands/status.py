@@ -75,4 +75,4 @@ def _of_ray(session: Session, json: bool) -> None:
     if not json:
         output.say(said.output.rstrip())
     if said.exit_status:
-        raise Unreachable("Ray does not answer on the head", f"Run: clusterctl up {session.record.spec_file}")
+        raise Unreachable("Ray does not answer on the head", f"Run: {session.record.up_command}")

@@ -29,4 +29,4 @@ def stop(which: Which = None, cluster: Cluster = None, yes: Yes = False) -> None
         if not yes and not output.confirm(f"Stop cluster '{record.name}' and all programs on it?"):
             raise CliError("nothing was stopped", "Run it with -y to stop the cluster without being asked.")
         launcher.stop(home, record, output.progress)
-    output.say(f"cluster '{record.name}' is stopped; start it again with: clusterctl up {record.spec_file}")
+    output.say(f"cluster '{record.name}' is stopped; start it again with: {record.up_command}")

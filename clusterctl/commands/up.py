@@ -74,7 +74,8 @@ def up(
     home = Home.find()
     with home.locked(loaded.cluster_name, "up"):
         progress = Progress()
-        run = _run_of(loaded)(home, loaded, spec, progress, timeout)
+        is_renamed = loaded.cluster_name != read.cluster_name
+        run = _run_of(loaded)(home, loaded, spec, progress, timeout, is_renamed)
         if dry_run:
             _rehearse(run, restart, json)
             return

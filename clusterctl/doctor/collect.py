@@ -32,6 +32,7 @@ from clusterctl.providers import OperatorProvider
 from clusterctl.shell.connections import HostKeyChanged
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
 from clusterctl.spec.load import load_file
+from clusterctl.spec.overrides import renamed
 
 from . import probe
 from .facts import Api, Entry, Facts, Failure, Seen
@@ -53,7 +54,8 @@ def collect(home: Home, name: str, spec: ClusterSpec, file: str, record: Cluster
     provider = providers.make(spec, record.cluster_id if record else name, settings)
     found: dict[str, Any] = {
         "name": name,
-        "file": file,
+        "up": record.up_command if record else f"clusterctl up {shlex.quote(file)}",
+        "down": f"clusterctl down {name if record else shlex.quote(file)}",
         "own_version": (clusterctl.__version__, f"{sys.version_info[0]}.{sys.version_info[1]}"),
         "busy": _busy(home, name),
         "runs_ray": isinstance(spec.runtime, RayRuntime),
@@ -66,7 +68,10 @@ def collect(home: Home, name: str, spec: ClusterSpec, file: str, record: Cluster
         own = record.cluster_id if record else ""
         others = [other for other in provider.clusters(name) if other != own]
         strangers = [
-            machine.id for other in others for machine in providers.make(spec, other, settings).list()
+            machine.id
+            for other in others
+            for machine in providers.make(spec, other, settings).list()
+            if machine.state is not MachineState.GONE
         ]
     except (ProviderError, ShellError, OSError) as error:
         return Facts(**found, listing_problem=str(error))
@@ -82,7 +87,8 @@ def collect(home: Home, name: str, spec: ClusterSpec, file: str, record: Cluster
 def _remembered(home: Home, record: ClusterRecord, file: str) -> dict[str, Any]:
     out: dict[str, Any] = {"state": record.state, "stops_itself": record.stops_itself}
     try:
-        out["spec_changed"] = spec_hash(load_file(file)) != record.spec_hash
+        wanted = renamed(load_file(file), record.name if record.is_renamed else None)
+        out["spec_changed"] = spec_hash(wanted) != record.spec_hash
     except CliError as error:
         out["spec_problem"] = error.message
     secret_file = home.secret_file(record.name)

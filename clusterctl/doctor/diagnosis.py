@@ -72,15 +72,14 @@ def _note(what: str, advice: str = "", about: str = "") -> Finding:
 
 
 def _here(facts: Facts) -> Iterator[Finding]:
-    up = f"clusterctl up {facts.file}"
     if facts.busy:
         yield _note(facts.busy, "What is found may be on its way: look again when that has finished.")
     if facts.spec_problem:
         yield _warning(f"its YAML cannot be read: {facts.spec_problem}", "Correct it before the next `up`.")
     if facts.state == STARTING and not facts.busy:
-        yield _error("`up` began with it and did not finish", f"Run it again: {up}")
+        yield _error("`up` began with it and did not finish", f"Run it again: {facts.up}")
     elif facts.spec_changed and facts.state:
-        yield _note(f"{facts.file} says something else than what is up", f"To apply it: {up}")
+        yield _note("its YAML says something else than what is up", f"To apply it: {facts.up}")
     if facts.secret:
         advice = "Only `clusterctl down` and `up` make another one."
         if "others" in facts.secret:
@@ -95,7 +94,7 @@ def _leftovers(facts: Facts) -> Iterator[Finding]:
         names = ", ".join(facts.strangers)
         yield _warning(
             f"machines of a cluster of this name run that nobody remembers here: {names}",
-            f"clusterctl down {facts.file} ends them; `up` ends them too, and starts over.",
+            f"{facts.down} ends them; `up` ends them too, and starts over.",
         )
     if not facts.state and not facts.strangers and not facts.machines:
         yield _note("there is no such cluster: nothing is remembered here, and no machine carries its tags")
@@ -107,47 +106,46 @@ def _leftovers(facts: Facts) -> Iterator[Finding]:
 def _head(facts: Facts) -> Iterator[Finding]:
     if not facts.state:
         return
-    up = f"clusterctl up {facts.file}"
     head = head_of(facts.machines)
     if head is None:
         if facts.stops_itself and not facts.machines:
-            yield _note("it has ended by itself, as nobody used it", f"Bring it up again: {up}")
+            yield _note("it has ended by itself, as nobody used it", f"Bring it up again: {facts.up}")
         else:
             rest = f"; {len(facts.machines)} workers are still there" if facts.machines else ""
             yield _error(
                 f"the head's machine is gone{rest}",
-                f"{up} starts over; clusterctl down ends what is left.",
+                f"{facts.up} starts over; clusterctl down ends what is left.",
             )
         return
     heads = [machine.id for machine in facts.machines if machine.is_head]
     if len(heads) > 1:
-        yield _warning(f"it has several heads: {', '.join(heads)}", f"{up} keeps one of them.")
+        yield _warning(f"it has several heads: {', '.join(heads)}", f"{facts.up} keeps one of them.")
     if head.state is not MachineState.RUNNING:
         if facts.state == STOPPED or facts.stops_itself:
-            yield _note("it is stopped", f"Start it again: {up}")
+            yield _note("it is stopped", f"Start it again: {facts.up}")
         else:
             yield _error(
                 f"the head's machine does not run: it is {head.state.value}",
-                f"{up} starts over; clusterctl logs shows what its daemons wrote last, where that is possible.",
+                f"{facts.up} starts over; clusterctl logs shows what its daemons wrote last, where that is possible.",
                 head.id,
             )
         return
     seen = facts.seen.get(head.id)
     if seen is not None and seen.entry is Entry.OPEN and not facts.runs_ray:
-        yield from _heads_daemons(facts, head, seen, up)
+        yield from _heads_daemons(facts, head, seen)
 
 
-def _heads_daemons(facts: Facts, head: Machine, seen: Seen, up: str) -> Iterator[Finding]:
+def _heads_daemons(facts: Facts, head: Machine, seen: Seen) -> Iterator[Finding]:
     if not seen.started:
         yield _error(
             f"no daemon was started on the head's machine{_quoted(facts.setup_log)}",
-            f"Its set-up did not get so far: correct what failed, then {up}",
+            f"Its set-up did not get so far: correct what failed, then {facts.up}",
             head.id,
         )
     elif not seen.is_alive or "head" not in seen.daemons:
         yield _error(
             f"the head's process has ended{_quoted(seen.last_words)}",
-            f"{up} starts over; clusterctl logs --file head shows more.",
+            f"{facts.up} starts over; clusterctl logs --file head shows more.",
             head.id,
         )
     elif facts.api is Api.NOBODY:
@@ -167,7 +165,7 @@ def _heads_daemons(facts: Facts, head: Machine, seen: Seen, up: str) -> Iterator
     elif facts.api is Api.DENIED:
         yield _error(
             "the head does not accept this machine's secret: it is of another life of the cluster",
-            f"clusterctl down {facts.file}, then {up}",
+            f"{facts.down}, then {facts.up}",
             head.id,
         )
     elif facts.api is Api.NO_CONTROL:

@@ -83,7 +83,8 @@ class Facts:
 
     Attributes:
         name: the cluster's.
-        file: its YAML, as `up` takes it.
+        up: the command line that brings it up.
+        down: the one that ends it.
         state: of the record; "" when nothing is remembered here.
         stops_itself: it may have ended while nobody looked.
         spec_problem: why its YAML cannot be read now.
@@ -107,7 +108,8 @@ class Facts:
     """
 
     name: str
-    file: str
+    up: str
+    down: str
     own_version: tuple[str, str]
     state: str = ""
     stops_itself: bool = False

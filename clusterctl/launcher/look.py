@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from autoscaler.provider import Machine, MachineState, ProviderError, ShellError
 from clusterctl import home as homes
-from clusterctl.errors import Denied, NotFound, TimedOut, Unreachable, from_provider
+from clusterctl.errors import CliError, Denied, NotFound, TimedOut, Unreachable, from_provider
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.providers import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec
@@ -33,7 +33,12 @@ def facts(
     Args:
         record: what is remembered, or a new one.
         other_life: the provider of another id of the cluster.
+
+    Raises:
+        CliError: the secret of a cluster that was up is gone, or the provider does not say what there is.
     """
+    if is_known and record.api_url:
+        home.secret(record.name)  # without it nothing can be asked or begun: missed before anything is done
     spec_changed = record.spec_hash != homes.spec_hash(spec)
     change = node_types.head_change(record.spec, spec) if is_known and spec_changed else Change.NOTHING
     if is_known and change is Change.NOTHING and _files_changed(home, spec, record):
@@ -98,6 +103,8 @@ def _health(home: Home, record: ClusterRecord, provider: OperatorProvider) -> He
         return Health.SLOW
     except Denied:
         return Health.DENIED
+    except CliError:
+        return Health.SLOW  # it answers that it cannot: its control store is coming back, e.g.
     return Health.ANSWERS
 
 

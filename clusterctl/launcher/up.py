@@ -60,21 +60,28 @@ class UpResult:
 
 
 class Up:
-    """One run of `up`. `watcher` is told what happens."""
+    """One run of `up`. `watcher` is told what happens. `is_renamed`: the spec's name is not that of its file."""
 
     _stop = setup.STOP
     """Command: ends the head's daemons."""
 
     def __init__(
-        self, home: Home, spec: ClusterSpec, spec_file: str, watcher: Watcher, timeout_s: float
+        self,
+        home: Home,
+        spec: ClusterSpec,
+        spec_file: str,
+        watcher: Watcher,
+        timeout_s: float,
+        is_renamed: bool = False,
     ) -> None:
         self._home = home
         self._spec = spec
-        self._spec_file = spec_file
+        self._spec_file = os.path.abspath(spec_file)
+        self._is_renamed = is_renamed
         self._watcher = watcher
         self._timeout_s = timeout_s
         known = home.read(spec.cluster_name)
-        self.record = known or homes.new_record(home, spec, spec_file)
+        self.record = known or homes.new_record(home, spec, spec_file, is_renamed)
         self._known = known is not None
         self._provider = self._make_provider(self.record.cluster_id)
         self._steps_s: dict[str, float] = {}
@@ -160,7 +167,7 @@ class Up:
         self.record.state = homes.UP
         self.record.spec, self.record.spec_hash = self._spec, homes.spec_hash(self._spec)
         self.record.stops_itself |= self._spec.autostop is not None
-        self.record.spec_file = os.path.abspath(self._spec_file)
+        self.record.spec_file, self.record.is_renamed = self._spec_file, self._is_renamed
         if chosen.steps:
             self._home.write(self.record)
         self._home.set_current(self.record.name)
@@ -212,7 +219,7 @@ class Up:
     def _create_head(self, keeps_id: bool) -> None:
         if self._known and not keeps_id:
             self._home.forget(self.record.name)
-            self.record = homes.new_record(self._home, self._spec, self._spec_file)
+            self.record = homes.new_record(self._home, self._spec, self._spec_file, self._is_renamed)
             self._provider = self._make_provider(self.record.cluster_id)
         self.record.provider_settings = dict(self._provider.settings())
         self._home.write(self.record)  # first, so that whatever happens next is remembered
@@ -431,7 +438,7 @@ class Up:
             except (CliError, ProviderError) as error:
                 raise CliError(
                     f"{why}; and not everything that was made could be removed: {error}",
-                    f"Some of it may still cost money: run `clusterctl down {self._spec_file}`.",
+                    f"Some of it may still cost money: run `clusterctl down {self.record.name}`.",
                 ) from error
             self._home.forget(self.record.name)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pathlib
 import subprocess
 import sys
@@ -110,3 +112,58 @@ def test_only_one_command_changes_a_cluster(home: Home) -> None:
         holder.communicate()
     with home.locked("c", "down"):
         pass
+
+
+def test_the_command_that_brings_a_cluster_up_names_that_cluster(home: Home) -> None:
+    assert new_record(home, SPEC, "/a b/c.yaml").up_command == "clusterctl up '/a b/c.yaml'"
+    assert new_record(home, SPEC, "/c.yaml", is_renamed=True).up_command == "clusterctl up /c.yaml -n c"
+
+
+ON_A_FULL_DISK = """
+import resource, sys
+from clusterctl.errors import CliError
+from clusterctl.home import Home
+
+home = Home.find()
+record = home.read("c")
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))  # whatever is written fails
+with Home.find().locked("c", "down"):
+    try:
+        home.write(record)
+    except CliError as error:
+        print(error)
+    home.forget("c")
+"""
+
+
+def test_a_full_disk_keeps_no_cluster_from_being_ended(home: Home, tmp_path: pathlib.Path) -> None:
+    home.write(new_record(home, SPEC, "c.yaml"))
+    ran = subprocess.run(
+        [sys.executable, "-c", ON_A_FULL_DISK],
+        env={"CLUSTERCTL_HOME": str(home.root), "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert f"{home.folder('c')}/cluster.json cannot be written: File too large" in ran.stdout, ran.stderr
+    assert (ran.returncode, home.names()) == (0, [])
+
+
+def test_what_cannot_be_written_leaves_the_old_and_no_draft(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = new_record(home, SPEC, "c.yaml")
+    home.write(record)
+    before = sorted(home.folder("c").rglob("*"))
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    record.state = "UP"
+    with pytest.raises(CliError, match=r"cluster\.json cannot be written: No space left on device"):
+        home.write(record)
+    assert sorted(home.folder("c").rglob("*")) == before
+    found = home.read("c")
+    assert found is not None
+    assert found.state == "STARTING"

@@ -10,7 +10,9 @@ import sys
 import pytest
 import typer
 
+from autoscaler.provider import Auth, ShellLost, ShellTimedOut
 from clusterctl.commands.guard import guarded
+from clusterctl.sync.transfer import SyncError
 
 PROGRAM = """
 import os, signal, sys
@@ -60,4 +62,33 @@ def test_what_the_operating_system_refuses_is_a_message(capsys: pytest.CaptureFi
     assert end.value.exit_code == 1
     shown = capsys.readouterr().err
     assert "error: /full/secret: No space left on device" in shown
-    assert "CLUSTERCTL_HOME" in shown
+    assert "Make room on that disk" in shown
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (Auth("no such key"), 6, "refuses the credentials: no such key"),
+        (ShellTimedOut("m-1 does not answer"), 7, "m-1 does not answer"),
+        (ShellLost("m-1 hung up"), 1, "m-1 hung up"),
+        (SyncError("/a cannot be read"), 1, "/a cannot be read"),
+    ],
+)
+def test_what_lower_layers_say_is_a_message(
+    error: Exception, status: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def logs() -> None:
+        raise error
+
+    with pytest.raises(typer.Exit) as end:
+        guarded(logs)()
+    assert end.value.exit_code == status
+    assert words in capsys.readouterr().err
+
+
+def test_a_fault_of_ours_keeps_its_traceback() -> None:
+    def logs() -> None:
+        raise KeyError("oops")
+
+    with pytest.raises(KeyError):
+        guarded(logs)()

@@ -33,7 +33,8 @@ STATUS: dict[str, Any] = {
 }
 WELL = Facts(
     "c",
-    "c.yaml",
+    "clusterctl up c.yaml",
+    "clusterctl down c",
     OWN,
     state="UP",
     machines=(HEAD, WORKER),
@@ -71,7 +72,7 @@ BROKEN = {
     "no quota": replace(WELL, can_refuse=(Problem("no quota", "Ask for more."),)),
     "does not list machines: expired": replace(WELL, listing_problem="expired", machines=(), seen={}),
     "nobody remembers here: m-8, m-9": replace(WELL, strangers=("m-8", "m-9")),
-    "no such cluster": Facts("c", "c.yaml", OWN),
+    "no such cluster": Facts("c", "clusterctl up c.yaml", "clusterctl down c.yaml", OWN),
     "the head's machine is gone; 1 workers": replace(WELL, machines=(WORKER,), status={}),
     "it has ended by itself": replace(WELL, machines=(), stops_itself=True, seen={}, status={}),
     "it has several heads": replace(WELL, machines=(HEAD, replace(HEAD, id="m-h2"), WORKER)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import socket
 import threading
@@ -23,6 +24,7 @@ from autoscaler.provider import (
     ShellTimedOut,
 )
 from clusterctl import home as homes
+from clusterctl.errors import NotFound
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.launcher import look
 from clusterctl.launcher.plan import Change, Facts, Health
@@ -123,6 +125,20 @@ def test_a_head_that_answers_is_asked_and_nothing_is_listed(home: Home) -> None:
 def test_a_head_that_does_not_know_the_secret(home: Home) -> None:
     with api(401) as url:
         assert facts(home, Platform([HEAD]), record_of(home, url)).health is Health.DENIED
+
+
+@pytest.mark.parametrize("status", [500, 503, 504])
+def test_a_head_that_answers_that_it_cannot_is_no_dead_one(home: Home, status: int) -> None:
+    with api(status) as url:
+        assert facts(home, Platform([HEAD]), record_of(home, url)).health is Health.SLOW
+
+
+def test_without_the_secret_nothing_is_planned(home: Home) -> None:
+    with api(200) as url:
+        record = record_of(home, url)
+        os.unlink(home.secret_file(record.name))
+        with pytest.raises(NotFound, match="secret of cluster 'c' is gone"):
+            facts(home, Platform([WORKER, HEAD]), record)
 
 
 def test_a_head_is_dead_when_its_machine_answers_and_nobody_listens(home: Home) -> None:

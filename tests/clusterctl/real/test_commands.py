@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import pty
 import shutil
 import signal
@@ -48,6 +49,19 @@ def test_the_worst_status_of_all_nodes_is_passed_on(cli: Cli) -> None:
     assert cli.run("exec", "--all-nodes", command).status == 7
 
 
+def test_a_reader_that_has_enough_ends_the_command_on_all_nodes(cli: Cli) -> None:
+    process = cli.start("exec", "--all-nodes", "while sleep 0.0321; do echo more; done")
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.wait(60) == 1
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    look = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'sleep 0[.]0321' || true"
+    assert cli.run("exec", look).out == "0\n"
+
+
 def test_ctrl_c_kills_the_command_on_all_nodes(cli: Cli) -> None:
     process = cli.start("exec", "--all-nodes", "touch $HOME/began; sleep 1234 & sleep 1234")
     assert eventually(lambda: cli.run("exec", "--all-nodes", "test -e $HOME/began").status == 0)
@@ -89,6 +103,39 @@ def test_clusters_are_listed(cli: Cli) -> None:
     assert (found[0]["head_answers"], found[0]["head"]) == ("yes", "127.0.0.1")
     lines = cli.run("cluster", "list").out.splitlines()
     assert lines[1].startswith("many *")
+
+
+def test_a_damaged_record_hides_no_other_cluster(cli: Cli) -> None:
+    folder = cli.folder / "home" / "clusters" / "broken"
+    folder.mkdir()
+    (folder / "cluster.json").write_text("{")
+    try:
+        ran = cli.run("cluster", "list")
+        assert ran.status == 0, ran.err
+        states = [line.replace(" *", "").split()[:2] for line in ran.out.splitlines()[1:]]
+        assert states == [["broken", "DAMAGED"], ["many", "UP"]]
+        assert "record of cluster 'broken' is damaged" in ran.err
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_start_makes_no_other_cluster_and_changes_none_that_runs(cli: Cli, tmp_path: pathlib.Path) -> None:
+    other = Cli(tmp_path)
+    file = other.spec("original")
+    try:
+        assert other.run("up", "-y", file, "-n", "mine").status == 0
+        other.spec("original", extra="ports: {api: 1}\n")  # would end its programs
+        assert other.run("exec", "--start", "-c", "mine", "echo here").out == "here\n"
+        other.spec("original")
+        assert other.run("stop", "-y", "mine").status == 0
+        ran = other.run("exec", "-c", "mine", "true")
+        assert f"clusterctl up {file} -n mine" in ran.err
+        assert other.run("exec", "--start", "-c", "mine", "echo again").out == "again\n"
+        assert [item["cluster_name"] for item in other.run("cluster", "list", "--json").json()] == ["mine"]
+        assert other.run("doctor", "mine").out.startswith("cluster 'mine' is well")
+    finally:
+        other.run("down", "-y", "mine")
+        other.run("down", "-y", file)
 
 
 def test_the_dashboard_tunnel_leads_to_the_api_and_ends_with_ctrl_c(cli: Cli) -> None:
