@@ -5,6 +5,7 @@
         cluster.json         a `ClusterRecord`
         secret               the cluster's secret, mode 0600
         logs/                setup log of the head
+        let_in               machines of one's own that have, or may have, the cluster's key; outlives its lives
     locks/<name>             held while a command changes the cluster
 
 All of it can be lost: the machines' tags suffice to take a cluster down.
@@ -68,6 +69,8 @@ class ClusterRecord(msgspec.Struct, kw_only=True):
 STARTING = "STARTING"
 UP = "UP"
 STOPPED = "STOPPED"
+LET_IN = "let_in"
+_LOCK_POLL_S = 0.1
 
 
 def spec_hash(spec: ClusterSpec) -> str:
@@ -182,6 +185,16 @@ class Home:
         if self.current() == name:
             (self.root / "current").unlink(missing_ok=True)
 
+    def renew(self, name: str) -> None:
+        """Removes all that is known of a life of a cluster, whose next one has the same machines to clean up."""
+        for entry in self.folder(name).glob("*"):
+            if entry.name == LET_IN:
+                continue
+            if entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+
     def current(self) -> str:
         """The cluster that commands mean without `--cluster`; "" when there is none."""
         with contextlib.suppress(FileNotFoundError):
@@ -215,22 +228,27 @@ class Home:
         return record
 
     @contextlib.contextmanager
-    def locked(self, name: str, command: str) -> Iterator[None]:
+    def locked(self, name: str, command: str, patience_s: float = 0.0) -> Iterator[None]:
         """Keeps other commands from changing the cluster.
+
+        Args:
+            patience_s: so long another one is waited for.
 
         Raises:
             Busy: another one does; the message says which process.
         """
         descriptor = os.open(self.root / "locks" / name, os.O_RDWR | os.O_CREAT, 0o600)
+        deadline = time.monotonic() + patience_s
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            while not _lock(descriptor):
+                if time.monotonic() < deadline:
+                    time.sleep(_LOCK_POLL_S)
+                    continue
                 holder = os.read(descriptor, 200).decode(errors="replace").strip() or "another clusterctl"
                 raise Busy(
                     f"cluster '{name}' is being changed by {holder}",
                     "Wait until it has finished, or stop it with Ctrl-C, and run the command again.",
-                ) from None
+                )
             with contextlib.suppress(OSError):  # on a full disk it is held all the same, without a name
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, f"`clusterctl {command}` (process {os.getpid()})".encode())
@@ -252,6 +270,15 @@ def new_record(home: Home, spec: ClusterSpec, spec_file: str, is_renamed: bool =
         created_s=time.time(),
         is_renamed=is_renamed,
     )
+
+
+def _lock(descriptor: int) -> bool:
+    """Whether the lock is ours now."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -50,8 +50,7 @@ def autostop(
     if cancel or idle_minutes is not None:
         wanted = {"idle_minutes": idle_minutes, "down": down}
         if idle_minutes is not None:  # first: what may happen is remembered
-            session.record.stops_itself = True
-            session.home.write(session.record)
+            session.may_end_by_itself()
         api.put("/api/autostop", msgspec.json.encode(wanted), timeout_s=10.0)
     state = api.get("/api/autostop", timeout_s=15.0)
     if json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,9 @@ from clusterctl import output
 from .options import Cluster, DryRun, Json, Name, Yes
 
 if TYPE_CHECKING:
+    from autoscaler.provider import Machine
     from clusterctl.home import ClusterRecord, Home
+    from clusterctl.providers import OperatorProvider
 
 
 def down(
@@ -62,38 +65,61 @@ def down(
     loaded = record.spec if record else from_file
     assert loaded is not None
     name = loaded.cluster_name
-    if workers_only or keep_min_workers:
-        if record is None:
-            raise NotFound(
-                f"there is no cluster '{name}' here", "Only `clusterctl down FILE` ends all of it."
-            )
-        with home.locked(name, "down"):
-            _end_workers(home, record, keep_min_workers, yes, dry_run, json)
-        return
     with home.locked(name, "down"):
-        found = launcher.cluster_providers(home, name, loaded, record)
-        listed = launcher.listed(found)
-        if record is None and not listed:
-            raise NotFound(
-                f"there is no cluster '{name}': nothing is remembered, and no machine carries its tags"
-            )
-        if dry_run:
-            if json:
-                output.as_json({"cluster": name, "machines": [machine.id for machine in listed]})
-            else:
-                for machine in listed:
-                    output.say(f"end {machine.id} ({machine.node_type}, {machine.state.value})")
-                output.say(f"forget cluster '{name}'")
+        record = home.read(name)  # as the command before left it
+        if workers_only or keep_min_workers:
+            if record is None:
+                raise NotFound(
+                    f"there is no cluster '{name}' here", "Only `clusterctl down FILE` ends all of it."
+                )
+            _end_workers(home, record, keep_min_workers, yes, dry_run, json)
             return
-        if not yes and not output.confirm(f"End cluster '{name}' with its {len(listed)} machines?"):
+        is_known = record is not None or home.folder(name).exists()
+        found = launcher.cluster_providers(home, name, record.spec if record else loaded, record)
+        listed = launcher.listed(found)
+        is_known = is_known or bool(listed)
+        if dry_run and is_known:
+            _show(name, listed, json)
+            return
+        if (
+            is_known
+            and not yes
+            and not output.confirm(f"End cluster '{name}' with its {len(listed)} machines?")
+        ):
             raise CliError("nothing was ended", "Run it with -y to end the cluster without being asked.")
-        ended = launcher.down(home, name, found, output.progress, abandon)
+        # Where there seems to be none, a machine may have a key of it still, or may not say what it has.
+        ended = 0 if dry_run else _end(home, name, found, abandon)
+    if not is_known:
+        raise NotFound(
+            f"there is no cluster '{name}': nothing is remembered, and no machine carries its tags"
+        )
     if json:
         output.as_json({"cluster": name, "ended": ended})
     else:
         output.say(
             f"cluster '{name}' is down: {ended} machine{'' if ended == 1 else 's'} ended, nothing is left"
         )
+
+
+def _show(name: str, listed: Sequence[Machine], json: bool) -> None:
+    if json:
+        output.as_json({"cluster": name, "machines": [machine.id for machine in listed]})
+        return
+    for machine in listed:
+        output.say(f"end {machine.id} ({machine.node_type}, {machine.state.value})")
+    output.say(f"forget cluster '{name}'")
+
+
+def _end(home: Home, name: str, found: Sequence[OperatorProvider], abandon: bool) -> int:
+    from clusterctl.errors import Interrupted
+    from clusterctl.launcher import down as launcher
+
+    try:
+        return launcher.down(home, name, found, output.progress, abandon)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"interrupted: what has not ended of cluster '{name}' runs on; `clusterctl down` again ends it"
+        ) from None
 
 
 def _end_workers(

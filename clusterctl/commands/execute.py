@@ -10,9 +10,12 @@ import typer
 
 from clusterctl import output
 
+from . import afterwards
 from .options import Cluster, Forwards, Node, Screen, Start, Tmux
 
 if TYPE_CHECKING:
+    from autoscaler.provider import Machine
+
     from .session import Session
 
 _BEGIN_S = 30.0
@@ -43,6 +46,9 @@ def execute(
     It has no terminal; its exit status is passed on. Of several nodes it is the worst one, and 255 when a node could
     not be entered.
 
+    With --stop or --down the cluster ends afterwards, however the command did: by itself, by --timeout, by Ctrl-C, or
+    because the connection to it was lost.
+
     With --tmux or --screen it only starts the command there, which then needs this terminal no more; with --stop or
     --down the head ends the cluster afterwards.
 
@@ -53,7 +59,7 @@ def execute(
       clusterctl exec 'ls | wc -l'
       clusterctl exec --all-nodes 'df -h /'
     """
-    from clusterctl.errors import TimedOut, UsageProblem
+    from clusterctl.errors import UsageProblem
 
     from .session import open_session, started
 
@@ -72,48 +78,31 @@ def execute(
     if start:
         started(cluster)
     session = open_session(cluster)
+    afterwards.check(session, stop, down)
     text = command[0] if len(command) == 1 else shlex.join(command)
     if tmux or screen:
         if stop or down:
-            _must_be_able_to_end(session, down)
+            session.may_end_by_itself()
             # The command may leave its shell, by `exit` or `exec`: it gets one of its own.
             text = f"/bin/sh -c {shlex.quote(text)}\n{_END}{' --down' if down else ''}"
         raise typer.Exit(_begin(session, node, text, "tmux" if tmux else "screen"))
-    if all_nodes:
-        from .everywhere import run_on
+    machines = session.running() if all_nodes else [session.find(node)]
+    with afterwards.ending(session, stop, down):
+        if all_nodes:
+            from .everywhere import run_on
 
-        status = run_on(session, session.running(), text, timeout)
-    else:
-        try:
-            status = _run(session, node, text, timeout, port_forward or ())
-        except TimedOut as error:
-            if not (stop or down):
-                raise
-            output.warn(error.message)  # and the cluster ends all the same
-            status = error.exit_code
-    if stop or down:
-        from .session import ended
-
-        ended(session, for_good=down)
+            status = run_on(session, machines, text, timeout)
+        else:
+            status = _run(session, machines[0], text, timeout, port_forward or ())
     raise typer.Exit(status)
 
 
-def _must_be_able_to_end(session: Session, down: bool) -> None:
-    """The cluster will end by itself, which is remembered; refuses what its provider cannot do."""
-    from clusterctl.errors import UsageProblem
-
-    if not down and not session.provider().capabilities.stop_start:
-        raise UsageProblem("machines of this provider cannot be stopped, only ended", "Say --down.")
-    session.record.stops_itself = True
-    session.home.write(session.record)
-
-
-def _run(session: Session, node: str | None, text: str, timeout_s: float | None, ports: Sequence[str]) -> int:
+def _run(session: Session, machine: Machine, text: str, timeout_s: float | None, ports: Sequence[str]) -> int:
     from clusterctl.errors import process_status
 
     from .ports import forwarding
 
-    with session.entered(session.find(node)) as shell, forwarding(shell, ports):
+    with session.entered(machine) as shell, forwarding(shell, ports):
         result = shell.run(text, env=session.environment(), timeout_s=timeout_s, on_output=output.say)
     return process_status(result.exit_status)
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from clusterctl.home import ClusterRecord, Home
     from clusterctl.providers import OperatorProvider
 
+_PATIENCE_S = 10.0
+"""Whoever only writes something down waits so long for another command."""
+
 
 @dataclass(slots=True)
 class Session:
@@ -82,6 +85,20 @@ class Session:
                 raise Unreachable(
                     f"cluster '{record.name}' has stopped by itself, as nobody used it (autostop)", again
                 ) from None
+
+    def may_end_by_itself(self) -> None:
+        """Remembers that the cluster may end while nobody looks: then its silence has a reason.
+
+        Raises:
+            Busy: another command changes the cluster.
+            NotFound: the cluster has ended meanwhile.
+        """
+        if self.record.stops_itself:
+            return
+        with self.home.locked(self.record.name, "autostop", _PATIENCE_S):
+            self.record = self.home.resolve(self.record.name)  # another command may have changed it
+            self.record.stops_itself = True
+            self.home.write(self.record)
 
     @property
     def runs_ray(self) -> bool:
@@ -246,15 +263,3 @@ def started(cluster: str | None) -> None:
             pass  # `up` finds out why, and says it
     with contextlib.redirect_stdout(sys.stderr):
         up(file, yes=True, cluster_name=name)
-
-
-def ended(session: Session, for_good: bool) -> None:
-    """Stops a cluster, or ends it. Says so on stderr."""
-    from .down import down
-    from .stop import stop
-
-    with contextlib.redirect_stdout(sys.stderr):
-        if for_good:
-            down(session.record.name, yes=True)
-        else:
-            stop(cluster=session.record.name, yes=True)

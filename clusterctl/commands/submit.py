@@ -8,6 +8,7 @@ import typer
 
 from clusterctl import output
 
+from . import afterwards
 from .options import Cluster, Json, Start
 
 
@@ -63,7 +64,9 @@ def submit(
     It packages the program's folder, runs it on the head, shows its output and exits as it does. With one of the
     --entrypoint options it waits for a node that has what they ask for, and runs there.
 
-    The job belongs to the head: it goes on when this terminal closes. Ctrl-C stops watching, not the job.
+    The job belongs to the head: it goes on when this terminal closes. Ctrl-C stops watching, not the job. With
+    --stop or --down the head then ends the cluster, when nothing has used it for 5 minutes.
+
     What the folder's .gitignore leaves out does not travel. The exit status is the program's (128 + n if
     signal n ended it).
 
@@ -75,7 +78,7 @@ def submit(
     from clusterctl.errors import CliError, UsageProblem
     from clusterctl.jobs import client, environment
 
-    from .session import ended, open_session, started
+    from .session import open_session, started
 
     if stop and down:
         raise UsageProblem("--stop and --down exclude each other")
@@ -87,6 +90,7 @@ def submit(
     if start:
         started(cluster)
     session = open_session(cluster)
+    afterwards.check(session, stop, down)
     variables = dict(item.partition("=")[::2] for item in env or [])
     if any("=" not in item for item in env or []):
         raise UsageProblem("--env takes NAME=VALUE")
@@ -112,9 +116,8 @@ def submit(
             output.say(name)
         return
     output.progress(f"job {name} runs on cluster '{session.record.name}' ({package.files} files)")
-    record = client.follow_to_end(api, name, output.raw)
-    if stop or down:
-        ended(session, for_good=down)
+    with afterwards.of_job(session, api, stop, down):
+        record = client.follow_to_end(api, name, output.raw)
     if record.driver_exit_code is None:
         raise CliError(f"job {name}: {record.message}")
     if record.driver_exit_code:

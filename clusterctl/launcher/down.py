@@ -22,7 +22,7 @@ def cluster_providers(
     home: Home, name: str, spec: ClusterSpec, record: ClusterRecord | None
 ) -> list[OperatorProvider]:
     """One provider per life of the cluster that has, or may have, machines: the remembered one and those
-    that only their tags tell of."""
+    that only their tags tell of. Where there is none, the one of the name, for what was made around machines."""
     settings = record.provider_settings if record else home.provider_settings(name)
     ids = [record.cluster_id] if record else []
     probe = providers.make(spec, ids[0] if ids else name, settings)
@@ -30,7 +30,7 @@ def cluster_providers(
         ids += [other for other in probe.clusters(name) if other not in ids]
     except ProviderError as error:
         raise from_provider(error) from error
-    return [providers.make(spec, cluster_id, settings) for cluster_id in ids]
+    return [providers.make(spec, cluster_id, settings) for cluster_id in ids] or [probe]
 
 
 def listed(found: Sequence[OperatorProvider]) -> list[Machine]:
@@ -75,7 +75,8 @@ def down(
         except ProviderError as error:
             failures.append(from_provider(error))
     if failures and not abandon:
-        raise failures[0]
+        first = failures[0]
+        raise type(first)("\n".join(dict.fromkeys(failure.message for failure in failures)), first.hint)
     for failure in failures:
         progress(f"abandoned: {failure.message}")
     home.forget(name)

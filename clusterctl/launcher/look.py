@@ -83,6 +83,18 @@ def facts(
     )
 
 
+def head_is_dead(home: Home, record: ClusterRecord, provider: OperatorProvider) -> bool:
+    """Whether all that ran on the head has surely ended: its machine is gone, or can be entered and nobody listens.
+
+    Raises:
+        CliError: the provider does not say what there is.
+    """
+    if _health(home, record, provider) is not Health.SILENT:
+        return False
+    head = machines.head_of(machines.existing(provider))
+    return head is None or (head.state is MachineState.RUNNING and not _trouble(provider, head))
+
+
 def _files_changed(home: Home, spec: ClusterSpec, record: ClusterRecord) -> bool:
     """Whether the mounts hold something else than what the head was brought."""
     try:

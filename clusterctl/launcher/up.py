@@ -218,7 +218,7 @@ class Up:
 
     def _create_head(self, keeps_id: bool) -> None:
         if self._known and not keeps_id:
-            self._home.forget(self.record.name)
+            self._home.renew(self.record.name)
             self.record = homes.new_record(self._home, self._spec, self._spec_file, self._is_renamed)
             self._provider = self._make_provider(self.record.cluster_id)
         self.record.provider_settings = dict(self._provider.settings())

@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -88,6 +89,33 @@ def test_owners_differ_by_folder(tmp_path: pathlib.Path) -> None:
     one, two = (Home.find({"CLUSTERCTL_HOME": str(tmp_path / name)}) for name in "ab")
     assert one.owner != two.owner
     assert one.owner == Home.find({"CLUSTERCTL_HOME": str(tmp_path / "a")}).owner
+
+
+def test_what_machines_still_have_of_a_cluster_outlives_its_life(home: Home) -> None:
+    home.write(new_record(home, SPEC, "c.yaml"))
+    (home.folder("c") / "let_in").write_text("10.0.0.2\n")
+    home.renew("c")
+    assert home.read("c") is None
+    assert [path.name for path in home.folder("c").iterdir()] == ["let_in"]
+    home.forget("c")
+    assert not home.folder("c").exists()
+
+
+def test_who_has_patience_waits_for_another_command(home: Home) -> None:
+    order = []
+
+    def wait() -> None:
+        with home.locked("c", "autostop", patience_s=60):
+            order.append("second")
+
+    with home.locked("c", "up"):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        with pytest.raises(Busy, match="is being changed by `clusterctl up`"), home.locked("c", "down"):
+            pass
+        order.append("first")
+    waiting.join()
+    assert order == ["first", "second"]
 
 
 def test_only_one_command_changes_a_cluster(home: Home) -> None:

@@ -36,6 +36,7 @@ from autoscaler.provider import (
     ShellTimedOut,
     Transient,
 )
+from clusterctl.home import LET_IN
 from clusterctl.providers import OWNER_TAG, ForHead, identity
 from clusterctl.shell.connections import CONNECTIONS, SshTarget
 from clusterctl.shell.ssh import SshShell
@@ -220,11 +221,11 @@ class SshMachines:
         return SshShell(target, claim.environment(self._spec.python) if claim else {})
 
     def cleanup(self) -> None:
-        """Takes the head's key back, and forgets the host keys. While a machine that was let in does not answer, what
-        is needed to enter it stays.
+        """Takes the head's key back, and forgets the host keys. While a machine of the cluster does not answer, or one
+        that was let in, what is needed to enter it stays.
 
         Raises:
-            Transient: one does not.
+            Transient: one that was let in, or may have been, does not.
         """
         listed = [] if self._on_head else self.list()
         if self._on_head or any(MachineTags.UNREACHABLE not in machine.tags for machine in listed):
@@ -233,18 +234,25 @@ class SshMachines:
             target = hosts.parse(entry, self._base)
             self._targets.setdefault(self._name(target), target)
             self._entries.setdefault(self._name(target), entry)
+        # Whoever remembers nothing cannot know what the machines have that do not answer.
+        remembers = (self._folder / LET_IN).exists()
+        owing = self._let_in() if remembers else [*self._entries.values()]
         command, env = claims.keep_out(self._mark)
         answers = self._each(self._targets, lambda target: _run(target, command, env))
         errors = {name: error for name, error in answers.items() if isinstance(error, Exception)}
-        let_in = self._let_in()
-        left = {name: error for name, error in errors.items() if self._entries.get(name) in let_in}
-        self._note_let_in([self._entries[name] for name in left])
-        if left or listed:
-            said = "; ".join(str(error) for error in left.values())
+        left = {name: error for name, error in errors.items() if self._entries.get(name) in owing}
+        if left or remembers:
+            self._note_let_in([self._entries[name] for name in left])
+        for machine in listed:  # whoever ended all that it could has named these
+            left.pop(claims.host_of(machine.id), None)
+        if left:
+            said = "\n  ".join(f"{name}: {error}" for name, error in left.items())
             raise Transient(
-                f"what does not answer keeps the cluster's key, and what else it has of it: {said}"
+                f"these machines cannot be reached, and may have the cluster's key and files still:\n  {said}"
             )
-        for file in ("let_in", "ssh_key", "ssh_key.pub", "known_hosts", "machines.json"):
+        if listed:
+            return
+        for file in (LET_IN, "ssh_key", "ssh_key.pub", "known_hosts", "machines.json"):
             (self._folder / file).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # others' files are in it, or it was never made
             self._folder.rmdir()
@@ -414,14 +422,14 @@ class SshMachines:
     def _let_in(self) -> Sequence[str]:
         """The machines to which the head was given a key, or may have been, as the spec names or named them."""
         with contextlib.suppress(FileNotFoundError):
-            return (self._folder / "let_in").read_text(encoding="utf-8").splitlines()
+            return (self._folder / LET_IN).read_text(encoding="utf-8").splitlines()
         return []
 
     def _note_let_in(self, entries: Sequence[str]) -> None:
-        if self._folder.exists():
-            draft = self._folder / ".let_in"
-            draft.write_text("".join(f"{entry}\n" for entry in dict.fromkeys(entries)), encoding="utf-8")
-            draft.replace(self._folder / "let_in")
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = self._folder / f".{LET_IN}"
+        draft.write_text("".join(f"{entry}\n" for entry in dict.fromkeys(entries)), encoding="utf-8")
+        draft.replace(self._folder / LET_IN)
 
     def _recall(self) -> dict[str, Claim]:
         """The machines of the cluster as they were last seen, by name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 import sysconfig
 import threading
@@ -223,7 +224,7 @@ def test_what_was_let_in_and_is_silent_is_cleaned_up_later(
     make().prepare([WORKER])
     CONNECTIONS.close_all()
     with bed.mute(bed.hosts[1]):
-        with pytest.raises(Transient, match="keeps the cluster's key"):
+        with pytest.raises(Transient, match="may have the cluster's key"):
             make().cleanup()
         assert "clusterctl:me:name" not in bed.hosts[2].run(keys)
     monkeypatch.setattr(module, "_LOOK_S", 10.0)
@@ -236,6 +237,29 @@ def test_what_was_let_in_and_is_silent_is_cleaned_up_later(
 
     assert eventually(is_clean)
     assert not Path(make().settings()["folder"]).exists()
+
+
+def test_without_memory_a_silent_machine_may_have_anything(
+    bed: SshTestbed, make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(module, "_LOOK_S", 1.0)
+    make().prepare([WORKER])
+    create(make(), "h", role=MachineTags.HEAD)
+    shutil.rmtree(tmp_path / "one")
+    CONNECTIONS.close_all()
+    with bed.mute(bed.hosts[1]):
+        provider = make()
+        assert set(provider.terminate([machine.id for machine in provider.list()]).values()) == {None}
+        for again in (provider, make()):
+            with pytest.raises(
+                Transient, match=f"may have .*:\n  {bed.hosts[1].address}: .* does not answer"
+            ):
+                again.cleanup()
+    monkeypatch.setattr(module, "_LOOK_S", 10.0)
+    monkeypatch.setattr(module, "SILENCES", Silences())
+    make().cleanup()
+    assert "clusterctl" not in bed.hosts[1].run(["cat", f"/home/{USER}/.ssh/authorized_keys"])
+    assert not (tmp_path / "one").exists()
 
 
 def test_a_machine_that_was_never_let_in_keeps_nothing_up(

@@ -1,0 +1,122 @@
+"""What `--stop` and `--down` of a command mean: the cluster ends afterwards, however the command does."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import typer
+
+from clusterctl import output
+
+if TYPE_CHECKING:
+    from clusterctl.api_client import ApiClient
+
+    from .session import Session
+
+IDLE_MINUTES = 5.0
+"""Where the head ends the cluster, because nobody watches any more: so long nothing may have used it."""
+_PATIENCE_S = 60.0
+_BUSY_S = 600.0
+_BUSY_POLL_S = 0.5
+
+
+def check(session: Session, stop: bool, down: bool) -> None:
+    """Refuses, before anything is done, what the provider cannot do."""
+    from clusterctl.errors import UsageProblem
+
+    if stop and not down and not session.provider().capabilities.stop_start:
+        raise UsageProblem("machines of this provider cannot be stopped, only ended", "Say --down.")
+
+
+@contextlib.contextmanager
+def ending(session: Session, stop: bool, down: bool) -> Iterator[None]:
+    """Ends the cluster when the body has ended, whichever way, if that is wanted."""
+    from clusterctl.errors import CliError, ExitCode
+
+    if not (stop or down):
+        yield
+        return
+    try:
+        yield
+    except CliError as error:
+        output.error(error.message)
+        output.progress("the cluster ends all the same")
+        ended(session, down)
+        raise typer.Exit(error.exit_code) from error
+    except KeyboardInterrupt:
+        output.progress("interrupted: the command was killed, and the cluster ends")
+        ended(session, down)
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    except BaseException:
+        ended(session, down)
+        raise
+    ended(session, down)
+
+
+@contextlib.contextmanager
+def of_job(session: Session, api: ApiClient, stop: bool, down: bool) -> Iterator[None]:
+    """Ends the cluster when the body has seen a job end, if that is wanted. The job runs on when it is not watched any
+    more, so the head has been told to end the cluster then."""
+    from clusterctl.errors import Interrupted, TimedOut, Unreachable
+    from clusterctl.launcher import look
+
+    if not (stop or down):
+        yield
+        return
+    act = "ends" if down else "stops"
+    if session.runs_ray:
+        later = f"the cluster runs on until `clusterctl {'down' if down else 'stop'}`"
+    else:
+        _hand_over(session, api, down)
+        later = f"the cluster {act} by itself when nothing has used it for {IDLE_MINUTES:g} min"
+    try:
+        yield
+    except Interrupted as error:
+        raise Interrupted(f"{error.message}\n  {later}") from None
+    except (Unreachable, TimedOut) as error:
+        if not look.head_is_dead(session.home, session.record, session.provider()):
+            raise type(error)(error.message, f"The job may run on; {later}.") from error
+        output.error(f"the head is dead, and the job with it: {error.message}")
+        ended(session, down)
+        raise typer.Exit(error.exit_code) from error
+    ended(session, down)
+
+
+def _hand_over(session: Session, api: ApiClient, down: bool) -> None:
+    """Has the head end the cluster when nothing has used it for a while."""
+    import msgspec
+
+    session.may_end_by_itself()
+    wanted = {"idle_minutes": IDLE_MINUTES, "down": down}
+    api.request("PUT", "/api/autostop", body=msgspec.json.encode(wanted), patience_s=_PATIENCE_S)
+
+
+def ended(session: Session, for_good: bool) -> None:
+    """Stops a cluster, or ends it. Says so on stderr. Waits for another command that changes the cluster."""
+    from clusterctl.errors import Busy, NotFound
+
+    from .down import down
+    from .stop import stop
+
+    name, deadline, told = session.record.name, time.monotonic() + _BUSY_S, ""
+    with contextlib.redirect_stdout(sys.stderr):
+        while True:
+            try:
+                if for_good:
+                    down(name, yes=True)
+                else:
+                    stop(cluster=name, yes=True)
+                return
+            except NotFound:
+                return  # it has ended by itself meanwhile
+            except Busy as error:
+                if time.monotonic() >= deadline:
+                    raise
+                if told != error.message:
+                    told = error.message
+                    output.progress(f"{told}; waiting for it")
+            time.sleep(_BUSY_POLL_S)
