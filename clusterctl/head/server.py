@@ -37,7 +37,7 @@ from .autostop import Autostop
 from .config import HeadConfig
 from .first import HeadError, control_store
 from .jobs import JobSupervisor
-from .supervision import GaveUp, keep_alive
+from .supervision import GaveUp, keep_alive, keep_going
 from .worker_files import WorkerFiles
 
 log = logging.getLogger(__name__)
@@ -97,12 +97,14 @@ class Head:
         except DaemonError as error:
             raise HeadError(str(error)) from error
         finally:
-            listener.close()
-            if control is not None:
-                await control.close()
-            await asyncio.to_thread(_end_daemons, daemons)
-            if self._last_act is not None:
-                await asyncio.to_thread(self._last_act)
+            try:
+                listener.close()
+                if control is not None:
+                    await control.close()
+                await asyncio.to_thread(_end_daemons, daemons)
+            finally:  # whatever happened before: a machine that nobody uses does not run on
+                if self._last_act is not None:
+                    await asyncio.to_thread(self._last_act)
 
     async def _serve(
         self, control: ControlClient, address: str, daemons: list[Daemon], listener: socket.socket, tell: Tell
@@ -124,12 +126,14 @@ class Head:
             if self._config.spec is not None:
                 scaling = Autoscaling(self._config, control, address, self._secret_file, self._session_dir)
                 spawn(scaling.run(), "autoscaler")
-                spawn(scaling.files.watch(), "watch over the mounts")
-                end = partial(self._end_cluster, scaling, tasks[-1], jobs)
+                scaler = tasks[-1]
+                mounts = "watch over the mounts"
+                spawn(keep_going(mounts, scaling.files.watch), mounts)
+                end = partial(self._end_cluster, scaling, scaler, jobs)
                 scaling.autostop = Autostop(
                     control, jobs.list, scaling.report, end, self._config.spec.autostop
                 )
-                spawn(scaling.autostop.run(), "autostop")
+                spawn(keep_going("autostop", scaling.autostop.run), "autostop")
             api = Api(
                 control, jobs, scaling, self._config.cluster_name, scaling.autostop if scaling else None
             )
@@ -170,12 +174,16 @@ class Head:
                 task.cancel()
 
     async def _or_stop(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """A part of the head; when it fails for good, the head ends."""
+        """A part of the head; when it fails for good, the head ends, in order."""
         try:
             await work
         except GaveUp as error:
             log.error("%s", error)
             self._failure = str(error)
+            self._stop.set()
+        except Exception as error:  # to let it through would break off what ends the head, its last act included
+            log.exception("the %s failed", name)
+            self._failure = f"the {name} failed: {error or type(error).__name__}"
             self._stop.set()
         else:
             log.info("the %s has ended", name)
@@ -337,10 +345,10 @@ def _replacing(daemons: list[Daemon], index: int) -> Callable[[Daemon], None]:
 
 
 async def _logged(work: Coroutine[Any, Any, None]) -> None:
-    """A job's supervision: its failure is this job's alone."""
+    """A job's supervision: its failure, whatever it is, is this job's alone."""
     try:
         await work
-    except (CallError, OSError):
+    except Exception:
         log.exception("a job's supervision failed")
 
 

@@ -1,4 +1,5 @@
-"""Keeps the head's own daemons alive: the control store on its state file, and the head's node agent."""
+"""Keeps the head's own daemons alive: the control store on its state file, and the head's node agent; and those parts of
+the head itself that can begin anew."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ log = logging.getLogger(__name__)
 MAX_RESTARTS = 5
 WITHIN_S = 60.0
 _RETRY_S = 0.3
+_AGAIN_S = 1.0
 
 
 class GaveUp(RuntimeError):
@@ -60,12 +62,24 @@ async def keep_alive(
             try:
                 daemon = await asyncio.to_thread(restart)
                 break
-            except DaemonError as error:
+            except (DaemonError, OSError) as error:  # the system may refuse a process or a log file
                 log.error("the %s does not start: %s", name, error)
                 await asyncio.sleep(_RETRY_S)
         told = on_restart(daemon)
         if told is not None:
             await told
+
+
+async def keep_going(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Does work that keeps nothing of its own, until it returns or is cancelled. Whatever fails in it, it begins anew:
+    the head, and all that runs on the cluster, does not end for it."""
+    while True:
+        try:
+            await work()
+            return
+        except Exception:  # whatever it is, it is in the log
+            log.exception("the %s failed; it begins anew", name)
+        await asyncio.sleep(_AGAIN_S)
 
 
 async def ended(daemon: Daemon) -> None:

@@ -67,7 +67,8 @@ def await_running(
     """
     begun = time.monotonic()
     while True:
-        found = next((machine for machine in existing(provider) if machine.id == machine_id), None)
+        listed = existing(provider, _PATIENCE_S)
+        found = next((machine for machine in listed if machine.id == machine_id), None)
         waited_s = time.monotonic() - begun
         if found is not None and found.state is MachineState.RUNNING and found.address:
             return found

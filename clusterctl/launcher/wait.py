@@ -86,7 +86,7 @@ def await_workers(
     shown = ""
     seen: set[str] = set()
     while True:
-        status = api.request("GET", "/api/cluster_status", patience_s=5.0).json()
+        status = api.request("GET", "/api/cluster_status", patience_s=api.patience_s).json()
         missing = missing_workers(spec, status)
         rows = rows_of(status, seen)
         seen.update(row.name for row in rows)

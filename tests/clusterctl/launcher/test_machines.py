@@ -21,7 +21,7 @@ OTHER = Machine("m-2", MachineState.RUNNING, "head", {}, address="10.0.0.2")
 class Listing:
     """A platform whose listings come as given; the last one again and again."""
 
-    def __init__(self, lag_s: float, *listings: Sequence[Machine]) -> None:
+    def __init__(self, lag_s: float, *listings: Sequence[Machine] | Transient) -> None:
         self.capabilities = Capabilities(listing_lag_s=lag_s)
         self._listings = list(listings)
         self.ended: list[list[str]] = []
@@ -31,7 +31,10 @@ class Listing:
         return dict.fromkeys(ids)
 
     def list(self) -> Sequence[Machine]:
-        return self._listings.pop(0) if len(self._listings) > 1 else self._listings[0]
+        listing = self._listings.pop(0) if len(self._listings) > 1 else self._listings[0]
+        if isinstance(listing, Transient):
+            raise listing
+        return listing
 
 
 def await_running(listing: Listing, deadline_s: float = 30.0) -> Machine:
@@ -40,6 +43,11 @@ def await_running(listing: Listing, deadline_s: float = 30.0) -> Machine:
 
 def test_it_waits_until_the_machine_runs_and_has_an_address() -> None:
     assert await_running(Listing(0, [OTHER, PENDING], [UNADDRESSED], [RUNNING, OTHER])) == RUNNING
+
+
+def test_a_platform_that_hiccups_is_asked_again() -> None:
+    wants_fewer_calls = Transient("slow down", retry_after_s=0.0)
+    assert await_running(Listing(0, [PENDING], wants_fewer_calls, [RUNNING])) == RUNNING
 
 
 def test_a_listing_may_lag_behind() -> None:

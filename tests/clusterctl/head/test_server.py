@@ -1,0 +1,61 @@
+"""How a head ends: in order, whatever fails."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import socket
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from clusterctl.head import server
+from clusterctl.head.config import HeadConfig
+from clusterctl.head.first import HeadError
+from clusterctl.head.supervision import GaveUp
+from runtime._session.daemons import Daemon, DaemonError
+
+
+def head(tmp_path: pathlib.Path) -> server.Head:
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    return server.Head(HeadConfig(cluster_id="c-1", cluster_name="c"), str(secret), str(tmp_path))
+
+
+@pytest.mark.parametrize("error", [GaveUp("the node agent ended 6 times"), KeyError("a fault")])
+def test_a_part_that_fails_lets_the_head_end_in_order(tmp_path: pathlib.Path, error: Exception) -> None:
+    async def fail() -> None:
+        raise error
+
+    async def test() -> server.Head:
+        one = head(tmp_path)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(one._or_stop(fail(), "API"))
+            await one._stop.wait()
+        return one
+
+    assert str(error) in asyncio.run(test())._failure
+
+
+def test_the_last_act_is_done_whatever_failed_before(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acts: list[str] = []
+
+    def broken(daemons: list[Any]) -> None:
+        raise RuntimeError("a daemon does not end")
+
+    monkeypatch.setattr(server, "_end_daemons", broken)
+
+    async def test() -> None:
+        one = head(tmp_path)
+        one._last_act = lambda: acts.append("its machine")
+        store: Future[Daemon] = Future()
+        store.set_exception(DaemonError("the control store does not come up"))
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            await one.run(listener, store, lambda words: None)
+
+    with pytest.raises((HeadError, RuntimeError)):
+        asyncio.run(test())
+    assert acts == ["its machine"]
