@@ -70,6 +70,8 @@ STARTING = "STARTING"
 UP = "UP"
 STOPPED = "STOPPED"
 LET_IN = "let_in"
+_GLANCE_S = 0.5
+"""Who only asks whether a cluster is being changed has its lock for a moment."""
 _LOCK_POLL_S = 0.1
 
 
@@ -228,7 +230,7 @@ class Home:
         return record
 
     @contextlib.contextmanager
-    def locked(self, name: str, command: str, patience_s: float = 0.0) -> Iterator[None]:
+    def locked(self, name: str, command: str, patience_s: float = _GLANCE_S) -> Iterator[None]:
         """Keeps other commands from changing the cluster.
 
         Args:
@@ -244,15 +246,25 @@ class Home:
                 if time.monotonic() < deadline:
                     time.sleep(_LOCK_POLL_S)
                     continue
-                holder = os.read(descriptor, 200).decode(errors="replace").strip() or "another clusterctl"
                 raise Busy(
-                    f"cluster '{name}' is being changed by {holder}",
+                    f"cluster '{name}' is being changed by {_holder(descriptor)}",
                     "Wait until it has finished, or stop it with Ctrl-C, and run the command again.",
                 )
             with contextlib.suppress(OSError):  # on a full disk it is held all the same, without a name
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, f"`clusterctl {command}` (process {os.getpid()})".encode())
             yield
+        finally:
+            os.close(descriptor)
+
+    def changed_by(self, name: str) -> str:
+        """Which command changes the cluster now; "" none. To ask keeps no command away."""
+        try:
+            descriptor = os.open(self.root / "locks" / name, os.O_RDONLY)
+        except FileNotFoundError:
+            return ""
+        try:
+            return "" if _lock(descriptor, fcntl.LOCK_SH) else _holder(descriptor)
         finally:
             os.close(descriptor)
 
@@ -272,13 +284,18 @@ def new_record(home: Home, spec: ClusterSpec, spec_file: str, is_renamed: bool =
     )
 
 
-def _lock(descriptor: int) -> bool:
+def _lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
     """Whether the lock is ours now."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
+
+
+def _holder(descriptor: int) -> str:
+    """Who has the lock, as it wrote."""
+    return os.read(descriptor, 200).decode(errors="replace").strip() or "another clusterctl"
 
 
 def _replace(path: Path, data: bytes) -> None:

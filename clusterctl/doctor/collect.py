@@ -23,7 +23,7 @@ from autoscaler.provider import (
     ShellTimedOut,
 )
 from clusterctl import providers
-from clusterctl.errors import Busy, CliError, Denied, NotFound, TimedOut, Unreachable
+from clusterctl.errors import CliError, Denied, NotFound, TimedOut, Unreachable
 from clusterctl.home import ClusterRecord, Home, spec_hash
 from clusterctl.launcher import node_types, reach
 from clusterctl.launcher.containers import shell_of
@@ -102,11 +102,8 @@ def _remembered(home: Home, record: ClusterRecord, file: str) -> dict[str, Any]:
 
 
 def _busy(home: Home, name: str) -> str:
-    try:
-        with home.locked(name, "doctor"):
-            return ""
-    except Busy as error:
-        return error.message
+    holder = home.changed_by(name)
+    return holder and f"cluster '{name}' is being changed by {holder}"
 
 
 def _check(provider: OperatorProvider, spec: ClusterSpec) -> Sequence[Problem]:

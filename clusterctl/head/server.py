@@ -181,7 +181,9 @@ class Head:
             log.error("%s", error)
             self._failure = str(error)
             self._stop.set()
-        except Exception as error:  # to let it through would break off what ends the head, its last act included
+        except (
+            Exception
+        ) as error:  # to let it through would break off what ends the head, its last act included
             log.exception("the %s failed", name)
             self._failure = f"the {name} failed: {error or type(error).__name__}"
             self._stop.set()

@@ -1,5 +1,5 @@
-"""Keeps the head's own daemons alive: the control store on its state file, and the head's node agent; and those parts of
-the head itself that can begin anew."""
+"""Keeps the head's own daemons alive: the control store on its state file, and the head's node agent. Lets those parts
+of the head itself begin anew that can."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import pathlib
 import subprocess
@@ -195,3 +196,17 @@ def test_what_cannot_be_written_leaves_the_old_and_no_draft(
     found = home.read("c")
     assert found is not None
     assert found.state == "STARTING"
+
+
+def test_to_ask_who_changes_a_cluster_keeps_no_command_away(home: Home) -> None:
+    assert home.changed_by("c") == ""
+    with home.locked("c", "up"):
+        assert home.changed_by("c") == f"`clusterctl up` (process {os.getpid()})"
+        with pytest.raises(Busy, match="being changed by `clusterctl up`"), home.locked("c", "down"):
+            pass
+    assert home.changed_by("c") == ""
+    descriptor = os.open(home.root / "locks" / "c", os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)  # a doctor that looks just now
+    threading.Timer(0.05, os.close, (descriptor,)).start()
+    with home.locked("c", "up"):
+        assert "up" in home.changed_by("c")
