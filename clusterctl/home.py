@@ -6,6 +6,7 @@
         secret               the cluster's secret, mode 0600
         logs/                setup log of the head
         let_in               machines of one's own that have, or may have, the cluster's key; outlives its lives
+    failed/<name>.log        how the head of a cluster was set up that did not come up, and is gone
     locks/<name>             held while a command changes the cluster
 
 All of it can be lost: the machines' tags suffice to take a cluster down.
@@ -180,6 +181,16 @@ class Home:
                 f"the secret of cluster '{name}' is gone from {self.folder(name)}",
                 "Without it the cluster cannot be used: run `clusterctl down`, then `clusterctl up`.",
             ) from None
+
+    def keep_setup_log(self, name: str) -> str:
+        """Keeps the log of the head's set-up when the cluster is forgotten; returns where, "" if there is none."""
+        log, kept = self.folder(name) / "logs" / "head-setup.log", self.root / "failed" / f"{name}.log"
+        try:
+            kept.parent.mkdir(mode=0o700, exist_ok=True)
+            log.replace(kept)
+        except OSError:
+            return ""  # it never got so far, or the disk is full: its last lines are in the error
+        return str(kept)
 
     def forget(self, name: str) -> None:
         """Removes all that is known of a cluster."""

@@ -159,9 +159,15 @@ def _archive(name: str, files: dict[str, Path], cache: Path) -> Archive:
     path = cache / f"{name}-{digest}.tar.gz"
     if not path.exists():
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for left in cache.glob(".*.tar.gz.*"):
+            if not os.path.exists(f"/proc/{left.name.rpartition('.')[2]}"):  # whoever built it was killed
+                left.unlink(missing_ok=True)
         draft = cache / f".{path.name}.{os.getpid()}"
-        _build(files, draft)
-        draft.replace(path)
+        try:
+            _build(files, draft)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
         for old in sorted(cache.glob(f"{name}-*.tar.gz"), key=os.path.getmtime)[:-_KEEP]:
             old.unlink(missing_ok=True)
     return Archive(name, digest, str(path))

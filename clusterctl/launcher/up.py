@@ -46,6 +46,7 @@ from .wait import Watcher, await_workers, instance_ids
 
 _STOP_S = 60.0
 _REFRESH_S = 3600.0
+_CORRECT = "Correct that and run `clusterctl up` again."
 
 
 @dataclass(slots=True)
@@ -148,7 +149,9 @@ class Up:
                 has_head = has_head or step.action in (Action.SET_UP_HEAD, Action.START_DAEMONS)
         except CliError as error:
             if not has_head:
-                self._remove(str(error))
+                log = self._remove(str(error))
+                if log:
+                    error.hint = f"{error.hint}\nAll of the head's set-up: {log}".strip()
             raise  # with a head that runs the cluster stays, to be looked at and corrected
         except KeyboardInterrupt as interrupt:
             if not chosen.is_new:
@@ -298,9 +301,11 @@ class Up:
             with setup.open_log(log_path) as log:
                 output = setup.run(shell, facts, log, self._head_step)
         except SetupError as error:
-            raise SetupFailed(f"the head could not be set up: step '{error.step}': {error.reason}") from error
+            raise SetupFailed(
+                f"the head could not be set up: step '{error.step}': {error.reason}", _CORRECT
+            ) from error
         except ShellError as error:
-            raise SetupFailed(f"the head's shell failed: {error}") from error
+            raise SetupFailed(f"the head's shell failed: {error}", _CORRECT) from error
         finally:
             shell.close()
         self.record.head, self.record.files_digest = head, digest
@@ -313,7 +318,7 @@ class Up:
                 setup.operators_mounts(self._spec), self._home.digests_file(self.record.name)
             )
         except SyncError as error:
-            raise SetupFailed(f"file_mounts: {error}") from error
+            raise SetupFailed(f"file_mounts: {error}", _CORRECT) from error
 
     def _refresh_workers(self) -> None:
         """The head brings its workers what it was brought. Those that a new spec makes otherwise are replaced later."""
@@ -424,8 +429,9 @@ class Up:
     def _make_provider(self, cluster_id: str) -> OperatorProvider:
         return providers.make(self._spec, cluster_id, self.record.provider_settings)
 
-    def _remove(self, why: str) -> None:
-        """Takes away what was made so far, undisturbed by further Ctrl-C.
+    def _remove(self, why: str) -> str:
+        """Takes away what was made so far, undisturbed by further Ctrl-C; returns where the log of the head's set-up is
+        kept, "" without one.
 
         Raises:
             CliError: some of it is left, and which; it stays remembered, so that `down` finds it.
@@ -440,7 +446,9 @@ class Up:
                     f"{why}; and not everything that was made could be removed: {error}",
                     f"Some of it may still cost money: run `clusterctl down {self.record.name}`.",
                 ) from error
+            log = self._home.keep_setup_log(self.record.name)
             self._home.forget(self.record.name)
+            return log
 
 
 def _place(spec: ClusterSpec) -> tuple[str, ...]:

@@ -119,3 +119,20 @@ def test_old_archives_go(shipment: Shipment, tmp_path: Path) -> None:
     shipping._archive("runtime", {}, tmp_path)
     assert len(list(tmp_path.iterdir())) == 3
     assert not (tmp_path / "runtime-2.tar.gz").exists()
+
+
+def test_what_was_built_half_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    mine = tmp_path / f".runtime-1.tar.gz.{os.getppid()}"  # of somebody who builds just now
+    for draft in (tmp_path / f".head-1.tar.gz.{gone.pid}", mine):
+        draft.write_bytes(b"half")
+
+    def full(files: dict[str, Path], target: Path) -> None:
+        target.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shipping, "_build", full)
+    with pytest.raises(OSError, match="No space left"):
+        shipping._archive("runtime", {}, tmp_path)
+    assert list(tmp_path.iterdir()) == [mine]

@@ -118,11 +118,17 @@ def test_a_worker_that_cannot_be_set_up_is_named_with_its_step(cli: Cli) -> None
 
 
 def test_a_head_that_cannot_be_set_up_leaves_nothing(cli: Cli) -> None:
-    ran = cli.run("up", "-y", cli.spec("headless", extra="head_setup_commands: ['echo no; exit 4']\n"))
+    command = "echo first; seq 30; exit 4"
+    ran = cli.run("up", "-y", cli.spec("headless", extra=f"head_setup_commands: ['{command}']\n"))
     assert ran.status == 1
     assert "head_setup_commands[0]" in ran.err
     assert "exit status 4" in ran.err
     assert not machines_root().exists()
+    assert cli.run("cluster", "list", "--json").json() == []
+    assert "Correct that and run `clusterctl up` again." in ran.err
+    log = pathlib.Path(ran.err.splitlines()[-1].removeprefix("All of the head's set-up: "))
+    assert "  first\n" in log.read_text()  # more than the last lines, which the error has
+    assert log.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("which", ["api", "control"])
