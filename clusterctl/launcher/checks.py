@@ -21,7 +21,7 @@ def problems(
         offline: only what shows without a network and without credentials.
 
     Raises:
-        ProviderError: the platform's SDK is not installed, or the platform cannot be asked.
+        ProviderError: the platform cannot be asked.
     """
     return [*_files(spec), *(provider.check_offline(kinds) if offline else provider.check(kinds))]
 

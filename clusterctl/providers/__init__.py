@@ -6,6 +6,7 @@ Used by the launcher (on the operator's side) and by the head's autoscaler. `mak
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -65,6 +66,9 @@ class OperatorProvider(Provider, Protocol):
         ...
 
 
+_NEEDS = {"ssh": ("paramiko",), "aws": ("paramiko", "boto3"), "gcp": ("paramiko", "google.cloud.compute_v1")}
+"""Extra, called as the platform is -> the modules that it brings."""
+
 OWNER_TAG = "clusterctl-owner"
 """Tag: whose cluster it is (a digest of the operator's state folder), so that equal names do not collide."""
 
@@ -75,8 +79,12 @@ def make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> Ope
     Args:
         settings: "owner" and "folder" (for what the provider keeps of the cluster), or all of another such
             provider's `settings()`.
+
+    Raises:
+        UsageProblem: what the platform's machines are reached with is not installed here.
     """
     config = spec.provider
+    _require(str(config.__struct_config__.tag))
     if isinstance(config, SshProvider):
         from clusterctl.providers.ssh.provider import SshMachines
 
@@ -95,3 +103,20 @@ def make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> Ope
 
         return AwsMachines(spec, cluster_id, settings)
     raise UsageProblem(f"provider type '{config.__struct_config__.tag}' is not available in this version")
+
+
+def _require(platform: str) -> None:
+    """Before anything begins, and in one place: what is found missing later would be a traceback."""
+    for module in _NEEDS.get(platform, ()):
+        if not _is_there(module):
+            raise UsageProblem(
+                f"clusters of provider type '{platform}' need the Python package of {module}, which is not installed",
+                f"Install it: pip install 'clusterctl[{platform}]'",
+            )
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # one that it lies in is missing
+        return False

@@ -184,12 +184,10 @@ class Clients:
             return shared.clients[service]
 
     def _make(self, service: str, shared: _Shared) -> Any:
-        try:
-            import boto3
-            from botocore import config
-            from botocore import exceptions as boto
-        except ImportError as error:
-            raise Config("machines of AWS need boto3: pip install 'clusterctl[aws]'") from error
+        import boto3
+        from botocore import config
+        from botocore import exceptions as boto
+
         place = self.place
         try:
             if shared.session is None:

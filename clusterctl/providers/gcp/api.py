@@ -310,10 +310,6 @@ class ComputeApi:
 @cache
 def of(project: str, endpoint: str) -> ComputeApi:
     """The one of this process: its connections are kept."""
-    try:
-        import google.cloud.compute_v1  # noqa: F401
-    except ImportError as error:
-        raise Config("Google's SDK is not installed: `pip install 'clusterctl[gcp]'`") from error
     return ComputeApi(project, endpoint)
 
 
