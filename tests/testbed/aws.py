@@ -1,8 +1,9 @@
 """AWS on this machine: moto behind an HTTP server of ours, which adds what moto leaves out and what goes wrong.
 
-Added: states that take time, the client's token, capacity by type, zone and market, groups that are in use, public
-parameters of images, quotas, prices, roles that may do only what their policies say, listings that lag behind. Whoever
-asks uses boto3 as it is, with `endpoint_url`. `aws_hosts` makes real hosts of the instances.
+Added: refusals by EC2's own rules (`aws_rules`), states that take time, the client's token, capacity by type, zone and
+market, groups that are in use, public parameters of images, quotas, prices, roles that may do only what their policies
+say, listings that lag behind. Whoever asks uses boto3 as it is, with `endpoint_url`. `aws_hosts` makes real hosts of
+the instances.
 """
 
 from __future__ import annotations
@@ -32,11 +33,14 @@ os.environ |= {  # before moto is imported, which reads them then
 import pytest
 from moto.core.base_backend import BackendDict
 from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.amis import Ami
 from moto.iam.models import iam_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
+
+from tests.testbed import aws_rules
 
 REGION = "us-east-1"
 ROLE_KEY = "ASIAROLE"
@@ -247,7 +251,7 @@ class Aws:
         return [content]
 
     def _refused(self, request: _Request, after: bool) -> _Answer | None:
-        if not after and (denied := self._denied(request)):
+        if not after and (denied := self._denied(request) or self._against_the_rules(request)):
             return denied
         for fault in self.world.faults:
             fits = fault.action in ("", request.action) and fault.after == after and fault.times > 0
@@ -270,6 +274,23 @@ class Aws:
         if wanted in allowed or wanted == "sts:GetCallerIdentity":
             return None
         return request.error("UnauthorizedOperation", f"role {name} may not {wanted}", 403)
+
+    def _against_the_rules(self, request: _Request) -> _Answer | None:
+        if request.service != "ec2":
+            return None
+        refusal = aws_rules.refused(request.action, request.parameters, self._template(request.parameters))
+        return request.error(*refusal) if refusal else None
+
+    def _template(self, given: dict[str, str]) -> dict[str, Any]:
+        named = {
+            key.removeprefix("LaunchTemplate."): value
+            for key, value in given.items()
+            if key.startswith("LaunchTemplate.")
+        }
+        try:
+            return dict(self.ec2._get_template_from_args(named).data) if named else {}
+        except EC2ClientError:  # there is none, which moto says
+            return {}
 
     def _answered(self, request: _Request) -> _Answer:
         if (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from autoscaler.provider import Config, NodeType, ProviderError
+from autoscaler.provider import Auth, Config, NodeType, NotFound, ProviderError
 
 from . import images, launches, types
 from .clients import Clients
@@ -75,29 +76,43 @@ class Catalog:
         """Whether a node type says which image it wants."""
         return bool(self._setting(node_type, "ImageId"))
 
+    def whole(self, node_type: NodeType) -> NodeType:
+        """The type with what its launch template says."""
+        return replace(node_type, node_config={**self.template(node_type), **node_type.node_config})
+
+    def template(self, node_type: NodeType) -> Mapping[str, Any]:
+        """What the launch template of a type says; nothing where it names none.
+
+        Raises:
+            Config: there is no such template.
+        """
+        named = node_type.node_config.get("LaunchTemplate")
+        if not named:
+            return {}
+        key = repr(sorted(named.items()))
+        with self._lock:
+            if key not in self._templates:
+                which = {k: v for k, v in named.items() if k in ("LaunchTemplateId", "LaunchTemplateName")}
+                version = str(named.get("Version", "$Default"))
+                try:
+                    answer = self._clients.ec2(
+                        "describe_launch_template_versions", Versions=[version], **which
+                    )
+                except NotFound as error:
+                    raise Config(_of_template(node_type, error)) from error
+                except (Auth, Config) as error:
+                    raise type(error)(_of_template(node_type, error)) from error
+                self._templates[key] = answer["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+            return self._templates[key]
+
     # -- inside
 
     def _type_name(self, node_type: NodeType) -> str:
         return str(self._setting(node_type, "InstanceType")) or launches.INSTANCE_TYPE
 
     def _setting(self, node_type: NodeType, name: str) -> Any:
-        """A setting of the node type, or else of its launch template; "" when neither has it."""
-        if given := node_type.node_config.get(name):
-            return given
-        template = node_type.node_config.get("LaunchTemplate")
-        return self._template(template).get(name, "") if template else ""
+        return self.whole(node_type).node_config.get(name, "")
 
-    def _template(self, template: Mapping[str, Any]) -> Mapping[str, Any]:
-        key = repr(sorted(template.items()))
-        with self._lock:
-            if key not in self._templates:
-                which = {k: v for k, v in template.items() if k in ("LaunchTemplateId", "LaunchTemplateName")}
-                version = str(template.get("Version", "$Default"))
-                try:
-                    answer = self._clients.ec2(
-                        "describe_launch_template_versions", Versions=[version], **which
-                    )
-                except ProviderError as error:
-                    raise type(error)(f"node_config.LaunchTemplate: {error}") from error
-                self._templates[key] = answer["LaunchTemplateVersions"][0]["LaunchTemplateData"]
-            return self._templates[key]
+
+def _of_template(node_type: NodeType, error: ProviderError) -> str:
+    return f"node type {node_type.name}: node_config.LaunchTemplate: {error}"

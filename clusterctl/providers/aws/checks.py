@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from autoscaler.provider import (
     ON_DEMAND,
@@ -55,6 +55,13 @@ class Facts:
     prices: Prices
 
 
+class _Type(NamedTuple):
+    """A node type as it is given, and with what its launch template says."""
+
+    given: NodeType
+    whole: NodeType
+
+
 def check(facts: Facts, node_types: Sequence[NodeType]) -> list[Problem]:
     """All problems; without usable credentials only that one.
 
@@ -66,22 +73,28 @@ def check(facts: Facts, node_types: Sequence[NodeType]) -> list[Problem]:
     except (Auth, Config) as error:
         return [Problem(str(error), "`aws sts get-caller-identity` shows as whom you are known.")]
     out = [*_keys(facts, node_types)]
-    found, problem = _network(facts, node_types)
+    types: list[_Type] = []
+    for given in node_types:
+        try:
+            types.append(_Type(given, facts.catalog.whole(given)))
+        except (Auth, Config) as error:
+            out.append(Problem(str(error), _CORRECT))
+    found, problem = _network(facts, [kind.whole for kind in types])
     out += [problem] if problem else []
-    usable: list[tuple[NodeType, InstanceType, Image]] = []
-    for node_type in node_types:
-        problems = [*_settings(facts, node_type)]
+    usable: list[tuple[_Type, InstanceType, Image]] = []
+    for kind in types:
+        problems = [*_settings(facts, kind)]
         if not problems:
-            described = _described(facts, node_type, found)
+            described = _described(facts, kind.whole, found)
             if isinstance(described, Problem):
                 problems = [described]
             else:
-                usable.append((node_type, *described))
-                problems = [*_fitting(facts, node_type, *described)]
+                usable.append((kind, *described))
+                problems = [*_fitting(facts, kind.whole, *described)]
         out += problems
     if not problem:
         out += _permissions(facts, usable, found)
-    out += _quotas(facts, [(kind, instance_type) for kind, instance_type, _ in usable])
+    out += _quotas(facts, [(kind.whole, instance_type) for kind, instance_type, _ in usable])
     return out
 
 
@@ -123,18 +136,21 @@ def _network(facts: Facts, node_types: Sequence[NodeType]) -> tuple[Network, Pro
 def misnamed(clients: Clients, node_type: NodeType) -> Problem | None:
     """What of a type's settings EC2 does not know by name or kind, without asking anybody."""
     words = clients.problem_of("run_instances", launches.settings(node_type))
+    words = words or launches.contradiction(node_type)
     return Problem(f"node type {node_type.name}: node_config: {words}", _CORRECT) if words else None
 
 
-def _settings(facts: Facts, node_type: NodeType) -> Iterator[Problem]:
+def _settings(facts: Facts, kind: _Type) -> Iterator[Problem]:
     """Whether EC2 knows the names and kinds of a type's settings."""
-    if problem := misnamed(facts.clients, node_type):
+    if problem := misnamed(facts.clients, kind.given):
         yield problem
-    if given := node_type.node_config.get("IamInstanceProfile"):
+    elif words := launches.contradiction(kind.whole):
+        yield Problem(f"node type {kind.given.name}: with its launch template: {words}", _CORRECT)
+    if named := kind.whole.node_config.get("IamInstanceProfile"):
         try:
-            identity.roles_of(facts.clients, [given])
+            identity.roles_of(facts.clients, [named])
         except Config as error:
-            yield Problem(f"node type {node_type.name}: {error}", _CORRECT)
+            yield Problem(f"node type {kind.given.name}: {error}", _CORRECT)
         except Auth:
             pass  # we may not look; the launch would say so
 
@@ -219,7 +235,7 @@ def _fitting(facts: Facts, node_type: NodeType, kind: InstanceType, image: Image
     spot, elsewhere = launches.spot_of(node_type)
     most = node_type.max_price
     if most is not None and elsewhere:
-        price = facts.prices.on_demand(kind.name)
+        price = facts.prices.on_demand(kind.name) if launches.has_list_price(node_type) else 0.0
         if not price or price > most:
             what = f"costs {price:g} per hour" if price else "has a price that nobody here knows"
             yield Problem(
@@ -238,7 +254,7 @@ def _uses_its_python(facts: Facts, name: str) -> bool:
 
 
 def _permissions(
-    facts: Facts, usable: Sequence[tuple[NodeType, InstanceType, Image]], found: Network
+    facts: Facts, usable: Sequence[tuple[_Type, InstanceType, Image]], found: Network
 ) -> Iterator[Problem]:
     """Which of the calls that `up` makes would be refused."""
     ec2, vpc_id = facts.clients, found.vpc_id
@@ -253,8 +269,13 @@ def _permissions(
         ask("create_security_group", GroupName="clusterctl-check", Description="check", VpcId=vpc_id)
     if not facts.config.key_pair:
         ask("import_key_pair", KeyName="clusterctl-check", PublicKeyMaterial=b"ssh-ed25519 AAAA")
-    for node_type, _, image in usable if vpc_id else ():
-        ask("run_instances", **_trial(facts, node_type, image, found))
+    for kind, _, image in usable if vpc_id else ():
+        try:
+            trial = _trial(facts, kind, image, found)
+        except Config as wrong:
+            yield Problem(f"node type {kind.given.name}: {wrong}", _CORRECT)
+        else:
+            ask("run_instances", **trial)
     seen: set[str] = set()
     for method, would in asks:
         try:
@@ -268,25 +289,28 @@ def _permissions(
             yield Problem(str(error), _CORRECT)
 
 
-def _trial(facts: Facts, node_type: NodeType, image: Image, found: Network) -> Mapping[str, Any]:
+def _trial(facts: Facts, kind: _Type, image: Image, found: Network) -> Mapping[str, Any]:
     """A launch that is asked about and not made: with what is there already, without what `up` has yet to make."""
-    spot = launches.spot_of(node_type)[0]
-    zones = [*node_type.zones, *sorted(found.subnets)]
-    own = launches.subnets_of(node_type)
+    spot = launches.spot_of(kind.whole)[0]
+    zones = [*kind.whole.zones, *sorted(found.subnets)]
+    own = launches.subnets_of(kind.whole)
     zone, subnet = next(
         ((zone, id) for zone in zones for id in found.subnets.get(zone, ()) if not own or id in own),
         ("", _NOWHERE),
     )
     key = facts.config.key_pair.key_name if facts.config.key_pair else ""
     place = launches.Place(
-        image.id, image.user, subnet, (found.group_id,) if found.group_id else (), key, True
+        *(image.id, image.user, subnet, (found.group_id,) if found.group_id else (), key, True),
+        template=facts.catalog.template(kind.given),
     )
     tags = {MachineTags.CLUSTER_ID: facts.cluster_id, MachineTags.ROLE: MachineTags.WORKER}
-    request = LaunchRequest("check", node_type, 1, Offer(zone, SPOT if spot else ON_DEMAND), tags, ("check",))
+    request = LaunchRequest(
+        "check", kind.given, 1, Offer(zone, SPOT if spot else ON_DEMAND), tags, ("check",)
+    )
     out = launches.parameters(request, place, tags)
     if not key:
         out.pop("KeyName")
-    for interface in out["NetworkInterfaces"]:
+    for interface in out.get("NetworkInterfaces", ()):
         if not interface.get("Groups"):
             interface.pop("Groups", None)
     return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from autoscaler.provider import SPOT, Config, LaunchRequest, MachineTags, NodeType
@@ -19,11 +19,24 @@ _OWN = ("SubnetIds", "MinCount", "MaxCount", "ClientToken", "DryRun", "ImageId",
 """Keys of `node_config` that are not passed on as they are."""
 _TAGGED = ("instance", "volume", "network-interface")
 _CHECKED = {"MinCount": 1, "MaxCount": 1}
+_OF_AN_INTERFACE = {
+    "Ipv6AddressCount": "Ipv6AddressCount",
+    "Ipv6Addresses": "Ipv6Addresses",
+    "PrivateIpAddress": "PrivateIpAddress",
+    "EnablePrimaryIpv6": "PrimaryIpv6",
+}
+"""Settings of the machine that EC2 refuses beside network interfaces, and what an interface calls them."""
+_LISTED_MARKETS = (None, SPOT, "on-demand")
+"""Of EC2's markets those whose prices are known. What is reserved is paid for in advance or not at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a machine is made of and where. `subnet_id`: "" when the interfaces say it."""
+    """What a machine is made of and where.
+
+    Attributes:
+        template: what the node type's launch template says. EC2 merges it with the request, so the two have to fit.
+    """
 
     image_id: str
     user: str
@@ -32,10 +45,11 @@ class Place:
     key_name: str
     public: bool
     profile: str = ""
+    template: Mapping[str, Any] = field(default_factory=dict)
 
 
 def subnets_of(node_type: NodeType) -> list[str]:
-    """The subnets that a node type names."""
+    """The subnets that a node type names. Here and below: a type with what its launch template says."""
     config = node_type.node_config
     single = [str(config["SubnetId"])] if config.get("SubnetId") else []
     listed = [str(one) for one in config.get("SubnetIds") or ()]
@@ -47,9 +61,24 @@ def subnets_of(node_type: NodeType) -> list[str]:
 
 def spot_of(node_type: NodeType) -> tuple[bool, bool]:
     """Whether a node type may be on the spot market, and whether it may be elsewhere. `spot: true` is both; EC2's own
-    InstanceMarketOptions is what it says."""
-    given = (node_type.node_config.get("InstanceMarketOptions") or {}).get("MarketType")
-    return (True, node_type.spot) if given == SPOT else (node_type.spot, True)
+    InstanceMarketOptions is what it says, and what a launch template says of it cannot be taken back."""
+    given = _market_type(node_type)
+    if given == SPOT:
+        return True, node_type.spot and "LaunchTemplate" not in node_type.node_config
+    return node_type.spot and given is None, True
+
+
+def has_list_price(node_type: NodeType) -> bool:
+    """Whether what is not on the spot market costs what an on-demand machine does."""
+    return _market_type(node_type) in _LISTED_MARKETS
+
+
+def contradiction(node_type: NodeType) -> str:
+    """What of a type's settings excludes each other, in words; "": nothing."""
+    given = _market_type(node_type)
+    if node_type.spot and given not in (None, SPOT):
+        return f"spot: true, and InstanceMarketOptions.MarketType is {given}: leave one of the two out"
+    return ""
 
 
 def settings(node_type: NodeType) -> dict[str, Any]:
@@ -77,6 +106,7 @@ def parameters(request: LaunchRequest, place: Place, owner_tags: Mapping[str, st
     """
     kind, config = request.node_type, request.node_type.node_config
     is_head = request.tags.get(MachineTags.ROLE) == MachineTags.HEAD
+    is_spot = request.offer.market == SPOT
     out = {key: value for key, value in config.items() if key not in _OWN}
     out |= {
         "MinCount": 1,
@@ -90,20 +120,24 @@ def parameters(request: LaunchRequest, place: Place, owner_tags: Mapping[str, st
             **config.get("MetadataOptions", {}),
             "HttpTokens": "required",
         },
-        # A worker that shuts itself down, as it does without a head, must not go on to cost.
+        # A worker that shuts itself down, as it does without a head, must not go on to cost. Spot machines do not stop.
         "InstanceInitiatedShutdownBehavior": config.get(
-            "InstanceInitiatedShutdownBehavior", "stop" if is_head else "terminate"
+            "InstanceInitiatedShutdownBehavior", "stop" if is_head and not is_spot else "terminate"
         ),
     }
-    if "LaunchTemplate" not in config:
+    if "InstanceType" not in place.template:
         out.setdefault("InstanceType", INSTANCE_TYPE)
-        if not is_head:
-            out.setdefault("UserData", first_boot.SCRIPT)
+    if not is_head and "UserData" not in place.template:
+        out.setdefault("UserData", first_boot.SCRIPT)
+    if disks := config.get("BlockDeviceMappings"):
+        out["BlockDeviceMappings"] = [_with_its_machine(disk) for disk in disks]
     out.setdefault("KeyName", place.key_name)
     if place.profile:
         out.setdefault("IamInstanceProfile", {"Name": place.profile})
-    if request.offer.market == SPOT:
-        out["InstanceMarketOptions"] = _market(config, kind.max_price)
+    if is_spot:
+        out["InstanceMarketOptions"] = _market({**place.template, **config}, kind.max_price)
+    elif (given := config.get("InstanceMarketOptions")) and given.get("MarketType") != SPOT and not kind.spot:
+        out["InstanceMarketOptions"] = given
     return _with_network(out, place)
 
 
@@ -141,25 +175,49 @@ def _market(config: Mapping[str, Any], max_price: float | None) -> dict[str, Any
     return {"MarketType": SPOT, "SpotOptions": options}
 
 
+def _with_its_machine(disk: Mapping[str, Any]) -> dict[str, Any]:
+    """The disk, which ends with its machine unless it says otherwise."""
+    if not disk.get("Ebs"):
+        return dict(disk)
+    return {**disk, "Ebs": {"DeleteOnTermination": True, **disk["Ebs"]}}
+
+
 def _with_network(out: dict[str, Any], place: Place) -> dict[str, Any]:
     """The subnet and the groups belong to the interfaces, as soon as one of these is spelled out; and it must be, to
-    say whether there is a public address."""
-    groups = [str(one) for one in out.pop("SecurityGroupIds", None) or place.group_ids]
-    subnet = place.subnet_id
-    out.pop("SubnetId", None)
-    given: Sequence[Mapping[str, Any]] = out.get("NetworkInterfaces") or [{}]
+    say whether there is a public address. EC2 refuses a mixture, also with what the launch template says: groups of a
+    template that are not an interface's exclude interfaces, and the subnet decides on public addresses."""
     if out.get("SecurityGroups"):
         raise Config("node_config.SecurityGroups: name groups by their ids, in SecurityGroupIds")
-    interfaces = []
-    for index, interface in enumerate(given):
-        one: dict[str, Any] = {"DeviceIndex": min(index, 1), "DeleteOnTermination": True, **interface}
-        if "NetworkInterfaceId" in one:
-            one.pop("DeleteOnTermination")
-        else:
-            one.setdefault("SubnetId", subnet)
+    interfaces: Sequence[Mapping[str, Any]] = (
+        out.get("NetworkInterfaces") or place.template.get("NetworkInterfaces") or ()
+    )
+    if place.template.get("SecurityGroupIds") or place.template.get("SecurityGroups"):
+        if interfaces:
+            raise Config(
+                "the launch template has security groups and there are NetworkInterfaces, which EC2 refuses together: "
+                "name the groups as Groups of the interfaces, and take them out of the template"
+            )
+        return {**out, "SubnetId": place.subnet_id}
+    groups = [str(one) for one in out.pop("SecurityGroupIds", None) or place.group_ids]
+    out.pop("SubnetId", None)
+    first = {name: out.pop(key) for key, name in _OF_AN_INTERFACE.items() if key in out}
+    given = interfaces or [{}]
+    used: dict[int, int] = {}  # network card -> the highest index of a device on it
+    out["NetworkInterfaces"] = []
+    for number, interface in enumerate(given):
+        one: dict[str, Any] = {**(first if number == 0 else {}), **interface}
+        card = int(one.get("NetworkCardIndex", 0))
+        one.setdefault("DeviceIndex", used.get(card, -1 if card == 0 else 0) + 1)
+        used[card] = max(used.get(card, 0), int(one["DeviceIndex"]))
+        if "NetworkInterfaceId" not in one:
+            one.setdefault("DeleteOnTermination", True)
+            one.setdefault("SubnetId", place.subnet_id)
             one.setdefault("Groups", groups)
             if len(given) == 1:  # EC2 gives public addresses to machines with one interface only
                 one.setdefault("AssociatePublicIpAddress", place.public)
-        interfaces.append(one)
-    out["NetworkInterfaces"] = interfaces
+        out["NetworkInterfaces"].append(one)
     return out
+
+
+def _market_type(node_type: NodeType) -> str | None:
+    return (node_type.node_config.get("InstanceMarketOptions") or {}).get("MarketType")

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 _FRESH_S = 3600.0
 _AGAIN_S = 600.0
 _PATIENCE_S = 0.0
+_LISTED, _TABLE = "price list", "table"
 _PRODUCT = "Linux/UNIX"
 
 
@@ -46,6 +47,14 @@ def table() -> Table:
 def age_days(as_of: str, today: datetime.date) -> int:
     """How old prices of that day are. Pure."""
     return (today - datetime.date.fromisoformat(as_of)).days
+
+
+def says(of: Table, region: str, today: datetime.date) -> str:
+    """What a table knows of a region, in words. Pure."""
+    if region not in of.on_demand:
+        known = ", ".join(of.on_demand)
+        return f"none of {region}: AWS was not to be asked, and the table that comes along has {known}"
+    return f"a table of {of.as_of}, {age_days(of.as_of, today)} days old"
 
 
 def of_product(text: str) -> float:
@@ -79,13 +88,16 @@ class Prices:
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], tuple[float, dict[str, float]]] = {}
         self._silent_until: dict[str, float] = {}
-        self._said_something = False
+        self._sources: set[str] = set()
 
     def on_demand(self, instance_type: str) -> float:
         """Per hour; 0.0 when nobody knows."""
-        found = self._ask("on-demand", instance_type)
-        self._said_something |= bool(found)
-        return found.get("") or table().on_demand.get(self._clients.place.region, {}).get(instance_type, 0.0)
+        price = self._ask("on-demand", instance_type).get("", 0.0)
+        if price:
+            self._sources.add(_LISTED)
+            return price
+        self._sources.add(_TABLE)
+        return table().on_demand.get(self._clients.place.region, {}).get(instance_type, 0.0)
 
     def spot(self, instance_type: str) -> dict[str, float]:
         """Zone -> price per hour."""
@@ -93,10 +105,12 @@ class Prices:
 
     def source(self) -> str:
         """Where the prices of on-demand machines came from, in words."""
-        if self._said_something:
+        of_table = says(table(), self._clients.place.region, datetime.date.today())
+        if _LISTED not in self._sources:
+            return of_table
+        if _TABLE not in self._sources:
             return "AWS's price list of today"
-        days = age_days(table().as_of, datetime.date.today())
-        return f"a table of {table().as_of}, {days} days old"
+        return f"AWS's price list of today; what it does not say: {of_table}"
 
     # -- inside
 
@@ -137,11 +151,12 @@ class Prices:
         return {"": price} if price else {}
 
     def _history(self, instance_type: str) -> dict[str, float]:
-        answer = self._clients.ec2(
+        history = self._clients.pages(
             "describe_spot_price_history",
+            "SpotPriceHistory",
             patience_s=_PATIENCE_S,
             InstanceTypes=[instance_type],
             ProductDescriptions=[_PRODUCT],
             StartTime=datetime.datetime.now(datetime.UTC),
         )
-        return latest(answer.get("SpotPriceHistory", []))
+        return latest([*history])

@@ -107,6 +107,7 @@ class AwsMachines:
 
     def prepare(self, node_types: Sequence[NodeType]) -> Prepared:
         tags = self._tags()
+        node_types = [self._catalog.whole(kind) for kind in node_types]
         found = network.ensure(
             self._clients, self._config, self._cluster_id, self._named_subnets(node_types), tags
         )
@@ -133,6 +134,7 @@ class AwsMachines:
         return Prepared(details)
 
     def offers(self, node_type: NodeType) -> list[Offer]:
+        node_type = self._catalog.whole(node_type)
         kind = self._catalog.instance_type(node_type)
         zones = self._zones(node_type, kind.name)
         spot, elsewhere = launches.spot_of(node_type)
@@ -142,7 +144,7 @@ class AwsMachines:
             prices = self._prices.spot(kind.name)
             out += [Offer(zone, SPOT, prices.get(zone, 0.0), resources) for zone in zones]
         if elsewhere and zones:
-            price = self._prices.on_demand(kind.name)
+            price = self._prices.on_demand(kind.name) if launches.has_list_price(node_type) else 0.0
             known = price > 0 or node_type.max_price is None  # what nobody knows may be above the limit
             out += [Offer(zone, ON_DEMAND, price, resources) for zone in zones if known]
         most = node_type.max_price
@@ -161,6 +163,7 @@ class AwsMachines:
                 key_name=self._key_name(),
                 public=not self._config.use_internal_ips,
                 profile=policies.role_name(self._cluster_id) if is_head and self._makes_profile() else "",
+                template=self._catalog.template(request.node_type),
             )
             result = self._run(request, launches.parameters(request, place, self._tags()))
             if result.machines or not any(_is_full(error) for error in result.errors):
@@ -207,8 +210,7 @@ class AwsMachines:
                     raise
                 time.sleep(_POLL_S)
         identity.remove_keys(self._clients, self._cluster_id)
-        if self._makes_profile():
-            identity.remove_profile(self._clients, self._cluster_id)
+        identity.remove_profile(self._clients, self._cluster_id)
         self._access.forget()
         self._forget_network()
 
@@ -272,11 +274,11 @@ class AwsMachines:
         return [*dict.fromkeys(subnet for kind in node_types for subnet in launches.subnets_of(kind))]
 
     def _all_named_subnets(self) -> Sequence[str]:
-        kinds = [
-            NodeType(name, node_config=kind.node_config)
-            for name, kind in self._spec.available_node_types.items()
-        ]
-        return self._named_subnets(kinds)
+        return self._named_subnets([self._of_spec(name) for name in self._spec.available_node_types])
+
+    def _of_spec(self, name: str) -> NodeType:
+        kind = NodeType(name, node_config=self._spec.available_node_types[name].node_config)
+        return self._catalog.whole(kind)
 
     def _known_network(self) -> Network:
         with self._lock:
@@ -302,7 +304,7 @@ class AwsMachines:
         return [zone for zone in order if zone in there and zone in offered]
 
     def _subnets_of(self, request: LaunchRequest) -> Sequence[str]:
-        own = set(launches.subnets_of(request.node_type))
+        own = set(launches.subnets_of(self._catalog.whole(request.node_type)))
         there = self._known_network().subnets.get(request.offer.zone, ())
         found = [subnet for subnet in there if not own or subnet in own]
         if not found:
@@ -329,8 +331,7 @@ class AwsMachines:
         )
 
     def _makes_profile(self) -> bool:
-        head = self._spec.available_node_types[self._spec.head_node_type]
-        return not head.node_config.get("IamInstanceProfile")
+        return not self._of_spec(self._spec.head_node_type).node_config.get("IamInstanceProfile")
 
     def _workers_profiles(self, node_types: Sequence[NodeType]) -> Sequence[Mapping[str, str]]:
         return [

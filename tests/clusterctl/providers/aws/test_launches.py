@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+import botocore.session
 import pytest
+from botocore.serialize import create_serializer
 
-from autoscaler.provider import SPOT, Config, LaunchRequest, MachineTags, NodeType, Offer
+from autoscaler.provider import ON_DEMAND, SPOT, Config, LaunchRequest, MachineTags, NodeType, Offer
 from clusterctl.providers.aws import launches, tagging
+from tests.testbed import aws_rules
 
 PLACE = launches.Place("ami-1", "admin", "subnet-1", ("sg-1",), "key", public=True)
 OWNER = {MachineTags.CLUSTER_ID: "c-1", MachineTags.CLUSTER_NAME: "c", "team": "x"}
@@ -29,10 +33,8 @@ def asked(config: dict[str, Any], role: str = MachineTags.WORKER, **more: Any) -
 
 
 def test_settings_are_passed_on_under_their_names() -> None:
-    disks = [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 200}}]
     config = {
         "InstanceType": "m5.large",
-        "BlockDeviceMappings": disks,
         "Placement": {"GroupName": "near"},
         "LaunchTemplate": {"LaunchTemplateName": "t"},
         "EbsOptimized": True,
@@ -42,6 +44,17 @@ def test_settings_are_passed_on_under_their_names() -> None:
     assert (out["MinCount"], out["MaxCount"]) == (1, 2)
     assert out["ImageId"] == "ami-1"
     assert out["KeyName"] == "key"
+
+
+def test_disks_end_with_their_machine_unless_they_say_otherwise() -> None:
+    given = [
+        {"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 200}},
+        {"DeviceName": "/dev/sdf", "Ebs": {"VolumeSize": 9, "DeleteOnTermination": False}},
+        {"DeviceName": "/dev/sdb", "VirtualName": "ephemeral0"},
+    ]
+    whole, kept, local = asked({"BlockDeviceMappings": given})["BlockDeviceMappings"]
+    assert whole["Ebs"] == {"VolumeSize": 200, "DeleteOnTermination": True}
+    assert [kept, local] == given[1:]
 
 
 def test_metadata_are_served_by_version_two_only() -> None:
@@ -57,6 +70,8 @@ def test_metadata_are_served_by_version_two_only() -> None:
 def test_a_worker_that_shuts_down_is_gone_and_a_head_is_kept() -> None:
     assert asked({})["InstanceInitiatedShutdownBehavior"] == "terminate"
     assert asked({}, MachineTags.HEAD)["InstanceInitiatedShutdownBehavior"] == "stop"
+    spot = asked({}, MachineTags.HEAD, offer=Offer("us-east-1a", SPOT), spot=True)
+    assert spot["InstanceInitiatedShutdownBehavior"] == "terminate", "EC2 stops no one-time spot machine"
 
 
 def test_one_interface_has_the_subnet_the_groups_and_the_public_address() -> None:
@@ -79,6 +94,11 @@ def test_efa_interfaces_are_completed() -> None:
     assert [one["DeviceIndex"] for one in interfaces] == [0, 1, 1, 1]
     assert all(one["InterfaceType"] == "efa" and one["SubnetId"] == "subnet-1" for one in interfaces)
     assert not any("AssociatePublicIpAddress" in one for one in interfaces)  # EC2 refuses it with several
+
+
+def test_interfaces_of_one_card_are_numbered() -> None:
+    three = asked({"NetworkInterfaces": [{}, {"NetworkCardIndex": 1}, {}, {}]})["NetworkInterfaces"]
+    assert [one["DeviceIndex"] for one in three] == [0, 1, 1, 2]
 
 
 def test_an_interface_that_exists_is_left_as_it_is() -> None:
@@ -114,10 +134,78 @@ def test_spot_machines_have_their_limit() -> None:
         (True, {}, (True, True)),
         (False, {"InstanceMarketOptions": {"MarketType": "spot"}}, (True, False)),
         (True, {"InstanceMarketOptions": {"MarketType": "spot"}}, (True, True)),
+        (False, {"InstanceMarketOptions": {"MarketType": "capacity-block"}}, (False, True)),
     ],
 )
 def test_where_a_type_is_bought(spot: bool, config: dict[str, Any], expected: tuple[bool, bool]) -> None:
     assert launches.spot_of(NodeType("t", spot=spot, node_config=config)) == expected
+
+
+@pytest.mark.parametrize("market", ["capacity-block", "interruptible-capacity-reservation", "on-demand"])
+def test_other_markets_are_passed_on(market: str) -> None:
+    target = {"CapacityReservationTarget": {"CapacityReservationId": "cr-1"}}
+    given = {"InstanceMarketOptions": {"MarketType": market}, "CapacityReservationSpecification": target}
+    assert {key: asked(given)[key] for key in given} == given
+    kind = NodeType("t", spot=True, node_config=given)
+    assert market in launches.contradiction(kind), "it cannot be spot, too"
+    assert launches.contradiction(NodeType("t", node_config=given)) == ""
+    assert launches.has_list_price(kind) == (market == "on-demand")
+
+
+INTERFACE = {"DeviceIndex": 0, "Groups": ["sg-7"], "SubnetId": "subnet-7"}
+TEMPLATES: dict[str, dict[str, Any]] = {
+    "none": {},
+    "groups": {"SecurityGroupIds": ["sg-8"]},
+    "names of groups": {"SecurityGroups": ["default"]},
+    "interface": {"NetworkInterfaces": [INTERFACE]},
+    "interfaces": {"NetworkInterfaces": [INTERFACE, {"DeviceIndex": 1}]},
+    "spot": {"InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": {"MaxPrice": "0.2"}}},
+    "more": {"InstanceType": "m5.large", "UserData": "eA==", "KeyName": "theirs"},
+}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "groups": {"SecurityGroupIds": ["sg-9"]},
+    "subnet": {"SubnetId": "subnet-1"},
+    "addresses": {"Ipv6AddressCount": 1, "EnablePrimaryIpv6": True},
+    "interfaces": {"NetworkInterfaces": [{"NetworkCardIndex": card} for card in range(2)]},
+}
+
+
+def sent(parameters: dict[str, Any]) -> dict[str, str]:
+    """The parameters as they travel."""
+    model = botocore.session.get_session().get_service_model("ec2").operation_model("RunInstances")
+    body = create_serializer("ec2").serialize_to_request(parameters, model)["body"]
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in body.items()}
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("market", [SPOT, ON_DEMAND])
+def test_a_request_fits_its_launch_template(template: str, config: str, market: str) -> None:
+    says, given = TEMPLATES[template], CONFIGS[config]
+    place = dataclasses.replace(PLACE, template=says)
+    if "groups" in template and "interfaces" in config:
+        with pytest.raises(Config, match="refuses together"):
+            asked(given, place=place)
+        return
+    out = asked(given, place=place, offer=Offer("us-east-1a", market), spot=market == SPOT)
+    assert aws_rules.refused("RunInstances", sent(out), says) is None
+
+
+def test_what_a_template_says_is_kept() -> None:
+    def with_template(name: str, **config: Any) -> dict[str, Any]:
+        return asked(config, place=dataclasses.replace(PLACE, template=TEMPLATES[name]))
+
+    groups = with_template("groups")
+    assert "NetworkInterfaces" not in groups
+    assert groups["SubnetId"] == "subnet-1"
+    assert with_template("groups", SecurityGroupIds=["sg-9"])["SecurityGroupIds"] == ["sg-9"]
+    (interface,) = with_template("interface")["NetworkInterfaces"]
+    assert interface.items() >= INTERFACE.items()
+    more = with_template("more")
+    assert not {"InstanceType", "UserData"} & set(more)
+    assert more["KeyName"] == "key", "by which we enter"
+    assert "UserData" in with_template("groups"), "nobody may ever come"
 
 
 def test_everything_that_is_made_is_tagged() -> None:

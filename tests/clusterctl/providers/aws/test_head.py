@@ -1,0 +1,62 @@
+"""The provider on the head, with nothing but its role."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from autoscaler.provider import (
+    Auth,
+    Throttled,
+    Transient,
+)
+from clusterctl.providers.aws import clients
+from tests.clusterctl.providers.aws.cluster import Make
+from tests.testbed.aws import ROLE_KEY, Aws, Fault
+
+
+def test_the_head_leaves_patience_to_its_autoscaler(aws: Aws, cluster: Make) -> None:
+    one = cluster()
+    one.provider.prepare(one.kinds)
+    head = one.provider_of("demo-1", on_head="yes")
+    head.offers(one.worker)
+    head._catalog.image(one.worker)
+    aws.world.faults = [Fault("RunInstances", "RequestLimitExceeded", status=503)]
+    with pytest.raises(Throttled) as caught:
+        one.create("a", provider=head)
+    assert caught.value.retry_after_s > 0
+    assert aws.calls["RunInstances"] == 1
+    aws.world.faults = [Fault("DescribeInstances", "ServiceUnavailable", status=503)]
+    with pytest.raises(Transient):
+        head.list()
+
+
+def test_the_heads_role_suffices_for_the_autoscaler(
+    aws: Aws, cluster: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every call that the head makes is in its policy, and no other is allowed."""
+    one = cluster(worker=", spot: true")
+    one.provider.prepare(one.kinds)
+    monkeypatch.setattr(clients, "_SHARED", {})
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ROLE_KEY + b"clusterctl-demo-1".hex().upper())
+    head = one.provider_of("demo-1", on_head="yes")
+    offers = head.offers(one.worker)
+    made = [
+        one.create(name, provider=head, offer=offer, token=name)
+        for name, offer in zip("ab", offers, strict=False)
+    ]
+    assert [result.errors for result in made] == [(), ()]
+    head.list()
+    own = one.create("h", kind=one.head).machines[0]
+    head.stop([own.id])  # as autostop does
+    head.start([own.id])
+    assert set(head.terminate([machine.id for result in made for machine in result.machines]).values()) == {
+        None
+    }
+    with pytest.raises(Auth, match="may not ec2:DeleteSecurityGroup"):
+        head._clients.ec2("delete_security_group", GroupId="sg-1")
+    role = next(role for role in aws.iam.roles.values() if role.name == "clusterctl-demo-1")
+    assert json.loads(role.assume_role_policy_document)["Statement"][0]["Principal"] == {
+        "Service": "ec2.amazonaws.com"
+    }
