@@ -112,8 +112,9 @@ class NodeFacts:
 def steps(facts: NodeFacts) -> list[Step]:
     """The steps of a node, in order."""
     who = f"the image {facts.container.image}" if facts.container else "the node"
+    lease = _lease_steps(facts.lease) if facts.lease else ()
     out = [
-        *(_lease_steps(facts.lease) if facts.lease else ()),
+        *lease,
         *_container_steps(facts),
         *(_python_step(facts.python, bool(facts.runtime), who) if facts.python else ()),
         *(_reach_steps(facts) if facts.reaches else ()),
@@ -131,6 +132,7 @@ def steps(facts: NodeFacts) -> list[Step]:
     out += _users("head_setup_commands" if facts.is_head else "worker_setup_commands", facts.kind_commands)
     if facts.start:
         out += _users("start_commands", facts.start_commands)
+        out += lease[1:]  # the machine may have been restarted meanwhile, and has no guard then
         out.append(Step("start", facts.start, timeout_s=_START_TIMEOUT_S))
     return out
 

@@ -36,6 +36,7 @@ def test_only_machines_that_cost_hold_a_lease_and_they_do_before_anything_slow()
     assert not [step.name for step in steps_of("1.2.3.4:5", False) if "lease" in step.name]
     names = [step.name for step in steps_of("1.2.3.4:5", True)]
     assert names.index("lease") < names.index("secret")
+    assert names[-2:] == ["lease", "start"], "a machine that was restarted meanwhile has no guard"
 
 
 @pytest.fixture
