@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from autoscaler.config import AutoscalerConfig
-from autoscaler.instances import COUNTED, IN_FLIGHT, Instance, InstanceState
+from autoscaler.instances import IN_FLIGHT, Instance, InstanceState
 from autoscaler.provider import NodeType
 
 PACE_FLOOR = 5
@@ -33,7 +33,7 @@ class Limits:
     def of(cls, config: AutoscalerConfig, instances: Iterable[Instance]) -> Limits:
         limits = cls(config)
         for instance in instances:
-            if instance.state in COUNTED:
+            if instance.is_counted:
                 limits.take(instance.node_type, 1, instance.offer.price)
         return limits
 

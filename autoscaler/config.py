@@ -41,6 +41,7 @@ class Cause(Enum):
     OUTDATED = "outdated"  # it is idle, and was made from another configuration than today's
     CONSOLIDATION = "consolidation"  # what it holds has room elsewhere
     SURPLUS = "surplus"  # there are more than a maximum allows
+    UNWANTED = "unwanted"  # its machine shall not be the cluster's any more
     BY_HAND = "by hand"  # somebody else than the autoscaler drains it
 
 

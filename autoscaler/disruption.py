@@ -14,7 +14,7 @@ class Disruptions:
     """The nodes that drain, counted, against what the operator allows. A plan takes from it as it goes.
 
     Idle nodes miss nobody, so they have a limit only if one was set for them, and do not count against that of
-    the others. A person's drains have no limit.
+    the others. What a person gives up or drains has no limit.
     """
 
     budgets: Budgets
@@ -49,4 +49,4 @@ class Disruptions:
         return True
 
 
-_FREE = (Cause.IDLE, Cause.BY_HAND)
+_FREE = (Cause.IDLE, Cause.UNWANTED, Cause.BY_HAND)

@@ -47,7 +47,7 @@ def resumed(instance: Instance, outcome: Resumed, now: float) -> Instance:
 
 def overdue(instance: Instance, spent: str) -> Transition:
     """What the deadline means: who must go is ended, and what runs there with it; who need not go stays."""
-    if instance.cause is Cause.SURPLUS:
+    if instance.cause in (Cause.SURPLUS, Cause.UNWANTED):
         return Transition(
             instance.id, InstanceState.TERMINATING, f"not drained within {spent}: {instance.reason}"
         )
@@ -67,7 +67,7 @@ def is_done(instance: Instance, node: NodeInfo | None) -> bool:
 
 def recallable(snapshot: Snapshot, leaving: Collection[str]) -> list[Instance]:
     """The draining instances that could work on within the maximums, those that hold most to lose first: their
-    nodes live, and no person drained them."""
+    nodes live, and no person drained them or gave their machines up."""
     living = {node.node_id: node for node in snapshot.nodes if node.state != "DEAD"}
     counts = dict(count_by_type((i for i in snapshot.instances if i.id not in leaving), ACTIVE))
     room = snapshot.config.max_workers - sum(counts.values())
@@ -75,7 +75,7 @@ def recallable(snapshot: Snapshot, leaving: Collection[str]) -> list[Instance]:
         instance
         for instance in snapshot.instances
         if instance.state is InstanceState.DRAINING
-        and instance.cause is not Cause.BY_HAND
+        and instance.cause not in (Cause.UNWANTED, Cause.BY_HAND)
         and instance.node_id in living
     ]
     found.sort(

@@ -67,7 +67,7 @@ IN_FLIGHT = frozenset({_S.QUEUED, _S.REQUESTED, _S.ALLOCATED, _S.SETTING_UP})
 ACTIVE = IN_FLIGHT | {_S.RUNNING}
 """Counts towards min_workers."""
 COUNTED = ACTIVE | {_S.DRAINING}
-"""Counts towards max_workers. Those that terminate do not: they must never block their own replacement."""
+"""Counts towards max_workers, but for what is given up (`Instance.is_counted`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,13 @@ class Instance:
     @property
     def is_terminal(self) -> bool:
         return self.state in TERMINAL
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it counts towards max_workers. What terminates or was given up must never block its own
+        replacement."""
+        is_given_up = self.state is _S.DRAINING and self.cause is Cause.UNWANTED
+        return self.state in COUNTED and not is_given_up
 
     @property
     def only_if_idle(self) -> bool:

@@ -25,7 +25,7 @@ from autoscaler.effects import (
     Terminated,
 )
 from autoscaler.flapping import YOUNG_S
-from autoscaler.instances import Instance, InstanceState, InstanceTable, Transition, deadline_of
+from autoscaler.instances import ACTIVE, Instance, InstanceState, InstanceTable, Transition, deadline_of
 from autoscaler.provider import (
     Machine,
     MachineState,
@@ -402,8 +402,17 @@ class _Observer:
                 self.move(instance, _S.TERMINATING, reason, failure=reason)
             else:
                 self._useless(instance, reason, "start the machine")
+        elif MachineTags.UNWANTED in machine.tags and instance.state in ACTIVE:
+            self._give_up(instance, machine.tags[MachineTags.UNWANTED])
         elif machine.state is MachineState.RUNNING and instance.state is _S.ALLOCATED:
             self.move(instance, _S.SETTING_UP, "the machine runs", machine=machine)
+
+    def _give_up(self, instance: Instance, reason: str) -> None:
+        """What runs there is finished first."""
+        if instance.state is not _S.RUNNING:
+            self.move(instance, _S.TERMINATING, reason)
+        elif not instance.recalled and self.now >= instance.not_before_s:
+            self.do(Transition(instance.id, _S.DRAINING, reason, cause=Cause.UNWANTED))
 
     def _absent(self, instance: Instance, listing: Listing, has_node: bool, is_proven: bool) -> None:
         """A machine that is not listed, or (proven) as one that has ended. The former is not believed while listings

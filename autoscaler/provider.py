@@ -191,6 +191,8 @@ class MachineTags:
     TOKEN = "clusterctl-token"
     UNREACHABLE = "clusterctl-unreachable"
     """On no machine, but in a listing: it does not answer now, and why. It counts as it was when it last did."""
+    UNWANTED = "clusterctl-unwanted"
+    """On no machine, but in a listing: it shall be given up, and why. What runs there may end before."""
 
     HEAD = "head"
     WORKER = "worker"

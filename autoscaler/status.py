@@ -12,7 +12,7 @@ import msgspec
 from autoscaler.config import AutoscalerConfig, Budgets, Cause
 from autoscaler.demand import Demand, ExplicitRequest
 from autoscaler.disruption import Disruptions
-from autoscaler.instances import COUNTED, IN_FLIGHT, Instance, InstanceState
+from autoscaler.instances import IN_FLIGHT, Instance, InstanceState
 from autoscaler.offerings import Penalty
 from autoscaler.plan import REQUESTED, Note, Plan
 
@@ -219,7 +219,7 @@ def report_of(
 
 def budgets_of(budgets: Budgets, instances: Iterable[Instance]) -> tuple[BudgetStatus, ...]:
     """The price of all workers, and how many are drained now."""
-    counted = [instance for instance in instances if instance.state in COUNTED]
+    counted = [instance for instance in instances if instance.is_counted]
     price = sum(instance.offer.price for instance in counted)
     most = budgets.max_hourly_price
     disruptions = Disruptions.of(budgets, counted)

@@ -215,15 +215,15 @@ class Workers:
 
 def workers(spec: ClusterSpec, listed: Collection[Machine]) -> Workers:
     """Compares what is listed with min_workers, which is how many there are: nothing scales them. Those that were made
-    from another spec go."""
+    from another spec go, and those that the spec names no more."""
     hashes = {name: node_types.worker_hash(spec, name) for name in spec.available_node_types}
     wanted = Counter({name: kind.min_workers for name, kind in spec.available_node_types.items()})
     surplus = []
     for machine in sorted(listed, key=lambda machine: (machine.launched_s, machine.id)):
         if machine.is_head:
             continue
-        fits = machine.tags.get(MachineTags.CONFIG_HASH) == hashes.get(machine.node_type)
-        if fits and wanted[machine.node_type] > 0:
+        is_alike = machine.tags.get(MachineTags.CONFIG_HASH) == hashes.get(machine.node_type)
+        if is_alike and MachineTags.UNWANTED not in machine.tags and wanted[machine.node_type] > 0:
             wanted[machine.node_type] -= 1
         else:
             surplus.append(machine.id)

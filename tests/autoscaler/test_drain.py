@@ -111,8 +111,9 @@ def test_an_idle_node_that_a_driver_came_to_goes_back() -> None:
     assert made.removals == ()
 
 
-def test_a_person_s_drain_is_not_called_off() -> None:
-    made = plan(snapshot(config(SMALL), draining("a", Cause.BY_HAND), shapes=[(shape(CPU=1), 1)]))
+@pytest.mark.parametrize("cause", [Cause.BY_HAND, Cause.UNWANTED])
+def test_what_a_person_drains_or_gives_up_is_not_called_back(cause: Cause) -> None:
+    made = plan(snapshot(config(SMALL), draining("a", cause), shapes=[(shape(CPU=1), 1)]))
     assert made.recalls == {}
     assert [launch.count for launch in made.launches] == [1]
 
@@ -152,3 +153,9 @@ def test_what_is_too_dear_does_not_come_back() -> None:
     for most, back in ((3.0, set()), (4.0, {"a"})):
         made = plan(snapshot(config(SMALL, budgets=Budgets(max_hourly_price=most)), *pairs))
         assert (set(made.recalls), made.removals) == (back, ())
+
+
+def test_what_is_given_up_does_not_block_its_replacement() -> None:
+    kind = replace(SMALL, min_workers=1, max_workers=1)
+    made = plan(snapshot(config(kind), draining("a", Cause.UNWANTED, busy=True)))
+    assert [launch.count for launch in made.launches] == [1]

@@ -255,6 +255,23 @@ def test_a_stopped_machine_is_ended(state: MachineState, stage: S) -> None:
     assert state.value.lower() in only(table).failure
 
 
+def unwanted(name: str) -> Machine:
+    found = machine(name)
+    return replace(found, tags={**found.tags, MachineTags.UNWANTED: "the spec names it no more"})
+
+
+def test_a_machine_that_is_given_up_is_drained_if_it_works_and_ended_at_once_if_it_does_not_yet() -> None:
+    for stage, then in ((S.ALLOCATED, S.TERMINATING), (S.SETTING_UP, S.TERMINATING), (S.RUNNING, S.DRAINING)):
+        table, events = see(instance("a", state=stage), nodes=[], machines=[unwanted("a")])
+        assert only(table).state is then
+        assert only(table).reason == "the spec names it no more"
+        assert not only(table).failure
+        assert not kinds(events, SetupKnown)
+    table, _ = see(only(table), nodes=[node("a")], machines=[unwanted("a")])
+    assert only(table).state is S.DRAINING
+    assert not only(table).only_if_idle
+
+
 def test_a_node_drained_by_hand_is_draining() -> None:
     table, _ = see(instance("a"), nodes=[node("a", state="DRAINING")])
     assert only(table).state is S.DRAINING
@@ -348,7 +365,8 @@ def test_a_refused_drain_goes_back_to_work_and_rests() -> None:
 def test_at_the_deadline_of_a_drain_only_those_go_that_must(cause: Cause) -> None:
     one = instance("a", state=S.DRAINING, cause=cause, settled=True, since_s=NOW - 5000)
     table, _ = see(one, nodes=[node("a", state="DRAINING")])
-    expected = {Cause.SURPLUS: S.TERMINATING, Cause.BY_HAND: S.DRAINING}.get(cause, S.RUNNING)
+    others = {Cause.SURPLUS: S.TERMINATING, Cause.UNWANTED: S.TERMINATING, Cause.BY_HAND: S.DRAINING}
+    expected = others.get(cause, S.RUNNING)
     assert only(table).state is expected
     assert only(table).recalled is (expected is S.RUNNING)
 

@@ -156,7 +156,7 @@ def test_never_more_than_the_budgets_at_once(picture: Snapshot) -> None:
         assert cause is not None
         assert before[cause] + count <= budgets.max_disrupted_by.get(cause, 1000)
     if now.total() - now[Cause.IDLE]:
-        free = (Cause.IDLE, Cause.BY_HAND)
+        free = (Cause.IDLE, Cause.UNWANTED, Cause.BY_HAND)
         both = before + now
         assert sum(count for cause, count in both.items() if cause not in free) <= budgets.max_disrupted
 

@@ -49,11 +49,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     def machine(self, unreachable: str = "", is_wanted: bool = True) -> Machine:
         """As the provider lists it."""
+        said = {
+            MachineTags.UNREACHABLE: unreachable,
+            MachineTags.UNWANTED: "" if is_wanted else "the spec names its machine no more",
+        }
         return Machine(
             id=self.id,
-            state=MachineState.RUNNING if is_wanted else MachineState.STOPPING,
+            state=MachineState.RUNNING,
             node_type=self.node_type,
-            tags={**self.tags, MachineTags.UNREACHABLE: unreachable} if unreachable else self.tags,
+            tags={**self.tags, **{tag: words for tag, words in said.items() if words}},
             address=self.address,
             public_address=self.host,
             launched_s=self.launched_s,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.clusterctl.cli import Cli, alive
+from tests.polling import eventually
 from tests.testbed.hosts import Host
 from tests.testbed.sshd import BARE, USER, SshTestbed, missing
 
@@ -50,6 +51,24 @@ job = client.submit_job(entrypoint="echo on $(hostname)")
 while not client.get_job_status(job).is_terminal():
     time.sleep(0.05)
 print(client.get_job_status(job).value, client.get_job_logs(job), end="")
+"""
+
+SLOW = """
+import os, time
+import runtime
+
+runtime.init()
+(there,) = [node["NodeID"] for node in runtime.nodes() if node["NodeManagerHostname"] == "h2"]
+strategies = runtime.util.scheduling_strategies
+
+@runtime.remote(num_cpus=1, scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(there, soft=False))
+def slow():
+    open("/tmp/begun", "w").close()
+    while not os.path.exists("/tmp/enough"):
+        time.sleep(0.02)
+    return bytes(1 << 20)
+
+print(len(runtime.get(slow.remote())))
 """
 
 
@@ -116,10 +135,19 @@ def test_machines_are_exchanged_in_a_running_cluster(bed: SshTestbed, tmp_path: 
         ran = cli.run("up", "-y", write(one), timeout_s=170)
         assert ran.status == 0, ran.err
         assert workers(cli.status()) == [one.address]
-        ran = cli.run("up", "-y", write(two), timeout_s=170)
-        assert ran.status == 0, ran.err
-        assert cli.wait(lambda status: workers(status) == [two.address])
+        job = cli.start("submit", cli.script(SLOW))
+        assert eventually(lambda: one.run(["sh", "-c", "ls /tmp/begun 2>/dev/null; true"]))
+        going_up = cli.start("up", "-y", write(two))
+        assert cli.wait(lambda status: "DRAINING" in {node["state"] for node in status["nodes"]})
+        assert cli.wait(lambda status: workers(status) == [two.address]), "another comes meanwhile"
+        _, err = going_up.communicate(timeout=170)
+        assert going_up.returncode == 0, err
+        one.run(["touch", "/tmp/enough"])
+        out, err = job.communicate(timeout=60)
+        assert "1048576" in out, err
+        assert cli.wait(lambda status: "DRAINING" not in {node["state"] for node in status["nodes"]})
     finally:
+        one.run(["sh", "-c", "rm -f /tmp/begun /tmp/enough"])
         ran = cli.run("down", "-y", str(spec))
     assert ran.status == 0, ran.err
     for host in bed.hosts:
