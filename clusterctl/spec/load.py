@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
 
@@ -20,6 +21,9 @@ from .reader import Reader
 
 NODE_CONFIGS: Mapping[str, type[msgspec.Struct]] = {"local": LocalNodeConfig, "ssh": SshNodeConfig}
 """What `node_config` may hold, by provider type. Of clouds it is their own business, and checked by their providers."""
+
+_COMMON_RESOURCES = {name.lower(): name for name in ("CPU", "GPU", "memory", "object_store_memory")}
+_VERSION = re.compile(r"[0-9][0-9A-Za-z.+]*")
 
 
 def load_file(
@@ -72,14 +76,15 @@ def read_text(text: str, environ: Mapping[str, str]) -> tuple[ClusterSpec | None
     root, problems = compose(text)
     if root is None:
         return None, problems or [Problem(1, 1, (), "the file is empty; a spec needs at least cluster_name")]
-    on_premise.complete(root)
-    notes = ray_yaml.translate(root)
+    notes = on_premise.complete(root)
+    notes += ray_yaml.translate(root)
     reader = Reader(environ, _homes())
     spec = reader.read(root, ClusterSpec)
     if isinstance(spec, ClusterSpec):
         ray_yaml.check(spec, reader)
         _check_node_configs(spec, reader)
         _check_across(spec, reader)
+        on_premise.check(spec, reader)
         _check_supported(spec, reader)
     found = sorted(
         [*notes, *reader.problems, *reader.warnings], key=lambda problem: (problem.line, problem.column)
@@ -132,6 +137,11 @@ def _check_across(spec: ClusterSpec, reader: Reader) -> None:
         )
     for name, node_type in types.items():
         path: Path = ("available_node_types", name)
+        for resource in node_type.resources:
+            common = _COMMON_RESOURCES.get(resource.lower(), resource)
+            if common != resource:
+                words = f"taken for a resource of your own: did you mean '{common}'?"
+                reader.warn_at((*path, "resources", resource), words)
         limit = node_type.max_workers
         if limit is not None and node_type.min_workers > limit:
             reader.problem_at(
@@ -204,6 +214,8 @@ def _check_ray(spec: ClusterSpec, runtime: RayRuntime, reader: Reader) -> None:
         reader.problem_at(
             ("runtime", "python"), "nothing is installed where it is given; remove it or the other key"
         )
+    if runtime.version and not _VERSION.fullmatch(runtime.version):
+        reader.problem_at(("runtime", "version"), f"'{runtime.version}' is no version, such as 2.60.0")
     for name, kind in spec.available_node_types.items():
         if kind.max_workers is not None and kind.max_workers > kind.min_workers:
             reader.warn_at(

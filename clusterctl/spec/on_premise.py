@@ -1,33 +1,47 @@
-"""What a spec of one's own machines may leave out, written into its YAML before it is read, at the place of the
-provider: Ray's form (`type: local` with `head_ip` and `worker_ips`), and the node types, which the machines imply.
-Pure."""
+"""Specs of one's own machines. What they may leave out is written into the YAML before it is read, at the place of the
+provider: Ray's form (`type: local` with `head_ip` and `worker_ips`), and the node types, which the machines imply. What
+they name is looked at after. Pure."""
 
 from __future__ import annotations
 
 import yaml
 
-from .editing import get, is_text, mapping, number, pop, put, text
+from .definition import ClusterSpec
+from .editing import get, is_null, is_text, mapping, number, pop, put, text
+from .platforms.ssh import SshProvider, split_machine
+from .positions import Path, Problem, at
+from .reader import Reader
 
 _TYPES, _HEAD_TYPE = "available_node_types", "head_node_type"
 
 
-def complete(root: yaml.Node) -> None:
-    """Changes the document in place; whatever is odd in it is left for the reader to report."""
+def complete(root: yaml.Node) -> list[Problem]:
+    """Changes the document in place; returns what is missing in Ray's form. Whatever else is odd in it is left for the
+    reader to report."""
     if not isinstance(root, yaml.MappingNode):
-        return
+        return []
     provider = get(root, "provider")
+    if provider is None:  # which is said, and not of what it may imply as well
+        put(root, _TYPES, mapping(root, [("head", mapping(root, []))]))
+        put(root, _HEAD_TYPE, text(root, "head"))
     if not isinstance(provider, yaml.MappingNode):
-        return
+        return []
+    problems: list[Problem] = []
     kind = get(provider, "type")
-    rays = is_text(kind, "local") and get(provider, "head_ip") is not None
+    rays = is_text(kind, "local") and any(get(provider, name) for name in ("head_ip", "worker_ips"))
     if rays:
+        head = get(provider, "head_ip")
+        if head is None or is_null(head):
+            problems.append(at(head or provider, ("provider",), "the key 'head_ip' is missing"))
+            pop(provider, "head_ip")
+            put(provider, "head_ip", text(provider, "missing"))
         assert isinstance(kind, yaml.ScalarNode)
         kind.value = "ssh"
         for key, _ in provider.value:
             if isinstance(key, yaml.ScalarNode):
                 key.value = {"head_ip": "head", "worker_ips": "workers"}.get(key.value, key.value)
     if not is_text(kind, "ssh") or get(root, _TYPES) is not None:
-        return
+        return problems
     least = pop(root, "min_workers") if rays else None
     workers = get(provider, "workers")
     count = len(workers.value) if isinstance(workers, yaml.SequenceNode) else 0
@@ -37,3 +51,35 @@ def complete(root: yaml.Node) -> None:
     put(root, _TYPES, types)
     if get(root, _HEAD_TYPE) is None:
         put(root, _HEAD_TYPE, text(provider, "head"))
+    return problems
+
+
+def check(spec: ClusterSpec, reader: Reader) -> None:
+    """Looks at the machines: each is named as one can be, and once."""
+    if spec.auth.ssh_proxy_jump:
+        for one in filter(str.strip, spec.auth.ssh_proxy_jump.split(",")):
+            _place(one, ("auth", "ssh_proxy_jump"), reader)
+    if not isinstance(spec.provider, SshProvider):
+        return
+    seen: dict[tuple[str, int], str] = {}
+    places: list[tuple[str, Path]] = [(spec.provider.head, ("provider", "head"))]
+    places += [(name, ("provider", "workers", index)) for index, name in enumerate(spec.provider.workers)]
+    for name, path in places:
+        place = _place(name, path, reader)
+        if place in seen:
+            reader.problem_at(path, f"'{name}' is given twice: it is {seen[place]} already")
+        elif place:
+            seen[place] = "the head" if path[-1] == "head" else "a worker"
+    wanted = sum(kind.min_workers for kind in spec.available_node_types.values())
+    if wanted > len(spec.provider.workers) and not reader.problems:
+        known = f"machines for workers: {len(spec.provider.workers)}"
+        reader.problem_at((_TYPES,), f"the types' min_workers are {wanted} together, above the {known}")
+
+
+def _place(name: str, path: Path, reader: Reader) -> tuple[str, int] | None:
+    try:
+        _, host, port = split_machine(name)
+    except ValueError as error:
+        reader.problem_at(path, str(error))
+        return None
+    return host, port or 22

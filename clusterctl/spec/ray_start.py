@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+_OF_THE_SHELL = re.compile(r"[$`]")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 
@@ -25,6 +27,7 @@ class StartCommands:
     Attributes:
         commands: what runs before the start.
         unused: what was said and is not done, each with its reason.
+        unknown: the options whose value only the node's shell knows.
     """
 
     commands: list[str] = field(default_factory=list)
@@ -33,6 +36,7 @@ class StartCommands:
     resources: dict[str, float] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     unused: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,33 +54,53 @@ class Option:
     is_flag: bool = False
 
 
+def _port(value: str) -> int:
+    port = int(value) if value.isascii() and value.isdigit() else -1
+    if not 0 <= port < 2**16:
+        raise ValueError(f"'{value}' is no port")
+    return port
+
+
 def _control_port(out: StartCommands, value: str) -> None:
-    out.control_port = int(value)
+    out.control_port = _port(value)
 
 
 def _api_port(out: StartCommands, value: str) -> None:
-    out.api_port = int(value)
+    out.api_port = _port(value)
+
+
+def _number(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0 <= number < math.inf:
+        raise ValueError(f"'{value}' is no number from 0 upwards")
+    return number
 
 
 def _amount(resource: str) -> Callable[[StartCommands, str], None]:
     def take(out: StartCommands, value: str) -> None:
-        out.resources[resource] = float(value)
+        out.resources[resource] = _number(value)
 
     return take
 
 
 def _resources(out: StartCommands, value: str) -> None:
-    given: Any = json.loads(value)
+    try:
+        given: Any = json.loads(value)
+    except ValueError:
+        given = None
     if not isinstance(given, dict):
-        raise ValueError("--resources is no mapping")
-    out.resources.update({str(name): float(amount) for name, amount in given.items()})
+        raise ValueError(f'{value} is no JSON mapping, such as {{"special": 2}} in quotes of the shell')
+    out.resources.update({name: _number(amount) for name, amount in given.items()})
 
 
 def _labels(out: StartCommands, value: str) -> None:
     for pair in filter(None, (text.strip() for text in value.split(","))):
         name, equals, label = pair.partition("=")
         if not equals:
-            raise ValueError(f"--labels has '{pair}' instead of a name=value")
+            raise ValueError(f"'{pair}' is no name=value")
         out.labels[name] = label
 
 
@@ -212,10 +236,12 @@ def _options(words: list[str], out: StartCommands) -> None:
                 raise ValueError(f"ray start: {name} has no value")
             value = words[index]
             index += 1
-        if option.take is not None:
+        if option.take is not None and _OF_THE_SHELL.search(value):
+            out.unknown.append(name)
+        elif option.take is not None:
             try:
                 option.take(out, value)
-            except (ValueError, TypeError) as error:
+            except ValueError as error:
                 raise ValueError(f"ray start: {name}: {error}") from error
         elif option.reason:
             out.unused.append(f"{name} ({option.reason})")

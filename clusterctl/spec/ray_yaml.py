@@ -58,6 +58,8 @@ _REFUSED: Mapping[str, Mapping[str, str]] = {
 }
 """Keys that cannot be honoured, by the place where Ray has them, and what to do. "" is the top level."""
 
+_PORTS = ("--port", "--dashboard-port")
+"""What the launcher has to know also where Ray's own command line is run."""
 _BASHRC = re.compile(r">>?\s*[\"']?(~|\$HOME|\$\{HOME\})/\.(bashrc|bash_profile|profile)\b")
 _INSTALLS_RAY = re.compile(r"\bpip3?\s+install\b[^;&|]*[\s\"']ray(\[[\w,-]+\])?([\s\"'=<>~!@;]|$)")
 
@@ -102,12 +104,16 @@ def check(spec: ClusterSpec, reader: Reader) -> None:
     ):
         for index, command in enumerate(commands):
             try:
-                unused = parse_start([command]).unused
+                found = parse_start([command])
             except ValueError as error:
                 reader.problem_at((key, index), str(error))
                 continue
-            if unused and not runs_ray:
-                reader.warn_at((key, index), "not used: " + ", ".join(unused))
+            unknown = [name for name in found.unknown if not runs_ray or name in _PORTS]
+            if unknown:
+                words = f"only the node's shell knows the value of {', '.join(unknown)}: write it as it is"
+                reader.problem_at((key, index), words)
+            if found.unused and not runs_ray:
+                reader.warn_at((key, index), "not used: " + ", ".join(found.unused))
     for path, command in _setup_commands(spec):
         if _INSTALLS_RAY.search(command) and not runs_ray:
             reader.warn_at(

@@ -12,10 +12,13 @@ import msgspec
 import yaml
 from msgspec import inspect
 
+from . import editing
 from .positions import Path, Problem, at, describe, entries, render_path, scalar
 
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _MISSING = object()
+_LARGEST = 2**63 - 1
+"""Of numbers: what every platform and every message can hold."""
 
 
 class Reader:
@@ -67,7 +70,7 @@ class Reader:
             return self._mapping(node, kind, path, env)
         if isinstance(kind, inspect.ListType):
             if not isinstance(node, yaml.SequenceNode):
-                return self._wrong(node, path, "a list")
+                return self._wrong(node, path, "a list", empty="[]")
             values = [
                 self._convert(item, kind.item_type, (*path, index), env)
                 for index, item in enumerate(node.value)
@@ -138,7 +141,10 @@ class Reader:
 
     def _mapping(self, node: yaml.Node, kind: inspect.DictType, path: Path, env: bool) -> Any:
         if not isinstance(node, yaml.MappingNode):
-            return self._wrong(node, path, "a mapping")
+            return self._wrong(node, path, "a mapping", empty="" if kind.min_length else "{}")
+        if len(node.value) < (kind.min_length or 0):
+            self.problems.append(at(node, path, "expected at least one entry, got none"))
+            return _MISSING
         out: dict[str, Any] = {}
         sound = True
         for key, key_node, value_node in entries(node, path, self.problems):
@@ -177,7 +183,10 @@ class Reader:
             inspect.StrType: "text",
         }[type(kind)]
         if not isinstance(node, yaml.ScalarNode):
-            return self._wrong(node, path, expected)
+            is_split = isinstance(node, yaml.MappingNode) and isinstance(kind, inspect.StrType)
+            return self._wrong(
+                node, path, f"{expected} (with ': ' in it, in quotes)" if is_split else expected
+            )
         try:
             value = scalar(node)
         except ValueError:
@@ -213,7 +222,7 @@ class Reader:
         for broken, words in bounds:
             if broken:
                 return self._wrong(node, path, f"{expected}, {words}")
-        if value != value or value in (float("inf"), float("-inf")):
+        if value != value or abs(value) > _LARGEST:
             return self._wrong(node, path, "a finite number")
         return float(value) if isinstance(kind, inspect.FloatType) else value
 
@@ -249,8 +258,10 @@ class Reader:
             )
         return _MISSING if unset else expanded
 
-    def _wrong(self, node: yaml.Node, path: Path, expected: str) -> Any:
-        self.problems.append(at(node, path, f"expected {expected}, got {describe(node)}"))
+    def _wrong(self, node: yaml.Node, path: Path, expected: str, empty: str = "") -> Any:
+        """`empty`: how to write that there is none."""
+        advice = f"; write {empty}, or remove the key" if empty and editing.is_null(node) else ""
+        self.problems.append(at(node, path, f"expected {expected}, got {describe(node)}{advice}"))
         return _MISSING
 
     def _unknown(self, key: str, names: list[str], path: Path) -> str:

@@ -6,24 +6,17 @@ from dataclasses import replace
 
 from clusterctl.shell.connections import SshTarget
 from clusterctl.spec.definition import Auth
+from clusterctl.spec.platforms.ssh import split_machine
 
 
 def parse(text: str, base: SshTarget) -> SshTarget:
-    """The target of HOST, USER@HOST, HOST:PORT, an IPv6 address, or [IPv6]:PORT.
+    """The target of what `split_machine` takes apart.
 
     Raises:
-        ValueError: it is none of them.
+        ValueError: it names no machine.
     """
-    user, _, rest = text.strip().rpartition("@")
-    host, port = rest, ""
-    if rest.startswith("["):
-        host, closed, port = rest[1:].partition("]")
-        host, port = host if closed else "", port.removeprefix(":")
-    elif rest.count(":") == 1:
-        host, _, port = rest.partition(":")
-    if not host or (port and not port.isdigit()):
-        raise ValueError(f"'{text}' is no machine: write HOST, HOST:PORT or USER@HOST")
-    return replace(base, host=host, port=int(port) if port else base.port, user=user or base.user)
+    user, host, port = split_machine(text)
+    return replace(base, host=host, port=port or base.port, user=user or base.user)
 
 
 def operators_base(auth: Auth, known_hosts: str) -> SshTarget:

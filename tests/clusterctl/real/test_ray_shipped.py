@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from clusterctl.errors import ExitCode
 from clusterctl.spec.load import load_file, load_text, read_text
 from clusterctl.spec.ray_start import OPTIONS
+from tests.clusterctl.cli import Cli
 from tests.testbed import real_ray
 
 pytestmark = pytest.mark.timeout(400)  # the first test may install Ray
@@ -44,6 +47,61 @@ def test_its_files_load() -> None:
     machines = "provider: {type: local, head_ip: 10.0.0.1, worker_ips: [10.0.0.2]}\n"
     spec = load_text((folder / "local" / "defaults.yaml").read_text() + machines)
     assert spec.available_node_types["worker"].min_workers == 1
+
+
+def shipped() -> dict[str, Path]:
+    """The cluster files in Ray's package, by their platform."""
+    folder = Path(said_by_ray("import os, ray.autoscaler as a; print(os.path.dirname(a.__file__))"))
+    return {path.parent.name: path for path in folder.rglob("*.yaml")}
+
+
+@pytest.mark.parametrize("runtime", ["", "runtime: {kind: ray}\n"], ids=["engine", "ray"])
+@pytest.mark.parametrize("platform", ["aws", "gcp"])
+def test_its_files_are_checked_and_planned(
+    platform: str, runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without credentials: what would be made is shown, and what is not done is named by line."""
+    nowhere = {"HOME": str(tmp_path), "AWS_EC2_METADATA_DISABLED": "true", "NO_GCE_CHECK": "true"}
+    for name, value in nowhere.items():
+        monkeypatch.setenv(name, value)
+    cli = Cli(tmp_path)
+    file = tmp_path / "cluster.yaml"
+    text = shipped()[platform].read_text() + "\n" + runtime
+    file.write_text(text)
+    checked = cli.run("check", "--offline", str(file))
+    assert checked.status == 0, checked.err
+    warned = re.findall(r"^warning: .*?cluster.yaml:(\d+):\d+: (\w+)\[\d\]: (.*)", checked.err, re.MULTILINE)
+    at = {key: [int(line) for line, of, _ in warned if of == key] for _, key, _ in warned}
+    lines = text.splitlines()
+    for key in ("head_start_ray_commands", "worker_start_ray_commands"):
+        for line in at.get(key, ()):
+            assert "ray start" in "".join(lines[line - 1 : line + 3]), checked.err
+        assert (key in at) == (not runtime), "Ray's own start commands are used as they are"
+    assert any("it installs Ray" in words for _, _, words in warned) == (not runtime)
+
+    planned = cli.run("up", "--dry-run", str(file))
+    assert planned.status == ExitCode.DENIED
+    assert "create the head's machine" in planned.out
+    assert "it would not get so far" in planned.err
+    assert "redentials" in planned.err
+    assert "Traceback" not in checked.err + planned.err
+
+
+def test_its_files_of_other_platforms_are_refused_by_line() -> None:
+    refused = {platform: path for platform, path in shipped().items() if platform not in ("aws", "gcp")}
+    assert {"azure", "vsphere", "local"} <= set(refused)
+    for platform, path in refused.items():
+        text = path.read_text()
+        _, problems = read_text(text, {})
+        said = {(problem.line, problem.message) for problem in problems if problem.is_fatal}
+        if platform == "local":  # a part of a file: machines have to be added
+            assert [message for _, message in said] == ["the key 'provider' is missing"]
+            continue
+        words = (
+            f"provider type '{platform}' is not available in this version; available: aws, gcp, local, ssh"
+        )
+        (line,) = [n for n, text in enumerate(text.splitlines(), 1) if text.strip() == f"type: {platform}"]
+        assert (line, words) in said
 
 
 ELSEWHERE = {"location", "namespace", "resource_group", "subnet_id", "subscription_id"}

@@ -170,3 +170,64 @@ def test_what_is_no_text_is_told(tmp_path: pathlib.Path) -> None:
     (tmp_path / "bytes.yaml").write_bytes(b"cluster_name: \x8c")
     with pytest.raises(SpecError, match="byte 14 is not UTF-8"):
         load_file(str(tmp_path / "bytes.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "message"),
+    [
+        ("ports:\n\tapi: 1", (8, 1), "indented by spaces, not by tabs"),
+        ("metadata: {a: '\0'}", (7, 16), "the character 0x00 is in it"),
+        ("metadata: {a: " + "[" * 150 + "]" * 150 + "}", (7, 64), "more than 100 levels deep"),
+        ("metadata: {a: " + "[" * 9000 + "]" * 9000 + "}", (1, 1), "more than 100 levels deep"),
+        ("metadata: {a: &a [*a]}", (7, 15), "it contains itself"),
+        ("metadata: &a {b: *a}", (7, 11), "it contains itself"),
+        ("metadata: !odd {b: c}", (7, 11), "the tag !odd means nothing here"),
+        ("metadata: {b: !!timestamp c}", (7, 15), "expected "),
+        ("metadata: {b: !!bool c}", (7, 15), "expected "),
+        ("metadata: {<<: c}", (7, 16), "<< takes mappings, got the text 'c'"),
+        ("setup_commands:", (7, 16), "expected a list, got nothing; write [], or remove the key"),
+        ("file_mounts:", (7, 13), "expected a mapping, got nothing; write {}, or remove the key"),
+        ("setup_commands: [echo a: b]", (7, 18), "expected text (with ': ' in it, in quotes), got a mapping"),
+        ("max_workers: 99999999999999999999", (7, 14), "expected a finite number"),
+        ("upscaling_speed: " + "9" * 400, (7, 18), "expected a finite number"),
+    ],
+)
+def test_odd_yaml_is_told_with_a_place(line: str, place: tuple[int, int], message: str) -> None:
+    found = problems(with_line(line))
+    assert found[0][:2] == place
+    assert message in found[0][2]
+
+
+def test_aliases_do_not_make_a_small_file_large() -> None:
+    lines = ["metadata:", "  a0: &a0 [x, x, x, x, x, x, x, x]"]
+    lines += [f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 8)}]" for n in range(1, 12)]
+    ((line, _, message), *_) = problems(with_line("\n".join(lines)))
+    assert line > 8
+    assert "parts, through its aliases" in message
+
+
+def test_merge_keys_go_everywhere() -> None:
+    text = GOOD.replace("{type: local}", "{<<: [{type: local}, {type: aws, root: /x}], root: /y}")
+    assert load_text(text).provider == LocalProvider(root="/y")
+
+
+def test_a_resource_that_is_almost_one_of_rays_is_named() -> None:
+    warnings: list[str] = []
+    load_text(GOOD.replace("{CPU: 1}}\n  w", "{cpu: 1}}\n  w"), on_warning=warnings.append)
+    ((text),) = warnings
+    assert text.startswith("<spec>:5:")
+    assert text.endswith("did you mean 'CPU'?")
+
+
+def test_a_spec_without_a_provider_lacks_nothing_else() -> None:
+    assert [text for *_, text in problems("cluster_name: c\n")] == ["the key 'provider' is missing"]
+
+
+@pytest.mark.parametrize("version", [">=2", "2.60 ", "latest", "2.60;x"])
+def test_a_version_of_ray_is_one(version: str) -> None:
+    text = (
+        f"cluster_name: c\nprovider: {{type: ssh, head: h}}\nruntime: {{kind: ray, version: '{version}'}}\n"
+    )
+    ((line, _, message),) = problems(text)
+    assert line == 3
+    assert "is no version, such as 2.60.0" in message

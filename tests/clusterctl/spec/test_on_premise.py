@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from clusterctl.spec.load import cluster_limit, load_text, read_text
-from clusterctl.spec.platforms.ssh import SshProvider
+from clusterctl.spec.platforms.ssh import SshProvider, split_machine
 
 RAYS = """\
 cluster_name: default
@@ -63,3 +65,51 @@ def test_problems_point_at_what_was_written() -> None:
         "the key 'available_node_types' is missing",
         "the key 'head_node_type' is missing",
     }
+
+
+@pytest.mark.parametrize(
+    ("provider", "column", "message"),
+    [
+        ("head: '', workers: [a]", 29, "'' is no machine: write HOST, HOST:PORT or USER@HOST"),
+        ("head: 'h:', workers: [a]", 29, "'h:' is no machine"),
+        ("head: 'h:99999', workers: [a]", 29, "'h:99999' is no machine"),
+        ("head: h, workers: [a b]", 42, "'a b' is no machine"),
+        ("head: h, workers: [a, b, x@a:22]", 48, "'x@a:22' is given twice: it is a worker already"),
+        ("head: h, workers: ['h:22']", 42, "'h:22' is given twice: it is the head already"),
+    ],
+)
+def test_each_machine_is_one_and_is_named_once(provider: str, column: int, message: str) -> None:
+    _, problems = read_text(f"cluster_name: c\nprovider: {{type: ssh, {provider}}}\n", {})
+    assert [(p.line, p.column) for p in problems] == [(2, column)]
+    assert message in problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("h", ("", "h", 0)),
+        ("u@h:2222", ("u", "h", 2222)),
+        ("fe80::1", ("", "fe80::1", 0)),
+        (" u@[fe80::1]:22 ", ("u", "fe80::1", 22)),
+    ],
+)
+def test_how_machines_are_written(text: str, found: tuple[str, str, int]) -> None:
+    assert split_machine(text) == found
+
+
+def test_a_way_through_other_machines_names_machines() -> None:
+    text = "cluster_name: c\nprovider: {type: ssh, head: h}\nauth: {ssh_proxy_jump: 'u@a, b:x'}\n"
+    _, problems = read_text(text, {})
+    assert [(p.line, p.path) for p in problems] == [(3, ("auth", "ssh_proxy_jump"))]
+
+
+def test_more_workers_than_machines_are_named() -> None:
+    text = OURS + "max_workers: 9\nhead_node_type: a\navailable_node_types: {a: {}, b: {min_workers: 9}}\n"
+    _, problems = read_text(text, {"WORKER": "h3"})
+    assert ["above the machines for workers" in p.message for p in problems] == [True]
+
+
+@pytest.mark.parametrize("provider", ["worker_ips: [a]", "head_ip: , worker_ips: [a]"])
+def test_rays_form_without_a_head(provider: str) -> None:
+    _, problems = read_text(f"cluster_name: c\nprovider: {{type: local, {provider}}}\n", {})
+    assert [(p.line, p.message) for p in problems] == [(2, "the key 'head_ip' is missing")]

@@ -52,11 +52,16 @@ def test_what_is_not_done_is_said_with_its_reason() -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("ray start --port=x", "--port"),
-        ("ray start --resources=[1]", "--resources is no mapping"),
-        ("ray start --num-cpus=many", "--num-cpus"),
+        ("ray start --port=x", "--port: 'x' is no port"),
+        ("ray start --dashboard-port 65536", "'65536' is no port"),
+        ("ray start --resources='[1]'", "--resources: .* is no JSON mapping"),
+        ('ray start --resources={"a":1}', "is no JSON mapping, such as .* in quotes of the shell"),
+        ("""ray start --resources='{"a": null}'""", "'None' is no number"),
+        ("ray start --num-cpus=many", "--num-cpus: 'many' is no number"),
+        ("ray start --num-cpus=-1", "'-1' is no number from 0 upwards"),
+        ("ray start --num-gpus=nan", "'nan' is no number"),
         ("ray start --num-cpus", "--num-cpus has no value"),
-        ("ray start --labels=a", "instead of a name=value"),
+        ("ray start --labels=a", "'a' is no name=value"),
         ("ray start --numcpus=1", "did you mean --num-cpus?"),
         ("echo 'a", "No closing quotation"),
     ],
@@ -70,3 +75,9 @@ def test_lines_are_split_where_the_shell_would() -> None:
     assert split("a && b; c\nd") == ["a", "b", "c", "d"]
     assert split("""bash -c 'a; b' && echo "c && d" \\; e""") == ["bash -c 'a; b'", """echo "c && d" \\; e"""]
     assert split("a || b") == ["a || b"]
+
+
+def test_what_only_the_nodes_shell_knows_is_not_taken() -> None:
+    found = parse_start(["ray start --num-cpus=$(nproc) --port=$PORT --dashboard-port=8000"])
+    assert found.unknown == ["--num-cpus", "--port"]
+    assert (found.resources, found.control_port, found.api_port) == ({}, 0, 8000)
