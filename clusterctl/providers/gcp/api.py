@@ -26,6 +26,10 @@ Json = dict[str, Any]
 T = TypeVar("T")
 _CALLED = re.compile(r"^[A-Z]+ https?://\S+: ")
 """By which the SDK begins what the platform says."""
+_SOURCE = re.compile(
+    r"(?:projects/(?P<project>[^/]+)/)?(?:global|regions/(?P<region>[^/]+))/"
+    r"(?P<kind>instanceTemplates|machineImages)/(?P<name>[^/]+)\Z"
+)
 _CALL_S = 20.0
 _ATTEMPTS = 3
 _PAUSE_S = 0.5
@@ -103,16 +107,20 @@ class ComputeApi:
             raise Config(f"'{link}' is no image: write projects/PROJECT/global/images/family/FAMILY")
         return self._get("Images", f"image {link}", project=parts[0], image=parts[3])
 
-    def template(self, link: str) -> Json:
-        """What an instance template says of its instances."""
-        parts = link.partition("projects/")[2].split("/")
-        name = link.rpartition("/")[2]
-        project = parts[0] or self.project
-        found = self._get(
-            "InstanceTemplates", f"instance template {name}", project=project, instance_template=name
-        )
-        properties: Json = found.get("properties", {})
-        return properties
+    def properties(self, link: str) -> Json:
+        """What an instance template, global or of a region, or a machine image says of its instances."""
+        match = _SOURCE.search(link)
+        if match is None:
+            raise Config(
+                f"'{link}' is no instance template: write projects/PROJECT/global/instanceTemplates/NAME"
+            )
+        name, where = match["name"], {"project": match["project"] or self.project}
+        if match["kind"] == "machineImages":
+            found = self._get("MachineImages", f"machine image {name}", machine_image=name, **where)
+            return dict(found.get("instanceProperties", {}))
+        where |= {"instance_template": name} | ({"region": match["region"]} if match["region"] else {})
+        client = "RegionInstanceTemplates" if match["region"] else "InstanceTemplates"
+        return dict(self._get(client, f"instance template {name}", **where).get("properties", {}))
 
     def network(self, name: str) -> Json:
         return self._get("Networks", f"network {name}", network=name)

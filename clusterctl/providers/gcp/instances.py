@@ -114,7 +114,7 @@ def is_spot(node_config: Mapping[str, Any]) -> bool:
 
 
 def query(node_config: Mapping[str, Any]) -> dict[str, str]:
-    """The parameters of the call."""
+    """The parameters of the call: what the instance is a copy of."""
     return {key: str(node_config[key]) for key in _QUERY if node_config.get(key)}
 
 
@@ -126,17 +126,21 @@ def body(
     tags: Mapping[str, str],
     around: Surroundings,
     has_gpus: bool,
+    template: Mapping[str, Any] | None = None,
 ) -> Json:
     """The instance to insert.
 
     Args:
         has_gpus: of whatever kind; such machines cannot move to another host.
+        template: what the template or machine image that it names says. A field of the instance replaces the whole of
+            the template's, so where we add to a field, the template's is in it.
 
     Raises:
         Config: no image is known for this Python, and none is named.
     """
     is_head = tags.get(MachineTags.ROLE) == MachineTags.HEAD
     labels, long_tags = names.write(tags)
+    said = {**(template or {}), **node_config}
     out: Json = {key: value for key, value in node_config.items() if key not in _QUERY}
     from_template = bool(query(node_config))
     out["name"] = name
@@ -144,18 +148,20 @@ def body(
         out["machineType"] = f"zones/{zone}/machineTypes/{machine_type(node_config)}"
     if node_config.get("disks") or not from_template:
         out["disks"] = [_in_zone(disk, zone) for disk in _disks(node_config)]
-    out["networkInterfaces"] = _interfaces(node_config, around)
-    out["scheduling"] = _with_market(_scheduling(node_config), market, has_gpus, is_head)
+    out["networkInterfaces"] = _interfaces(said, around)
+    out["scheduling"] = _with_market(_scheduling(said), market, has_gpus, is_head)
+    if "scheduling" not in node_config and market != SPOT and not is_spot(said):
+        out["scheduling"]["automaticRestart"] = is_head  # every template says something of it
     if node_config.get("guestAccelerators"):
         out["guestAccelerators"] = [
             {"acceleratorType": f"zones/{zone}/acceleratorTypes/{kind}", "acceleratorCount": count}
             for kind, count in accelerators(node_config).items()
         ]
-    if is_head and "serviceAccounts" not in out:
+    if is_head and not said.get("serviceAccounts"):
         out["serviceAccounts"] = [{"email": around.service_account, "scopes": [SCOPE]}]
-    out["labels"] = {**(node_config.get("labels") or {}), **labels}
-    out["metadata"] = {"items": _metadata(node_config, around, long_tags, is_head)}
-    given = (node_config.get("tags") or {}).get("items", ())
+    out["labels"] = {**(said.get("labels") or {}), **labels}
+    out["metadata"] = {"items": _metadata(said, around, long_tags, is_head)}
+    given = (said.get("tags") or {}).get("items", ())
     out["tags"] = {"items": [*dict.fromkeys((*given, around.network_tag))]}
     return out
 
@@ -259,7 +265,7 @@ def _metadata(
         **given,
         "ssh-keys": "\n".join([*keys, f"{around.user}:{around.public_key}"]),
     }
-    if not is_head and not query(node_config):  # a template may have a script of its own
+    if not is_head:
         ours.setdefault("startup-script", first_boot.SCRIPT)
     if long_tags:
         ours[names.LONG_TAGS] = long_tags

@@ -105,9 +105,6 @@ class GcpMachines:
         except NotFound as error:
             return [Problem(str(error), "Correct provider.region or provider.project_id.")]
         found = [*self._check_network(node_types)]
-        for kind in (kind for kind in node_types if kind.name == self._head_type):
-            project = self._api.project_info()
-            found += checks.service_account(project, self._spec.service_account, kind.node_config)
         least: dict[str, float] = {}
         most: dict[str, float] = {}
         for kind, answer in zip(node_types, self._each(node_types, self._check_type), strict=True):
@@ -223,14 +220,19 @@ class GcpMachines:
             return wrong, None
         try:
             node_type = self._whole(node_type)
-        except NotFound as error:
-            return [Problem(f"{where}: {error}", "Correct sourceInstanceTemplate of node_config.")], None
+        except (NotFound, Config) as error:
+            named = next(iter(instances.query(node_type.node_config)))
+            return [Problem(f"{where}: {error}", f"Correct {named} of node_config.")], None
         config = node_type.node_config
+        problems: list[Problem] = []
+        if node_type.name == self._head_type:
+            project = self._api.project_info()
+            problems += checks.service_account(project, self._spec.service_account, config)
         wanted = self._zones_of(node_type)
         listed = self._known(instances.machine_type(config), self._api.machine_types)
         there = machine_types.hardware(listed, config)
         zone = next((zone for zone in wanted if zone in there), "")
-        problems = checks.zones(node_type, there, wanted, self._spec.region)
+        problems += checks.zones(node_type, there, wanted, self._spec.region)
         for accelerator in instances.accelerators(config):
             problems += checks.accelerator(
                 node_type, accelerator, self._accelerator_zones(accelerator), wanted
@@ -263,14 +265,12 @@ class GcpMachines:
             OWNER_TAG: self._owner,
         }
         name = self._name(request, index)
-        config = dict(request.node_type.node_config)
-        whole = self._whole(request.node_type).node_config
-        if "networkInterfaces" in whole:  # a template's go before ours
-            config["networkInterfaces"] = whole["networkInterfaces"]
+        config = request.node_type.node_config
         doing = f"{request.node_type.name} ({name}) in {zone}"
         made = False
         try:
-            body = instances.body(config, name, zone, market, tags, around, has_gpus)
+            template = self._template(request.node_type)
+            body = instances.body(config, name, zone, market, tags, around, has_gpus, template)
             request_id = names.request_id(self._api.project, zone, name)
             try:
                 operation = self._api.insert(zone, body, instances.query(config), request_id)
@@ -391,12 +391,13 @@ class GcpMachines:
         return found
 
     def _whole(self, node_type: NodeType) -> NodeType:
-        """The type with what its instance template says."""
-        template = node_type.node_config.get("sourceInstanceTemplate")
-        if not template:
-            return node_type
-        (properties,) = self._known(str(template), lambda link: [self._api.template(link)])
-        return replace(node_type, node_config={**properties, **node_type.node_config})
+        """The type with what its template says."""
+        return replace(node_type, node_config={**self._template(node_type), **node_type.node_config})
+
+    def _template(self, node_type: NodeType) -> Json:
+        """What the template or the machine image of a type says."""
+        source = next(iter(instances.query(node_type.node_config).values()), "")
+        return self._known(source, lambda link: [self._api.properties(link)])[0] if source else {}
 
     def _accelerator_zones(self, kind: str) -> set[str]:
         listed = self._known(kind, self._api.accelerator_types)

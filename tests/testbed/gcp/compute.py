@@ -158,7 +158,9 @@ class Compute:
                 return self._image(parts[1], family)
             case "GET", ["global", "images", name] if (parts[1], name) in _image_names():
                 return {"name": name, "status": "READY"}
-            case "GET", ["global", "instanceTemplates", name] if name in self.templates:
+            case "GET", ["global", "instanceTemplates" | "machineImages", name] if name in self.templates:
+                return self.templates[name]
+            case "GET", ["regions", _, "instanceTemplates", name] if name in self.templates:
                 return self.templates[name]
             case "GET", ["aggregated", "machineTypes"]:
                 found = [
@@ -199,11 +201,13 @@ class Compute:
     # ------------------------------------------------------------ instances
 
     def _insert(self, zone: str, query: Mapping[str, str], body: Json, failing: str) -> Json:
-        if template := query.get("sourceInstanceTemplate"):
-            properties = self.templates.get(template.rpartition("/")[2])
-            if properties is None:
-                raise Refused(404, "notFound", f"The resource '{template}' was not found")
-            body = {**properties["properties"], **body}
+        if source := query.get("sourceInstanceTemplate") or query.get("sourceMachineImage"):
+            found = self.templates.get(source.rpartition("/")[2])
+            if found is None:
+                raise Refused(404, "notFound", f"The resource '{source}' was not found")
+            properties = found.get("properties") or found["instanceProperties"]
+            kind = f"zones/{zone}/machineTypes/{properties['machineType'].rpartition('/')[2]}"
+            body = {**properties, "machineType": kind, **body}  # whole fields: nothing within them is merged
         _check_form(body, compute_v1.Instance)
         self._check_instance(zone, body)
         key = (zone, body["name"])

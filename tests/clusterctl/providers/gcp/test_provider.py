@@ -4,7 +4,7 @@ is in tests/contract."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,72 +16,21 @@ from autoscaler.provider import (
     Auth,
     Capacity,
     Config,
-    LaunchRequest,
-    LaunchResult,
     Machine,
     MachineState,
     MachineTags,
     NodeType,
     NotFound,
-    Offer,
     Quota,
     Throttled,
     Transient,
 )
 from clusterctl.providers.gcp import api as apis
 from clusterctl.providers.gcp.provider import GcpMachines
-from clusterctl.spec.load import load_text
+from tests.clusterctl.providers.gcp.cluster import GPU, SMALL, ZONE, create
 from tests.polling import eventually
 from tests.testbed.gcp import catalog
 from tests.testbed.gcp.server import Cloud
-
-ZONE = "us-west1-a"
-SMALL = NodeType("small", node_config={"machineType": "e2-small"}, max_workers=8)
-GPU = NodeType(
-    "gpu",
-    node_config={"guestAccelerators": [{"acceleratorType": "nvidia-tesla-t4", "acceleratorCount": 1}]},
-    spot=True,
-    min_workers=1,
-    max_workers=1,
-)
-
-
-@pytest.fixture
-def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
-    monkeypatch.setattr(apis, "_PAUSE_S", 0.01)
-    with Cloud() as cloud:
-        yield cloud
-        apis.of.cache_clear()
-
-
-@pytest.fixture
-def make(cloud: Cloud, tmp_path: Path) -> Callable[..., GcpMachines]:
-    def make(cluster_id: str = "c-1", name: str = "c", more: str = "", **settings: str) -> GcpMachines:
-        spec = load_text(
-            f"cluster_name: {name}\nhead_node_type: small\navailable_node_types: {{small: {{}}, gpu: {{}}}}\n"
-            f"provider: {{type: gcp, region: us-west1, project_id: a-project, endpoint: '{cloud.endpoint}'{more}}}\n"
-        )
-        return GcpMachines(spec, cluster_id, {"owner": "me", "folder": str(tmp_path / name), **settings})
-
-    return make
-
-
-@pytest.fixture
-def provider(make: Callable[..., GcpMachines]) -> GcpMachines:
-    return make()
-
-
-def create(
-    provider: GcpMachines,
-    *ids: str,
-    kind: NodeType = SMALL,
-    zone: str = ZONE,
-    market: str = ON_DEMAND,
-    token: str = "t",
-    role: str = MachineTags.WORKER,
-) -> LaunchResult:
-    tags = {MachineTags.CLUSTER_NAME: "c", MachineTags.ROLE: role}
-    return provider.create(LaunchRequest(token, kind, len(ids), Offer(zone, market), tags, ids))
 
 
 def inserts(cloud: Cloud) -> int:
@@ -362,33 +311,6 @@ def test_a_head_that_could_make_no_workers(cloud: Cloud, make: Callable[..., Gcp
     (problem,) = make().check([SMALL])
     assert "default service account" in problem.what
     assert make(more=", service_account: me@a-project").check([SMALL]) == []
-
-
-def test_a_template_says_what_node_config_does_not(cloud: Cloud, provider: GcpMachines) -> None:
-    disk = {
-        "boot": True,
-        "initializeParams": {"sourceImage": "projects/debian-cloud/global/images/family/debian-12"},
-    }
-    inside = [{"network": "global/networks/default"}]
-    cloud.compute.templates["t"] = {
-        "properties": {
-            "machineType": f"zones/{ZONE}/machineTypes/e2-small",
-            "disks": [disk],
-            "canIpForward": True,
-            "networkInterfaces": inside,
-        }
-    }
-    kind = NodeType(
-        "small", node_config={"sourceInstanceTemplate": "global/instanceTemplates/t"}, max_workers=1
-    )
-    assert provider.check([kind]) == []
-    assert provider.offers(kind)[0].resources["memory"] < 2**31
-    assert create(provider, "a", kind=kind).errors == ()
-    (instance,) = cloud.compute.all()
-    assert instance["canIpForward"] is True
-    assert instance["machineType"].endswith("e2-small")
-    assert instance["networkInterfaces"][0]["accessConfigs"] == []
-    assert instance["tags"]["items"]
 
 
 def test_a_platform_that_is_silent_does_not_hold_anybody_up(
