@@ -43,6 +43,11 @@ def as_json(value: Any) -> None:
     say(json.dumps(value, indent=2, sort_keys=False, default=str))
 
 
+def as_json_line(value: Any) -> None:
+    """One of several results for programs, on a line of its own."""
+    say(json.dumps(value, default=str))
+
+
 def progress(text: str) -> None:
     """One line about what happens now."""
     sys.stderr.write(text + "\n")

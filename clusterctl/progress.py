@@ -1,5 +1,5 @@
 """What a person sees while a cluster comes up: a small table that is redrawn in place on a terminal, plain lines
-elsewhere. All of it goes to stderr."""
+elsewhere. All of it goes to stderr. Programs may be told the same as events."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self
 
 from clusterctl.launcher.board import Board, NodeRow
 from clusterctl.output import duration, table
@@ -25,12 +25,20 @@ class Progress:
 
     Args:
         live: draw a table. Default: if stderr is a terminal that can.
+        on_event: is told of each line and of each change of a node, one at a time, until it raises OSError: that nobody
+            listens any more is no reason to stop.
     """
 
-    def __init__(self, stream: IO[str] | None = None, live: bool | None = None) -> None:
+    def __init__(
+        self,
+        stream: IO[str] | None = None,
+        live: bool | None = None,
+        on_event: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
         self._stream = sys.stderr if stream is None else stream
         is_able = self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self._live = is_able if live is None else live
+        self._on_event = on_event
         self._board = Board()
         self._drawn = 0
         self._lock = threading.RLock()
@@ -54,21 +62,30 @@ class Progress:
     def say(self, text: str) -> None:
         """One line about what happens now."""
         with self._lock:
+            self._tell("progress", text=text)
             self._redraw(text)
 
     def nodes(self, rows: Iterable[NodeRow]) -> None:
         """Where nodes stand."""
         with self._lock:
             changed = self._board.update(rows, time.monotonic())
+            for row in changed:
+                self._tell("node", node=row.name, node_type=row.node_type, doing=row.doing)
+                if not self._live:
+                    self._redraw(f"  {row.name} ({row.node_type}): {row.doing}")
             if self._live:
                 self._redraw()
-            else:
-                for row in changed:
-                    self.say(f"  {row.name} ({row.node_type}): {row.doing}")
 
     def spent(self) -> dict[str, dict[str, float]]:
         """Node -> what it did -> for how long, in seconds."""
         return self._board.spent(time.monotonic())
+
+    def _tell(self, event: str, **what: str) -> None:
+        if self._on_event is not None:
+            try:
+                self._on_event({"event": event, "at_s": round(time.time(), 3), **what})
+            except OSError:
+                self._on_event = None
 
     def _keep_drawing(self) -> None:
         while not self._over.wait(_REDRAW_S):

@@ -9,7 +9,7 @@ import typer
 
 from clusterctl import output
 
-from .options import DryRun, Json, Name, Yes
+from .options import DryRun, Name, Yes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,9 @@ def up(
     spec: Annotated[str, typer.Argument(metavar="FILE", help="The cluster's YAML.")],
     yes: Yes = False,
     dry_run: DryRun = False,
-    json: Json = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print JSON for programs: an object per event, the result last.")
+    ] = False,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for min_workers to join.")] = 600.0,
     cluster_name: Name = None,
     min_workers: Annotated[
@@ -73,7 +75,7 @@ def up(
     loaded = resized(renamed(read, cluster_name), max_workers or (), min_workers or ())
     home = Home.find()
     with home.locked(loaded.cluster_name, "up"):
-        progress = Progress()
+        progress = Progress(on_event=output.as_json_line if json else None)
         is_renamed = loaded.cluster_name != read.cluster_name
         run = _run_of(loaded)(home, loaded, spec, progress, timeout, is_renamed)
         if dry_run:
@@ -163,7 +165,7 @@ def _show(run: Up, chosen: Plan, costs: Costs | None, dry_run: bool, json: bool)
 
     changes = run.changes() if chosen.steps else []
     if dry_run and json:
-        output.as_json(plan_view.as_builtins(run.record.name, chosen.steps, costs, changes))
+        output.as_json_line(plan_view.as_builtins(run.record.name, chosen.steps, costs, changes))
         return
     for line in plan_view.render(run.record.name, chosen.steps, costs, changes):
         (output.say if dry_run else output.progress)(line)
@@ -187,7 +189,7 @@ def _agree(chosen: Plan, costs: Costs | None, yes: bool) -> None:
 
 def _tell(result: UpResult, progress: Progress, spec: str, json: bool) -> None:
     if json:
-        output.as_json(
+        output.as_json_line(
             {
                 "cluster": result.record.name,
                 "cluster_id": result.record.cluster_id,

@@ -45,6 +45,36 @@ def test_on_a_terminal_the_table_is_redrawn_in_place_below_the_lines() -> None:
     assert [line.split()[:3] for line in shown[3:]] == [["w1", "cpu", "boots"], ["head", "head", "joined"]]
 
 
+@pytest.mark.parametrize("live", [False, True])
+def test_programs_are_told_of_every_change(live: bool) -> None:
+    events: list[dict[str, object]] = []
+    with Progress(io.StringIO(), live=live, on_event=events.append) as progress:
+        progress.say("setting up the head")
+        progress.nodes([NodeRow("w1", "cpu", "boots")])
+        progress.nodes([NodeRow("w1", "cpu", "boots")])
+        progress.nodes([NodeRow("w1", "cpu", JOINED)])
+    assert [{key: event[key] for key in event if key != "at_s"} for event in events] == [
+        {"event": "progress", "text": "setting up the head"},
+        {"event": "node", "node": "w1", "node_type": "cpu", "doing": "boots"},
+        {"event": "node", "node": "w1", "node_type": "cpu", "doing": "joined"},
+    ]
+
+
+def test_a_program_that_goes_away_is_told_no_more() -> None:
+    told: list[dict[str, object]] = []
+
+    def breaks(event: dict[str, object]) -> None:
+        told.append(event)
+        raise BrokenPipeError
+
+    stream = io.StringIO()
+    with Progress(stream, on_event=breaks) as progress:
+        progress.say("one")
+        progress.say("two")
+    assert stream.getvalue() == "one\ntwo\n"
+    assert len(told) == 1
+
+
 def test_a_table_that_does_not_fit_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LINES", "10")
     monkeypatch.setenv("COLUMNS", "30")

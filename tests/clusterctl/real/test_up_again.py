@@ -159,9 +159,15 @@ def test_each_node_is_followed_through_its_steps(cli: Cli) -> None:
     go.touch()
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    (name,) = {name for name in json.loads(out)["nodes_s"] if name != "head"}
+    *events, result = map(json.loads, out.splitlines())
+    (name,) = {name for name in result["nodes_s"] if name != "head"}
     assert f"{name} (worker): joined" in err
-    assert "set up: worker_setup_commands[0]" in json.loads(out)["nodes_s"][name]
+    assert "set up: worker_setup_commands[0]" in result["nodes_s"][name]
+    assert (result["cluster"], result["changed"], result["workers"]) == ("steps", True, 1)
+    did = [event["doing"] for event in events if event["event"] == "node" and event["node"] == name]
+    assert did.index("set up: worker_setup_commands[0]") < did.index("joined")
+    said = [event["text"] for event in events if event["event"] == "progress"]
+    assert said[0].startswith("creating the head")
 
 
 def test_who_has_not_joined_in_time_is_named_with_its_step(cli: Cli) -> None:
