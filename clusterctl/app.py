@@ -3,6 +3,9 @@ quick."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import typer
 
 import clusterctl
@@ -67,37 +70,44 @@ def root(
 
 _PASS_ON = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
-app.command("up")(guarded(up.up))
-app.command("down")(guarded(down.down))
-app.command("stop")(guarded(stop.stop))
-app.command("status")(guarded(status.status))
-app.command("autostop")(guarded(autostop.autostop))
-app.command("check")(guarded(check.check))
-app.command("doctor")(guarded(doctor.doctor))
-app.command("simulate")(guarded(simulate.simulate))
-app.command("submit", cls=ClusterFirst, context_settings=_PASS_ON)(guarded(submit.submit))
-app.command("attach")(guarded(attach.attach))
-app.command("exec", cls=ClusterFirst, context_settings=_PASS_ON)(guarded(execute.execute))
-app.command("logs", cls=ClusterFirst)(guarded(logs.logs))
-app.command("monitor")(guarded(monitor.monitor))
-app.command("dashboard")(guarded(dashboard.dashboard))
+
+def _add(
+    group: typer.Typer, name: str, command: Callable[..., None], prefix: str = "", **options: Any
+) -> None:
+    group.command(name, **options)(guarded(command, f"{prefix}{name}"))
+
+
+_add(app, "up", up.up)
+_add(app, "down", down.down)
+_add(app, "stop", stop.stop)
+_add(app, "status", status.status)
+_add(app, "autostop", autostop.autostop)
+_add(app, "check", check.check)
+_add(app, "doctor", doctor.doctor)
+_add(app, "simulate", simulate.simulate)
+_add(app, "submit", submit.submit, cls=ClusterFirst, context_settings=_PASS_ON)
+_add(app, "attach", attach.attach)
+_add(app, "exec", execute.execute, cls=ClusterFirst, context_settings=_PASS_ON)
+_add(app, "logs", logs.logs, cls=ClusterFirst)
+_add(app, "monitor", monitor.monitor)
+_add(app, "dashboard", dashboard.dashboard)
 for _name, _command in (("head-ip", addresses.get_head_ip), ("worker-ips", addresses.get_worker_ips)):
-    app.command(f"get-{_name}")(guarded(_command))
-    app.command(f"get-{_name}".replace("-", "_"), hidden=True)(guarded(_command))  # as Ray spells it, too
+    _add(app, f"get-{_name}", _command)
+    _add(app, f"get-{_name}".replace("-", "_"), _command, hidden=True)  # as Ray spells it, too
 for _word in ("rsync-{}", "rsync_{}"):  # as Ray spells it
-    app.command(_word.format("up"), cls=ClusterFirst, hidden=True)(guarded(rsync.up))
-    app.command(_word.format("down"), cls=ClusterFirst, hidden=True)(guarded(rsync.down))
-app.command("stack")(guarded(stack.stack))
-app.command("start")(guarded(start.start))
+    _add(app, _word.format("up"), rsync.up, cls=ClusterFirst, hidden=True)
+    _add(app, _word.format("down"), rsync.down, cls=ClusterFirst, hidden=True)
+_add(app, "stack", stack.stack)
+_add(app, "start", start.start)
 
 jobs = typer.Typer(
     help="Lists, follows and stops jobs.\n\n\b\n  clusterctl job list\n  clusterctl job logs -f job-1a2b3c4d",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-jobs.command("list")(guarded(job.list_jobs))
-jobs.command("stop")(guarded(job.stop_job))
-jobs.command("logs")(guarded(job.job_logs))
+_add(jobs, "list", job.list_jobs, "job ")
+_add(jobs, "stop", job.stop_job, "job ")
+_add(jobs, "logs", job.job_logs, "job ")
 app.add_typer(jobs, name="job")
 
 copies = typer.Typer(
@@ -105,8 +115,8 @@ copies = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-copies.command("up", cls=ClusterFirst)(guarded(rsync.up))
-copies.command("down", cls=ClusterFirst)(guarded(rsync.down))
+_add(copies, "up", rsync.up, "rsync ", cls=ClusterFirst)
+_add(copies, "down", rsync.down, "rsync ", cls=ClusterFirst)
 app.add_typer(copies, name="rsync")
 
 clusters = typer.Typer(
@@ -114,5 +124,5 @@ clusters = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-clusters.command("list")(guarded(cluster.list_clusters))
+_add(clusters, "list", cluster.list_clusters, "cluster ")
 app.add_typer(clusters, name="cluster")

@@ -112,7 +112,7 @@ def from_provider(error: Exception) -> CliError:
     from autoscaler import provider
 
     if isinstance(error, provider.Auth):
-        return Denied(f"the provider refuses the credentials: {error}")
+        return Denied(f"the credentials are refused: {error}", "`clusterctl check FILE` asks again.")
     if isinstance(error, provider.NotFound):
         return NotFound(str(error))
     if isinstance(error, provider.Config):

@@ -38,8 +38,12 @@ def _catch_signals() -> None:
             signal.signal(number, _interrupt)
 
 
-def guarded(command: Callable[P, R]) -> Callable[P, R]:
-    """Wraps a command. SIGTERM and SIGHUP end it like Ctrl-C, so that it cleans up after itself."""
+def guarded(command: Callable[P, R], name: str = "") -> Callable[P, R]:
+    """Wraps a command. SIGTERM and SIGHUP end it like Ctrl-C, so that it cleans up after itself.
+
+    Args:
+        name: as it is typed; default: the function's.
+    """
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -50,7 +54,7 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except KeyboardInterrupt:
-            output.error(f"`clusterctl {command.__name__.replace('_', ' ')}` was interrupted")
+            output.error(f"`clusterctl {name or command.__name__}` was interrupted")
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except Interrupted as error:
             output.progress(error.message)

@@ -12,8 +12,9 @@ from clusterctl import output
 from .options import DryRun, Name, Yes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from autoscaler.provider import Problem
     from clusterctl.launcher.costs import Costs
     from clusterctl.launcher.plan import Plan, Restart
     from clusterctl.launcher.up import Up, UpResult
@@ -63,6 +64,7 @@ def up(
     """
     from clusterctl.errors import CliError, UsageProblem
     from clusterctl.home import Home
+    from clusterctl.launcher import checks
     from clusterctl.launcher.plan import Restart
     from clusterctl.progress import Progress
     from clusterctl.spec.load import load_file
@@ -81,11 +83,14 @@ def up(
         if dry_run:
             _rehearse(run, restart, json)
             return
+        _refuse(
+            checks.files(loaded)
+        )  # first: a key that is missing here would look like one that is refused there
         chosen = run.plan(restart)
         if chosen.refusal:
             raise CliError(chosen.refusal, chosen.advice)
         if chosen.steps:
-            _check(run)
+            _refuse(run.check())
         costs = _costs(run) if chosen.may_buy else None
         if chosen.steps:
             _show(run, chosen, costs, False, json)
@@ -106,10 +111,9 @@ def _run_of(spec: ClusterSpec) -> type[Up]:
     return RayUp
 
 
-def _check(run: Up) -> None:
+def _refuse(problems: Sequence[Problem]) -> None:
     from clusterctl.errors import UsageProblem
 
-    problems = run.check()
     for problem in problems:
         if not problem.fatal:
             output.warn(str(problem))
@@ -151,7 +155,7 @@ def _rehearse(run: Up, restart: Restart, json: bool) -> None:
     if chosen.refusal:
         raise CliError(chosen.refusal, chosen.advice)
     if chosen.steps:
-        asked(lambda: _check(run))
+        asked(lambda: _refuse(run.check()))
     costs = asked(lambda: _costs(run)) if chosen.may_buy else None
     _show(run, chosen, costs, True, json)
     if troubles:

@@ -263,7 +263,7 @@ def _work(facts: Facts) -> Iterator[Finding]:
         yield _error(
             f"node {failure.instance_id} ({failure.node_type}) could not be made{step}: {failure.reason}"
             + _quoted([*failure.log]),
-            f"All of its set-up: clusterctl logs --node {failure.instance_id}",
+            f"All of its set-up: clusterctl logs --node {failure.instance_id}" if failure.step else "",
             failure.instance_id,
         )
     if not facts.status:

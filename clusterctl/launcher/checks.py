@@ -23,10 +23,11 @@ def problems(
     Raises:
         ProviderError: the platform cannot be asked.
     """
-    return [*_files(spec), *(provider.check_offline(kinds) if offline else provider.check(kinds))]
+    return [*files(spec), *(provider.check_offline(kinds) if offline else provider.check(kinds))]
 
 
-def _files(spec: ClusterSpec) -> list[Problem]:
+def files(spec: ClusterSpec) -> list[Problem]:
+    """Those of the files that it names, of which the machines need not be asked."""
     named = {"auth.ssh_private_key": spec.auth.ssh_private_key}
     named |= {f"file_mounts {target}": source for target, source in spec.file_mounts.items()}
     if isinstance(spec.runtime, RayRuntime):

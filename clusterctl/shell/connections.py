@@ -325,6 +325,7 @@ def _translated(target: SshTarget) -> Iterator[None]:
     """The only place that knows what can go wrong below."""
     import paramiko
 
+    tried = target.key_file or "any key of the agent or of ~/.ssh"
     try:
         yield
     except ShellError:
@@ -339,7 +340,6 @@ def _translated(target: SshTarget) -> Iterator[None]:
         advice = "give it to an agent (ssh-add), and leave out auth.ssh_private_key"
         raise ShellAuthFailed(f"{target}: the private key has a passphrase: {advice}") from error
     except paramiko.AuthenticationException as error:
-        tried = target.key_file or "any key of the agent or of ~/.ssh"
         raise ShellAuthFailed(f"{target} does not accept {tried}: {error}") from error
     except socket.gaierror as error:
         raise ShellError(f"{target}: the name is not known: {error.strerror}") from error
@@ -353,7 +353,7 @@ def _translated(target: SshTarget) -> Iterator[None]:
         if "banner" in str(error) or "EOF" in str(error):
             raise ShellRefused(f"{target} hangs up: {error}") from error
         if "key" in str(error).lower() or "authentication methods" in str(error):
-            raise ShellAuthFailed(f"{target}: {error}") from error
+            raise ShellAuthFailed(f"{target} cannot be entered with {tried}: {error}") from error
         raise ShellError(f"{target}: {error}") from error
     except OSError as error:
         if error.errno in _UNREACHABLE:

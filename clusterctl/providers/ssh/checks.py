@@ -97,7 +97,7 @@ def _silent(error: Exception, is_head: bool) -> Problem:
         return Problem(str(error), "")
     if is_head:
         return Problem(str(error), "The head's machine must answer: see that it runs, and its sshd.")
-    return Problem(str(error), "The cluster does without it until it answers.", fatal=False)
+    return Problem(str(error), "`up` waits for it; a cluster that runs does without it.", fatal=False)
 
 
 def _of(

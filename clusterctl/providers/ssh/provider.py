@@ -182,7 +182,11 @@ class SshMachines:
         remembered = self._recall()
         if not remembered and all(isinstance(answer, Exception) for answer in seen.values()):
             error = seen[self._head]
-            raise (Auth if isinstance(error, ShellAuthFailed) else Transient)(f"no machine answers: {error}")
+            if isinstance(error, ShellAuthFailed):
+                raise Auth(
+                    f"{error}; correct auth.ssh_user and auth.ssh_private_key, or let the key in there"
+                )
+            raise Transient(f"no machine answers: {error}")
         out: dict[str, Claim] = {}
         machines = []
         for name, answer in seen.items():

@@ -68,7 +68,7 @@ def test_what_the_operating_system_refuses_is_a_message(capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("error", "status", "words"),
     [
-        (Auth("no such key"), 6, "refuses the credentials: no such key"),
+        (Auth("no such key"), 6, "credentials are refused: no such key"),
         (ShellTimedOut("m-1 does not answer"), 7, "m-1 does not answer"),
         (ShellLost("m-1 hung up"), 1, "m-1 hung up"),
         (SyncError("/a cannot be read"), 1, "/a cannot be read"),

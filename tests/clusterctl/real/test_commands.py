@@ -66,7 +66,7 @@ def test_ctrl_c_kills_the_command_on_all_nodes(cli: Cli) -> None:
     process = cli.start("exec", "--all-nodes", "touch $HOME/began; sleep 1234 & sleep 1234")
     assert eventually(lambda: cli.run("exec", "--all-nodes", "test -e $HOME/began").status == 0)
     ran = cli.interrupt(process)
-    assert ran.status == 130
+    assert (ran.status, ran.err) == (130, "error: `clusterctl exec` was interrupted\n")
     look = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'sleep [1]234' || true"
     assert cli.run("exec", look).out == "0\n"
 
