@@ -6,6 +6,7 @@ Everything that paramiko or a socket raises is translated here, once, into the e
     ShellTimedOut     no answer, or no way there
     ShellAuthFailed   our keys are not accepted, or cannot be read
     HostKeyChanged    it is not the machine that it was
+    ShellLost         the connection broke
     ShellError        anything else, e.g. an unknown name
 """
 
@@ -17,17 +18,18 @@ import errno
 import fcntl
 import logging
 import os
-import re
-import shlex
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from autoscaler.provider import ShellAuthFailed, ShellError, ShellRefused, ShellTimedOut
+from autoscaler.provider import ShellAuthFailed, ShellError, ShellLost, ShellRefused, ShellTimedOut
+
+from .channel import Channel
+from .proxy import Proxy
+from .watched import Watched
 
 if TYPE_CHECKING:
     import paramiko
@@ -35,12 +37,11 @@ if TYPE_CHECKING:
 CONNECT_S = 20.0
 """How long a connection may take, greetings and keys included."""
 _SESSIONS = 8
-"""At once, of one connection. sshd allows ten; the rest is for those that it has not yet noticed the end of."""
-_KEEPALIVE_S = 15
-_SILENCE_S = 30.0
-"""What we sent is not acknowledged for so long: the connection is lost."""
+"""At once, of one connection. sshd allows ten."""
+_SPARE = 2
+"""The rest is for those that it has not yet noticed the end of, and for those that came too late."""
 _OPEN_S = 5.0
-"""How long the opening of a session may take at least: one that comes when nobody waits any more stays open."""
+"""How long the opening of a session may take at least: whatever is slower counts against `_SPARE`."""
 _FULL_RETRY_S = 0.1
 _CLOSE_S = 0.2
 _UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT, errno.EHOSTDOWN)
@@ -79,14 +80,19 @@ class SshTarget:
 
 @dataclass(slots=True)
 class _Entry:
-    """The connection to one target, or the place for it. `lock` is held while it is made."""
+    """The connection to one target, or the place for it. `lock` is held while it is made.
+
+    Attributes:
+        late: how many sessions came, or will come, when nobody waited for them any more.
+    """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     sessions: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(_SESSIONS)
     )
     client: paramiko.SSHClient | None = None
-    proxy: subprocess.Popen[bytes] | None = None
+    proxy: Proxy | None = None
+    late: int = 0
 
 
 class Connections:
@@ -97,7 +103,7 @@ class Connections:
         self._entries: dict[SshTarget, _Entry] = {}
 
     @contextlib.contextmanager
-    def session(self, target: SshTarget, deadline: float) -> Iterator[paramiko.Channel]:
+    def session(self, target: SshTarget, deadline: float) -> Iterator[Channel]:
         """A session channel, closed at the end. Connects first where it must.
 
         Args:
@@ -107,7 +113,7 @@ class Connections:
         if not entry.sessions.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise ShellTimedOut(f"{target}: no session became free in time")
         try:
-            channel = self._open(entry, target, deadline, "session", None)
+            channel = Channel(self._open(entry, target, deadline, "session", None), str(target))
             try:
                 yield channel
             finally:
@@ -115,9 +121,9 @@ class Connections:
         finally:
             entry.sessions.release()
 
-    def tunnel(self, target: SshTarget, host: str, port: int, deadline: float) -> paramiko.Channel:
+    def tunnel(self, target: SshTarget, host: str, port: int, deadline: float) -> Channel:
         """A channel that leads to a port that the machine reaches. The caller closes it."""
-        return self._open(self._entry(target), target, deadline, "direct-tcpip", (host, port))
+        return Channel(self._tunnel(target, host, port, deadline), str(target))
 
     def close(self, target: SshTarget) -> None:
         """Ends the connection, if there is one; the next use makes another."""
@@ -144,6 +150,9 @@ class Connections:
 
     # -- inside
 
+    def _tunnel(self, target: SshTarget, host: str, port: int, deadline: float) -> paramiko.Channel:
+        return self._open(self._entry(target), target, deadline, "direct-tcpip", (host, port))
+
     def _entry(self, target: SshTarget) -> _Entry:
         with self._lock:
             return self._entries.setdefault(target, _Entry())
@@ -166,21 +175,31 @@ class Connections:
                 return transport.open_channel(
                     kind, destination, ("127.0.0.1", 0) if destination else None, timeout=left
                 )
-            except paramiko.ChannelException as error:
-                if destination is not None:  # where the tunnel should lead nobody listens
-                    raise ShellRefused(f"{target}: port {destination[1]}: {error.text}") from error
-                if time.monotonic() + _FULL_RETRY_S > deadline:
-                    raise ShellTimedOut(f"{target} opens no further session: {error.text}") from error
-                time.sleep(_FULL_RETRY_S)  # its own limit of sessions; others end
-            except (paramiko.SSHException, EOFError, OSError) as error:
-                if (
-                    transport.is_active()
-                ):  # slow, or silent: what runs over it may go on, and the kernel gives it up
-                    raise ShellTimedOut(f"{target} opens no session in time: {error}") from error
-                self._drop(entry, transport)
-                if fresh or retried:
-                    raise ShellError(f"the connection to {target} is lost: {error}") from error
-                retried = True  # it had died unnoticed
+            except (EOFError, OSError) as error:
+                lost: Exception = error
+            except paramiko.SSHException as error:
+                if not transport.is_active():
+                    lost = error
+                elif "Timeout" in str(error):
+                    # Slow, or silent: what runs over it may go on, until it is given up. A session that comes when
+                    # nobody waits any more stays open.
+                    entry.late += 1
+                    if entry.late > _SPARE:
+                        self._drop(entry, transport)
+                    raise ShellTimedOut(f"{target} opens no session in time") from error
+                else:  # refused; of refusals at the same time paramiko tells the reason of one only
+                    reason = getattr(error, "text", error)
+                    if destination is not None:  # where the tunnel should lead nobody listens
+                        raise ShellRefused(f"{target}: port {destination[1]}: {reason}") from error
+                    if time.monotonic() + _FULL_RETRY_S > deadline:
+                        raise ShellTimedOut(f"{target} opens no further session: {reason}") from error
+                    time.sleep(_FULL_RETRY_S)  # its own limit of sessions; others end
+                    continue
+            self._drop(entry, transport)
+            if fresh or retried:
+                why = transport.sock.silent or str(lost) or type(lost).__name__
+                raise ShellLost(f"the connection to {target} is lost: {why}") from lost
+            retried = True  # it had died unnoticed
 
     def _transport(
         self, entry: _Entry, target: SshTarget, deadline: float
@@ -208,34 +227,33 @@ class Connections:
                 _disconnect(entry)
 
     def _connect(self, entry: _Entry, target: SshTarget, deadline: float) -> None:
-        with _translated(target):
-            stream = self._stream(entry, target, deadline)
-            try:
-                entry.client = _log_in(stream, target, deadline)
-            except BaseException:
-                stream.close()
+        try:
+            with _translated(target):
+                stream = self._stream(entry, target, deadline)
+                try:
+                    entry.client = _log_in(stream, target, deadline)
+                except BaseException:
+                    stream.close()
+                    raise
+        except ShellError as error:
+            if entry.proxy is not None and (words := entry.proxy.last_words()):
+                raise type(error)(f"{error}; its proxy command says: {words}") from error
+            raise
+        finally:
+            if entry.client is None:
                 _disconnect(entry)
-                raise
 
-    def _stream(self, entry: _Entry, target: SshTarget, deadline: float) -> Any:
+    def _stream(self, entry: _Entry, target: SshTarget, deadline: float) -> Watched:
         """What SSH is spoken over: a socket, or a channel through another machine."""
         if target.jump is not None:
-            return self.tunnel(target.jump, target.host, target.port, deadline)
+            channel = self._tunnel(target.jump, target.host, target.port, deadline)
+            return Watched(channel, str(target), channel.get_transport().sock)
         if target.proxy_command:
-            ours, theirs = socket.socketpair()
-            with theirs:
-                entry.proxy = subprocess.Popen(
-                    ["/bin/sh", "-c", f"exec {_proxy_command(target)}"],
-                    stdin=theirs.fileno(),
-                    stdout=theirs.fileno(),
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,  # Ctrl-C is ours
-                )
-            return ours
+            entry.proxy = Proxy.start(target.proxy_command, target.host, target.port, target.user)
+            return Watched(entry.proxy.stream, str(target))
         stream = socket.create_connection((target.host, target.port), max(0.1, deadline - time.monotonic()))
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(_SILENCE_S * 1000))
-        return stream
+        return Watched(stream, str(target))
 
 
 CONNECTIONS = Connections()
@@ -246,24 +264,13 @@ atexit.register(CONNECTIONS.close_all)
 def _disconnect(entry: _Entry) -> None:
     if entry.client is not None:
         entry.client.close()
-        entry.client = None
+        entry.client, entry.late = None, 0
     if entry.proxy is not None:
-        entry.proxy.kill()
-        entry.proxy.wait()
+        entry.proxy.end()
         entry.proxy = None
 
 
-def _proxy_command(target: SshTarget) -> str:
-    words = {
-        "%%": "%",
-        "%h": shlex.quote(target.host),
-        "%p": str(target.port),
-        "%r": shlex.quote(target.user),
-    }
-    return re.sub("%[%hpr]", lambda match: words[match.group()], target.proxy_command)
-
-
-def _log_in(stream: Any, target: SshTarget, deadline: float) -> paramiko.SSHClient:
+def _log_in(stream: Watched, target: SshTarget, deadline: float) -> paramiko.SSHClient:
     import paramiko
 
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it logs it raises, too
@@ -288,18 +295,40 @@ def _log_in(stream: Any, target: SshTarget, deadline: float) -> paramiko.SSHClie
         )
         transport = client.get_transport()
         assert transport is not None
-        transport.set_keepalive(_KEEPALIVE_S)
+        stream.watch(lambda: _ask(transport))
         return client
     except paramiko.AuthenticationException as error:
         transport = client.get_transport()
         said = (transport.get_banner() if transport else None) or b""
-        client.close()
+        _close(client)
         if _BOOTING in said.decode(errors="replace"):
             raise ShellRefused(f"{target} lets nobody in while it boots") from error
         raise
     except BaseException:
-        client.close()
+        _close(client)
         raise
+
+
+def _close(client: paramiko.SSHClient) -> None:
+    """Of one that may be in the middle of the greetings: the timer that watches over them ends with it."""
+    transport = client.get_transport()
+    if transport is not None:
+        transport.packetizer.complete_handshake()
+    client.close()
+
+
+def _ask(transport: paramiko.Transport) -> None:
+    """Sends a request that no sshd knows, to which each has to say so. By the transport's own thread."""
+    from paramiko import Message
+    from paramiko.common import cMSG_GLOBAL_REQUEST
+
+    if not transport.clear_to_send.is_set():
+        return  # keys are exchanged anew, which is owed an answer, too
+    request = Message()
+    request.add_byte(cMSG_GLOBAL_REQUEST)
+    request.add_string("keepalive@openssh.com")
+    request.add_boolean(True)
+    transport.packetizer.send_message(request)
 
 
 def _pinning(known_hosts: str) -> paramiko.MissingHostKeyPolicy:
@@ -335,6 +364,10 @@ def _translated(target: SshTarget) -> Iterator[None]:
             f"{target} shows the host key {error.key.fingerprint} and not {error.expected_key.fingerprint}, by which "
             f"this cluster knows it. If the machine was installed anew, remove its line from {target.known_hosts}; "
             "otherwise somebody may be listening in between"
+        ) from error
+    except paramiko.hostkeys.InvalidHostKey as error:
+        raise ShellError(
+            f"{target}: {target.known_hosts} has a line that is no host key; remove it: {error.line}"
         ) from error
     except paramiko.PasswordRequiredException as error:
         advice = "give it to an agent (ssh-add), and leave out auth.ssh_private_key"

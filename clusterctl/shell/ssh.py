@@ -15,22 +15,22 @@ import shlex
 import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, cast
 
-from autoscaler.provider import CommandResult, ShellError, ShellLost, ShellTimedOut
+from autoscaler.provider import CommandResult, ShellError, ShellTimedOut
 
 from . import archive, terminal
+from .channel import Broken, Channel
 from .connections import CONNECT_S, CONNECTIONS, SshTarget
 from .feeding import Feeder
 from .forwarding import forwarded
 from .output import Output
 
-if TYPE_CHECKING:
-    import paramiko
-
 _BLOCK = 65536
 _STALL_S = 60.0
 """A copy that makes no progress for so long has failed."""
+_BEGIN_S = 60.0
+"""What an sshd and the user's log-in scripts may take before a command runs."""
 _KILL_S = 5.0
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -86,11 +86,10 @@ class SshShell:
             make = f"mkdir -p {shlex.quote(parent)}"
             folder = parent
         script = f"{{ {make} && tar -xpof - -C {shlex.quote(folder)} || {_why_not(folder)}; }} 2>&1\n"
-        with self._copying(f"copying {local} to {remote}"), self._started(script, None) as running:
-            with contextlib.suppress(_Broken):  # its words say why
+        with self._copying(f"copying {local} to {remote}"), self._started(script, None, _STALL_S) as running:
+            with contextlib.suppress(Broken):  # its words say why
                 archive.pack(local, name, cast(IO[bytes], _ToMachine(running.channel)))
-            with contextlib.suppress(OSError):  # it has ended already
-                running.channel.shutdown_write()
+            running.channel.shutdown_write()
             running.expect_success()
 
     def get(self, remote: str, local: str) -> None:
@@ -102,30 +101,26 @@ class SshShell:
             f"else tar -chf - -C {shlex.quote(parent)} -- {base}; fi\n"
         )
         os.makedirs(os.path.dirname(local.rstrip("/")) or "/", exist_ok=True)
-        with self._copying(f"copying {remote} from"), self._started(script, None) as running:
+        with self._copying(f"copying {remote} from"), self._started(script, None, _STALL_S) as running:
             with contextlib.suppress(tarfile.ReadError):  # its words say why
                 archive.unpack(io.BufferedReader(running), local)
             running.expect_success()
 
     def interactive(self, command: str | None = None, *, env: Mapping[str, str] | None = None) -> int:
         run = "exec /bin/sh -c " + shlex.quote(command) if command else 'exec "${SHELL:-/bin/sh}" -i'
-        # The environment travels in a file that only the user may read, and that is gone when the program begins.
-        exports = self._exports(env)
-        left = self.run(
-            'umask 077; f=$(mktemp) && printf %s "$CLUSTERCTL_EXPORTS" > "$f" && echo "$f"',
-            env={"CLUSTERCTL_EXPORTS": exports},
-            timeout_s=CONNECT_S,
-        )
-        if left.exit_status != 0:
-            raise ShellError(f"{self._target}: {left.output.strip()}")
-        file = shlex.quote(left.output.strip())
-        with CONNECTIONS.session(self._target, time.monotonic() + CONNECT_S) as channel:
-            rows, columns = terminal.window_size()
-            channel.get_pty(os.environ.get("TERM", "dumb"), columns, rows)
-            channel.exec_command(f"exec /bin/sh -c {shlex.quote(f'. {file}; rm -f {file}; {run}')}")
+        with (
+            self._left_there(self._exports(env)) as file,
+            CONNECTIONS.session(self._target, time.monotonic() + CONNECT_S) as channel,
+        ):
+            begin = f"exec /bin/sh -c {shlex.quote(f'. {file}; rm -f {file}; {run}')}"
+            begin_by = time.monotonic() + _BEGIN_S
+            try:
+                channel.terminal(os.environ.get("TERM", "dumb"), *terminal.window_size(), begin_by)
+                channel.execute(begin, begin_by)
+            except TimeoutError:
+                raise self._not_begun() from None
             terminal.connect(_RemoteTerminal(channel))
-            status = channel.recv_exit_status()
-            # -1: a signal ended it, which paramiko does not name
+            status = channel.exit_status(None)  # a program may close its terminal and go on
             return status if status >= 0 else 255
 
     @contextlib.contextmanager
@@ -148,29 +143,58 @@ class SshShell:
         return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
 
     @contextlib.contextmanager
-    def _started(self, script: str, timeout_s: float | None) -> Iterator[_Running]:
+    def _left_there(self, exports: str) -> Iterator[str]:
+        """The environment of a program in a file that only the user may read (its name, quoted). It is gone when the
+        program begins, and when it does not."""
+        left = self.run(
+            'umask 077; f=$(mktemp) && printf %s "$CLUSTERCTL_EXPORTS" > "$f" && echo "$f"',
+            env={"CLUSTERCTL_EXPORTS": exports},
+            timeout_s=CONNECT_S,
+        )
+        if left.exit_status != 0:
+            raise ShellError(f"{self._target}: {left.output.strip()}")
+        file = shlex.quote(left.output.strip())
+        try:
+            yield file
+        except BaseException:
+            with contextlib.suppress(ShellError):
+                self.run(f"rm -f {file}", timeout_s=_KILL_S)
+            raise
+
+    @contextlib.contextmanager
+    def _started(
+        self, script: str, timeout_s: float | None, stall_s: float | None = None
+    ) -> Iterator[_Running]:
         """Starts a script; kills all of it when the body is left by an exception."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         connect_by = time.monotonic() + (CONNECT_S if timeout_s is None else min(CONNECT_S, timeout_s))
         with CONNECTIONS.session(self._target, connect_by) as channel:
-            running = _Running(channel, script, deadline, str(self._target))
+            running = _Running(channel, script, deadline, stall_s)
             try:
-                running.begin()
+                try:
+                    running.begin(_BEGIN_S)
+                except TimeoutError:
+                    raise self._not_begun() from None
                 yield running
             except BaseException:
                 self._kill(running.group)
                 raise
 
+    def _not_begun(self) -> ShellTimedOut:
+        return ShellTimedOut(
+            f"{self._target} did not begin to run a command within {_BEGIN_S:g} s: its sshd does not answer, or the "
+            "user's log-in scripts do not end"
+        )
+
     def _kill(self, group: int) -> None:
         if not group:
             return
         with (
-            contextlib.suppress(ShellError, OSError),
+            contextlib.suppress(ShellError, TimeoutError),  # it cannot be reached
             CONNECTIONS.session(self._target, time.monotonic() + _KILL_S) as channel,
         ):
-            channel.settimeout(_KILL_S)
-            channel.exec_command(f"exec /bin/sh -c 'kill -KILL -{group}'")
-            channel.recv(1)  # until it has happened
+            channel.execute(f"exec /bin/sh -c 'kill -KILL -{group}'", time.monotonic() + _KILL_S)
+            channel.recv(1, _KILL_S)  # until it has happened
 
     @contextlib.contextmanager
     def _copying(self, what: str) -> Iterator[None]:
@@ -186,10 +210,6 @@ class _Late(Exception):
     """The deadline has passed."""
 
 
-class _Broken(OSError):
-    """The other side reads no more."""
-
-
 class _Running(io.RawIOBase):
     """A script on a machine. Reading it gives what the script writes, between the two marks of the start and the end.
 
@@ -197,39 +217,42 @@ class _Running(io.RawIOBase):
         group: its process group there; 0 before it has begun.
     """
 
-    def __init__(self, channel: paramiko.Channel, script: str, deadline: float | None, machine: str) -> None:
+    def __init__(self, channel: Channel, script: str, deadline: float | None, stall_s: float | None) -> None:
         self.channel = channel
         self.group = 0
         self._mark = f"<{secrets.token_hex(8)}>".encode()
         mark = self._mark.decode()
         self._script = f"printf '\\n%s%s\\n' '{mark}' $$\n{script}printf '%s%s\\n' '{mark}' $?\n"
         self._deadline = deadline
-        self._machine = machine
+        self._stall_s = stall_s
         self._buffer = b""
         self._status: int | None = None
 
-    def begin(self) -> None:
-        """Sends the script and waits until it runs. What log-in scripts print before is dropped."""
-        import paramiko
+    def begin(self, within_s: float) -> None:
+        """Sends the script and waits until it runs. What log-in scripts print before is dropped.
 
-        script = self._script.encode()
-        # dd reads the script and not a byte more, so that the rest of the input is the script's own.
+        Raises:
+            TimeoutError: it does not within this time.
+        """
+        script = os.fsencode(self._script)
+        own, self._deadline = self._deadline, time.monotonic() + within_s
+        self._deadline = self._deadline if own is None else min(own, self._deadline)
         try:
-            self.channel.exec_command(
-                f"exec /bin/sh -c 'eval \"$(dd bs=1 count={len(script)} 2>/dev/null)\"'"
-            )
-            self.channel.settimeout(self._left_s())
-            self.channel.sendall(script)
-        except TimeoutError:
-            raise _Late from None
-        except (paramiko.SSHException, EOFError, OSError) as error:
-            raise self._lost(error) from error
-        while (found := re.search(rb"\n" + self._mark + rb"(\d+)\n", self._buffer)) is None:
-            data = self._receive()
-            if not data:
-                words = self._words() or self._buffer.decode(errors="replace").strip()
-                raise ShellError(f"{self._machine} runs no command: {words[-1000:]}")
-            self._buffer += data
+            # dd reads the script and not a byte more, so that the rest of the input is the script's own.
+            read = f"exec /bin/sh -c 'eval \"$(dd bs=1 count={len(script)} 2>/dev/null)\"'"
+            self.channel.execute(read, self._deadline)
+            with contextlib.suppress(Broken):  # reading says why
+                self.channel.sendall(script, self._left_s())
+            while (found := re.search(rb"\n" + self._mark + rb"(\d+)\n", self._buffer)) is None:
+                data = self._receive()
+                if not data:
+                    raise self._ended_early()
+                self._buffer += data
+        except (TimeoutError, _Late):
+            if self._deadline == own:
+                raise _Late from None
+            raise TimeoutError from None
+        self._deadline = own
         self.group = int(found.group(1))
         self._buffer = self._buffer[found.end() :]
 
@@ -260,7 +283,7 @@ class _Running(io.RawIOBase):
         words = bytearray()
         status = self.finish(words.extend)
         if status:
-            text = (words.decode(errors="replace").strip() or self._words()).strip()
+            text = (words.decode(errors="replace").strip() or self.channel.words()).strip()
             raise ShellError(text[-1000:] or f"exit status {status}")
 
     # -- inside
@@ -291,77 +314,68 @@ class _Running(io.RawIOBase):
         data, self._buffer = self._buffer[:size], self._buffer[size:]
         if data:
             return data
-        if not self.channel.eof_received:
-            raise self._lost(self.channel.get_transport().saved_exception)
-        status = self.channel.recv_exit_status()
-        self._status = (
-            status if status >= 0 else 137
-        )  # paramiko does not name the signal; it is SIGKILL as a rule
+        if not self.channel.has_ended:
+            raise self.channel.lost()
+        try:
+            status = self.channel.exit_status(self._deadline)
+        except TimeoutError:
+            raise _Late from None
+        self._status = status if status >= 0 else 137  # the signal is SIGKILL as a rule
         return b""
 
-    def _lost(self, reason: Exception | None) -> ShellLost:
-        words = f": {type(reason).__name__}: {reason}" if reason else ""
-        return ShellLost(f"the connection to {self._machine} was lost while a command ran there{words}")
+    def _ended_early(self) -> ShellError:
+        if not self.channel.has_ended:
+            return self.channel.lost()
+        words = self.channel.words() or self._buffer.decode(errors="replace").strip()
+        return ShellError(f"{self.channel.machine} runs no command: {words[-1000:]}")
 
     def _receive(self) -> bytes:
-        self.channel.settimeout(self._left_s())
         try:
-            return bytes(self.channel.recv(_BLOCK))
+            return self.channel.recv(_BLOCK, self._left_s())
         except TimeoutError:
             raise _Late from None
 
     def _left_s(self) -> float | None:
         if self._deadline is None:
-            return None  # whoever sets no limit waits for as long as the command takes
+            return self._stall_s  # None: whoever sets no limit waits for as long as the command takes
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise _Late
         return left
 
-    def _words(self) -> str:
-        return (
-            self.channel.recv_stderr(_BLOCK).decode(errors="replace")
-            if self.channel.recv_stderr_ready()
-            else ""
-        )
-
 
 class _ToMachine(io.RawIOBase):
     """The input of a script."""
 
-    def __init__(self, channel: paramiko.Channel) -> None:
+    def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        channel.settimeout(_STALL_S)
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
         try:
-            self._channel.sendall(data)
+            self._channel.sendall(data, _STALL_S)
         except TimeoutError:
             raise _Late from None
-        except (OSError, EOFError) as error:  # paramiko says EOFError of a connection that breaks meanwhile
-            raise _Broken(str(error)) from error
         return len(data)
 
 
 class _RemoteTerminal:
     """A pseudo-terminal of the machine, as `terminal.connect` needs it."""
 
-    def __init__(self, channel: paramiko.Channel) -> None:
+    def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        channel.settimeout(None)
 
     def fileno(self) -> int:
-        return int(self._channel.fileno())
+        return self._channel.fileno()
 
     def read(self) -> bytes:
-        return bytes(self._channel.recv(_BLOCK))
+        return self._channel.recv(_BLOCK)
 
     def write(self, data: bytes) -> None:
-        with contextlib.suppress(OSError):  # it has ended, and reading says so
+        with contextlib.suppress(Broken):  # it has ended, and reading says so
             self._channel.sendall(data)
 
     def resize(self, rows: int, columns: int) -> None:
-        self._channel.resize_pty(columns, rows)
+        self._channel.resize(rows, columns)
 
 
 def _why_not(folder: str) -> str:

@@ -11,11 +11,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from autoscaler.provider import ShellAuthFailed, ShellError, ShellRefused, ShellTimedOut
-from clusterctl.shell import connections, ssh
+from autoscaler.provider import ShellAuthFailed, ShellError, ShellLost, ShellRefused, ShellTimedOut
+from clusterctl.shell import connections, ssh, watched
 from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged, SshTarget
 from clusterctl.shell.ssh import SshShell
 from tests.polling import eventually
@@ -152,8 +153,8 @@ def test_through_a_proxy_command_and_through_another_machine(bed: SshTestbed, ta
     options = f"-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -i {bed.key_file}"
     proxied = replace(behind, proxy_command=f"ssh {options} -W %h:%p %r@{target.host}")
     assert whoami(proxied) == "op@h2"
-    with pytest.raises(ShellRefused):
-        whoami(replace(behind, proxy_command="exit 1"))
+    with pytest.raises(ShellRefused, match="its proxy command says: no way"):
+        whoami(replace(behind, proxy_command="sh -c 'echo no way >&2; exit 1'"))
     jumping = replace(behind, jump=target)
     assert whoami(jumping) == "op@h2"
     origin = SshShell(jumping).run("echo ${SSH_CONNECTION%% *}").output.strip()
@@ -175,6 +176,41 @@ def test_one_connection_serves_all_shells(bed: SshTestbed, target: SshTarget) ->
     assert eventually(lambda: connections_to(bed) == 0)
 
 
+def test_a_refused_session_is_asked_for_again(target: SshTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of refusals at the same time paramiko gives the reason to one only."""
+    import paramiko
+
+    assert whoami(target) == "op@h1"
+    refusals = [paramiko.SSHException("Unable to open channel."), paramiko.ChannelException(4, "full")]
+    open_channel = paramiko.Transport.open_channel
+
+    def refused(transport: paramiko.Transport, *arguments: Any, **options: Any) -> paramiko.Channel:
+        if refusals:
+            raise refusals.pop()
+        return open_channel(transport, *arguments, **options)
+
+    monkeypatch.setattr(paramiko.Transport, "open_channel", refused)
+    assert whoami(target) == "op@h1"
+    assert refusals == []
+
+
+def test_sessions_that_come_too_late_do_not_fill_a_connection(
+    bed: SshTestbed, target: SshTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert whoami(target) == "op@h1"
+    bed.hosts[0].run(["pkill", "-STOP", "-u", USER, "sshd"])
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(connections, "_OPEN_S", 0.2)
+            for _ in range(connections._SPARE + 1):
+                with pytest.raises(ShellTimedOut, match="opens no session in time"):
+                    whoami(target, 0.2)
+    finally:
+        bed.hosts[0].run(["pkill", "-CONT", "-u", USER, "sshd"])
+    assert eventually(lambda: connections_to(bed) == 0)
+    assert whoami(target) == "op@h1"
+
+
 def test_a_lost_connection_is_made_again(bed: SshTestbed, target: SshTarget) -> None:
     assert whoami(target) == "op@h1"
     bed.hosts[0].run(["pkill", "-u", USER, "sshd"])
@@ -193,11 +229,11 @@ def test_a_command_whose_connection_is_lost_is_ended(bed: SshTestbed, target: Ss
 def test_a_machine_that_falls_silent_is_noticed(
     bed: SshTestbed, target: SshTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "_SILENCE_S", 0.5)
-    monkeypatch.setattr(connections, "_KEEPALIVE_S", 1)
+    monkeypatch.setattr(watched, "SILENCE_S", 0.5)
+    monkeypatch.setattr(watched, "KEEPALIVE_S", 1)
     monkeypatch.setattr(ssh, "_KILL_S", 0.1)
     try:
-        with pytest.raises(ShellError, match="lost"):
+        with pytest.raises(ShellLost, match=r"op@10\.93\.0\.1:22 did not answer for 0\.5 s"):
             SshShell(target).run("echo begins; sleep 300", on_output=lambda line: bed.cut_off(bed.hosts[0]))
     finally:
         bed.plug_in(bed.hosts[0])
@@ -235,7 +271,10 @@ sys.exit(SshShell(target, {"MARK": "m"}).interactive(sys.argv[5], env={"MORE": "
 def test_a_terminal_there(target: SshTarget) -> None:
     pid, master = pty.fork()
     if pid == 0:
-        command = "tty >/dev/null && echo $MARK$MORE ready; read line; stty size; trap 'exit 9' INT; echo now; sleep 60"
+        command = (
+            "tty >/dev/null && echo $MARK$MORE ready; read line; stty size; "
+            "trap 'exit 9' INT; echo now; while :; do sleep 1; done"
+        )
         words = [target.host, target.known_hosts, target.user, target.key_file, command]
         os.execv(sys.executable, [sys.executable, "-c", TERMINAL, *words])
     import fcntl

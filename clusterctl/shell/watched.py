@@ -1,0 +1,124 @@
+"""Notices that the other side of an SSH connection is gone, frozen, or behind a link that is cut."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+KEEPALIVE_S = 15.0
+"""The other side has said nothing for so long: it is asked for a sign of life."""
+SILENCE_S = 30.0
+"""It gave none for so long: the connection is lost."""
+
+
+def channel_errors() -> tuple[type[Exception], ...]:
+    """All that paramiko's channels raise."""
+    import paramiko
+
+    return paramiko.SSHException, EOFError, OSError
+
+
+class Silent(OSError):
+    """The other side does not answer."""
+
+    def __init__(self, machine: str) -> None:
+        # What paramiko's thread ends with must be an error with a number, and not one that stands for "again".
+        super().__init__(errno.ECONNABORTED, f"{machine} did not answer for {SILENCE_S:g} s")
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+class Stream(Protocol):
+    """A connected socket, or a channel through another machine. `recv` and `send` raise TimeoutError."""
+
+    def recv(self, size: int, /) -> bytes: ...
+    def send(self, data: bytes, /) -> int: ...
+    def settimeout(self, timeout: float | None, /) -> None: ...
+    def close(self) -> None: ...
+
+
+class Watched:
+    """What SSH is spoken over, as paramiko needs it: its thread always reads, in turns of a fraction of a second.
+
+    From `watch` on reading and writing fail when the other side is silent. So all waits of a connection end, whatever
+    it leads over: the kernel knows of no peer behind a jump host or a proxy command, and acknowledges for a frozen one.
+
+    Args:
+        machine: what the other side is called.
+        over: what the stream leads over, if it is a channel of another connection.
+    """
+
+    def __init__(self, stream: Stream, machine: str, over: Watched | None = None) -> None:
+        self._stream = stream
+        self._machine = machine
+        self._over = over
+        self._ask: Callable[[], None] | None = None
+        self._heard = 0.0
+        self._asked: float | None = None
+        self._silent: Silent | None = None
+
+    @property
+    def silent(self) -> Silent | None:
+        """Who is silent, if it ended for that."""
+        return self._silent or (self._over.silent if self._over else None)
+
+    def watch(self, ask: Callable[[], None]) -> None:
+        """Begins.
+
+        Args:
+            ask: asks the other side something that it answers whatever it is. Called by the thread that reads.
+        """
+        self._heard = time.monotonic()
+        self._ask = ask
+
+    def recv(self, size: int) -> bytes:
+        try:
+            data = self._stream.recv(size)
+        except TimeoutError:
+            ask = self._ask
+            if self._is_due() and ask is not None:
+                ask()
+            raise
+        self._heard, self._asked = time.monotonic(), None
+        return data
+
+    def send(self, data: bytes) -> int:
+        try:
+            return self._stream.send(data)
+        except TimeoutError:
+            self._is_due()  # what it was sent waits for it already: no need to ask
+            raise
+
+    def settimeout(self, timeout: float | None) -> None:
+        self._stream.settimeout(timeout)
+
+    def close(self) -> None:
+        self._closed, self._ask = True, None
+        with contextlib.suppress(*channel_errors()):  # what it leads over has ended
+            self._stream.close()
+
+    _closed = False  # paramiko looks at it, as at a socket's
+
+    def _is_due(self) -> bool:
+        """Whether it is time to ask. From then on an answer is owed.
+
+        Raises:
+            Silent: it is owed for too long.
+        """
+        if self._ask is None:
+            return False
+        now, asked = time.monotonic(), self._asked
+        if asked is None:
+            if now - self._heard < KEEPALIVE_S:
+                return False
+            self._asked = now
+            return True
+        if self._silent is None and now - asked >= SILENCE_S:
+            self._silent = Silent(self._machine)
+        if self._silent is not None:
+            raise self._silent
+        return False

@@ -1,0 +1,138 @@
+"""Hosts that fall silent in the middle: an sshd that is frozen, or a link that is cut, here and behind a jump host or
+a proxy command. Every wait ends with a named error, and nothing is left."""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import IO, Any
+
+import pytest
+
+from autoscaler.provider import ShellLost, ShellTimedOut
+from clusterctl.shell import archive, connections, ssh, watched
+from clusterctl.shell.channel import Channel
+from clusterctl.shell.connections import CONNECTIONS, SshTarget
+from clusterctl.shell.ssh import SshShell
+from tests.polling import eventually
+from tests.testbed.sshd import USER, SshTestbed, missing
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
+
+WAYS = {
+    "a frozen host": ("direct", "freeze", 1),
+    "a frozen jump host": ("jump", "freeze", 0),
+    "a host cut off behind a proxy command": ("proxy", "cut", 1),
+}
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshTestbed]:
+    with SshTestbed(2, tmp_path_factory.mktemp("silence")) as bed, bed.inside():
+        yield bed
+
+
+class Silenced:
+    """A shell of a host, and how the host or what leads there falls silent."""
+
+    def __init__(self, bed: SshTestbed, way: str, folder: pathlib.Path) -> None:
+        route, self._how, number = WAYS[way]
+        self._bed, self._host = bed, bed.hosts[number]
+        known, key = str(folder / "known"), str(bed.key_file)
+        first = SshTarget(bed.hosts[0].address, known, user=USER, key_file=key)
+        self.target = replace(first, host=bed.hosts[1].address)
+        if route == "jump":
+            self.target = replace(self.target, jump=first)
+        elif route == "proxy":
+            options = f"-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -i {key}"
+            self.target = replace(
+                self.target, proxy_command=f"ssh {options} -W %h:%p {USER}@{bed.hosts[0].address}"
+            )
+        self.shell = SshShell(self.target)
+        self._is_silent = False
+        self._limits = pytest.MonkeyPatch()
+
+    def begin(self, silence_s: float = 0.5) -> None:
+        """From now on it is silent, and less is waited for: not before, when a loaded machine may need its time."""
+        if not self._is_silent:
+            self._is_silent = True
+            self._limits.setattr(watched, "KEEPALIVE_S", 0.3)
+            self._limits.setattr(watched, "SILENCE_S", silence_s)
+            self._limits.setattr(ssh, "_KILL_S", 0.3)
+            self._limits.setattr(connections, "_OPEN_S", 0.3)
+            if self._how == "cut":
+                self._bed.cut_off(self._host)
+            else:
+                self._host.run(["pkill", "-STOP", "sshd"])
+
+    def end(self) -> None:
+        assert self._is_silent
+        self._is_silent = False
+        self._limits.undo()
+        if self._how == "cut":
+            self._bed.plug_in(self._host)
+        else:
+            self._host.run(["pkill", "-CONT", "sshd"])
+        CONNECTIONS.close_all()
+        self._bed.hosts[1].run(["sh", "-c", f"pkill -KILL -u {USER} '^(sleep|yes|cat|tar)$'; true"])
+
+
+@pytest.fixture(params=WAYS)
+def silenced(request: pytest.FixtureRequest, bed: SshTestbed, tmp_path: pathlib.Path) -> Iterator[Silenced]:
+    before = {*threading.enumerate()}
+    silenced = Silenced(bed, request.param, tmp_path)
+    assert silenced.shell.run("echo here", timeout_s=60.0).output == "here\n"
+    yield silenced
+    CONNECTIONS.close_all()
+    assert eventually(lambda: {*threading.enumerate()} <= before)
+
+
+def test_each_wait_ends(silenced: Silenced, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = silenced.shell
+
+    requested_silence_s = 0.5
+
+    def requested(channel: Channel, command: str, deadline: float) -> None:
+        silenced.begin(requested_silence_s)
+        execute(channel, command, deadline)
+
+    execute = Channel.execute
+    with monkeypatch.context() as patch:
+        patch.setattr(Channel, "execute", requested)
+        with pytest.raises(ShellLost, match="did not answer"):
+            shell.run("echo never")
+        silenced.end()
+        patch.setattr(ssh, "_BEGIN_S", 0.5)
+        requested_silence_s = 30.0
+        with pytest.raises(ShellTimedOut, match="did not begin to run a command"):
+            shell.run("echo never")
+    silenced.end()
+
+    def endless() -> Iterator[bytes]:
+        yield bytes(1_000_000)
+        silenced.begin()
+        while True:
+            yield bytes(1_000_000)
+
+    with pytest.raises(ShellLost, match="did not answer"):
+        shell.run("cat > /dev/null", stdin=endless())
+    silenced.end()
+
+    def unpack(stream: IO[bytes], local: str) -> None:
+        stream.read(1_000_000)
+        silenced.begin()
+        original(stream, local)
+
+    original: Callable[[Any, str], None] = archive.unpack
+    with monkeypatch.context() as patch:
+        patch.setattr(archive, "unpack", unpack)
+        shell.run("truncate -s 1G large", timeout_s=60.0)
+        with pytest.raises(ShellLost, match=r"copying large from: .*did not answer"):
+            shell.get("large", str(tmp_path / "large"))
+    silenced.end()
+
+    with pytest.raises(ShellTimedOut, match=r"did not end within 2\.0 s"):
+        shell.run("echo begun; sleep 300", timeout_s=2.0, on_output=lambda _: silenced.begin(30.0))
+    silenced.end()
