@@ -141,6 +141,11 @@ class Instance:
         return self.state in TERMINAL
 
     @property
+    def setup_log(self) -> str:
+        """Where the log of its set-up is; "" where there was no machine to set up."""
+        return self.log_path if self.machine_id else ""
+
+    @property
     def is_counted(self) -> bool:
         """Whether it counts towards max_workers. What terminates or was given up must never block its own
         replacement."""

@@ -245,7 +245,7 @@ def failures_of(instances: Iterable[Instance]) -> tuple[Failure, ...]:
     failed = [i for i in instances if i.failure and (i.is_terminal or i.state is InstanceState.TERMINATING)]
     failed.sort(key=lambda instance: -instance.since_s)
     return tuple(
-        Failure(i.id, i.node_type, i.since_s, i.failure, i.step, i.log_path) for i in failed[:MOST_FAILURES]
+        Failure(i.id, i.node_type, i.since_s, i.failure, i.step, i.setup_log) for i in failed[:MOST_FAILURES]
     )
 
 
@@ -298,7 +298,7 @@ def _instance_status(instance: Instance, told_s: float) -> InstanceStatus:
         instance.node_id.hex(),
         instance.offer.zone,
         instance.offer.market,
-        instance.log_path,
+        instance.setup_log,
         instance.failure,
         tuple(StepStatus(step.at_s, step.state.name, step.why) for step in instance.history)
         if instance.since_s >= told_s

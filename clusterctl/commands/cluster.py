@@ -32,8 +32,11 @@ def list_clusters(json: Json = False) -> None:
     from clusterctl.home import Home
 
     home = Home.find()
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    try:
         found = list(filter(None, pool.map(partial(_describe, home), home.names())))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C waits for no machine that does not answer
     current = home.current()
     if json:
         output.as_json([{**item, "is_current": item["cluster_name"] == current} for item in found])

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from clusterctl.home import ClusterRecord, Home
     from clusterctl.providers import OperatorProvider
 
+_DOCTOR = "`clusterctl doctor` looks for what is wrong."
 _PATIENCE_S = 10.0
 """Whoever only writes something down waits so long for another command."""
 
@@ -154,9 +155,9 @@ class Session:
         try:
             yield shell
         except ShellTimedOut as error:
-            raise TimedOut(str(error)) from error
+            raise TimedOut(str(error), _DOCTOR) from error
         except ShellError as error:
-            raise CliError(str(error), "`clusterctl doctor` looks for what is wrong.") from error
+            raise CliError(str(error), _DOCTOR) from error
         finally:
             shell.close()
 

@@ -122,9 +122,12 @@ def _look(
     running = [machine for machine in machines if machine.state is MachineState.RUNNING]
     if not running:
         return {}
-    with ThreadPoolExecutor(min(32, len(running)), thread_name_prefix="doctor") as pool:
+    pool = ThreadPoolExecutor(min(32, len(running)), thread_name_prefix="doctor")
+    try:
         answers = pool.map(lambda machine: _look_at(provider, spec, machine, control_address), running)
         return {machine.id: seen for machine, seen in zip(running, answers, strict=True)}
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C waits for no machine that does not answer
 
 
 def _look_at(provider: OperatorProvider, spec: ClusterSpec, machine: Machine, control_address: str) -> Seen:
@@ -180,7 +183,7 @@ def _ask_head(
     except CliError:
         return out | {"api": Api.NO_CONTROL}
     python = ".".join(str(version["python_version"]).split(".")[:2])
-    failures = (status.get("autoscaler") or {}).get("failures", [])[-_FAILURES:]
+    failures = (status.get("autoscaler") or {}).get("failures", [])[:_FAILURES]
     return out | {
         "api": Api.ANSWERS,
         "head_version": (version["version"], python),

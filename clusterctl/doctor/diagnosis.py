@@ -6,9 +6,10 @@ hear that its API does not answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from autoscaler.provider import Machine, MachineState
 from clusterctl import output
@@ -258,17 +259,10 @@ def _quoted(lines: object) -> str:
 
 
 def _work(facts: Facts) -> Iterator[Finding]:
-    for failure in facts.failures:
-        step = f" at step '{failure.step}'" if failure.step else ""
-        yield _error(
-            f"node {failure.instance_id} ({failure.node_type}) could not be made{step}: {failure.reason}"
-            + _quoted([*failure.log]),
-            f"All of its set-up: clusterctl logs --node {failure.instance_id}" if failure.step else "",
-            failure.instance_id,
-        )
+    scaling = facts.status.get("autoscaler") or {}
+    yield from _failures(facts, scaling)
     if not facts.status:
         return
-    scaling = facts.status.get("autoscaler") or {}
     for problem in scaling.get("problems", ()):
         yield _error(f"the autoscaler: {problem}", "Nothing is launched or ended before that is solved.")
     for waiting in scaling.get("waiting", ()):
@@ -288,3 +282,21 @@ def _work(facts: Facts) -> Iterator[Finding]:
                 "The autoscaler ends such machines after a while; if it stays, look at: clusterctl monitor",
                 machine.id,
             )
+
+
+def _failures(facts: Facts, scaling: Mapping[str, Any]) -> Iterator[Finding]:
+    """Nodes that failed, each reason once; while nothing is missing any more they are only worth knowing."""
+    is_short = any(kind["running"] < kind["min_workers"] for kind in scaling.get("types", ()))
+    kind = Severity.ERROR if is_short or scaling.get("waiting") else Severity.WARNING
+    newest = {(item.node_type, item.step, item.reason): item for item in reversed(facts.failures)}
+    for failure in newest.values():
+        step = f" at step '{failure.step}'" if failure.step else ""
+        yield Finding(
+            kind,
+            f"node {failure.instance_id} ({failure.node_type}) failed{step}: {failure.reason}"
+            + _quoted([*failure.log]),
+            f"All of its set-up: clusterctl logs --node {failure.instance_id}"
+            if failure.log
+            else "The autoscaler goes on trying: clusterctl status shows what it does.",
+            failure.instance_id,
+        )

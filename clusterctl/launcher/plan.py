@@ -47,6 +47,7 @@ class Facts:
         strangers: machines of an earlier life, found by tags only.
         spec_changed: the spec differs from the one that is remembered.
         change: what that means for the head.
+        lacks_workers: fewer have joined than min_workers say.
     """
 
     record_state: str
@@ -58,6 +59,7 @@ class Facts:
     strangers: tuple[str, ...] = ()
     spec_changed: bool = False
     change: Change = Change.NOTHING
+    lacks_workers: bool = False
 
 
 UNSEEN = Facts(record_state="", health=Health.UNKNOWN)
@@ -180,7 +182,7 @@ def _running(facts: Facts, restart: Restart) -> Plan:
         steps += (Step(Action.UPDATE_HEAD),)
     if facts.spec_changed:
         steps += (Step(Action.PUSH_SPEC),)
-    if steps or facts.record_state != "UP":
+    if steps or facts.record_state != "UP" or facts.lacks_workers:
         steps += (Step(Action.AWAIT_WORKERS),)
     return Plan(steps)
 

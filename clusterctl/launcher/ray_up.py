@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 
 from autoscaler.provider import Machine, NodeType, SetupError, ShellError
@@ -14,7 +13,7 @@ from clusterctl.errors import SetupFailed, TimedOut
 from . import machines, node_types, ray_nodes, setup
 from .board import NodeRow
 from .buying import Buyer
-from .plan import Facts, Health, Plan, Restart, without_autoscaler
+from .plan import Facts, Plan, Restart, without_autoscaler
 from .up import Up
 
 _ASK_S = 30.0
@@ -27,18 +26,15 @@ class RayUp(Up):
 
     _stop = "ray stop"
 
-    def facts(self) -> Facts:
-        """As of any cluster; workers that are missing, lost or too many count as a changed spec."""
-        facts = super().facts()
-        if facts.health is Health.ANSWERS and not facts.spec_changed:
-            listed = machines.existing(self._provider)
-            todo = ray_nodes.workers(self._spec, listed)
-            lost = {machine.address for machine in listed if not machine.is_head} - self._joined()
-            return replace(facts, spec_changed=bool(todo.missing or todo.surplus or lost))
-        return facts
-
     def plan(self, restart: Restart, facts: Facts | None = None) -> Plan:
         return without_autoscaler(super().plan(restart, facts))
+
+    def _lacks_workers(self) -> bool:
+        """Whether workers are missing, lost or too many."""
+        listed = machines.existing(self._provider)
+        todo = ray_nodes.workers(self._spec, listed)
+        lost = {machine.address for machine in listed if not machine.is_head} - self._joined()
+        return bool(todo.missing or todo.surplus or lost)
 
     def _head_facts(self, head: Machine) -> setup.NodeFacts:
         kind = node_types.head_type(self._spec, self._provider.default_resources())

@@ -41,8 +41,8 @@ from clusterctl.sync.transfer import SyncError
 from . import checks, containers, look, machines, node_types, reach, setup, shipping
 from .board import JOINED, NodeRow
 from .costs import Costs, estimate
-from .plan import Action, Facts, Plan, Restart, Step, plan
-from .wait import Watcher, await_workers, instance_ids
+from .plan import Action, Facts, Health, Plan, Restart, Step, plan
+from .wait import Watcher, await_workers, instance_ids, missing_workers
 
 _STOP_S = 60.0
 _REFRESH_S = 3600.0
@@ -96,7 +96,7 @@ class Up:
             self._home, self._spec, self.record, self._known, self._provider, self._make_provider
         )
         self._head_id = found.head_id or self._head_id
-        return found
+        return replace(found, lacks_workers=found.health is Health.ANSWERS and self._lacks_workers())
 
     def plan(self, restart: Restart, facts: Facts | None = None) -> Plan:
         """What is to be done, as things are now, or as `facts` say."""
@@ -177,6 +177,10 @@ class Up:
         result.record = self.record
         result.seconds = time.monotonic() - started
         return result
+
+    def _lacks_workers(self) -> bool:
+        """Whether fewer have joined than shall always be there."""
+        return bool(missing_workers(self._spec, self.api().get("/api/cluster_status")))
 
     # -- one method per action
 

@@ -102,7 +102,7 @@ BROKEN = {
     "the runtime of worker w-1 does not work: No module": of_worker(version="", runtime_error="No module"),
     "runs clusterctl 0.9, and here is 1.0": replace(WELL, head_version=("0.9", "3.11")),
     "runs Python 3.12, and here is 3.11": of_worker(python="3.12"),
-    "node w-7 (gpu) could not be made at step 'setup_commands[0]': exit status 1; the last that it": (
+    "node w-7 (gpu) failed at step 'setup_commands[0]': exit status 1; the last that it": (
         replace(WELL, failures=(Failure("w-7", "gpu", "setup_commands[0]", "exit status 1", ("no space",)),))
     ),
     "the autoscaler: the provider cannot list": of_scaling(problems=["the provider cannot list"]),
@@ -146,3 +146,14 @@ def test_notes_are_no_faults() -> None:
     assert severity(BROKEN["it is stopped"]) is Severity.NOTE
     assert severity(BROKEN["the clock of worker w-1 is -90 s off"]) is Severity.WARNING
     assert severity(BROKEN["does not answer in time"]) is Severity.ERROR
+
+
+def test_failures_are_told_once_each_and_are_errors_only_while_something_is_missing() -> None:
+    failures = tuple(Failure(f"w-{number}", "gpu", "", "no capacity") for number in range(3))
+    short = [{"node_type": "gpu", "running": 1, "min_workers": 2}]
+    (lacking,) = diagnose(replace(of_scaling(types=short), failures=failures))
+    (enough,) = diagnose(replace(of_scaling(types=[{**short[0], "running": 2}]), failures=failures))
+    assert (
+        lacking.what == enough.what == "node w-0 (gpu) failed: no capacity"
+    )  # the newest, which comes first
+    assert (lacking.severity, enough.severity) == (Severity.ERROR, Severity.WARNING)

@@ -36,6 +36,7 @@ def actions(chosen: Plan) -> list[str]:
         (FRESH, {"strangers": ("x",)}, OVER),
         (RUNNING, {}, []),
         (RUNNING, {"record_state": "STARTING"}, ["AWAIT_WORKERS"]),
+        (RUNNING, {"lacks_workers": True}, ["AWAIT_WORKERS"]),
         (RUNNING, {"spec_changed": True}, ["PUSH_SPEC", "AWAIT_WORKERS"]),
         (
             RUNNING,

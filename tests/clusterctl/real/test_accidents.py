@@ -95,17 +95,29 @@ def test_a_killed_control_store_is_restarted(cli: Cli) -> None:
     assert cli.wait(lambda status: len(alive(status)) == 2)
 
 
-def test_a_killed_worker_machine_is_replaced(cli: Cli) -> None:
-    assert cli.run("up", "-y", cli.spec("healing", least=1)).status == 0
+def test_a_killed_worker_machine_is_replaced_and_up_waits_for_that(cli: Cli) -> None:
+    held = cli.folder / "held"
+    commands = f"worker_setup_commands: ['while [ -e {held} ]; do sleep 0.05; done']\n"
+    file = cli.spec("healing", least=1, extra=commands)
+    assert cli.run("up", "-y", file).status == 0
     worker = next(node for node in alive(cli.status()) if not node["is_head"])
     (folder,) = [
         f for f in machines_root().iterdir() if worker["instance_id"] in (f / "machine.json").read_text()
     ]
     pid = cli.run("exec", f"cat {folder}/s/daemon.json").json()["pid"]
+    held.touch()
     os.kill(pid, signal.SIGKILL)
-    assert cli.wait(
-        lambda status: [n for n in alive(status) if not n["is_head"] and n["node_id"] != worker["node_id"]]
-    )
+    assert cli.wait(lambda status: [node["is_head"] for node in alive(status)] == [True])
+    again = cli.start("up", file)  # nothing has changed, and yet there is something to wait for
+    assert again.stderr is not None
+    assert "waiting for 1 worker\n" in iter(again.stderr.readline, "")
+    held.unlink()
+    out, err = again.communicate(timeout=60)
+    assert again.returncode == 0, err
+    assert "is up: the head and 1 worker" in out
+    (new,) = [node for node in alive(cli.status()) if not node["is_head"]]
+    assert new["node_id"] != worker["node_id"]
+    assert "nothing to do" in cli.run("up", file).out
 
 
 def test_a_worker_that_cannot_be_set_up_is_named_with_its_step(cli: Cli) -> None:

@@ -79,7 +79,7 @@ def test_a_node_that_cannot_be_made(cli: Cli) -> None:
     extra = "worker_setup_commands: ['echo the disk is full >&2; exit 28']\n"
     assert cli.run("up", "-y", cli.spec("wrong", least=1, extra=extra)).status == 1
     found = findings(cli, "wrong")
-    failed = [item for item in found if "could not be made" in item["what"]]
+    failed = [item for item in found if "failed at step" in item["what"]]
     assert "at step 'worker_setup_commands[0]'" in failed[0]["what"]
     assert "the disk is full" in failed[0]["what"]
     assert "clusterctl logs --node" in failed[0]["advice"]
