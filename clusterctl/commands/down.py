@@ -15,6 +15,7 @@ from .options import Cluster, DryRun, Json, Name, Yes
 if TYPE_CHECKING:
     from autoscaler.provider import Machine
     from clusterctl.home import ClusterRecord, Home
+    from clusterctl.launcher.down import Ended
     from clusterctl.providers import OperatorProvider
 
 
@@ -75,7 +76,8 @@ def down(
             _end_workers(home, record, keep_min_workers, yes, dry_run, json)
             return
         is_known = record is not None or home.folder(name).exists()
-        found = launcher.cluster_providers(home, name, record.spec if record else loaded, record)
+        ends = launcher.to_end(record.spec if record else loaded, from_file)
+        found = launcher.cluster_providers(home, name, ends, record)
         listed = launcher.listed(found)
         is_known = is_known or bool(listed)
         if dry_run and is_known:
@@ -88,17 +90,21 @@ def down(
         ):
             raise CliError("nothing was ended", "Run it with -y to end the cluster without being asked.")
         # Where there seems to be none, a machine may have a key of it still, or may not say what it has.
-        ended = 0 if dry_run else _end(home, name, found, abandon)
+        ended = launcher.Ended(0) if dry_run else _end(home, name, found, abandon)
     if not is_known:
         raise NotFound(
             f"there is no cluster '{name}': nothing is remembered, and no machine carries its tags"
         )
     if json:
-        output.as_json({"cluster": name, "ended": ended})
+        output.as_json({"cluster": name, "ended": ended.machines, "abandoned": ended.abandoned})
+        return
+    for left in ended.abandoned:
+        output.warn(f"left as it is: {left}")
+    count = f"{ended.machines} machine{'' if ended.machines == 1 else 's'} ended"
+    if ended.abandoned:
+        output.say(f"cluster '{name}' is forgotten: {count}, the rest is left")
     else:
-        output.say(
-            f"cluster '{name}' is down: {ended} machine{'' if ended == 1 else 's'} ended, nothing is left"
-        )
+        output.say(f"cluster '{name}' is down: {count}, nothing is left")
 
 
 def _show(name: str, listed: Sequence[Machine], json: bool) -> None:
@@ -110,7 +116,7 @@ def _show(name: str, listed: Sequence[Machine], json: bool) -> None:
     output.say(f"forget cluster '{name}'")
 
 
-def _end(home: Home, name: str, found: Sequence[OperatorProvider], abandon: bool) -> int:
+def _end(home: Home, name: str, found: Sequence[OperatorProvider], abandon: bool) -> Ended:
     from clusterctl.errors import Interrupted
     from clusterctl.launcher import down as launcher
 

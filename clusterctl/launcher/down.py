@@ -4,6 +4,7 @@ end of the workers alone does."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -16,6 +17,14 @@ from clusterctl.providers import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
 
 from . import machines, reach
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What `down` did. `abandoned`: what is left, and why."""
+
+    machines: int
+    abandoned: tuple[str, ...] = ()
 
 
 def cluster_providers(
@@ -33,6 +42,12 @@ def cluster_providers(
     return [providers.make(spec, cluster_id, settings) for cluster_id in ids] or [probe]
 
 
+def to_end(remembered: ClusterSpec, given: ClusterSpec | None) -> ClusterSpec:
+    """The spec by which a cluster is ended: the one that it was made by, but for the way into its machines, which may
+    be another by now (a key was moved). Pure."""
+    return msgspec.structs.replace(remembered, auth=given.auth) if given else remembered
+
+
 def listed(found: Sequence[OperatorProvider]) -> list[Machine]:
     """All machines of the cluster."""
     return [machine for provider in found for machine in machines.existing(provider)]
@@ -44,9 +59,8 @@ def down(
     found: Sequence[OperatorProvider],
     progress: Callable[[str], None],
     abandon: bool = False,
-) -> int:
-    """Terminates until nothing is listed, removes what was prepared, forgets the cluster; returns how many
-    machines there were.
+) -> Ended:
+    """Terminates until nothing is listed, removes what was prepared, forgets the cluster.
 
     Args:
         abandon: forgets the cluster also if machines cannot be reached, with whatever is left on them.
@@ -77,10 +91,8 @@ def down(
     if failures and not abandon:
         first = failures[0]
         raise type(first)("\n".join(dict.fromkeys(failure.message for failure in failures)), first.hint)
-    for failure in failures:
-        progress(f"abandoned: {failure.message}")
     home.forget(name)
-    return ended
+    return Ended(ended, tuple(failure.message for failure in failures))
 
 
 def workers_to_end(listed: Sequence[Machine], keep: Mapping[str, int]) -> list[str]:

@@ -82,12 +82,14 @@ def await_running(
         time.sleep(_POLL_S if waited_s < 1 else _BOOT_POLL_S)
 
 
-def _unreached(silent: Sequence[Machine]) -> TimedOut:
-    lines = [f"{machine.id}: {machine.tags[MachineTags.UNREACHABLE]}" for machine in silent]
+def _unreached(silent: Sequence[Machine], have_others_ended: bool) -> TimedOut:
+    lines = "\n  ".join(f"{machine.id}: {machine.tags[MachineTags.UNREACHABLE]}" for machine in silent)
+    what = ", and all others have ended" if have_others_ended else ""
+    runs = "goes on" if any(machine.is_head for machine in silent) else "ends when it finds no head"
     return TimedOut(
-        "these machines cannot be reached, and all others have ended:\n  " + "\n  ".join(lines),
-        "What runs there ends when it finds no head; the cluster's files stay there until `clusterctl down` reaches "
-        "them. Run it again then, or with --abandon if they never will be.",
+        f"these machines cannot be entered{what}:\n  {lines}",
+        f"What runs there {runs}, and the cluster's files stay. Run `clusterctl down` again when they can be entered, "
+        "or with --abandon if they never will be.",
     )
 
 
@@ -139,7 +141,7 @@ def end_all(
         if not found or any(MachineTags.UNREACHABLE not in machine.tags for machine in found):
             silent_since = math.inf
         elif time.monotonic() - silent_since >= _SILENCE_S:
-            raise _unreached(found)
+            raise _unreached(found, have_others_ended=len(seen) > len(found))
         else:
             silent_since = min(silent_since, time.monotonic())
         new = [machine for machine in found if machine.id not in seen]

@@ -252,7 +252,7 @@ class SshMachines:
         if left:
             said = "\n  ".join(f"{name}: {error}" for name, error in left.items())
             raise Transient(
-                f"these machines cannot be reached, and may have the cluster's key and files still:\n  {said}"
+                f"these machines cannot be entered, and may have the cluster's key and files still:\n  {said}"
             )
         if listed:
             return

@@ -80,7 +80,7 @@ class Ending(Listing):
 def test_what_cannot_be_reached_is_named_when_all_else_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machines, "_SILENCE_S", 0.0)
     listing = Ending(0, [RUNNING, SILENT], [SILENT])
-    with pytest.raises(TimedOut, match=r"(?s)cannot be reached.*m-3: 10\.0\.0\.3 does not answer") as raised:
+    with pytest.raises(TimedOut, match=r"(?s)cannot be entered.*m-3: 10\.0\.0\.3 does not answer") as raised:
         machines.end_all(cast(Any, listing))
     assert "m-1" not in str(raised.value)
 

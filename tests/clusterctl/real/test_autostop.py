@@ -81,3 +81,14 @@ def test_a_command_in_tmux_takes_the_cluster_with_it(cli: Cli) -> None:
     assert eventually(lambda: not [*machines_root().glob("*")])
     assert file.read_text() == "done\n"
     assert cli.run("status").status == 3
+
+
+def test_a_command_that_is_interrupted_takes_the_cluster_with_it(cli: Cli) -> None:
+    assert cli.run("up", "-y", cli.spec("cut")).status == 0
+    command = cli.start("exec", "--down", "echo here; sleep 600")
+    assert command.stdout is not None
+    assert command.stdout.readline() == "here\n"
+    ran = cli.interrupt(command)
+    assert ran.status == 130
+    assert "cluster 'cut' is down" in ran.err
+    assert not machines_root().exists()
