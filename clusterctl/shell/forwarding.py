@@ -14,6 +14,7 @@ from autoscaler.provider import Shell, ShellError
 
 log = logging.getLogger(__name__)
 _BLOCK = 65536
+_END_S = 0.2
 
 
 class Tunnel(Protocol):
@@ -37,14 +38,14 @@ def forwarded(tunnel: Callable[[], Tunnel], at: int = 0) -> Iterator[int]:
         OSError: the port is in use.
     """
     over, end = socket.socketpair()
-    connections: list[threading.Thread] = []
+    connections: list[_Connection] = []
 
     def accept() -> None:
         while listener in (ready := select.select([listener, over], [], [])[0]) and over not in ready:
             stream, _ = listener.accept()
-            connections[:] = [thread for thread in connections if thread.is_alive()]
-            connections.append(threading.Thread(target=_serve, args=(stream, tunnel, over), daemon=True))
-            connections[-1].start()
+            connections[:] = [connection for connection in connections if connection.thread.is_alive()]
+            connections.append(_Connection(stream, tunnel, over))
+            connections[-1].thread.start()
 
     with over, end, socket.create_server(("127.0.0.1", at)) as listener:
         acceptor = threading.Thread(target=accept, name="forwarding", daemon=True)
@@ -54,8 +55,8 @@ def forwarded(tunnel: Callable[[], Tunnel], at: int = 0) -> Iterator[int]:
         finally:
             end.shutdown(socket.SHUT_WR)  # readable for all of them, for good
             acceptor.join()
-            for thread in connections:
-                thread.join()
+            for connection in connections:
+                connection.end()
 
 
 @contextlib.contextmanager
@@ -87,30 +88,56 @@ class _Loopback(socket.socket):
     def shutdown_write(self) -> None:
         self.shutdown(socket.SHUT_WR)
 
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.shutdown(socket.SHUT_RDWR)  # frees whoever waits for it
+        super().close()
 
-def _serve(stream: socket.socket, tunnel: Callable[[], Tunnel], over: socket.socket) -> None:
-    """Copies both ways until either side has ended, or all is over."""
-    with stream:
-        try:
-            channel = tunnel()
-        except ShellError as error:
-            log.debug("no tunnel: %s", error)  # whoever connected sees the connection close
-            return
-        with contextlib.closing(channel), contextlib.suppress(OSError):
-            sources: list[socket.socket | Tunnel] = [stream, channel]
-            while len(sources) == 2 or sources == [channel]:
-                ready = select.select([*sources, over], [], [])[0]
-                if over in ready:
+
+class _Connection:
+    """A connection to the local port. Its thread copies both ways until either side has ended, or all is over."""
+
+    def __init__(self, stream: socket.socket, tunnel: Callable[[], Tunnel], over: socket.socket) -> None:
+        self.thread = threading.Thread(target=self._run, name="forwards a connection", daemon=True)
+        self._stream = stream
+        self._tunnel = tunnel
+        self._over = over
+        self._channel: Tunnel | None = None
+
+    def end(self) -> None:
+        """Waits for the thread, once `over` is readable. Where it waits for a side that reads no more, it is freed."""
+        with contextlib.suppress(OSError):
+            self._stream.shutdown(socket.SHUT_RDWR)
+        self.thread.join(_END_S)
+        if self.thread.is_alive() and self._channel is not None:
+            self._channel.close()
+        self.thread.join()
+
+    def _run(self) -> None:
+        with self._stream as stream:
+            try:
+                self._channel = channel = self._tunnel()
+            except ShellError as error:
+                log.debug("no tunnel: %s", error)  # whoever connected sees the connection close
+                return
+            with contextlib.closing(channel), contextlib.suppress(OSError, ShellError):
+                self._copy(stream, channel)
+
+    def _copy(self, stream: socket.socket, channel: Tunnel) -> None:
+        sources: list[socket.socket | Tunnel] = [stream, channel]
+        while len(sources) == 2 or sources == [channel]:
+            ready = select.select([*sources, self._over], [], [])[0]
+            if self._over in ready:
+                return
+            if channel in ready:
+                data = channel.recv(_BLOCK)
+                if not data:
                     return
-                if channel in ready:
-                    data = channel.recv(_BLOCK)
-                    if not data:
-                        return
-                    stream.sendall(data)
-                if stream in ready:
-                    data = stream.recv(_BLOCK)
-                    if data:
-                        channel.sendall(data)
-                    else:
-                        channel.shutdown_write()
-                        sources.remove(stream)
+                stream.sendall(data)
+            if stream in ready:
+                data = stream.recv(_BLOCK)
+                if data:
+                    channel.sendall(data)
+                else:
+                    channel.shutdown_write()
+                    sources.remove(stream)

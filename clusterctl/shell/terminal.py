@@ -24,6 +24,7 @@ from clusterctl.errors import process_status
 
 _END_OF_INPUT = b"\x04"
 _AGAIN_S = 0.3
+_MANY = 4096
 
 
 def join(arguments: Sequence[str], folder: str, environment: Mapping[str, str]) -> int:
@@ -74,8 +75,9 @@ def window_size() -> tuple[int, int]:
 def connect(terminal: Terminal) -> None:
     """Joins the caller's terminal with another until nobody is left on its other side."""
     stdin = sys.stdin.fileno()
-    with _raw(stdin), _window_size(stdin, terminal):
-        _copy(stdin, sys.stdout.fileno(), terminal)
+    with _raw(stdin), _window_changes() as changed:
+        terminal.resize(*window_size())
+        _copy(stdin, sys.stdout.fileno(), terminal, changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +104,17 @@ class _Master:
         fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
-def _copy(stdin: int, stdout: int, terminal: Terminal) -> None:
+def _copy(stdin: int, stdout: int, terminal: Terminal, changed: int) -> None:
     shown = terminal.fileno()
-    sources = [stdin, shown]
+    sources = [stdin, shown, changed]
     while True:
         # A program that was not listening yet missed the end, so it is typed until the program has ended.
         ready = select.select(sources, [], [], None if stdin in sources else _AGAIN_S)[0]
         if not ready:
             terminal.write(_END_OF_INPUT)
+        if changed in ready:
+            os.read(changed, _MANY)
+            terminal.resize(*window_size())
         if shown in ready:
             data = terminal.read()
             if not data:
@@ -142,18 +147,20 @@ def _raw(descriptor: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _window_size(descriptor: int, terminal: Terminal) -> Iterator[None]:
-    """The program's window is as large as the caller's, also after the caller's changes."""
+def _window_changes() -> Iterator[int]:
+    """Readable after the caller's window has changed. The signal only says so: whoever it interrupts may just be
+    writing to the program, and could not be waited for."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
 
-    def copy(*_: object) -> None:
-        terminal.resize(*window_size())
+    def note(*_: object) -> None:
+        with contextlib.suppress(BlockingIOError):  # it is readable already
+            os.write(writer, b"w")
 
-    copy()
-    if not os.isatty(descriptor):
-        yield
-        return
-    previous = signal.signal(signal.SIGWINCH, copy)
+    previous = signal.signal(signal.SIGWINCH, note)
     try:
-        yield
+        yield reader
     finally:
         signal.signal(signal.SIGWINCH, previous)
+        os.close(reader)
+        os.close(writer)

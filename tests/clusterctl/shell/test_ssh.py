@@ -3,6 +3,7 @@ must keep is in tests/contract."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import pty
@@ -16,7 +17,8 @@ from typing import Any
 import pytest
 
 from autoscaler.provider import ShellAuthFailed, ShellError, ShellLost, ShellRefused, ShellTimedOut
-from clusterctl.shell import connections, ssh, watched
+from clusterctl.shell import connections, ssh, terminal, watched
+from clusterctl.shell.channel import Channel
 from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged, SshTarget
 from clusterctl.shell.ssh import SshShell
 from tests.polling import eventually
@@ -45,6 +47,19 @@ def whoami(target: SshTarget, timeout_s: float = 20.0) -> str:
 def connections_to(bed: SshTestbed) -> int:
     """How many connections the first host's sshd has."""
     return int(bed.hosts[0].run(["sh", "-c", "ss -Htn state established sport = :22 | wc -l"]))
+
+
+@contextlib.contextmanager
+def another_sshd(bed: SshTestbed, *options: str) -> Iterator[None]:
+    """While it lasts, the first host has a second one."""
+    host = bed.hosts[0]
+    host.run(["mv", "/run/sshd.pid", "/run/first.pid"])
+    bed.start_sshd(host, *options)
+    try:
+        yield
+    finally:
+        bed.stop_sshd(host)
+        host.run(["mv", "/run/first.pid", "/run/sshd.pid"])
 
 
 def test_refused(bed: SshTestbed, target: SshTarget) -> None:
@@ -138,14 +153,9 @@ def test_a_changed_host_key_is_refused_until_it_is_forgotten(bed: SshTestbed, ta
 
 def test_other_ports_users_and_ip_6(bed: SshTestbed, target: SshTarget) -> None:
     host = bed.hosts[0]
-    host.run(["mv", "/run/sshd.pid", "/run/first.pid"])
-    bed.start_sshd(host, "Port=2222")
-    host.run(["sh", "-c", "mv /run/sshd.pid /run/second.pid; mv /run/first.pid /run/sshd.pid"])
-    try:
+    with another_sshd(bed, "Port=2222"):
         assert whoami(replace(target, host=host.address_6, port=2222, user="root")) == "root@h1"
         assert f"[{host.address_6}]:2222 ssh-ed25519" in pathlib.Path(target.known_hosts).read_text()
-    finally:
-        host.run(["sh", "-c", "kill $(cat /run/second.pid)"])
 
 
 def test_through_a_proxy_command_and_through_another_machine(bed: SshTestbed, target: SshTarget) -> None:
@@ -295,6 +305,51 @@ def test_a_terminal_there(target: SshTarget) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
     assert b"31 77" in shown
     assert SshShell(target).run("ls /tmp").output == ""
+
+
+def attach(target: SshTarget, command: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    with open(os.devnull) as stdin, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdin", stdin)
+        patch.setattr(sys, "stdout", sys.__stdout__)
+        return SshShell(target).interactive(command, env={"SECRET": "s"})
+
+
+def test_a_terminal_that_is_refused_is_an_error_and_leaves_nothing(
+    bed: SshTestbed, target: SshTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with another_sshd(bed, "Port=2222", "PermitTTY=no"):
+        with pytest.raises(ShellError, match=r"gives no terminal: its sshd refuses one \(PermitTTY"):
+            attach(replace(target, port=2222), "echo $SECRET", monkeypatch)
+        CONNECTIONS.close_all()
+    assert SshShell(target).run("ls /tmp").output == ""
+
+
+def test_a_terminal_whose_connection_is_lost_is_an_error_and_leaves_nothing(
+    bed: SshTestbed, target: SshTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose(*_: object) -> None:
+        bed.hosts[0].run(["pkill", "-u", USER, "sshd"])
+
+    ask, execute = Channel.terminal, Channel.execute
+
+    def ask_cut_off(channel: Channel, *arguments: Any) -> None:
+        lose()
+        ask(channel, *arguments)
+
+    def execute_cut_off(channel: Channel, command: str, deadline: float) -> None:
+        if "sleep 300" in command:
+            lose()
+        execute(channel, command, deadline)
+
+    for name, stand_in in (("terminal", ask_cut_off), ("execute", execute_cut_off)):
+        with monkeypatch.context() as patch:
+            patch.setattr(Channel, name, stand_in)
+            with pytest.raises(ShellLost):
+                attach(target, "sleep 300", monkeypatch)
+        assert SshShell(target).run("ls /tmp").output == ""
+    monkeypatch.setattr(terminal, "connect", lambda remote: (remote.read(), lose(), remote.read()))
+    with pytest.raises(ShellLost, match="was lost"):
+        attach(target, "echo begun; sleep 300", monkeypatch)
 
 
 def test_names_of_variables_are_checked(target: SshTarget) -> None:

@@ -17,8 +17,9 @@ sys.exit(join(["/bin/sh", "-c", sys.argv[1]], "/", {"PATH": "/usr/bin:/bin", "TE
 """
 
 
-def in_terminal(script: str, typed: bytes = b"") -> tuple[int, bytes]:
-    """Runs `join` with a terminal of 31 x 77 as its own; types when the program has said 'ready'."""
+def in_terminal(script: str, typed: bytes = b"", columns: int = 77) -> tuple[int, bytes]:
+    """Runs `join` with a terminal of 31 x 77 as its own; when the program has said 'ready', makes it as wide as
+    `columns`, and types."""
     pid, master = pty.fork()
     if pid == 0:
         os.execv(sys.executable, [sys.executable, "-c", PROGRAM, script])
@@ -34,6 +35,7 @@ def in_terminal(script: str, typed: bytes = b"") -> tuple[int, bytes]:
                 break
             shown += data
             if typed and b"ready" in shown:
+                ioctl(master, TIOCSWINSZ, struct.pack("HHHH", 31, columns, 0, 0))
                 os.write(master, typed)
                 typed = b""
     finally:
@@ -49,7 +51,9 @@ def test_the_program_has_a_real_terminal() -> None:
 
 
 def test_what_is_typed_arrives_and_ctrl_c_is_the_programs() -> None:
-    status, shown = in_terminal("trap 'echo caught; exit 9' INT; echo ready; read line; sleep 60", b"x\n\x03")
+    status, shown = in_terminal(
+        "trap 'echo caught; exit 9' INT; echo ready; read line; while :; do sleep 1; done", b"x\n\x03"
+    )
     assert status == 9
     assert b"caught" in shown
 
@@ -57,6 +61,13 @@ def test_what_is_typed_arrives_and_ctrl_c_is_the_programs() -> None:
 def test_the_window_has_the_callers_size() -> None:
     _, shown = in_terminal("echo ready; read line; stty size", b"\n")
     assert b"31 77" in shown
+
+
+def test_the_window_changes_with_the_callers() -> None:
+    script = "trap 'stty size; exit 3' WINCH; echo ready; read line; while :; do sleep 1; done"
+    status, shown = in_terminal(script, b"x\n", columns=99)
+    assert status == 3
+    assert b"31 99" in shown
 
 
 def test_without_a_terminal_the_end_of_input_is_typed() -> None:
