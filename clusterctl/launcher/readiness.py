@@ -25,8 +25,10 @@ _SHELL = "wait for the shell"
 _READY = "ready_command"
 
 
-def await_shell(shell: Shell, tell: Callable[[str], None], deadline_s: float, keys_s: float = 0.0) -> float:
-    """Waits until the shell answers; returns how much of `deadline_s` is left. Refused and timed out are worth waiting
+def await_shell(
+    shell: Shell, tell: Callable[[str], None], deadline_s: float, keys_s: float = 0.0, question: str = "true"
+) -> tuple[str, float]:
+    """Waits until the shell answers `question`; returns what it says, and how much of `deadline_s` is left. Refused and timed out are worth waiting
     for; a rejected identity is not, but for `keys_s`, in which a machine may still get its keys.
 
     Raises:
@@ -35,10 +37,10 @@ def await_shell(shell: Shell, tell: Callable[[str], None], deadline_s: float, ke
     deadline = time.monotonic() + deadline_s
     while True:
         try:
-            result = shell.run("true", timeout_s=_ATTEMPT_S)
+            result = shell.run(question, timeout_s=_ATTEMPT_S)
             if result.exit_status == 0:
-                return deadline - time.monotonic()
-            raise SetupError(_SHELL, f"`true` gives status {result.exit_status}: {result.output}")
+                return result.output, deadline - time.monotonic()
+            raise SetupError(_SHELL, f"`{question}` gives status {result.exit_status}: {result.output}")
         except ShellAuthFailed as error:
             if time.monotonic() >= deadline - deadline_s + keys_s:
                 raise SetupError(_SHELL, f"the machine rejects our identity: {error}") from error

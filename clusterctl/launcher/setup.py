@@ -27,6 +27,7 @@ from autoscaler.provider import (
     ShellLost,
     machine_labels,
 )
+from clusterctl.shell import archive
 from clusterctl.shell.container import ContainerShell
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
@@ -36,6 +37,7 @@ from clusterctl.sync.transfer import Mount, SyncError
 
 from . import containers, lease_guard, readiness
 from .containers import Container
+from .node_look import Found, Question
 from .shipping import Shipment
 
 NODE_FOLDER = "~/.clusterctl-node"
@@ -50,8 +52,8 @@ JOIN = f"{PYTHON} -P -m clusterctl.head.join"
 ORPHAN_MINUTES = 10.0
 """So long a worker's machine that costs waits for its head."""
 KEYS_S = readiness.KEYS_S
-_BLOCK = 1 << 18
 _STEP_TIMEOUT_S = 1800.0
+_LOOK_TIMEOUT_S = 60.0
 _START_TIMEOUT_S = 120.0  # one that was interrupted may be under way
 _ATTEMPTS = 3
 _BACK_S = 30.0
@@ -68,7 +70,15 @@ _ASKS_NOBODY = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: copy `source` to `target`, bring over `mounts`, or run `command`."""
+    """One step: copy `source` to `target`, bring over `mounts`, or run `command`.
+
+    Attributes:
+        files: (where it goes in the node's folder, the file here): they come to the machine as the command's input,
+            which it unpacks first, so that all of the step is one round trip.
+        unless: a command: when it succeeds, the step has been done before.
+        is_users: the command is the spec's.
+        on_machine: also where the node is a container.
+    """
 
     name: str
     command: str = ""
@@ -76,12 +86,10 @@ class Step:
     target: str = ""
     mounts: tuple[Mount, ...] = ()
     timeout_s: float = _STEP_TIMEOUT_S
-    expected: str | None = None  # what the command must print
-    advice: str = ""  # what to do when it does not
-    feed: str = ""  # the file that the command reads
-    unless: str = ""  # a command: when it succeeds, the step has been done before
-    is_users: bool = False  # the command is the spec's
-    on_machine: bool = False  # also where the node is a container
+    files: tuple[tuple[str, str], ...] = ()
+    unless: str = ""
+    is_users: bool = False
+    on_machine: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +99,7 @@ class NodeFacts:
     is_head: bool
     start: str  # "": nothing is started
     secret_file: str = ""  # "": none travels
-    files: tuple[tuple[str, str], ...] = ()  # further private files: (target, source)
+    files: tuple[tuple[str, str], ...] = ()  # further private files: (name in the node's folder, file here)
     mounts: tuple[Mount, ...] = ()
     digests: str = ""  # where digests of the mounts' files are kept
     ready: str = ""  # what must succeed before anything is done
@@ -109,21 +117,28 @@ class NodeFacts:
     keys_s: float = 0.0  # so long its platform may take to let our key in
 
 
-def steps(facts: NodeFacts) -> list[Step]:
-    """The steps of a node, in order."""
-    who = f"the image {facts.container.image}" if facts.container else "the node"
-    lease = _lease_steps(facts.lease) if facts.lease else ()
-    out = [
-        *lease,
-        *_container_steps(facts),
-        *(_python_step(facts.python, bool(facts.runtime), who) if facts.python else ()),
-        *(_reach_steps(facts) if facts.reaches else ()),
-        *(_runtime_steps(facts.runtime) if facts.runtime else ()),
-        *facts.install,
-    ]
-    if facts.secret_file:
-        out.append(Step("secret", source=facts.secret_file, target=f"{NODE_FOLDER}/secret"))
-    out += [Step(f"copy {target}", source=source, target=target) for target, source in facts.files]
+def steps_before(facts: NodeFacts) -> list[Step]:
+    """What comes before the look at a node, in order: what ends its machine when nobody needs it, and the container
+    in which it is."""
+    return [*(_lease_steps(facts.lease) if facts.lease else ()), *_container_steps(facts)]
+
+
+def question(facts: NodeFacts) -> Question | None:
+    """What a node is asked first; None: nothing."""
+    if facts.python is None:
+        return None
+    return Question(
+        BASE_PYTHON if facts.runtime else PYTHON,
+        NODE_FOLDER,
+        facts.python,
+        facts.reaches,
+        f"the image {facts.container.image}" if facts.container else "the node",
+    )
+
+
+def steps(facts: NodeFacts, found: Found) -> list[Step]:
+    """The steps of a node, in order, given what there is."""
+    out = [*_install_steps(facts, found), *facts.install]
     if facts.container is None:
         out += _users("initialization_commands", facts.initialization)
     if facts.mounts:
@@ -132,9 +147,22 @@ def steps(facts: NodeFacts) -> list[Step]:
     out += _users("head_setup_commands" if facts.is_head else "worker_setup_commands", facts.kind_commands)
     if facts.start:
         out += _users("start_commands", facts.start_commands)
-        out += lease[1:]  # the machine may have been restarted meanwhile, and has no guard then
+        out += _lease_steps(facts.lease) if facts.lease else ()  # the machine may have been restarted meanwhile, and has no guard then
         out.append(Step("start", facts.start, timeout_s=_START_TIMEOUT_S))
     return out
+
+
+def _install_steps(facts: NodeFacts, found: Found) -> Iterator[Step]:
+    """The runtime, where it is not there already, and the node's private files."""
+    files = (*(("secret", facts.secret_file),) * bool(facts.secret_file), *facts.files)
+    runtime = facts.runtime
+    if runtime is not None and found.runtime != runtime.digest:
+        archives = tuple((archive.packed, archive.file) for archive in runtime.archives)
+        yield Step(
+            "install the runtime", runtime.install(NODE_FOLDER, found.python), files=(*files, *archives)
+        )
+    elif files:
+        yield Step("copy the private files", files=files)
 
 
 def without_start(facts: NodeFacts) -> NodeFacts:
@@ -151,19 +179,6 @@ def only_start(facts: NodeFacts) -> NodeFacts:
         commands=(),
         kind_commands=(),
         container=containers.kept(facts.container),
-    )
-
-
-def _python_step(version: tuple[int, int], is_shipped: bool, who: str) -> tuple[Step]:
-    wanted = f"{version[0]}.{version[1]}"
-    return (
-        Step(
-            "python version",
-            f"{BASE_PYTHON if is_shipped else PYTHON} -c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'",
-            timeout_s=60.0,
-            expected=wanted,
-            advice=f"{who} needs Python {wanted}, as here: programs and their data travel between the two",
-        ),
     )
 
 
@@ -184,43 +199,16 @@ def _container_steps(facts: NodeFacts) -> Iterator[Step]:
     yield Step(f"container {container.name}", container.run(), on_machine=True)
 
 
-def _reach_steps(facts: NodeFacts) -> tuple[Step, ...]:
-    """A closed port is found before minutes are spent on the rest."""
-    host, _, port = facts.reaches.rpartition(":")
-    program = (
-        "import socket, sys\n"
-        'try: socket.create_connection((sys.argv[1], int(sys.argv[2])), 10).close(); print("reached")\n'
-        "except OSError as error: print(error)"
-    )
-    python = BASE_PYTHON if facts.runtime else PYTHON
-    command = f"{python} -c '{program}' {shlex.quote(host.strip('[]'))} {port}"
-    advice = (
-        f"the head's control store is at {facts.reaches}: the network (firewall, security group) must let the nodes "
-        "connect to each other"
-    )
-    return (Step("reach the head", command, timeout_s=60.0, expected="reached", advice=advice),)
-
-
-def _runtime_steps(runtime: Shipment) -> tuple[Step, ...]:
-    there = runtime.is_there(NODE_FOLDER)
-    copies = (
-        Step(f"copy the {part.name}", source=part.file, target=f"{NODE_FOLDER}/{part.packed}", unless=there)
-        for part in runtime.archives
-        if not runtime.streamed
-    )
-    install = runtime.install(NODE_FOLDER, BASE_PYTHON)
-    return *copies, Step("install the runtime", install, feed=runtime.streamed, unless=there)
-
-
 def _lease_steps(head: str) -> tuple[Step, ...]:
     """Before all that may take long: the head may be gone by then."""
-    guard, file = f"{NODE_FOLDER}/lease_guard.py", f"{NODE_FOLDER}/head_address"
+    name = "lease_guard.py"
+    guard, file = f"{NODE_FOLDER}/{name}", f"{NODE_FOLDER}/head_address"
     start = f"{BASE_PYTHON} -I {guard} {file} {ORPHAN_MINUTES:g} </dev/null >>{NODE_FOLDER}/lease.log 2>&1"
     return (
-        Step("copy the guard of the lease", source=lease_guard.__file__, target=guard, on_machine=True),
         Step(
             "lease",
             f"echo {shlex.quote(head)} > {file} && (setsid {start} &)",
+            files=((name, lease_guard.__file__),),
             timeout_s=60.0,
             on_machine=True,
         ),
@@ -272,10 +260,10 @@ def head_facts(
         host: the head's address, as the cluster's other machines reach it.
         files: further private ones, (there, here).
     """
-    config = f"{NODE_FOLDER}/head.json"
+    config = "head.json"
     return NodeFacts(
         is_head=True,
-        start=f"{START} --head --config {config} --secret-file {NODE_FOLDER}/secret --json",
+        start=f"{START} --head --config {NODE_FOLDER}/{config} --secret-file {NODE_FOLDER}/secret --json",
         secret_file=secret_file,
         files=((config, config_file), *files),
         runtime=runtime,
@@ -398,14 +386,17 @@ def run(
         SetupError: a step failed; its reason ends with the last lines that it printed.
     """
     on_step("wait for the shell")
-    left_s = readiness.await_shell(shell, log.write, deadline_s, facts.keys_s)
+    asked = question(facts)
+    first = asked is not None and not facts.ready and facts.container is None
+    words = asked.command() if asked is not None and first else "true"
+    answer, left_s = readiness.await_shell(shell, log.write, deadline_s, facts.keys_s, words)
     if facts.ready:
         on_step("ready_command")
         log.write(f"step: ready_command: {facts.ready}")
         readiness.await_command(shell, in_bash(facts.ready), log.write, left_s)
-    output = ""
     inside = shell if facts.container is None else ContainerShell(shell, facts.container.name)
-    for step in steps(facts):
+
+    def do(step: Step) -> str:
         on_step(step.name)
         log.write(f"step: {step.name}" + (f": {step.command}" if step.command else ""))
         log.last = []
@@ -416,6 +407,23 @@ def run(
             log.write(f"FAILED: {error.reason}")
             raise
         log.write(f"done in {time.monotonic() - started:.2f} s")
+        return output
+
+    for step in steps_before(facts):
+        do(step)
+    found = Found()
+    if asked is not None:
+        if not first:
+            answer = do(Step("look", asked.command(), timeout_s=_LOOK_TIMEOUT_S))
+        log.write(f"the node says: {' '.join(answer.split())}")
+        try:
+            found = asked.read(answer)
+        except SetupError as error:
+            log.write(f"FAILED: {error.reason}")
+            raise
+    output = ""
+    for step in steps(facts, found):
+        output = do(step)
     return output
 
 
@@ -445,12 +453,15 @@ def _run_step(shell: Shell, step: Step, facts: NodeFacts, log: SetupLog) -> str:
         if step.mounts:
             bring(shell, step.mounts, facts.digests, log.output)
             return ""
+        command = in_bash(step.command) if step.is_users else step.command
+        if step.files:
+            command = " && ".join(part for part in (archive.unpacking(NODE_FOLDER), command) if part)
         result: CommandResult = shell.run(
-            in_bash(step.command) if step.is_users else step.command,
+            command,
             env=facts.env if step.is_users else None,
             timeout_s=step.timeout_s,
             on_output=log.output,
-            stdin=_blocks(step.feed) if step.feed else None,
+            stdin=archive.packed(step.files) if step.files else None,
         )
     except ShellLost:
         raise
@@ -458,15 +469,7 @@ def _run_step(shell: Shell, step: Step, facts: NodeFacts, log: SetupLog) -> str:
         raise SetupError(step.name, f"{error}{_tail(log.last)}") from error
     if result.exit_status != 0:
         raise SetupError(step.name, f"exit status {result.exit_status}{_tail(log.last)}")
-    if step.expected is not None and result.output.strip() != step.expected:
-        raise SetupError(step.name, f"it says {result.output.strip()!r}; {step.advice}")
     return result.output
-
-
-def _blocks(path: str) -> Iterator[bytes]:
-    with open(path, "rb") as file:
-        while block := file.read(_BLOCK):
-            yield block
 
 
 def _tail(lines: Sequence[str]) -> str:

@@ -82,17 +82,8 @@ class Shipment:
         """Without what only a head needs."""
         return Shipment(self.archives[:1])
 
-    def is_there(self, folder: str) -> str:
-        """Command: succeeds where a node's folder has this runtime already."""
-        return f'[ "$(cat {folder}/runtime/{_DIGEST} 2>/dev/null)" = {self.digest} ]'
-
-    @property
-    def streamed(self) -> str:
-        """The archive that `install` reads as its input; "" where all are copied first, and kept to be shipped on."""
-        return self.archives[0].file if len(self.archives) == 1 else ""
-
     def install(self, folder: str, python: str) -> str:
-        """Command: makes `folder`/runtime, a virtual environment, of its input or of what was copied to `folder`.
+        """Command: makes `folder`/runtime, a virtual environment, of the archives in `folder`, for the Python at a path.
 
         It is made by hand, for Debian's Python has no `ensurepip`, and a minimal one not even `venv`.
         """
@@ -100,11 +91,10 @@ class Shipment:
         return " && ".join(
             (
                 f"cd {folder} && rm -rf {new} runtime",
-                f"base=$({python} -c 'import os, sys; print(os.path.realpath(sys.executable))')",
                 f"mkdir -p {new}/bin {new}/{SITE}",
                 *self._unpack(new),
-                f'ln -s "$base" {new}/bin/python && ln -s python {new}/bin/python3',
-                f'printf \'home = %s\\n\' "$(dirname "$base")" > {new}/pyvenv.cfg',
+                f"ln -s {shlex.quote(python)} {new}/bin/python && ln -s python {new}/bin/python3",
+                f"printf 'home = %s\\n' {shlex.quote(os.path.dirname(python))} > {new}/pyvenv.cfg",
                 *self._command(new),
                 f"echo {self.digest} > {new}/{_DIGEST} && mv {new} runtime",
             )
@@ -115,11 +105,11 @@ class Shipment:
             yield f"printf %s {shlex.quote(_COMMAND)} > {new}/bin/clusterctl && chmod 755 {new}/bin/clusterctl"
 
     def _unpack(self, new: str) -> Iterator[str]:
-        if self.streamed:
-            yield f"tar -xzf - -C {new}/{SITE}"
-            return
+        """A head keeps the archives, to ship them on."""
+        is_head = len(self.archives) > 1
         for part in self.archives:
-            yield f"tar -xzf {part.packed} -C {new}/{SITE} && mv {part.packed} {new}/"
+            unpacked = f"mv {part.packed} {new}/" if is_head else f"rm {part.packed}"
+            yield f"tar -xzf {part.packed} -C {new}/{SITE} && {unpacked}"
 
 
 def own(cache: str, extras: Collection[str] = ()) -> Shipment:

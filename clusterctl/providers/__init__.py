@@ -22,7 +22,8 @@ from clusterctl.spec.platforms.ssh import SshProvider
 
 @dataclass(frozen=True, slots=True)
 class ForHead:
-    """Settings of the head's provider, and private files that it needs: (path there, path here)."""
+    """Settings of the head's provider, and private files that it needs: (name in its node's folder, file
+    here)."""
 
     settings: Mapping[str, str]
     files: Sequence[tuple[str, str]] = ()

@@ -80,8 +80,8 @@ class SshAccess:
         return SshShell(target, self._environment(machine_id, user))
 
     def files_for_head(self) -> tuple[tuple[str, str], ...]:
-        """What the head needs to enter the workers: (path there, path here)."""
-        return ((f"~/{_NODE_FOLDER}/ssh_key", self.key_file()),)
+        """What the head needs to enter the workers: (name in its node's folder, file here)."""
+        return (("ssh_key", self.key_file()),)
 
     def settings_for_head(self) -> dict[str, str]:
         """What makes this on the head."""

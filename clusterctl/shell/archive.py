@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tarfile
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 _BLOCK = 256 * 1024
@@ -18,6 +19,36 @@ def pack(local: str, name: str, stream: IO[bytes]) -> None:
             return
         for entry in sorted(os.listdir(local)):
             archive.add(os.path.join(local, entry), f"./{entry}", filter=_plain)
+
+
+def packed(files: Sequence[tuple[str, str]]) -> Iterator[bytes]:
+    """The same of single files, as (name, file here), in portions.
+
+    Raises:
+        OSError: one cannot be read, or becomes shorter meanwhile.
+    """
+    for name, path in files:
+        with open(path, "rb") as file:
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = os.fstat(file.fileno()).st_size, mode_of(path)
+            yield member.tobuf()
+            left = member.size
+            while left:
+                block = file.read(min(left, _BLOCK))
+                if not block:
+                    raise OSError(f"{path} became shorter while it was read")
+                left -= len(block)
+                yield block
+            yield bytes(-member.size % tarfile.BLOCKSIZE)
+    yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def unpacking(folder: str) -> str:
+    """Command: unpacks its input in a folder, as a shell reads it, which is made where it is missing. Says so where
+    it fails for a full disk, for which tar has many words."""
+    free = f"df -Pk {folder} 2>/dev/null | {{ read -r line; read -r disk size used free rest; echo ${{free:-1024}}; }}"
+    full = f'{{ [ "$({free})" -ge 1024 ] || echo "the disk of {folder} is full"; false; }}'
+    return f"mkdir -p {folder} && {{ tar -xpof - -C {folder} || {full}; }}"
 
 
 def unpack(stream: IO[bytes], local: str) -> None:

@@ -77,15 +77,12 @@ class SshShell:
     def put(self, local: str, remote: str) -> None:
         target = _path(remote)
         parent, name = os.path.split(target)
+        unpack = archive.unpacking(shlex.quote(parent))
         if os.path.isdir(local):
-            mode = f"{archive.mode_of(local):o}"
-            quoted = shlex.quote(target)
+            quoted, mode = shlex.quote(target), f"{archive.mode_of(local):o}"
             make = f"mkdir -p {shlex.quote(parent)} && {{ [ -d {quoted} ] || mkdir -m {mode} {quoted}; }}"
-            folder = target
-        else:
-            make = f"mkdir -p {shlex.quote(parent)}"
-            folder = parent
-        script = f"{{ {make} && tar -xpof - -C {shlex.quote(folder)} || {_why_not(folder)}; }} 2>&1\n"
+            unpack = f"{make} && {archive.unpacking(quoted)}"
+        script = f"{{ {unpack}; }} 2>&1\n"
         with self._copying(f"copying {local} to {remote}"), self._started(script, None, _STALL_S) as running:
             with contextlib.suppress(Broken):  # its words say why
                 archive.pack(local, name, cast(IO[bytes], _ToMachine(running.channel)))
@@ -376,13 +373,6 @@ class _RemoteTerminal:
 
     def resize(self, rows: int, columns: int) -> None:
         self._channel.resize(rows, columns)
-
-
-def _why_not(folder: str) -> str:
-    """Command: fails, and says so where the reason is a full disk, for which tar has many words."""
-    quoted = shlex.quote(folder)
-    free = f"df -Pk {quoted} 2>/dev/null | {{ read -r line; read -r disk size used free rest; echo ${{free:-1024}}; }}"
-    return f'{{ [ "$({free})" -ge 1024 ] || echo "the disk of "{quoted}" is full"; false; }}'
 
 
 def _path(remote: str) -> str:

@@ -287,13 +287,12 @@ class SshMachines:
         return self._settings
 
     def for_head(self) -> ForHead:
-        folder = f"~/{claims.FOLDER}"
         files = tuple(
-            (f"{folder}/{name}", str(self._folder / name))
+            (name, str(self._folder / name))
             for name in ("ssh_key", "known_hosts")
             if (self._folder / name).exists()
         )
-        return ForHead({"owner": self._owner, "folder": folder, "on_head": "yes"}, files)
+        return ForHead({"owner": self._owner, "folder": f"~/{claims.FOLDER}", "on_head": "yes"}, files)
 
     @property
     def head_extras(self) -> Sequence[str]:

@@ -1,0 +1,84 @@
+"""The one question that a machine is asked before anything is done to it: which runtime is there, which Python, and
+does it reach the head. Pure: the command, and what its answer means.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from autoscaler.provider import SetupError
+
+_REACHED = "reached"
+_PROGRAM = f"""\
+import os, sys
+print("%d.%d" % sys.version_info[:2], os.path.realpath(sys.executable))
+if len(sys.argv) > 1:
+    import socket
+    try:
+        socket.create_connection((sys.argv[1], int(sys.argv[2])), 10).close()
+        print("{_REACHED}")
+    except OSError as error:
+        print(error)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to ask.
+
+    Attributes:
+        python: the command that starts its Python, as a shell reads it.
+        folder: where a node's files are, as a shell reads it.
+        version: of Python that the node needs.
+        reaches: HOST:PORT of the head's control store, to which the node must be able to connect; "": none.
+        who: what the Python belongs to.
+    """
+
+    python: str
+    folder: str
+    version: tuple[int, int]
+    reaches: str = ""
+    who: str = "the node"
+
+    def command(self) -> str:
+        """Its status says nothing: that there is no Python is an answer, too."""
+        host, _, port = self.reaches.rpartition(":")
+        address = f"{shlex.quote(host.strip('[]'))} {port}" if self.reaches else ""
+        return (
+            f'{{ read -r digest < {self.folder}/runtime/digest; }} 2>/dev/null; echo "$digest"\n'
+            f"{self.python} -I -S -c {shlex.quote(_PROGRAM)} {address} || true"
+        )
+
+    def read(self, output: str) -> Found:
+        """What the answer says.
+
+        Raises:
+            SetupError: the machine cannot become a node.
+        """
+        digest, _, said = output.partition("\n")
+        words = said.strip()
+        lines = words.splitlines()
+        wanted = f"{self.version[0]}.{self.version[1]}"
+        version, _, executable = lines[0].partition(" ") if lines else ("", "", "")
+        if version != wanted or not executable:
+            raise SetupError(
+                "python version",
+                f"it says {words!r}; {self.who} needs Python {wanted}, as here: programs and their data travel "
+                "between the two",
+            )
+        if self.reaches and lines[-1] != _REACHED:
+            raise SetupError(
+                "reach the head",
+                f"it says {lines[-1]!r}; the head's control store is at {self.reaches}: the network (firewall, "
+                "security group) must let the nodes connect to each other",
+            )
+        return Found(executable, digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a machine has. `python`: the path of its Python; `runtime`: the digest of the runtime that is there."""
+
+    python: str = ""
+    runtime: str = ""
