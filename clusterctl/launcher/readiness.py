@@ -28,8 +28,9 @@ _READY = "ready_command"
 def await_shell(
     shell: Shell, tell: Callable[[str], None], deadline_s: float, keys_s: float = 0.0, question: str = "true"
 ) -> tuple[str, float]:
-    """Waits until the shell answers `question`; returns what it says, and how much of `deadline_s` is left. Refused and timed out are worth waiting
-    for; a rejected identity is not, but for `keys_s`, in which a machine may still get its keys.
+    """Waits until the shell answers `question`; returns what it says, and how much of `deadline_s` is left. Refused
+    and timed out are worth waiting for; a rejected identity is not, but for `keys_s`, in which a machine may still get
+    its keys.
 
     Raises:
         SetupError: it does not answer; the reason tells refused, silent and rejected apart.

@@ -83,7 +83,7 @@ class Shipment:
         return Shipment(self.archives[:1])
 
     def install(self, folder: str, python: str) -> str:
-        """Command: makes `folder`/runtime, a virtual environment, of the archives in `folder`, for the Python at a path.
+        """Command: makes `folder`/runtime, a virtual environment, of the archives in `folder`, for a Python's path.
 
         It is made by hand, for Debian's Python has no `ensurepip`, and a minimal one not even `venv`.
         """

@@ -16,6 +16,7 @@ from autoscaler.provider import (
     Capacity,
     LaunchRequest,
     Machine,
+    MachineState,
     NodeType,
     Offer,
     Problem,
@@ -88,6 +89,7 @@ class Up:
         self._steps_s: dict[str, float] = {}
         self._earlier: frozenset[str] = frozenset()
         self._made_machines = False
+        self._made_head: Machine | None = None
         self._head_id = self.record.head.id if self.record.head else ""
 
     def facts(self) -> Facts:
@@ -243,7 +245,8 @@ class Up:
                 self._made_machines = True
                 launched = machines.patiently(partial(self._provider.create, self._head_request(offer)))
                 if launched.machines:
-                    self._head_id = launched.machines[0].id
+                    self._made_head = launched.machines[0]
+                    self._head_id = self._made_head.id
                     return
                 problems.extend(launched.errors)
         except ProviderError as error:
@@ -410,6 +413,14 @@ class Up:
 
     def _head(self) -> Machine:
         """The head's machine, when it runs."""
+        made = self._made_head
+        if (
+            made is not None
+            and made.id == self._head_id
+            and made.state is MachineState.RUNNING
+            and made.address
+        ):
+            return made
         return machines.await_running(self._provider, self._head_id)
 
     def _head_config(self, head: Machine) -> HeadConfig:

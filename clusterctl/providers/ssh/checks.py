@@ -20,9 +20,11 @@ THIS_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 _EXAMINE_S = 20.0
 _LEAST_DISK = 2**30
 _MOST_SKEW_S = 30.0
-_ASK = """-I -c 'import shutil, socket, sys, sysconfig, time
+_ASK = """-I -S -c 'import os, sys, time
+from importlib.machinery import EXTENSION_SUFFIXES
 taken = []
 for port in sys.argv[1:]:
+    import socket
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -30,8 +32,8 @@ for port in sys.argv[1:]:
         except OSError:
             taken.append(port)
 version = "%d.%d" % sys.version_info[:2]
-disk = shutil.disk_usage(".").free
-print(version, sysconfig.get_config_var("SOABI"), disk, time.time(), *taken)'"""
+disk = os.statvfs(".")
+print(version, EXTENSION_SUFFIXES[0].split(".")[1], disk.f_bavail * disk.f_frsize, time.time(), *taken)'"""
 
 
 @dataclass(frozen=True, slots=True)

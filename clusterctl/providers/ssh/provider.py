@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -56,6 +56,8 @@ T = TypeVar("T")
 _LOOK_S = 10.0
 """A machine that does not say by then what it is counts as one that does not answer."""
 _END_S = 30.0
+_LATELY_S = 5.0
+"""What a machine said is believed for so long, where what follows finds out if it is true no more."""
 _CREATING = threading.Lock()
 
 
@@ -95,6 +97,8 @@ class SshMachines:
         self._cluster_name = spec.cluster_name
         # Of the cluster and not of one life of it: a key that an interrupted `up` left behind goes as well.
         self._mark = f"clusterctl:{self._owner}:{spec.cluster_name}"
+        self._looking = threading.Lock()
+        self._seen: dict[str, tuple[float, Facts]] = {}  # by name, and when
         self._named = frozenset(self._targets)
         for claim in self._recall().values():  # taken when the spec named them: to be given back
             self._targets.setdefault(claim.host, hosts.parse(claim.entry, base))
@@ -107,8 +111,10 @@ class SshMachines:
 
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
         def ask(target: SshTarget) -> Examined:
-            is_head = self._name(target) == self._head
-            return examine(target, self._spec.python, self._ports if is_head else ())
+            name = self._name(target)
+            seen = examine(target, self._spec.python, self._ports if name == self._head else ())
+            self._seen[name] = (time.monotonic(), seen.facts)
+            return seen
 
         answers = self._each(self._entries, _noting(ask))
         version = "" if self._any_python else THIS_VERSION
@@ -143,7 +149,7 @@ class SshMachines:
             return []
         smallest: dict[str, float] = {}
         if not {"CPU", "memory"} <= set(node_type.resources):
-            for facts in self._look(names).values():
+            for facts in self._lately(names).values():
                 if isinstance(facts, Facts):
                     for key, amount in (("CPU", facts.cpus), ("memory", facts.memory)):
                         smallest[key] = min(smallest.get(key, amount), amount)
@@ -153,7 +159,7 @@ class SshMachines:
         is_head = request.tags.get(MachineTags.ROLE) == MachineTags.HEAD
         names = [self._head] if is_head else self._eligible(request.node_type)
         with _CREATING:
-            seen = self._look(names)
+            seen = self._lately(names)
             ours = [facts.claim for facts in seen.values() if isinstance(facts, Facts) and facts.claim]
             here = {claim.tags[MachineTags.INSTANCE_ID]: claim for claim in ours if self._is_ours(claim)}
             made = [here[name].machine() for name in request.instance_ids if name in here]
@@ -164,6 +170,7 @@ class SshMachines:
                 batch = [(index, name, free.pop(name)) for index, name in zip(wanted, [*free], strict=False)]
                 drafts = {name: self._draft(request, index, name, facts) for index, name, facts in batch}
                 answers = self._each(drafts, partial(self._take, drafts))
+                self._look_anew(drafts)
                 taken = {name: drafts[name] for name, answer in answers.items() if answer is True}
                 known = self._recall()
                 self._remember({**known, **taken}, known)
@@ -178,7 +185,8 @@ class SshMachines:
         return LaunchResult(tuple(made), (error,) * len(wanted))
 
     def list(self) -> list[Machine]:
-        seen = self._look(self._targets)
+        with self._looking:
+            seen = self._look(self._targets)
         remembered = self._recall()
         if not remembered and all(isinstance(answer, Exception) for answer in seen.values()):
             error = seen[self._head]
@@ -201,6 +209,7 @@ class SshMachines:
     def terminate(self, ids: Sequence[str]) -> dict[str, ProviderError | None]:
         names = {claims.host_of(id): id for id in ids if claims.host_of(id) in self._targets}
         answers = self._each(names, lambda target: self._give_back(names[self._name(target)], target))
+        self._look_anew(names)
         result: dict[str, ProviderError | None] = {id: NotFound(f"there is no machine {id}") for id in ids}
         for name, answer in answers.items():
             result[names[name]] = (
@@ -275,7 +284,7 @@ class SshMachines:
         return sorted(
             {
                 answer.claim.tags[MachineTags.CLUSTER_ID]
-                for answer in self._look(self._targets).values()
+                for answer in self._lately(self._targets).values()
                 if isinstance(answer, Facts)
                 and answer.claim is not None
                 and answer.claim.tags.get(OWNER_TAG) == self._owner
@@ -356,9 +365,31 @@ class SshMachines:
 
     def _look(self, names: Sequence[str] | Mapping[str, object]) -> dict[str, Facts | Exception]:
         def ask(target: SshTarget) -> Facts:
-            return claims.look_here() if self._on_head and self._name(target) == self._head else _ask(target)
+            name = self._name(target)
+            found = claims.look_here() if self._on_head and name == self._head else _ask(target)
+            self._seen[name] = (time.monotonic(), found)
+            return found
 
         return self._each(names, _noting(ask))
+
+    def _lately(self, names: Sequence[str] | Mapping[str, object]) -> dict[str, Facts | Exception]:
+        """The same, but that a machine which has just said something is not asked again. Others may have taken it
+        since."""
+        with self._looking:  # who comes while a look is under way waits for what that finds
+            since = time.monotonic() - _LATELY_S
+            known = {
+                name: facts
+                for name in names
+                for at, facts in [self._seen.get(name, (0.0, None))]
+                if at > since
+            }
+            looked = self._look([name for name in names if name not in known])
+        return {name: known.get(name) or looked[name] for name in names}
+
+    def _look_anew(self, names: Iterable[str]) -> None:
+        """Their machines are not what they were."""
+        for name in names:
+            self._seen.pop(name, None)
 
     def _draft(self, request: LaunchRequest, index: int, name: str, facts: Facts) -> Claim:
         life = f"{self._cluster_id}/{request.instance_ids[index]}/{time.time_ns()}"
