@@ -147,7 +147,8 @@ def steps(facts: NodeFacts, found: Found) -> list[Step]:
     out += _users("head_setup_commands" if facts.is_head else "worker_setup_commands", facts.kind_commands)
     if facts.start:
         out += _users("start_commands", facts.start_commands)
-        out += _lease_steps(facts.lease) if facts.lease else ()  # the machine may have been restarted meanwhile, and has no guard then
+        if facts.lease:  # the machine may have been restarted meanwhile, and has no guard then
+            out += _lease_steps(facts.lease)
         out.append(Step("start", facts.start, timeout_s=_START_TIMEOUT_S))
     return out
 

@@ -8,6 +8,7 @@ import pytest
 
 from clusterctl.launcher import setup
 from clusterctl.launcher.containers import Container, container_of
+from clusterctl.launcher.node_look import Found
 from clusterctl.launcher.node_types import head_change, worker_hash
 from clusterctl.launcher.plan import Change
 from clusterctl.providers.ssh.checks import Examined, problems_of
@@ -65,15 +66,19 @@ def test_options_by_role() -> None:
 
 def test_the_order_of_steps() -> None:
     spec = load_text(f"{OWN}docker: {{image: img}}\ninitialization_commands: [i]\nsetup_commands: [s]\n")
-    steps = setup.steps(setup.head_facts(spec, "/secret", "/config", "1.2.3.4"))
-    assert [step.name for step in steps if step.on_machine] == [
+    facts = setup.head_facts(spec, "/secret", "/config", "1.2.3.4")
+    before = setup.steps_before(facts)
+    assert all(step.on_machine for step in before)
+    assert [step.name for step in before] == [
         "container engine",
         "initialization_commands[0]",
         "pull img",
         "container clusterctl",
     ]
-    assert [step.name for step in steps][4] == "python version"
-    assert "the image img needs Python" in steps[4].advice
+    assert not any(step.on_machine for step in setup.steps(facts, Found()))
+    asked = setup.question(facts)
+    assert asked is not None
+    assert asked.who == "the image img"
 
 
 def test_shared_memory_is_sized_unless_the_options_say_so() -> None:
@@ -97,6 +102,6 @@ def test_another_image_makes_other_nodes() -> None:
 def test_a_container_in_which_something_runs_is_kept() -> None:
     spec = load_text(f"{OWN}docker: {{image: i}}\n")
     facts = setup.without_start(setup.head_facts(spec, "/secret", "/config", "1.2.3.4"))
-    assert not any(step.name.startswith("pull") for step in setup.steps(facts))
+    assert not any(step.name.startswith("pull") for step in setup.steps_before(facts))
     assert facts.container is not None
     assert facts.container.keeps

@@ -11,7 +11,8 @@ import pytest
 
 from autoscaler.provider import Machine, MachineState, NodeType
 from clusterctl.launcher import setup
-from clusterctl.launcher.setup import SetupLog
+from clusterctl.launcher.node_look import Found
+from clusterctl.launcher.setup import NodeFacts, SetupLog
 from clusterctl.shell.connections import CONNECTIONS, SshTarget
 from clusterctl.shell.ssh import SshShell
 from clusterctl.spec.load import load_text
@@ -27,15 +28,16 @@ WORKER = Machine("m", MachineState.RUNNING, "w", {}, "5.6.7.8")
 FAKE = '#!/bin/sh\necho "$(id -un) $*" >> /run/shutdown-said\n'
 
 
-def steps_of(head: str, holds_lease: bool) -> list[setup.Step]:
-    facts = setup.worker_facts(SPEC, WORKER, NodeType("w"), "w-1", head, "/secret", holds_lease=holds_lease)
-    return setup.steps(facts)
+def facts_of(head: str, holds_lease: bool) -> NodeFacts:
+    return setup.worker_facts(SPEC, WORKER, NodeType("w"), "w-1", head, "/secret", holds_lease=holds_lease)
 
 
 def test_only_machines_that_cost_hold_a_lease_and_they_do_before_anything_slow() -> None:
-    assert not [step.name for step in steps_of("1.2.3.4:5", False) if "lease" in step.name]
-    names = [step.name for step in steps_of("1.2.3.4:5", True)]
-    assert names.index("lease") < names.index("secret")
+    facts = facts_of("1.2.3.4:5", False)
+    assert "lease" not in [s.name for s in (*setup.steps_before(facts), *setup.steps(facts, Found()))]
+    facts = facts_of("1.2.3.4:5", True)
+    assert [step.name for step in setup.steps_before(facts)] == ["lease"]
+    names = [step.name for step in setup.steps(facts, Found())]
     assert names[-2:] == ["lease", "start"], "a machine that was restarted meanwhile has no guard"
 
 
@@ -61,13 +63,11 @@ def test_a_worker_without_its_head_shuts_its_machine_down(
         return host.run(["sh", "-c", "cat /run/shutdown-said 2>/dev/null || true"])
 
     with socket.create_server((OPERATOR, 0), backlog=1000) as head:
-        wanted = [
-            step for step in steps_of(f"{OPERATOR}:{head.getsockname()[1]}", True) if "lease" in step.name
-        ]
+        wanted = setup.steps_before(facts_of(f"{OPERATOR}:{head.getsockname()[1]}", True))
         log = SetupLog(io.StringIO())
         for _ in range(2):  # a repeated set-up adds no second guard
             for step in wanted:
-                setup._run_step(shell, step, setup.NodeFacts(False, "", ""), log)
+                setup._run_step(shell, step, NodeFacts(False, "", ""), log)
         assert eventually(lambda: host.run(["pgrep", "-fc", "lease_guard.py"]).strip() == "1")
         for _ in range(5):
             stream, _ = head.accept()

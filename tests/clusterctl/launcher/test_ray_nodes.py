@@ -11,6 +11,7 @@ import pytest
 
 from autoscaler.provider import Machine, MachineState, MachineTags
 from clusterctl.launcher import node_types, ray_nodes, setup
+from clusterctl.launcher.node_look import Found
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit, load_text, read_text
 
@@ -41,7 +42,7 @@ def spec(text: str = TEXT) -> ClusterSpec:
 
 
 def commands(facts: setup.NodeFacts) -> dict[str, str]:
-    return {step.name: step.command for step in setup.steps(facts)}
+    return {step.name: step.command for step in (*setup.steps_before(facts), *setup.steps(facts, Found()))}
 
 
 def head(text: str = TEXT) -> setup.NodeFacts:
@@ -120,7 +121,7 @@ def test_an_image_is_taken_for_one_with_ray() -> None:
 def test_where_ray_comes_from(tmp_path: pathlib.Path) -> None:
     newest = commands(head(TEXT.replace(", version: 2.60.0", "")))["install Ray"]
     assert newest.count("'ray[default]'") == 1
-    wheels = setup.steps(head(TEXT.replace("2.60.0", "2.60.0, wheelhouse: /w")))
+    wheels = setup.steps(head(TEXT.replace("2.60.0", "2.60.0, wheelhouse: /w")), Found())
     assert [(step.name, step.source) for step in wheels][:2] == [
         ("copy Ray's wheels", "/w"),
         ("install Ray", ""),

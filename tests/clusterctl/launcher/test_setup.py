@@ -25,7 +25,9 @@ from autoscaler.provider import (
     ShellTimedOut,
 )
 from clusterctl.launcher import readiness, setup
+from clusterctl.launcher.node_look import Found
 from clusterctl.launcher.setup import NodeFacts, SetupLog
+from clusterctl.launcher.shipping import Archive, Shipment
 from clusterctl.shell.local import LocalShell
 from clusterctl.spec.load import load_text
 from clusterctl.sync.rules import rules
@@ -53,7 +55,7 @@ class ScriptedShell(LocalShell):
     """A local shell whose first answers are errors."""
 
     def __init__(self, home: str, errors: list[ShellError]) -> None:
-        super().__init__(home, {"PATH": "/usr/bin:/bin"})
+        super().__init__(home, {"PATH": "/usr/bin:/bin", "HOME": home})
         self.errors = errors
 
     def run(
@@ -99,11 +101,10 @@ def run(tmp_path: pathlib.Path, node: NodeFacts, errors: list[ShellError] | None
 
 
 def test_the_heads_steps_in_order() -> None:
-    names = [step.name for step in setup.steps(setup.head_facts(SPEC, "/secret", "/config", "10.0.0.1"))]
-    assert names == [
-        "python version",
-        "secret",
-        "copy ~/.clusterctl-node/head.json",
+    steps = setup.steps(setup.head_facts(SPEC, "/secret", "/config", "10.0.0.1"), Found())
+    assert steps[0].files == (("secret", "/secret"), ("head.json", "/config"))
+    assert [step.name for step in steps] == [
+        "copy the private files",
         "initialization_commands[0]",
         "file_mounts",
         "setup_commands[0]",
@@ -113,10 +114,30 @@ def test_the_heads_steps_in_order() -> None:
     ]
 
 
+@pytest.mark.parametrize("there", ["", "a-b", "a"])
+def test_a_runtime_that_is_there_is_not_sent_again(tmp_path: pathlib.Path, there: str) -> None:
+    shipped = Shipment((Archive("runtime", "a", "/r"), Archive("head", "b", "/h")))
+    node = facts(tmp_path, runtime=shipped, files=(("head.json", "/config"),))
+    step = setup.steps(node, Found("/opt/my python/bin/python3", there))[0]
+    private = (("secret", node.secret_file), ("head.json", "/config"))
+    if there == "a-b":
+        assert (step.name, step.command, step.files) == ("copy the private files", "", private)
+    else:
+        assert step.files == (*private, ("runtime.tar.gz", "/r"), ("head.tar.gz", "/h"))
+        assert "ln -s '/opt/my python/bin/python3' runtime.new/bin/python" in step.command
+
+
+def test_private_files_stay_private(tmp_path: pathlib.Path) -> None:
+    node = facts(tmp_path)
+    pathlib.Path(node.secret_file).chmod(0o600)
+    run(tmp_path, node)
+    assert (tmp_path / "home" / ".clusterctl-node" / "secret").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_workers_start_command_carries_all_and_no_secret() -> None:
     node = setup.worker_facts(SPEC, MACHINE, WORKER, "i-1", "1.2.3.4:5", "/secret")
     assert node.reaches == "1.2.3.4:5"
-    commands = [step for step in setup.steps(node) if "setup_commands" in step.name]
+    commands = [step for step in setup.steps(node, Found()) if "setup_commands" in step.name]
     assert [(step.name, step.command) for step in commands] == [
         ("setup_commands[0]", "s"),
         ("worker_setup_commands[0]", "w"),
@@ -277,7 +298,7 @@ def test_commands_have_no_terminal_and_ask_nobody(tmp_path: pathlib.Path) -> Non
     node = setup.head_facts(SPEC, "/secret", "/config", "1.2.3.4")
     _, log = run(tmp_path, facts(tmp_path, commands=(look,), env=node.env))
     shown = [line.split("   ", 1)[1] for line in log.splitlines() if "   " in line]
-    assert shown == [f"{_python()[0]}.{_python()[1]}", "nobody answers", "noninteractive 1 0", "started"]
+    assert shown == ["nobody answers", "noninteractive 1 0", "started"]
 
 
 class BreakingShell(ScriptedShell):
