@@ -160,6 +160,10 @@ class SshMachines:
         names = [self._head] if is_head else self._eligible(request.node_type)
         with _CREATING:
             seen = self._lately(names)
+            # What has a claim may have been given back since, by an earlier life of this cluster for one.
+            seen |= self._look(
+                [name for name, facts in seen.items() if isinstance(facts, Facts) and facts.claim]
+            )
             ours = [facts.claim for facts in seen.values() if isinstance(facts, Facts) and facts.claim]
             here = {claim.tags[MachineTags.INSTANCE_ID]: claim for claim in ours if self._is_ours(claim)}
             made = [here[name].machine() for name in request.instance_ids if name in here]

@@ -187,7 +187,7 @@ def test_a_host_without_room_is_named_and_keeps_nothing(bed: SshTestbed, cli: Cl
         head.run(["mount", "-o", "remount,size=8m", HOME])
         _, err = process.communicate(timeout=170)
         assert process.returncode == 1
-        assert "step 'copy the " in err
+        assert "step 'install the runtime'" in err
         assert "is full" in err
         assert is_given_back(head)
         head.run(["mount", "-o", "remount,size=2g", HOME])
