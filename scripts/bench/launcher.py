@@ -4,7 +4,7 @@ Bare hosts of network namespaces on this machine, entered by SSH: `up` from noth
 `down`, all by the command line, and what is left then. Prints one line of JSON. `--hosts 1,3,20` says how many hosts,
 the head's included. All of them share the cores of this machine; then once more each has an equal small part of a core
 (`--each 0.09`) to itself, as machines have cores of their own, and only then does the time for many say something of
-the launcher.
+the launcher. And once from far away: the round trip to each host takes `--far 100` milliseconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from figures import Figures, run
 
 from clusterctl.launcher import shipping
-from tests.testbed import cores
+from tests.testbed import cores, far
 from tests.testbed.hosts import Host
 from tests.testbed.sshd import BARE, USER, SshTestbed, connections, missing
 
@@ -40,7 +40,7 @@ GROWTH_GOAL = 2.0
 SPEC = """\
 cluster_name: bench
 provider: {{type: ssh, head: {head}, workers: [{workers}]}}
-auth: {{ssh_user: {user}, ssh_private_key: {key}}}
+auth: {{ssh_user: {user}, ssh_private_key: {key}{way}}}
 """
 PROGRAM = """\
 import runtime
@@ -154,6 +154,25 @@ def measure(figures: Figures, took: dict[int, float], count: int) -> None:
             )
 
 
+def up_from_far(figures: Figures, count: int, far_ms: float) -> None:
+    """How long `up` and `down` take for an operator to whom every answer takes so long."""
+    with tempfile.TemporaryDirectory(prefix="launcher-bench-") as name:
+        folder = Path(name)
+        operator = Operator(folder)
+        with SshTestbed(count, folder, hidden=BARE) as bed, bed.inside():
+            spec = write_spec(folder, bed, far_ms)
+            pack_runtime(folder)
+            words = f"{count} host{'s' if count > 1 else ''}, {far_ms:g} ms away"
+            try:
+                figures.add(f"up, {words}", operator.seconds("up", "-y", str(spec)), "s", "round trip")
+                figures.add(f"up once more, {words}", operator.seconds("up", "-y", str(spec)), "s")
+            except BaseException:
+                with contextlib.suppress(RuntimeError):
+                    operator.seconds("down", "-y", str(spec))
+                raise
+            figures.add(f"down, {words}", operator.seconds("down", "-y", str(spec)), "s")
+
+
 def growth(figures: Figures, sharing: dict[int, float], own: dict[int, float]) -> None:
     """How much longer `up` takes for the most hosts than for the fewest."""
     fewest, most = min(sharing), max(sharing)
@@ -165,10 +184,11 @@ def growth(figures: Figures, sharing: dict[int, float], own: dict[int, float]) -
         figures.add(f"up, {most} hosts to {fewest}, own cores", ratio, "x", OWN, at_most=GROWTH_GOAL)
 
 
-def write_spec(folder: Path, bed: SshTestbed) -> Path:
+def write_spec(folder: Path, bed: SshTestbed, far_ms: float = 0) -> Path:
+    way = f", ssh_proxy_command: '{far.proxy_command(far_ms)}'" if far_ms else ""
     head, *workers = (host.address for host in bed.hosts)
     spec = folder / "bench.yaml"
-    spec.write_text(SPEC.format(head=head, workers=", ".join(workers), user=USER, key=bed.key_file))
+    spec.write_text(SPEC.format(head=head, workers=", ".join(workers), user=USER, key=bed.key_file, way=way))
     return spec
 
 
@@ -183,6 +203,7 @@ def main() -> int:
     )
     parser.add_argument("--hosts", default="1,3,20", help="how many, with commas between them")
     parser.add_argument("--each", type=float, default=0.09, help="cores of a host; 0: leave that part out")
+    parser.add_argument("--far", type=float, default=100.0, help="round trip in ms; 0: leave that part out")
     options = parser.parse_args()
     if reason := missing():
         sys.exit(f"{reason}: run this as root on a Linux machine that has them")
@@ -198,6 +219,11 @@ def main() -> int:
         for count in {counts[0], counts[-1]}:
             measure_it = functools.partial(up_with_own_cores, figures, own, count, options.each)
             measurements[f"{count} hosts with their own cores"] = measure_it
+    if options.far:
+        for count in counts[:2]:
+            measurements[f"{count} hosts far away"] = functools.partial(
+                up_from_far, figures, count, options.far
+            )
     return run(figures, {**measurements, "growth": functools.partial(growth, figures, sharing, own)})
 
 
