@@ -415,6 +415,14 @@ class Aws:
         finally:
             reservations.update(hidden)
 
+    def _do_CreateRoute(self, request: _Request) -> _Answer:
+        given = request.parameters
+        table = self.ec2.route_tables.get(given["RouteTableId"])
+        block = given["DestinationCidrBlock"]
+        if table is not None and any(one.destination_cidr_block == block for one in table.routes):
+            return request.error("RouteAlreadyExists", f"The route identified by {block} already exists.")
+        return self._forward(request)
+
     def _do_DeleteSecurityGroup(self, request: _Request) -> _Answer:
         group = request.parameters.get("GroupId", "")
         for one in self.instances():

@@ -31,7 +31,7 @@ class AwsCloud:
 
     def __init__(self) -> None:
         self._aws: Aws | None = None
-        self.hosts = CloudHosts(self._wanted)
+        self.hosts = CloudHosts(self._wanted, on_shutdown=self._shut_down)
         self.hosts.join_network(_METADATA, 32)
         with self.hosts.inside():
             self._aws = Aws(OPERATOR)
@@ -86,6 +86,13 @@ class AwsCloud:
             return {}
         with self._aws.locked():
             return {one.id: wanted for one in self._instances() if (wanted := self._host_of(one)) is not None}
+
+    def _shut_down(self, instance_id: str) -> None:
+        with self.aws.locked():
+            one = self.aws.ec2.get_instance(instance_id)
+            if one.state == "running":
+                ends = one.instance_initiated_shutdown_behavior == "terminate"
+                self.aws.move(one, "shutting-down" if ends else "stopping")
 
     def _instances(self) -> Iterator[Any]:
         for one in self.aws.instances():

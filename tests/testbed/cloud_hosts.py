@@ -25,6 +25,15 @@ grep -q "$(hostname)" /etc/hosts || echo "127.0.1.1 $(hostname)" >> /etc/hosts
 cp -p /etc/cloud_host_key /etc/cloud_host_key.pub /run/
 mv /run/cloud_host_key /run/host_key && mv /run/cloud_host_key.pub /run/host_key.pub
 """
+# What a machine says to its cloud when it shuts itself down; a date is one of later, which nobody waits for here.
+_SHUTDOWN = """
+mkdir -p /usr/local/sbin
+cat > /usr/local/sbin/shutdown <<'END'
+#!/bin/sh
+case " $* " in *" now "*) touch /run/shut-down ;; esac
+END
+chmod 755 /usr/local/sbin/shutdown
+"""
 _LET_IN = """
 set -e
 user=$1
@@ -68,6 +77,7 @@ class CloudHosts(Testbed):
 
     Args:
         wanted: the cloud's machines by name; asked again and again, in a thread of its own.
+        on_shutdown: is told of each machine that has shut itself down, in that thread.
 
     Attributes:
         failures: what went wrong with a host, in words; `close` raises them.
@@ -78,11 +88,13 @@ class CloudHosts(Testbed):
         wanted: Callable[[], Mapping[str, Wanted]],
         shared: Sequence[str] = (),
         hidden: Sequence[str] = sshd.BARE,
+        on_shutdown: Callable[[str], None] = lambda name: None,
     ) -> None:
         if reason := sshd.missing():
             raise RuntimeError(reason)
         self.failures: list[str] = []
         self._wanted = wanted
+        self._on_shutdown = on_shutdown
         self._machines: dict[str, _Machine] = {}
         self._count = 0
         self._end = threading.Event()
@@ -130,6 +142,9 @@ class CloudHosts(Testbed):
             self._halt(machine)
             _kill(machine.disk)
             self._holders.remove(machine.disk)
+        for name, machine in self._machines.items():
+            if machine.host is not None and os.path.exists(f"/proc/{machine.host.init}/root/run/shut-down"):
+                self._on_shutdown(name)
         for name, what in wanted.items():
             if name not in self._machines:
                 self._machines[name] = self._new_machine()
@@ -156,7 +171,7 @@ class CloudHosts(Testbed):
 
     def _boot_machine(self, machine: _Machine, what: Wanted) -> None:
         host = self._boot_from(machine.disk, machine.name, machine.place, what.addresses[0])
-        host.run(["sh", "-c", _PREPARE])
+        host.run(["sh", "-c", _PREPARE + _SHUTDOWN])
         for user, lines in what.keys.items():
             let_in = host.popen(["sh", "-c", _LET_IN, "sh", user], stdin=subprocess.PIPE, text=True)
             let_in.communicate("".join(f"{line}\n" for line in lines))

@@ -29,7 +29,7 @@ from autoscaler.provider import (
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
 from clusterctl.spec.platforms.aws import AwsProvider
 
-from . import identity, launches, network
+from . import identity, launches, network, tagging
 from .catalog import Catalog
 from .clients import Clients
 from .images import Image
@@ -73,6 +73,8 @@ def check(facts: Facts, node_types: Sequence[NodeType]) -> list[Problem]:
     except (Auth, Config) as error:
         return [Problem(str(error), "`aws sts get-caller-identity` shows as whom you are known.")]
     out = [*_keys(facts, node_types)]
+    if odd := mistagged(facts.config):
+        out.append(odd)
     types: list[_Type] = []
     for given in node_types:
         try:
@@ -126,16 +128,26 @@ def _network(facts: Facts, node_types: Sequence[NodeType]) -> tuple[Network, Pro
         found = network.find(facts.clients, facts.config, facts.cluster_id, named)
         network.ingress("", facts.config.ssh_cidr_blocks)
         further = {"IpPermissions": network.permissions_of(facts.config)}
-        if words := facts.clients.problem_of("authorize_security_group_ingress", further):
+        if words := facts.clients.problem_of("AuthorizeSecurityGroupIngress", further):
             raise Config(f"provider.security_group: {words}")
     except (Auth, Config) as error:
         return Network(), Problem(str(error), "Correct the provider's network settings.")
     return found, None
 
 
+def mistagged(config: AwsProvider) -> Problem | None:
+    """What of the operator's tags AWS would refuse, without asking anybody."""
+    words = tagging.wrong(config.tags)
+    return (
+        Problem(f"provider.tags: {words}", "Correct it: everything that is made carries them.")
+        if words
+        else None
+    )
+
+
 def misnamed(clients: Clients, node_type: NodeType) -> Problem | None:
     """What of a type's settings EC2 does not know by name or kind, without asking anybody."""
-    words = clients.problem_of("run_instances", launches.settings(node_type))
+    words = clients.problem_of("RunInstances", launches.settings(node_type))
     words = words or launches.contradiction(node_type)
     return Problem(f"node type {node_type.name}: node_config: {words}", _CORRECT) if words else None
 

@@ -1,7 +1,7 @@
 """The API of AWS: clients of boto3 that are made when they are first needed, and one way to call them.
 
 boto3's own retries are off, as it would hide from us that AWS wants fewer calls. Ours: what may pass is tried again
-with growing pauses for as long as the caller's patience lasts. All calls that are made here may be repeated.
+with growing pauses for as long as the caller's patience lasts. Calls may be repeated, but for those that say otherwise.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
-from autoscaler.provider import Auth, Config, ProviderError, Transient
+from autoscaler.provider import Auth, Config, NotFound, ProviderError, Throttled, Transient
 
 from . import errors
 
@@ -24,6 +25,9 @@ _READ_S = 30.0
 _FIRST_PAUSE_S = 0.25
 _LONGEST_PAUSE_S = 8.0
 _POOL = 16
+_YOUNG_S = 20.0
+_YOUNG_POLL_S = 1.0
+_MISSING = "machines of AWS need boto3: pip install 'clusterctl[aws]'"
 _PRICING_REGION = "us-east-1"
 """The price list is served in few regions, for all of them."""
 
@@ -62,9 +66,18 @@ class Clients:
         self._shared = _SHARED.setdefault(place, _Shared())
 
     def call(
-        self, service: str, method: str, *, patience_s: float | None = None, **parameters: Any
+        self,
+        service: str,
+        method: str,
+        *,
+        patience_s: float | None = None,
+        repeatable: bool = True,
+        **parameters: Any,
     ) -> dict[str, Any]:
         """One call: its answer, without the metadata.
+
+        Args:
+            repeatable: to be carried out twice does no harm; else it is repeated only if it certainly was not.
 
         Raises:
             ProviderError: whatever it was, see `errors`.
@@ -77,7 +90,8 @@ class Clients:
                 return self._once(service, method, parameters)
             except Transient as error:
                 wait_s = random.uniform(pause_s / 2, pause_s)
-                if time.monotonic() + wait_s > until:
+                is_open = not repeatable and not isinstance(error, Throttled)
+                if is_open or time.monotonic() + wait_s > until:
                     raise
                 time.sleep(wait_s)
                 pause_s = min(2 * pause_s, max(_LONGEST_PAUSE_S, error.retry_after_s))
@@ -89,6 +103,17 @@ class Clients:
     def iam(self, method: str, **parameters: Any) -> dict[str, Any]:
         """A call of IAM."""
         return self.call("iam", method, **parameters)
+
+    def young(self, service: str, method: str, **parameters: Any) -> dict[str, Any]:
+        """A call about what was made just now, which not every part of AWS knows at once."""
+        until = time.monotonic() + _YOUNG_S
+        while True:
+            try:
+                return self.call(service, method, **parameters)
+            except NotFound:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_YOUNG_POLL_S)
 
     def pages(self, method: str, key: str, **parameters: Any) -> Iterator[Any]:
         """All entries `key` of a call of EC2 that answers page by page."""
@@ -108,15 +133,19 @@ class Clients:
             return None if "DryRunOperation" in str(error) else error
         return None
 
-    def problem_of(self, method: str, parameters: Mapping[str, Any]) -> str:
-        """What of a call's parameters EC2 does not know or take, without asking anybody; "" when all is well."""
-        from botocore.exceptions import ParamValidationError
-        from botocore.validate import validate_parameters
+    def problem_of(self, operation: str, parameters: Mapping[str, Any]) -> str:
+        """What of a call's parameters EC2 does not know or take, without asking anybody; "" when all is well.
 
-        meta = self._client("ec2").meta
-        shape = meta.service_model.operation_model(meta.method_to_api_mapping[method]).input_shape
+        Args:
+            operation: as the API calls it, e.g. "RunInstances".
+        """
         try:
-            validate_parameters(dict(parameters), shape)
+            from botocore.exceptions import ParamValidationError
+            from botocore.validate import validate_parameters
+        except ImportError as error:
+            raise Config(_MISSING) from error
+        try:
+            validate_parameters(dict(parameters), _ec2_model().operation_model(operation).input_shape)
         except ParamValidationError as error:
             return " ".join(str(error).split()).removeprefix("Parameter validation failed: ")
         return ""
@@ -159,6 +188,10 @@ class Clients:
         except boto.ParamValidationError as error:
             raise Config(f"{method}: {' '.join(str(error).split())}") from error
         except (boto.ConnectionError, boto.HTTPClientError, ResponseParserError) as error:
+            if not self.place.endpoint_url and self.place.region not in _regions():
+                raise Config(
+                    f"AWS does not answer, and boto3 knows no region {self.place.region}: correct provider.region"
+                ) from error
             raise Transient(f"AWS does not answer: {error}") from error
         except boto.BotoCoreError as error:
             raise Config(f"{method}: {error}") from error
@@ -179,9 +212,13 @@ class Clients:
     def _client(self, service: str) -> Any:
         shared = self._shared
         with shared.lock:
-            if service not in shared.clients:
-                shared.clients[service] = self._make(service, shared)
-            return shared.clients[service]
+            if service in shared.clients:
+                return shared.clients[service]
+            client = self._make(service, shared)
+            # One that is made without credentials never finds any. The head's come a while after its machine.
+            if shared.session.get_credentials() is not None:
+                shared.clients[service] = client
+            return client
 
     def _make(self, service: str, shared: _Shared) -> Any:
         import boto3
@@ -208,3 +245,21 @@ class Clients:
             )
         except boto.BotoCoreError as error:
             raise Config(f"the settings for AWS are wrong: {error}") from error
+
+
+@cache
+def _ec2_model() -> Any:
+    """The description of EC2's API that comes with boto3."""
+    from botocore.session import get_session
+
+    return get_session().get_service_model("ec2")
+
+
+@cache
+def _regions() -> frozenset[str]:
+    """The regions that boto3 knows, in all partitions."""
+    from botocore.session import get_session
+
+    session = get_session()
+    partitions = session.get_available_partitions()
+    return frozenset(name for one in partitions for name in session.get_available_regions("ec2", one))

@@ -36,6 +36,10 @@ _AUTH = frozenset(
     OptInRequired Blocked IncompleteSignature UnauthorizedException InvalidAccessKeyId NotAuthorized
     AuthFailure.ServiceLinkedRoleCreationNotPermitted""".split()
 )
+_UNKNOWN_KEYS = frozenset(
+    """SignatureDoesNotMatch InvalidClientTokenId UnrecognizedClientException MissingAuthenticationToken
+    IncompleteSignature InvalidAccessKeyId""".split()
+)
 _ENCODED = re.compile(r"\s*Encoded authorization failure message:\s*([A-Za-z0-9_\-]+)\s*")
 THROTTLED_S = 5.0
 _PENDING_VERIFICATION_S = 60.0
@@ -94,6 +98,11 @@ def is_unready_profile(code: str, message: str) -> bool:
 def _denied(operation: str, code: str, text: str, decoded: str) -> str:
     if code in ("ExpiredToken", "ExpiredTokenException", "RequestExpired"):
         return f"{operation}: the credentials have expired, or this machine's clock is wrong: {text} ({code})"
+    if code in _UNKNOWN_KEYS or (code == "AuthFailure" and "credentials" in text):
+        return (
+            f"{operation}: AWS does not accept the credentials: {text} ({code}); they are wrong or of another "
+            "partition, the region has to be enabled for the account, or this machine's clock is wrong"
+        )
     if code == "OptInRequired":
         return f"{operation}: the account has not subscribed to what is asked for: {text} ({code})"
     allow = decoded or f"allow {operation} to whoever asks"

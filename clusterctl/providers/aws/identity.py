@@ -70,9 +70,11 @@ def ensure_profile(
             Description=f"The head of clusterctl's cluster {cluster_id}",
             Tags=pairs(tags),
         )
-        clients.iam("put_role_policy", RoleName=name, PolicyName=_POLICY, PolicyDocument=json.dumps(policy))
+        clients.young(
+            "iam", "put_role_policy", RoleName=name, PolicyName=_POLICY, PolicyDocument=json.dumps(policy)
+        )
         _make(clients, "create_instance_profile", InstanceProfileName=name, Path=_PATH, Tags=pairs(tags))
-        profile = clients.iam("get_instance_profile", InstanceProfileName=name)["InstanceProfile"]
+        profile = clients.young("iam", "get_instance_profile", InstanceProfileName=name)["InstanceProfile"]
         if not profile.get("Roles"):
             _make(clients, "add_role_to_instance_profile", InstanceProfileName=name, RoleName=name)
     except Auth as error:
@@ -133,7 +135,7 @@ def _exists(clients: Clients, name: str) -> bool:
 def _make(clients: Clients, method: str, **parameters: Any) -> None:
     """Makes it, unless it is there."""
     try:
-        clients.iam(method, **parameters)
+        clients.young("iam", method, **parameters)
     except ProviderError as error:
         if "EntityAlreadyExists" not in str(error) and "has been taken" not in str(error):
             raise

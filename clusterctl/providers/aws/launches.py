@@ -74,10 +74,12 @@ def has_list_price(node_type: NodeType) -> bool:
 
 
 def contradiction(node_type: NodeType) -> str:
-    """What of a type's settings excludes each other, in words; "": nothing."""
+    """What of a type's settings cannot be honoured, in words; "": nothing."""
     given = _market_type(node_type)
     if node_type.spot and given not in (None, SPOT):
         return f"spot: true, and InstanceMarketOptions.MarketType is {given}: leave one of the two out"
+    if node_type.node_config.get("DisableApiTermination"):
+        return "DisableApiTermination: with it nobody could end the machine, and it would cost for ever"
     return ""
 
 

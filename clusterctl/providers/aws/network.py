@@ -4,11 +4,12 @@ missing is made, and what was made is tagged with the cluster's id, by which it 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from autoscaler.provider import Config, MachineTags, NotFound, ProviderError
+from autoscaler.provider import Config, MachineTags, NotFound, ProviderError, Throttled, Transient
 from clusterctl.spec.platforms.aws import AwsProvider
 
 from .clients import Clients
@@ -17,6 +18,9 @@ from .tagging import cluster_filter, read, specification
 _VPC_BLOCK = "10.83.0.0/16"
 _SUBNET_PREFIX = 20
 _SSH = 22
+_TRIES = 3
+_LAG_S = 5.0
+"""So long a listing may lack what was made."""
 _EVERYBODY = "0.0.0.0/0"
 _SOURCES = {
     "IpRanges": "CidrIp",
@@ -155,8 +159,9 @@ def ensure(
     """The network, made as far as it is missing."""
     network = find(clients, spec, cluster_id, subnet_ids)
     if not network.vpc_id or not network.subnets:
-        _make_vpc(clients, cluster_id, tags)
-        network = find(clients, spec, cluster_id, subnet_ids)
+        vpc_id, subnets = _make_vpc(clients, cluster_id, tags)
+        group_id, ours = _group(clients, spec, cluster_id, vpc_id)
+        network = Network(vpc_id, by_zone(subnets), group_id, ours)
     if not network.group_id:
         network = replace(network, group_id=_make_group(clients, spec, cluster_id, network.vpc_id, tags))
     if not network.group_is_ours:
@@ -243,17 +248,22 @@ def _make_group(
     except Config as error:
         if "InvalidGroup.Duplicate" not in str(error):  # an attempt whose answer was lost
             raise
-        return _group(clients, spec, cluster_id, vpc_id)[0]
+        group_id = _group(clients, spec, cluster_id, vpc_id)[0]
+        if not group_id:
+            raise Transient(f"{error}, and it is not listed yet") from error
+        return group_id
     return str(answer["GroupId"])
 
 
 def _allow(clients: Clients, group_id: str, wanted: set[Rule], further: Sequence[Mapping[str, Any]]) -> None:
     """Lets in who is wanted, and by SSH nobody else any more. Other permissions that somebody has added stay."""
-    (group,) = clients.ec2("describe_security_groups", GroupIds=[group_id])["SecurityGroups"]
+    (group,) = clients.young("ec2", "describe_security_groups", GroupIds=[group_id])["SecurityGroups"]
     there = rules(group.get("IpPermissions", ()))
     for permission in [*(rule.permission() for rule in sorted(wanted - there, key=str)), *further]:
         try:
-            clients.ec2("authorize_security_group_ingress", GroupId=group_id, IpPermissions=[permission])
+            clients.young(
+                "ec2", "authorize_security_group_ingress", GroupId=group_id, IpPermissions=[permission]
+            )
         except ProviderError as error:
             if "InvalidPermission.Duplicate" not in str(error):
                 raise
@@ -262,54 +272,85 @@ def _allow(clients: Clients, group_id: str, wanted: set[Rule], further: Sequence
         clients.ec2("revoke_security_group_ingress", GroupId=group_id, IpPermissions=[rule.permission()])
 
 
-def _make_vpc(clients: Clients, cluster_id: str, tags: Mapping[str, str]) -> None:
-    """A network with a public subnet in every zone. What an interrupted earlier attempt has made is used."""
-    own = clients.ec2("describe_vpcs", Filters=cluster_filter(cluster_id))["Vpcs"]
-    vpc = (
-        own[0]
-        if own
-        else clients.ec2("create_vpc", CidrBlock=_VPC_BLOCK, TagSpecifications=[specification("vpc", tags)])[
-            "Vpc"
-        ]
+def _make_vpc(
+    clients: Clients, cluster_id: str, tags: Mapping[str, str]
+) -> tuple[str, list[Mapping[str, Any]]]:
+    """A network with a public subnet in every zone: its id, and the subnets. What an interrupted earlier attempt has
+    made is used."""
+    vpc_id = _made_once(
+        lambda: [
+            vpc["VpcId"] for vpc in clients.ec2("describe_vpcs", Filters=cluster_filter(cluster_id))["Vpcs"]
+        ],
+        lambda: clients.ec2(
+            "create_vpc",
+            repeatable=False,
+            CidrBlock=_VPC_BLOCK,
+            TagSpecifications=[specification("vpc", tags)],
+        )["Vpc"]["VpcId"],
     )
-    vpc_id = vpc["VpcId"]
-    clients.ec2("modify_vpc_attribute", VpcId=vpc_id, EnableDnsHostnames={"Value": True})
+    clients.young("ec2", "modify_vpc_attribute", VpcId=vpc_id, EnableDnsHostnames={"Value": True})
     gateway_id = _gateway(clients, vpc_id, cluster_id, tags)
-    tables = clients.ec2(
+    (table, *_) = clients.young(
+        "ec2",
         "describe_route_tables",
         Filters=[{"Name": "vpc-id", "Values": [vpc_id]}, {"Name": "association.main", "Values": ["true"]}],
     )["RouteTables"]
-    clients.ec2(
-        "create_route",
-        RouteTableId=tables[0]["RouteTableId"],
-        DestinationCidrBlock=_EVERYBODY,
-        GatewayId=gateway_id,
-    )
-    there = {subnet["AvailabilityZone"]: subnet for subnet in _all_of(clients, vpc_id)}
+    if not any(route.get("DestinationCidrBlock") == _EVERYBODY for route in table.get("Routes", ())):
+        route = {"DestinationCidrBlock": _EVERYBODY, "GatewayId": gateway_id}
+        _unless(clients, "RouteAlreadyExists", "create_route", RouteTableId=table["RouteTableId"], **route)
+    there = {subnet["AvailabilityZone"] for subnet in _all_of(clients, vpc_id)}
     blocks = [str(block) for block in ipaddress.ip_network(_VPC_BLOCK).subnets(new_prefix=_SUBNET_PREFIX)]
-    for zone, block in zip(zones(clients), blocks, strict=False):
-        if zone not in there:
-            clients.ec2(
-                "create_subnet",
-                VpcId=vpc_id,
-                AvailabilityZone=zone,
-                CidrBlock=block,
-                TagSpecifications=[specification("subnet", tags)],
-            )
+    wanted = dict(zip(zones(clients), blocks, strict=False))
+    for zone in sorted(wanted.keys() - there):
+        place = {"VpcId": vpc_id, "AvailabilityZone": zone, "CidrBlock": wanted[zone]}
+        made = [specification("subnet", tags)]
+        _unless(clients, "InvalidSubnet.Conflict", "create_subnet", **place, TagSpecifications=made)
+    return vpc_id, _all_of(clients, vpc_id)
 
 
 def _gateway(clients: Clients, vpc_id: str, cluster_id: str, tags: Mapping[str, str]) -> str:
-    own = clients.ec2("describe_internet_gateways", Filters=cluster_filter(cluster_id))["InternetGateways"]
-    gateway = (
-        own[0]
-        if own
-        else clients.ec2(
-            "create_internet_gateway", TagSpecifications=[specification("internet-gateway", tags)]
-        )["InternetGateway"]
+    gateway_id = _made_once(
+        lambda: [
+            gateway["InternetGatewayId"]
+            for gateway in clients.ec2("describe_internet_gateways", Filters=cluster_filter(cluster_id))[
+                "InternetGateways"
+            ]
+        ],
+        lambda: clients.ec2(
+            "create_internet_gateway",
+            repeatable=False,
+            TagSpecifications=[specification("internet-gateway", tags)],
+        )["InternetGateway"]["InternetGatewayId"],
     )
-    if not gateway.get("Attachments"):
-        clients.ec2("attach_internet_gateway", InternetGatewayId=gateway["InternetGatewayId"], VpcId=vpc_id)
-    return str(gateway["InternetGatewayId"])
+    place = {"InternetGatewayId": gateway_id, "VpcId": vpc_id}
+    _unless(clients, "Resource.AlreadyAssociated", "attach_internet_gateway", **place)
+    return gateway_id
+
+
+def _made_once(look: Callable[[], list[str]], make: Callable[[], str]) -> str:
+    """The id of what AWS makes anew with every call: when an answer is lost, it is looked for before it is made again.
+    Several that are there all the same are all the cluster's, and go with it."""
+    for attempt in range(1, _TRIES + 1):
+        if found := look():
+            return min(found)
+        try:
+            return make()
+        except Throttled:
+            raise
+        except Transient:
+            if attempt == _TRIES:
+                raise
+            time.sleep(_LAG_S)
+    raise AssertionError("unreachable")
+
+
+def _unless(clients: Clients, code: str, method: str, **parameters: Any) -> None:
+    """A call that is refused with that code when it was carried out before."""
+    try:
+        clients.young("ec2", method, **parameters)
+    except Config as error:
+        if code not in str(error):
+            raise
 
 
 def zones(clients: Clients) -> list[str]:

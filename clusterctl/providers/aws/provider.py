@@ -102,7 +102,10 @@ class AwsMachines:
         )
 
     def check_offline(self, node_types: Sequence[NodeType]) -> list[Problem]:
-        found = (checks.misnamed(self._clients, kind) for kind in node_types)
+        found = [
+            checks.mistagged(self._config),
+            *(checks.misnamed(self._clients, kind) for kind in node_types),
+        ]
         return [problem for problem in found if problem]
 
     def prepare(self, node_types: Sequence[NodeType]) -> Prepared:
@@ -196,21 +199,21 @@ class AwsMachines:
         return self._access.shell(found.id, self._address(found), user)
 
     def cleanup(self) -> None:
-        if self._on_head or any(machine.state is not MachineState.GONE for machine in self.list()):
+        if self._on_head or self._has_machines():
             return
+        identity.remove_keys(self._clients, self._cluster_id)
+        identity.remove_profile(self._clients, self._cluster_id)
         deadline = time.monotonic() + _CLEAN_S
         while True:
             try:
                 network.remove(self._clients, self._cluster_id)
                 break
-            except (
-                Transient
-            ):  # the interfaces of machines that have just ended hold on to the group for a while
-                if time.monotonic() > deadline:
+            except Transient:
+                # The interfaces of machines that have just ended hold on to the group for a while. So do machines that
+                # were not listed above; they have to be ended first.
+                if time.monotonic() > deadline or self._has_machines():
                     raise
                 time.sleep(_POLL_S)
-        identity.remove_keys(self._clients, self._cluster_id)
-        identity.remove_profile(self._clients, self._cluster_id)
         self._access.forget()
         self._forget_network()
 
@@ -260,6 +263,9 @@ class AwsMachines:
         return {}  # each machine says itself what it has
 
     # ------------------------------------------------------------ inside
+
+    def _has_machines(self) -> bool:
+        return any(machine.state is not MachineState.GONE for machine in self.list())
 
     def _tags(self) -> dict[str, str]:
         """Of all that is made for the cluster."""

@@ -6,6 +6,7 @@ of names, and each has its place in it, which EC2 tells (`AmiLaunchIndex`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,10 +14,32 @@ from autoscaler.provider import MachineTags
 
 _NAMES = "clusterctl-instance-ids"
 _SEPARATOR = " "
+_KEY_SIZE = 127
+_MOST = 40
+"""Of the operator's own: a resource has 50 at most, and some are ours."""
+_LETTERS = re.compile(r"[\w\s.:/=+\-@]*\Z")
+"""What IAM takes, whose roles carry the tags, too."""
+_RESERVED = ("aws:", "clusterctl-")
 _VALUE_SIZE = 256
 """The most letters of a tag's value."""
 USER = "clusterctl-ssh-user"
 """Tag: whom one is there by SSH."""
+
+
+def wrong(tags: Mapping[str, str]) -> str:
+    """What of an operator's tags AWS or we refuse, in words; "": nothing."""
+    if len(tags) > _MOST:
+        return f"there are {len(tags)}, and {_MOST} is the most"
+    for key, value in tags.items():
+        if not 1 <= len(key) <= _KEY_SIZE:
+            return f"the key {key!r} must have 1 to {_KEY_SIZE} letters"
+        if len(value) >= _VALUE_SIZE:
+            return f"the value of {key!r} has more than {_VALUE_SIZE - 1} letters"
+        if key.lower().startswith(_RESERVED):
+            return f"keys that begin with {_RESERVED[0]} or {_RESERVED[1]} are not the operator's: {key!r}"
+        if not (_LETTERS.match(key) and _LETTERS.match(value)):
+            return f"{key!r}: {value!r} has other letters than a-z, 0-9, spaces and _.:/=+-@, and their like"
+    return ""
 
 
 def pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:

@@ -136,8 +136,10 @@ def body(
             the template's, so where we add to a field, the template's is in it.
 
     Raises:
-        Config: no image is known for this Python, and none is named.
+        Config: no image is known for this Python, and none is named; or nobody could delete the instance.
     """
+    if node_config.get("deletionProtection"):
+        raise Config("deletionProtection: with it nobody could end the machine, and it would cost for ever")
     is_head = tags.get(MachineTags.ROLE) == MachineTags.HEAD
     labels, long_tags = names.write(tags)
     said = {**(template or {}), **node_config}

@@ -51,6 +51,13 @@ def where():
 
 print("ran on", len(set(runtime.get([where.remote() for _ in range({count})]))), "hosts")
 """
+GUARDS = "pgrep -fc '[l]ease_guard.py .*/head_address 10$'"
+# The guard of the lease, with seconds of patience instead of minutes.
+SOONER = """
+cd /home/admin/.clusterctl-node
+pkill -f '[l]ease_guard.py .*head_address 10$'
+su admin -c 'setsid python3 -I lease_guard.py head_address 0.02 </dev/null >/dev/null 2>&1 &'
+"""
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +127,14 @@ def test_a_cluster_is_stopped_and_goes_on(cloud: AwsCloud, cluster: tuple[Cli, s
     assert head.id in {one.id for one in aws.instances("running")}
     assert len(workers(cli.status())) >= 1
 
+    # The head's machine is lost, and with it whoever would end the worker: its machine ends itself.
+    (worker,) = (one for one in aws.instances("running") if one.lifecycle)
+    host = cloud.host(worker.id)
+    assert host.run(["sh", "-c", GUARDS]) == "1\n"
+    aws.move(head, "shutting-down")
+    host.run(["sh", "-c", SOONER])
+    assert eventually(lambda: aws.instances() == [], 60.0)
+
 
 def test_what_is_killed_on_the_way_goes_on(cloud: AwsCloud, cluster: tuple[Cli, str]) -> None:
     (cli, spec), aws = cluster, cloud.aws
@@ -133,6 +148,17 @@ def test_what_is_killed_on_the_way_goes_on(cloud: AwsCloud, cluster: tuple[Cli, 
     ran = cli.run("up", "-y", spec, timeout_s=170)
     assert ran.status == 0, ran.err
     assert len(aws.instances()) == 1, "nothing was made twice"
+
+    # Nobody uses it: the head ends its own machine, and what was around it goes with the next command.
+    aws.world.faults = []
+    assert cli.run("autostop", "--idle-minutes", "0.05", "--down").status == 0
+    assert eventually(lambda: aws.instances() == [], 150.0)
+    ran = cli.run("status")
+    assert ran.status == 3
+    assert "has ended by itself" in ran.err
+    assert aws.leftovers() == []
+    ran = cli.run("up", "-y", spec, timeout_s=170)
+    assert ran.status == 0, ran.err
 
     aws.world.faults = [Fault("DeleteSecurityGroup", "DependencyViolation")]
     first = cli.start("down", "-y", spec)

@@ -36,7 +36,9 @@ class Cluster:
 
     def __init__(self, aws: Aws, folder: Path, **parts: str) -> None:
         filled = {name: parts.get(name, "") for name in ("provider", "auth", "head", "config", "worker")}
-        self.spec = load_text(SPEC.format(url=aws.url, region=parts.get("region", REGION), **filled))
+        self.spec = load_text(
+            SPEC.format(url=parts.get("url", aws.url), region=parts.get("region", REGION), **filled)
+        )
         self.kinds = node_types.node_types(self.spec, {})
         self.head, self.worker = self.kinds
         self._folder = folder
@@ -61,6 +63,14 @@ class Cluster:
         tags = {MachineTags.CLUSTER_ID: "demo-1", MachineTags.ROLE: role}
         provider = more.get("provider", self.provider)
         return provider.create(LaunchRequest(more.get("token", "t"), kind, len(names), offer, tags, names))
+
+
+def without_default_network(aws: Aws) -> None:
+    """Takes away what a new account has."""
+    default = aws.ec2.get_default_vpc()
+    for subnets in aws.ec2.subnets.values():
+        subnets.clear()
+    aws.ec2.vpcs.pop(default.id)
 
 
 Make = Callable[..., Cluster]

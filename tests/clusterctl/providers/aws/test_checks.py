@@ -37,6 +37,9 @@ from tests.testbed.aws import Aws, Fault
         ),
         ({"provider": ", vpc_id: vpc-1"}, "no subnet with a way to the internet"),
         ({"auth": "auth: {ssh_private_key: /none}"}, "there is no file /none"),
+        ({"provider": ', tags: {note: "a & b"}'}, "'a & b' has other letters"),
+        ({"provider": ", tags: {aws:x: y}"}, "are not the operator's: 'aws:x'"),
+        ({"config": ", DisableApiTermination: true"}, "nobody could end the machine"),
     ],
 )
 def test_wrong_settings_are_found_before_anything_is_made(
@@ -140,3 +143,16 @@ def test_whom_one_is_is_the_image_s_unless_the_operator_names_an_image(aws: Aws,
     assert any("one is admin" in problem.what and not problem.fatal for problem in one.problems())
     named = cluster(auth=auth, config=", ImageId: debian-12")
     assert named.create("b", token="u").machines[0].tags["clusterctl-ssh-user"] == "ubuntu"
+
+
+def test_a_region_that_does_not_exist_is_named(aws: Aws, cluster: Make) -> None:
+    one = cluster(region="us-easy-1", url="")
+    (problem,) = one.problems()
+    assert "no region us-easy-1" in problem.what
+
+
+def test_keys_that_aws_does_not_know_are_called_so(aws: Aws, cluster: Make) -> None:
+    aws.world.faults = [Fault("GetCallerIdentity", "SignatureDoesNotMatch", "Signature expired", 403)]
+    (problem,) = cluster().problems()
+    assert "does not accept the credentials" in problem.what
+    assert "clock" in problem.what

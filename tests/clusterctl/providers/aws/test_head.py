@@ -60,3 +60,18 @@ def test_the_heads_role_suffices_for_the_autoscaler(
     assert json.loads(role.assume_role_policy_document)["Statement"][0]["Principal"] == {
         "Service": "ec2.amazonaws.com"
     }
+
+
+def test_credentials_that_come_late_are_found(
+    aws: Aws, cluster: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A role is known to its machine some seconds after the machine has booted."""
+    monkeypatch.setattr(clients, "_SHARED", {})
+    head = cluster().provider_of("demo-1", on_head="yes")
+    with monkeypatch.context() as without:
+        without.delenv("AWS_ACCESS_KEY_ID")
+        without.delenv("AWS_SECRET_ACCESS_KEY")
+        without.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
+        with pytest.raises(Auth, match="no credentials"):
+            head.list()
+    assert head.list() == []

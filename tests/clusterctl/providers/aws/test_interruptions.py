@@ -11,7 +11,7 @@ from autoscaler.provider import (
     Transient,
 )
 from clusterctl.providers.aws import provider as module
-from tests.clusterctl.providers.aws.cluster import Make
+from tests.clusterctl.providers.aws.cluster import Make, without_default_network
 from tests.testbed.aws import Aws, Fault
 
 
@@ -54,3 +54,68 @@ def test_an_interruption_at_any_call_is_made_good(
             if broken.times:  # there are no more calls
                 break
         assert number > 5
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "CreateVpc",
+        "CreateInternetGateway",
+        "AttachInternetGateway",
+        "CreateRoute",
+        "CreateSubnet",
+        "CreateSecurityGroup",
+    ],
+)
+def test_a_network_whose_making_is_not_confirmed_is_made_once(aws: Aws, cluster: Make, action: str) -> None:
+    without_default_network(aws)
+    one = cluster()
+    aws.world.faults = [Fault(action, "InternalError", status=500, times=1, after=True)]
+    one.provider.prepare(one.kinds)
+    assert len(aws.ec2.vpcs) == 1
+    assert len(aws.ec2.internet_gateways) == 1
+    one.provider.cleanup()
+    assert aws.leftovers() == []
+    assert not aws.ec2.internet_gateways
+
+
+@pytest.mark.parametrize(
+    ("action", "code"),
+    [
+        ("AuthorizeSecurityGroupIngress", "InvalidGroup.NotFound"),
+        ("ModifyVpcAttribute", "InvalidVpcID.NotFound"),
+        ("AttachInternetGateway", "InvalidInternetGatewayID.NotFound"),
+        ("CreateSubnet", "InvalidVpcID.NotFound"),
+        ("PutRolePolicy", "NoSuchEntity"),
+        ("GetInstanceProfile", "NoSuchEntity"),
+    ],
+)
+def test_what_was_made_just_now_may_not_be_known_yet(aws: Aws, cluster: Make, action: str, code: str) -> None:
+    without_default_network(aws)
+    one = cluster()
+    aws.world.faults = [Fault(action, code, times=3)]
+    one.provider.prepare(one.kinds)
+    assert aws.world.faults[0].times == 0
+
+
+def test_what_is_in_use_keeps_nothing_else(aws: Aws, cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = cluster()
+    one.provider.prepare(one.kinds)
+    monkeypatch.setattr(module, "_CLEAN_S", 0.1)
+    aws.world.faults = [Fault("DeleteSecurityGroup", "DependencyViolation")]
+    with pytest.raises(Transient, match="DependencyViolation"):
+        one.provider.cleanup()
+    assert aws.leftovers() == ["clusterctl-demo-1"]
+    assert one.provider.clusters("demo") == ["demo-1"], "the next `down` finds it"
+
+
+def test_machines_that_show_up_late_end_the_wait_for_their_group(aws: Aws, cluster: Make) -> None:
+    one = cluster()
+    one.provider.prepare(one.kinds)
+    aws.world.listing_lag_s = 0.5
+    assert one.create("a").machines
+    late = cluster()  # another process, which cannot know
+    assert late.provider.list() == []
+    with pytest.raises(Transient, match="DependencyViolation"):
+        late.provider.cleanup()
+    assert [machine.instance_id for machine in late.provider.list()] == ["a"]

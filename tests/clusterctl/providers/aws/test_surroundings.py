@@ -11,7 +11,7 @@ from autoscaler.provider import (
     Auth,
     MachineTags,
 )
-from tests.clusterctl.providers.aws.cluster import Make
+from tests.clusterctl.providers.aws.cluster import Make, without_default_network
 from tests.testbed.aws import Aws, Fault
 
 
@@ -36,10 +36,7 @@ def test_what_is_prepared_is_made_once_tagged_and_removed(aws: Aws, cluster: Mak
 
 
 def test_a_network_is_made_where_there_is_none(aws: Aws, cluster: Make) -> None:
-    default = aws.ec2.get_default_vpc()
-    for subnets in aws.ec2.subnets.values():
-        subnets.clear()
-    aws.ec2.vpcs.pop(default.id)
+    without_default_network(aws)
     one = cluster(provider=', availability_zone: "us-east-1b,us-east-1a"')
     assert one.problems() == []
     assert [offer.zone for offer in one.provider.offers(one.worker)] == ["us-east-1b", "us-east-1a"]

@@ -139,6 +139,11 @@ def test_a_field_that_the_api_does_not_know_is_named() -> None:
         check_body(instances.body({"machinetype": "x"}, "n", "z", "", {}, AROUND, False), "node type w")
 
 
+def test_what_nobody_could_end_is_not_made() -> None:
+    with pytest.raises(Config, match="nobody could end"):
+        body({"deletionProtection": True})
+
+
 def test_images_by_python() -> None:
     assert instances.default_image((3, 12)).endswith("ubuntu-2404-lts-amd64")
     with pytest.raises(Config, match=r"3\.99"):
