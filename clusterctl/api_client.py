@@ -25,7 +25,18 @@ class Answer:
     body: bytes
 
     def json(self) -> Any:
-        return json.loads(self.body) if self.body else None
+        """What the body says.
+
+        Raises:
+            NotFound: it is no JSON.
+        """
+        try:
+            return json.loads(self.body) if self.body else None
+        except ValueError:
+            raise NotFound(
+                "what answers at the head's port is not the head of a cluster",
+                "Another program may have taken the port: `clusterctl doctor` looks for what is wrong.",
+            ) from None
 
 
 class ApiClient:

@@ -118,11 +118,6 @@ class JobSupervisor:
         except (TypeError, ValueError) as error:
             raise JobError(400, f"runtime_env: {error}") from error
         uris = [runtime_env.working_dir(), *runtime_env.py_modules()]
-        for uri in uris:
-            package = parse_package_uri(uri)
-            if package is not None and not await self.has_package(package[0]):
-                raise JobError(404, f"there is no package {uri}; upload it first")
-        await self._control.call(messages.KvPut(PACKAGE_HOLDS, _hold_of(name), environments.hold(uris)))
         record = JobRecord(
             submission_id=name,
             entrypoint=request.entrypoint,
@@ -131,7 +126,17 @@ class JobSupervisor:
             metadata=request.metadata,
             runtime_env=dict(runtime_env),
         )
-        await self._store(record)
+        self._jobs[name] = record  # from here on the name is taken: others may submit while this waits
+        try:
+            for uri in uris:
+                package = parse_package_uri(uri)
+                if package is not None and not await self.has_package(package[0]):
+                    raise JobError(404, f"there is no package {uri}; upload it first")
+            await self._control.call(messages.KvPut(PACKAGE_HOLDS, _hold_of(name), environments.hold(uris)))
+            await self._store(record)
+        except BaseException:  # whatever it was, there is no such job
+            del self._jobs[name]
+            raise
         self._spawn(self._run(record, request))
         return record
 
@@ -232,7 +237,12 @@ class JobSupervisor:
             if request.wants():
                 await self._run_in(record, folder, "", self._placed(record, request, config), _PLACED)
                 return
-            place = await self._environments.prepare(key)
+            try:
+                place = await self._environments.prepare(key)
+            except CallError as error:
+                text = f"Failed to set up runtime environment.\n{error.message}"
+                await self._finish(record, JobStatus.FAILED, None, text)
+                return
             if name in self._stopping:
                 await self._finish(record, JobStatus.STOPPED, None, "stopped on request")
                 return
@@ -242,8 +252,10 @@ class JobSupervisor:
                 variables["PYTHONPATH"] = python_path(given)
             await self._run_in(record, folder, place.cwd, variables, ("/bin/sh", "-c", record.entrypoint))
         except CallError as error:
-            text = f"Failed to set up runtime environment.\n{error.message}"
-            await self._finish(record, JobStatus.FAILED, None, text)
+            text = f"the control store did not hear what became of the job: {error.message}"
+            log.error("job %s: %s", name, text)
+            if not self._jobs[name].status.is_final:
+                await self._finish(self._jobs[name], JobStatus.FAILED, None, text)
         except OSError as error:
             await self._finish(record, JobStatus.FAILED, None, f"the job could not be started: {error}")
         finally:
@@ -279,13 +291,17 @@ class JobSupervisor:
         self._processes[name] = process
         self._graces[name] = placed.STOP_S if command is _PLACED else job_processes.GRACE_S
         running = msgspec.structs.replace(record, status=JobStatus.RUNNING)
-        await self._store(running)
-        if name in self._stopping:
-            await job_processes.end(name, process.pid, self._graces[name])
-        log.info("job %s runs as process %d", name, process.pid)
-        returncode = await process.wait()  # a job may take as long as it likes
-        await _end_group(process.pid)
-        del self._processes[name], self._graces[name]
+        try:
+            await self._store(running)
+            if name in self._stopping:
+                await job_processes.end(name, process.pid, self._graces[name])
+            log.info("job %s runs as process %d", name, process.pid)
+            returncode = await process.wait()  # a job may take as long as it likes
+        finally:
+            if process.returncode is None:  # something failed: no job runs on that nobody looks after
+                await job_processes.end(name, process.pid, self._graces[name])
+            await _end_group(process.pid)
+            del self._processes[name], self._graces[name]
         status, code, message = outcome(returncode, name in self._stopping)
         await self._finish(running, status, code, message)
 
@@ -321,13 +337,14 @@ class JobSupervisor:
         )
 
     async def _store(self, record: JobRecord) -> None:
+        """Here first: whoever asks hears what became of a job also while the control store is away."""
+        self._jobs[record.submission_id] = record
+        async with self._changed:
+            self._changed.notify_all()
         key = record.submission_id.encode()
         await self._control.call(messages.KvPut(JOBS, key, msgspec.json.encode(record)))
         if record.status.is_final:
             await self._control.call(messages.KvDelete(PACKAGE_HOLDS, _hold_of(record.submission_id)))
-        self._jobs[record.submission_id] = record
-        async with self._changed:
-            self._changed.notify_all()
 
 
 def _hold_of(submission_id: str) -> bytes:

@@ -9,7 +9,7 @@ from clusterctl import home as homes
 from clusterctl.errors import CliError, Denied, NotFound, TimedOut, Unreachable, from_provider
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.providers import OperatorProvider
-from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.definition import ClusterSpec, RayRuntime
 from clusterctl.sync.transfer import SyncError
 
 from . import machines, node_types, reach, setup
@@ -108,7 +108,7 @@ def _health(home: Home, record: ClusterRecord, provider: OperatorProvider) -> He
     if not record.api_url:
         return Health.UNKNOWN
     try:
-        reach.api(home, record, provider).get("/api/version", timeout_s=_ANSWER_S)
+        said = reach.api(home, record, provider).get("/api/version", timeout_s=_ANSWER_S)
     except (Unreachable, NotFound):
         return Health.SILENT
     except TimedOut:
@@ -117,7 +117,9 @@ def _health(home: Home, record: ClusterRecord, provider: OperatorProvider) -> He
         return Health.DENIED
     except CliError:
         return Health.SLOW  # it answers that it cannot: its control store is coming back, e.g.
-    return Health.ANSWERS
+    runs_ray = isinstance(record.spec.runtime, RayRuntime)  # whose dashboard knows nothing of our ids
+    is_ours = runs_ray or (isinstance(said, dict) and said.get("cluster_id") == record.cluster_id)
+    return Health.ANSWERS if is_ours else Health.SILENT  # the head is gone, and another program has its port
 
 
 def _trouble(provider: OperatorProvider, head: Machine) -> str:

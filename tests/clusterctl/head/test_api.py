@@ -18,18 +18,18 @@ from clusterctl.api_client import Answer, ApiClient
 from clusterctl.errors import CliError, Denied, NotFound, Unreachable, UsageProblem
 from clusterctl.head import jobs
 from clusterctl.head.api import Api
-from clusterctl.head.jobs import JobSupervisor
+from clusterctl.head.jobs import JobError, JobSupervisor
 from clusterctl.head.server import _Server
 from clusterctl.jobs import client as jobs_client
 from clusterctl.jobs.package import manifest, pack
-from clusterctl.jobs.records import JobStatus
+from clusterctl.jobs.records import JobRecord, JobRequest, JobStatus
 from clusterctl.spec.definition import ClusterSpec
 from runtime._clients.control import ControlClient
 from runtime._control.server import ControlStore
 from runtime._control.storage import Storage, open_storage
 from runtime._core.environments import PACKAGES, package_key, package_uri
-from runtime._transport.channel import Channel, Handler, LoopbackChannel
-from runtime._wire.messages.control import KvKeys
+from runtime._transport.channel import CallError, Channel, Handler, LoopbackChannel
+from runtime._wire.messages.control import KvKeys, KvPut
 from tests.polling import eventually
 from tests.processes import is_alive
 
@@ -345,3 +345,56 @@ def test_nobody_listens() -> None:
         port = listener.getsockname()[1]
     with pytest.raises(Unreachable, match="does not answer"):
         ApiClient(f"http://127.0.0.1:{port}", SECRET, "c").get("/api/version")
+
+
+@pytest.mark.parametrize("lost", ["RUNNING", "SUCCEEDED"])
+def test_a_job_of_which_the_control_store_does_not_hear_ends_and_nothing_of_it_runs(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    async def test(service: Service) -> None:
+        control = service.supervisor._control
+        call = control.call
+        pids: list[int] = []
+
+        async def refused(request: Any, *more: Any) -> Any:
+            pids.extend(process.pid for process in service.supervisor._processes.values())
+            if isinstance(request, KvPut) and f'"status":"{lost}"'.encode() in request.value:
+                raise CallError("TIMEOUT", "it is away")
+            return await call(request, *more)
+
+        monkeypatch.setattr(control, "call", refused)
+        seconds = "0" if lost == "SUCCEEDED" else "4321"
+        request = {"entrypoint": f"sleep {seconds}", "submission_id": "lost"}
+        await service.use(lambda api: api.post("/api/jobs/", request))
+        await service.supervisor.wait_final("lost", 30.0)
+        record = service.supervisor.get("lost")
+        assert record.status.value == ("FAILED" if lost == "RUNNING" else lost)
+        if lost == "RUNNING":
+            assert "the control store did not hear what became of the job: it is away" in record.message
+        assert not service.supervisor._processes
+        assert not any(map(is_alive, pids))
+
+    run(tmp_path, test)
+
+
+def test_a_name_is_taken_from_the_first_moment_on(tmp_path: pathlib.Path) -> None:
+    async def test(service: Service) -> None:
+        wanted = JobRequest(entrypoint="true", submission_id="twice")
+        answers = await asyncio.gather(
+            service.supervisor.submit(wanted), service.supervisor.submit(wanted), return_exceptions=True
+        )
+        assert [type(answer) for answer in answers] == [JobRecord, JobError]
+        await service.supervisor.wait_final("twice", 30.0)
+
+    run(tmp_path, test)
+
+
+def test_a_job_that_was_refused_was_never_there(tmp_path: pathlib.Path) -> None:
+    async def test(service: Service) -> None:
+        missing = f"gcs://_ray_pkg_{'0' * 64}.zip"
+        wanted = JobRequest(entrypoint="true", submission_id="x", runtime_env={"working_dir": missing})
+        with pytest.raises(JobError, match="there is no package"):
+            await service.supervisor.submit(wanted)
+        assert service.supervisor.list() == []
+
+    run(tmp_path, test)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import socket
@@ -70,12 +69,11 @@ class Platform:
 
 
 @contextmanager
-def api(status: int) -> Iterator[str]:
+def api(status: int, body: bytes = b'{"cluster_id": "c-1"}') -> Iterator[str]:
     """A head's API that answers everything with the status."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = json.dumps({"error": "no"}).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -102,7 +100,7 @@ def home(tmp_path: pathlib.Path) -> Home:
 
 def record_of(home: Home, api_url: str, state: str = homes.UP) -> ClusterRecord:
     record = homes.new_record(home, load_text(TEXT), "c.yaml")
-    record.api_url, record.state, record.head = api_url, state, HEAD
+    record.api_url, record.state, record.head, record.cluster_id = api_url, state, HEAD, "c-1"
     home.write(record)
     home.new_secret(record.name)
     return record
@@ -125,6 +123,12 @@ def test_a_head_that_answers_is_asked_and_nothing_is_listed(home: Home) -> None:
 def test_a_head_that_does_not_know_the_secret(home: Home) -> None:
     with api(401) as url:
         assert facts(home, Platform([HEAD]), record_of(home, url)).health is Health.DENIED
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"", b"[]", b'{"version": "2", "ray_version": "2.60"}'])
+def test_another_program_at_the_heads_port_is_no_head(home: Home, body: bytes) -> None:
+    with api(200, body) as url:
+        assert facts(home, Platform([HEAD]), record_of(home, url)).health is Health.SILENT
 
 
 @pytest.mark.parametrize("status", [500, 503, 504])
