@@ -71,7 +71,9 @@ class _Handshaking(asyncio.Protocol):
             channel.feed(rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._finish(exc or ConnectionError("the peer closed the connection before it proved the secret"))
+        kind = ConnectionError if self._greeted or self._received else _SaidNothing
+        words = str(exc) if exc else "the peer closed the connection before it proved the secret"
+        self._finish(kind(words))
 
     def _finish(self, error: Exception | None) -> None:
         if self._timer is not None:
@@ -81,6 +83,10 @@ class _Handshaking(asyncio.Protocol):
             self._transport.abort()
         if done is not None:
             done(error)
+
+
+class _SaidNothing(ConnectionError):
+    """The peer went without a word."""
 
 
 class TcpListener:
@@ -110,7 +116,7 @@ async def serve_tcp(
         def done(error: Exception | None) -> None:
             if error is None:
                 on_channel(channel)
-            else:
+            elif not isinstance(error, _SaidNothing):  # who just looks if anybody listens here is welcome
                 log.warning("%s refused a connection: %s", name, error)
 
         return _Handshaking(secret, False, channel, done)

@@ -55,6 +55,32 @@ class Server:
         return Ok()
 
 
+@pytest.mark.parametrize(("said", "warnings"), [(b"", 0), (b"hello", 1), (b"x" * GREETING_BYTES, 1)])
+def test_who_only_looks_if_anybody_listens_is_no_trouble(
+    said: bytes, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        server = Server()
+        port = await server.start()
+        for linger in (b"\0" * 8, b"\1\0\0\0\0\0\0\0"):  # ends in order, and by a reset
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                client.sendall(said)
+                await eventually_served(port)
+            await eventually_served(port)
+        server.stop()
+
+    asyncio.run(scenario())
+    assert len(caplog.records) == 2 * warnings
+
+
+async def eventually_served(port: int) -> None:
+    """Whoever came before has been dealt with by then."""
+    channel = await connect_tcp("127.0.0.1", port, SECRET)
+    assert await channel.call(KvGet("n", b"1")) == KvValue(b"x")
+    channel.close()
+
+
 def test_both_sides_prove_the_secret_and_then_talk() -> None:
     async def scenario() -> None:
         server = Server()
