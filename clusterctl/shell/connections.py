@@ -251,7 +251,7 @@ class Connections:
         if target.proxy_command:
             entry.proxy = Proxy.start(target.proxy_command, target.host, target.port, target.user)
             return Watched(entry.proxy.stream, str(target))
-        stream = socket.create_connection((target.host, target.port), max(0.1, deadline - time.monotonic()))
+        stream = _connected(target.host, target.port, deadline)
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return Watched(stream, str(target))
 
@@ -259,6 +259,23 @@ class Connections:
 CONNECTIONS = Connections()
 """Of this process."""
 atexit.register(CONNECTIONS.close_all)
+
+
+def _connected(host: str, port: int, deadline: float) -> socket.socket:
+    """A socket to the first address that answers. One that does not leaves most of the time to the others."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for left, (family, kind, protocol, _, address) in zip(reversed(range(len(found))), found, strict=True):
+        stream = socket.socket(family, kind, protocol)
+        limit_s = max(0.1, deadline - time.monotonic())
+        stream.settimeout(limit_s / 3 if left else limit_s)
+        try:
+            stream.connect(address)
+            return stream
+        except OSError:
+            stream.close()
+            if not left:
+                raise
+    raise AssertionError("a name has an address, or is not known")
 
 
 def _disconnect(entry: _Entry) -> None:
@@ -380,9 +397,13 @@ def _translated(target: SshTarget) -> Iterator[None]:
         raise ShellTimedOut(f"{target} does not answer") from error
     except (ConnectionError, EOFError) as error:
         raise ShellRefused(f"{target} refuses the connection") from error
+    except paramiko.ssh_exception.IncompatiblePeer as error:
+        raise ShellError(f"{target} speaks another kind of SSH: {error}") from error
     except paramiko.SSHException as error:
         if isinstance(error.__cause__ or error.__context__, TimeoutError) or "imeout" in str(error):
             raise ShellTimedOut(f"{target} does not answer: {error}") from error
+        if "No existing session" in str(error):  # the greetings did not come to an end in time
+            raise ShellTimedOut(f"{target} does not answer") from error
         if "banner" in str(error) or "EOF" in str(error):
             raise ShellRefused(f"{target} hangs up: {error}") from error
         if "key" in str(error).lower() or "authentication methods" in str(error):

@@ -23,6 +23,7 @@ _IN = "\x1ein"
 _MARK = "CLUSTERCTL_EXEC_IN"
 _KILL_S = 10.0
 _COPY_S = 1800.0
+_FAILED = "-FAILED"
 _BLOCK = 1 << 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _PASSED_ON = ("CLUSTERCTL_MACHINE", "CLUSTERCTL_SESSION_DIR")
@@ -110,16 +111,21 @@ class ContainerShell:
             f"if [ -d {quoted} ]; then tar -cf - -C {quoted} .; "
             f"else tar -chf - -C {shlex.quote(parent)} -- {shlex.quote(name)}; fi"
         )
+        # What tar says comes behind what it packs: the two have one way here, on which they could meet in a line.
+        send = (
+            f"exec 3>&1; said=$({{ {{ {pack} || echo {_FAILED} >&2; }} | base64 -w 65536 >&3; }} 2>&1); "
+            f'case $said in *{_FAILED}) echo "! ${{said%{_FAILED}}}"; exit 1;; esac'
+        )
         words: list[str] = []
         with tempfile.TemporaryFile() as packed:
 
             def take(line: str) -> None:
-                if words or line.startswith(("!", "tar:")):
-                    words.append(line)
+                if words or line.startswith("!"):
+                    words.append(line.removeprefix("! "))
                 else:
                     packed.write(base64.b64decode(line))
 
-            result = self.run(f"{check}; {{ {pack}; }} | base64 -w 65536", on_output=take, timeout_s=_COPY_S)
+            result = self.run(f"{check}; {send}", on_output=take, timeout_s=_COPY_S)
             if words or result.exit_status:
                 raise ShellError(f"copying {remote} from container {self._name}: {' '.join(words)[-1000:]}")
             packed.seek(0)

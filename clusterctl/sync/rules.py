@@ -12,6 +12,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from runtime._packages.ignore import in_brackets
+
 GIT = ".git"
 IGNORE_FILES = (".gitignore",)
 
@@ -94,9 +96,7 @@ def _translate(text: str) -> str:
         elif char == "?":
             out += "[^/]"
         elif char == "[" and (end := text.find("]", index + 2)) > 0:
-            body = text[index + 1 : end].replace("\\", "\\\\")
-            body = "^" + body[1:] if body[0] in "!^" else body
-            out += f"(?!/)[{body}]"
+            out += in_brackets(text[index + 1 : end])
             index = end
         elif char == "\\" and index + 1 < len(text):
             index += 1

@@ -98,19 +98,23 @@ def push(
         ShellError: the machine cannot be reached.
     """
     targets = [_target(mount, manifest) for mount, manifest in zip(mounts, found, strict=True)]
+    try:
+        identities = [_identity(manifest) for manifest in found]
+    except OSError as error:  # it is gone since it was read
+        raise SyncError(_words(error)) from error
     asked = [
         {
             "target": target,
             "key": f"{purpose}-{hashlib.sha256(target.encode()).hexdigest()[:24]}",
             "digest": manifest.digest,
-            "identity": _identity(manifest),
+            "identity": identity,
             "large": [
                 [entry.path, entry.value]
                 for entry in manifest.entries.values()
                 if entry.kind == FILE and entry.size >= RESUMED_BYTES
             ],
         }
-        for target, manifest in zip(targets, found, strict=True)
+        for target, manifest, identity in zip(targets, found, identities, strict=True)
     ]
     large = sum(
         entry.size for manifest in found for entry in manifest.entries.values() if entry.size >= RESUMED_BYTES
@@ -289,7 +293,11 @@ def _run(
             other.append(line)
             del other[:-20]
             return
-        record = json.loads(line[1:])
+        try:
+            record = json.loads(line[1:])
+        except ValueError:  # what Python says of an accident there, in the middle of a line
+            other.append(line)
+            return
         if "error" in record:
             errors.append(record["error"])
         elif take is not None:

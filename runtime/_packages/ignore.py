@@ -54,6 +54,17 @@ def ignored(path: str, is_folder: bool, rules: Iterable[Rule]) -> bool:
     return verdict
 
 
+def in_brackets(body: str) -> str:
+    """Regular expression of what a glob has between `[` and `]`. A range that goes backwards matches nothing."""
+    body = body.replace("\\", "\\\\").replace("[", "\\[")
+    body = "^" + body[1:] if body[0] in "!^" else body
+    try:
+        re.compile(f"[{body}]")
+    except re.error:
+        return "(?!)"
+    return f"(?!/)[{body}]"
+
+
 def _translate(pattern: str) -> str:
     """Glob to regular expression: `*` and `?` stop at `/`, `**` does not."""
     out, index = "", 0
@@ -69,9 +80,7 @@ def _translate(pattern: str) -> str:
         elif pattern[index] == "?":
             out, index = out + "[^/]", index + 1
         elif pattern[index] == "[" and (end := pattern.find("]", index + 2)) > 0:
-            body = pattern[index + 1 : end].replace("\\", "\\\\")
-            body = "^" + body[1:] if body[0] in "!^" else body
-            out, index = f"{out}(?!/)[{body}]", end + 1
+            out, index = out + in_brackets(pattern[index + 1 : end]), end + 1
         elif pattern[index] == "\\" and index + 1 < len(pattern):
             out, index = out + re.escape(pattern[index + 1]), index + 2
         else:

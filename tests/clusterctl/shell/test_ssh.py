@@ -7,6 +7,7 @@ import contextlib
 import os
 import pathlib
 import pty
+import socket
 import subprocess
 import sys
 import threading
@@ -82,6 +83,21 @@ def test_no_way_there(bed: SshTestbed, target: SshTarget) -> None:
         whoami(replace(target, host="10.94.0.1"), timeout_s=0.5)
 
 
+def test_an_address_that_does_not_answer_leaves_time_for_the_next(
+    bed: SshTestbed, target: SshTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host.address, 22)) for host in bed.hosts[::-1]]
+    ask = socket.getaddrinfo
+
+    def answer(host: str, *arguments: Any, **options: Any) -> Any:
+        return addresses if host == "both" else ask(host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    monkeypatch.setattr(connections, "CONNECT_S", 6.0)
+    with bed.mute(bed.hosts[1]):
+        assert whoami(replace(target, host="both"), timeout_s=60.0) == "op@h1"
+
+
 def test_an_unknown_name(target: SshTarget) -> None:
     with pytest.raises(ShellError, match="not known"):
         whoami(replace(target, host="no-such-host.invalid"))
@@ -98,6 +114,20 @@ def test_whoever_hangs_up_is_not_ready(bed: SshTestbed, target: SshTarget) -> No
                 whoami(replace(target, port=99))
         finally:
             server.kill()
+
+
+def test_whoever_greets_and_is_silent_then_holds_nobody_up(bed: SshTestbed, target: SshTarget) -> None:
+    greet = (
+        "import socket; s = socket.create_server(('', 98)); print(flush=True)\n"
+        "c = s.accept()[0]; c.sendall(b'SSH-2.0-x\\r\\n')\nwhile c.recv(9999): pass"
+    )
+    with bed.hosts[0].popen(["python3", "-c", greet], stdout=subprocess.PIPE) as server:
+        server.stdout.readline()
+        with pytest.raises(ShellTimedOut, match="does not answer"):
+            whoami(replace(target, port=98), timeout_s=1.0)
+    assert eventually(
+        lambda: not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)], 5
+    )
 
 
 def test_a_key_that_is_not_accepted(target: SshTarget, tmp_path: pathlib.Path) -> None:
@@ -233,7 +263,12 @@ def test_a_command_whose_connection_is_lost_is_ended(bed: SshTestbed, target: Ss
 
     with pytest.raises(ShellError, match="lost while a command ran"):
         SshShell(target).run("echo begins; sleep 300", on_output=cut)
-    assert bed.hosts[0].run(["sh", "-c", f"pgrep -u {USER} sleep || echo none"]) == "none\n"
+    gone = [
+        "sh",
+        "-c",
+        f"pgrep -u {USER} sleep || echo none",
+    ]  # it is killed; its entry goes when it is reaped
+    assert eventually(lambda: bed.hosts[0].run(gone) == "none\n", 30)
 
 
 def test_a_machine_that_falls_silent_is_noticed(

@@ -30,6 +30,8 @@ from clusterctl.sync.rules import pattern, rules
         ("data/***", "mydata", True, False),
         ("file[0-9]", "file7", False, True),
         ("file[!0-9]", "file7", False, False),
+        ("file[z-a]", "filez", False, False),
+        ("file[[x]", "file[", False, True),
         ("what?", "what/", False, False),
         ("a\\*b", "a*b", False, True),
         ("a\\*b", "axb", False, False),

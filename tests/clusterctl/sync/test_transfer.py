@@ -84,6 +84,14 @@ def test_a_file_that_vanishes_on_the_way_is_named(shell: LocalShell, source: pat
         push(shell, wanted, found)
 
 
+def test_what_vanishes_as_a_whole_is_named(shell: LocalShell, source: pathlib.Path) -> None:
+    wanted = mounts(source / "a", "~/data")
+    found = manifests(wanted)
+    (source / "a").unlink()
+    with pytest.raises(SyncError, match=r"source/a: No such file"):
+        push(shell, wanted, found)
+
+
 def test_a_place_that_cannot_be_written_here_is_named(shell: LocalShell, source: pathlib.Path) -> None:
     wanted = mounts(source, "~/data")
     push(shell, wanted, manifests(wanted))

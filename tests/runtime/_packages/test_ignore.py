@@ -33,6 +33,8 @@ from runtime._packages.ignore import ignored, parse
         ("[abc].py", "b.py", False, True),
         ("[!abc].py", "b.py", False, False),
         ("[!abc].py", "d.py", False, True),
+        ("[z-a].py\n*.log", "a.log", False, True),
+        ("[z-a].py", "z.py", False, False),
         ("*.log\n!keep.log", "keep.log", False, False),
         ("!keep.log\n*.log", "keep.log", False, True),
         ("# comment\n\n", "comment", False, False),
