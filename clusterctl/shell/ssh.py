@@ -40,10 +40,14 @@ class SshShell:
 
     Args:
         environment: added to that of everything that runs.
+        guard: a script that runs before every other, which does not run when it exits.
     """
 
-    def __init__(self, target: SshTarget, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, target: SshTarget, environment: Mapping[str, str] | None = None, guard: str = ""
+    ) -> None:
         self._target = target
+        self._guard = guard
         self._environment = dict(environment or {})
 
     def run(
@@ -82,7 +86,7 @@ class SshShell:
             quoted, mode = shlex.quote(target), f"{archive.mode_of(local):o}"
             make = f"mkdir -p {shlex.quote(parent)} && {{ [ -d {quoted} ] || mkdir -m {mode} {quoted}; }}"
             unpack = f"{make} && {archive.unpacking(quoted)}"
-        script = f"{{ {unpack}; }} 2>&1\n"
+        script = f"{self._exports(None)}{{ {unpack}; }} 2>&1\n"
         with self._copying(f"copying {local} to {remote}"), self._started(script, None, _STALL_S) as running:
             with contextlib.suppress(Broken):  # its words say why
                 archive.pack(local, name, cast(IO[bytes], _ToMachine(running.channel)))
@@ -166,7 +170,7 @@ class SshShell:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         connect_by = time.monotonic() + (CONNECT_S if timeout_s is None else min(CONNECT_S, timeout_s))
         with CONNECTIONS.session(self._target, connect_by) as channel:
-            running = _Running(channel, script, deadline, stall_s)
+            running = _Running(channel, self._guard + script, deadline, stall_s)
             try:
                 try:
                     running.begin(_BEGIN_S)

@@ -179,7 +179,7 @@ def give_back(claim: Claim, python: str) -> tuple[str, Mapping[str, str]]:
     take_back = f"{inspect.getsource(receiver)}\ntake_back({f'{FOLDER}/sync'!r})\n"
     session = shlex.quote(claim.session_dir)
     command = f"""\
-cd && case "$(cat {FILE})" in *{shlex.quote(f'"id":"{claim.id}"')}*) ;; *) exit {NOT_OURS};; esac
+cd && case "$(cat {FILE})" in *{shlex.quote(_id_in(claim))}*) ;; *) exit {NOT_OURS};; esac
 [ ! -f {FOLDER}/leave ] || . {FOLDER}/leave || exit 1
 stuck=$({python} -I -c 'import os; exec(os.environ["END"])') || exit 1
 [ -z "$stuck" ] || {{ echo "$stuck"; exit 1; }}
@@ -188,6 +188,21 @@ rm -rf {session}; rmdir "$(dirname {session})" 2>/dev/null
 for entry in {FOLDER}/* {FOLDER}/.[!.]*; do [ "$entry" = {FILE} ] || rm -rf "$entry"; done
 rm -rf {FOLDER}"""
     return command, {"END": script, "TAKE_BACK": take_back}
+
+
+def guard(claim: Claim) -> str:
+    """Script before every other on the machine: where it was given back nothing of the claim runs any more, and leaves
+    nothing behind. Starts no program."""
+    said = shlex.quote(f"machine {claim.id} was given back")
+    return (
+        f"claim=; {{ read -r claim < {FILE}; }} 2>/dev/null\n"
+        f'case "$claim" in *{shlex.quote(_id_in(claim))}*) ;; *) echo {said}; exit {NOT_OURS};; esac\n'
+    )
+
+
+def _id_in(claim: Claim) -> str:
+    """What the file of the claim has, and that of no other."""
+    return f'"id":"{claim.id}"'
 
 
 def let_in(public_key: str) -> tuple[str, Mapping[str, str]]:

@@ -232,10 +232,12 @@ class SshMachines:
         claim = self._recall().get(self._name(target))
         if claim is None or claim.id != machine.id:
             found = self._look([self._name(target)])[self._name(target)]
-            claim = found.claim if isinstance(found, Facts) else None
-        if claim is not None and claim.id != machine.id:
+            if isinstance(found, Exception):
+                return SshShell(target)  # which says why it does not answer
+            claim = found.claim
+        if claim is None or claim.id != machine.id:
             raise NotFound(f"machine {machine.id} was given back")
-        return SshShell(target, claim.environment(self._spec.python) if claim else {})
+        return SshShell(target, claim.environment(self._spec.python), claims.guard(claim))
 
     def cleanup(self) -> None:
         """Takes the head's key back, and forgets the host keys. While a machine of the cluster does not answer, or one

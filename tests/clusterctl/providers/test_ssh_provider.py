@@ -16,6 +16,7 @@ import pytest
 from autoscaler.provider import (
     Auth,
     Capacity,
+    CommandResult,
     LaunchRequest,
     LaunchResult,
     MachineTags,
@@ -23,6 +24,7 @@ from autoscaler.provider import (
     NotFound,
     Offer,
     ShellAuthFailed,
+    ShellError,
     ShellTimedOut,
     Transient,
 )
@@ -169,6 +171,25 @@ def test_what_is_given_back_is_as_it_was(bed: SshTestbed, make: Make) -> None:
     assert host.run(state) == before
     (again,) = create(provider, "a").machines
     assert again.id != machine.id
+
+
+def test_nothing_runs_on_a_machine_that_was_given_back(bed: SshTestbed, make: Make, tmp_path: Path) -> None:
+    """A set-up may be under way meanwhile."""
+    provider = make()
+    (machine,) = create(provider, "a").machines
+    shell = provider.shell(machine)
+    assert shell.run("echo runs; exit 3") == CommandResult(3, "runs\n")
+    assert provider.terminate([machine.id]) == {machine.id: None}
+    result = shell.run("mkdir -p ~/.clusterctl-node/runtime")
+    assert (result.exit_status, result.output) == (44, f"machine {machine.id} was given back\n")
+    (tmp_path / "secret").write_text("x")
+    with pytest.raises(ShellError, match="was given back"):
+        shell.put(str(tmp_path / "secret"), "~/.clusterctl-node/secret")
+    assert provider.list() == []
+    with pytest.raises(NotFound, match="was given back"):
+        provider.shell(machine)
+    create(make("two"), "b")
+    assert shell.run("true").exit_status == 44
 
 
 def test_a_machine_that_does_not_answer_is_still_listed(
