@@ -21,7 +21,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -45,6 +45,9 @@ _OPEN_S = 5.0
 _FULL_RETRY_S = 0.1
 _CLOSE_S = 0.2
 _UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT, errno.EHOSTDOWN)
+_TIMED_OUT = ("timeout", "timed out", "no existing session")
+_HUNG_UP = ("banner", "eof", "negotiation failed", "session not active")
+"""What paramiko says of it; the class of its error does not."""
 _BOOTING = "nologin"
 """In what pam_nologin says while a machine lets nobody in yet."""
 
@@ -366,6 +369,10 @@ def _pinning(known_hosts: str) -> paramiko.MissingHostKeyPolicy:
     return Pin()
 
 
+def _is_one_of(words: Sequence[str], error: Exception) -> bool:
+    return any(word in str(error).lower() for word in words)
+
+
 @contextlib.contextmanager
 def _translated(target: SshTarget) -> Iterator[None]:
     """The only place that knows what can go wrong below."""
@@ -390,6 +397,8 @@ def _translated(target: SshTarget) -> Iterator[None]:
         advice = "give it to an agent (ssh-add), and leave out auth.ssh_private_key"
         raise ShellAuthFailed(f"{target}: the private key has a passphrase: {advice}") from error
     except paramiko.AuthenticationException as error:
+        if _is_one_of(_TIMED_OUT, error):
+            raise ShellTimedOut(f"{target} does not answer: {error}") from error
         raise ShellAuthFailed(f"{target} does not accept {tried}: {error}") from error
     except socket.gaierror as error:
         raise ShellError(f"{target}: the name is not known: {error.strerror}") from error
@@ -400,11 +409,9 @@ def _translated(target: SshTarget) -> Iterator[None]:
     except paramiko.ssh_exception.IncompatiblePeer as error:
         raise ShellError(f"{target} speaks another kind of SSH: {error}") from error
     except paramiko.SSHException as error:
-        if isinstance(error.__cause__ or error.__context__, TimeoutError) or "imeout" in str(error):
+        if isinstance(error.__cause__ or error.__context__, TimeoutError) or _is_one_of(_TIMED_OUT, error):
             raise ShellTimedOut(f"{target} does not answer: {error}") from error
-        if "No existing session" in str(error):  # the greetings did not come to an end in time
-            raise ShellTimedOut(f"{target} does not answer") from error
-        if "banner" in str(error) or "EOF" in str(error):
+        if _is_one_of(_HUNG_UP, error):
             raise ShellRefused(f"{target} hangs up: {error}") from error
         if "key" in str(error).lower() or "authentication methods" in str(error):
             raise ShellAuthFailed(f"{target} cannot be entered with {tried}: {error}") from error

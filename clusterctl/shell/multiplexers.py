@@ -38,7 +38,8 @@ def begin(program: Multiplexer, name: str, command: str) -> str:
             f"';' set-option -w -t {shlex.quote(name)} remain-on-exit on"
         )
     write = f"printf '%s\\n' 'rm -f \"$0\"' {shlex.quote(command)}"
-    return f'{_must_be_there(program)}; script=$(mktemp) && {{ export -p; {write}; }} > "$script" && {start}'
+    begun = f'script=$(mktemp) && {{ export -p; {write}; }} > "$script" && {start}'
+    return f'{_must_be_there(program)}; {begun} || {{ rm -f "$script"; exit 1; }}'
 
 
 def _must_be_there(program: Multiplexer) -> str:

@@ -37,6 +37,14 @@ def test_a_command_runs_with_its_environment_and_outlives_the_shell(
     assert not list(tmp_path.glob("tmp.*"))  # the script with the environment
 
 
+def test_a_session_that_does_not_begin_leaves_nothing(shell: LocalShell, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "tmux").write_text("#!/bin/sh\nexit 7\n")
+    (tmp_path / "tmux").chmod(0o755)
+    text = begin(Multiplexer.TMUX, "work", "true")
+    assert shell.run(text, env={"PATH": f"{tmp_path}:/usr/bin:/bin", "GIVEN": "secret"}).exit_status == 1
+    assert not list(tmp_path.glob("tmp.*"))
+
+
 def test_what_a_command_wrote_in_tmux_can_still_be_seen(shell: LocalShell) -> None:
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")

@@ -3,7 +3,9 @@ a proxy command. Every wait ends with a named error, and nothing is left."""
 
 from __future__ import annotations
 
+import os
 import pathlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,7 +14,7 @@ from typing import IO, Any
 import pytest
 
 from autoscaler.provider import ShellLost, ShellTimedOut
-from clusterctl.shell import archive, connections, ssh, watched
+from clusterctl.shell import archive, connections, ssh, terminal, watched
 from clusterctl.shell.channel import Channel
 from clusterctl.shell.connections import CONNECTIONS, SshTarget
 from clusterctl.shell.ssh import SshShell
@@ -54,14 +56,14 @@ class Silenced:
         self._is_silent = False
         self._limits = pytest.MonkeyPatch()
 
-    def begin(self, silence_s: float = 0.5) -> None:
+    def begin(self, silence_s: float = 0.3) -> None:
         """From now on it is silent, and less is waited for: not before, when a loaded machine may need its time."""
         if not self._is_silent:
             self._is_silent = True
-            self._limits.setattr(watched, "KEEPALIVE_S", 0.3)
+            self._limits.setattr(watched, "KEEPALIVE_S", 0.1)
             self._limits.setattr(watched, "SILENCE_S", silence_s)
-            self._limits.setattr(ssh, "_KILL_S", 0.3)
-            self._limits.setattr(connections, "_OPEN_S", 0.3)
+            self._limits.setattr(ssh, "_KILL_S", 0.2)
+            self._limits.setattr(connections, "_OPEN_S", 0.2)
             if self._how == "cut":
                 self._bed.cut_off(self._host)
             else:
@@ -92,7 +94,7 @@ def silenced(request: pytest.FixtureRequest, bed: SshTestbed, tmp_path: pathlib.
 def test_each_wait_ends(silenced: Silenced, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shell = silenced.shell
 
-    requested_silence_s = 0.5
+    requested_silence_s = 0.3
 
     def requested(channel: Channel, command: str, deadline: float) -> None:
         silenced.begin(requested_silence_s)
@@ -104,7 +106,7 @@ def test_each_wait_ends(silenced: Silenced, tmp_path: pathlib.Path, monkeypatch:
         with pytest.raises(ShellLost, match="did not answer"):
             shell.run("echo never")
         silenced.end()
-        patch.setattr(ssh, "_BEGIN_S", 0.5)
+        patch.setattr(ssh, "_BEGIN_S", 0.3)
         requested_silence_s = 30.0
         with pytest.raises(ShellTimedOut, match="did not begin to run a command"):
             shell.run("echo never")
@@ -133,6 +135,18 @@ def test_each_wait_ends(silenced: Silenced, tmp_path: pathlib.Path, monkeypatch:
             shell.get("large", str(tmp_path / "large"))
     silenced.end()
 
-    with pytest.raises(ShellTimedOut, match=r"did not end within 2\.0 s"):
-        shell.run("echo begun; sleep 300", timeout_s=2.0, on_output=lambda _: silenced.begin(30.0))
+    def joined(remote: Any) -> None:
+        remote.read()
+        silenced.begin()
+        remote.read()
+
+    with monkeypatch.context() as patch, open(os.devnull) as stdin:
+        patch.setattr(sys, "stdin", stdin)
+        patch.setattr(terminal, "connect", joined)
+        with pytest.raises(ShellLost, match="did not answer"):
+            shell.interactive("echo begun; sleep 300")
+    silenced.end()
+
+    with pytest.raises(ShellTimedOut, match=r"did not end within 1\.0 s"):
+        shell.run("echo begun; sleep 300", timeout_s=1.0, on_output=lambda _: silenced.begin(30.0))
     silenced.end()

@@ -130,6 +130,18 @@ def test_whoever_greets_and_is_silent_then_holds_nobody_up(bed: SshTestbed, targ
     )
 
 
+def test_an_answer_to_a_key_that_does_not_come_is_no_refusal(bed: SshTestbed, target: SshTarget) -> None:
+    slow = (
+        "AuthorizedKeysCommand=/bin/sleep 60",
+        "AuthorizedKeysCommandUser=root",
+        "AuthorizedKeysFile=none",
+    )
+    with another_sshd(bed, "Port=2222", *slow):
+        with pytest.raises(ShellTimedOut, match="does not answer"):
+            whoami(replace(target, port=2222), timeout_s=2.0)
+        bed.hosts[0].run(["pkill", "sleep"])
+
+
 def test_a_key_that_is_not_accepted(target: SshTarget, tmp_path: pathlib.Path) -> None:
     new_key(tmp_path / "other")
     with pytest.raises(ShellAuthFailed, match="does not accept"):
