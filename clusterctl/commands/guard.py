@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -20,6 +22,7 @@ R = TypeVar("R")
 
 
 _PAUSE_S = 1.0
+_FULL_BYTES = 2**16
 _interrupted_at = -_PAUSE_S
 
 
@@ -95,8 +98,23 @@ def _translated(error: Exception) -> CliError | None:
 
 def _describe(error: OSError) -> tuple[str, str]:
     """Message and advice for what the operating system refused."""
+    no_space = error.errno in (errno.ENOSPC, errno.EDQUOT)
     where = f"{error.filename}: " if error.filename else ""
+    if no_space and not where:  # what writes says not where
+        where = "".join(f"{folder}: " for folder in _folders() if _is_full(folder))
     # Never to set another CLUSTERCTL_HOME: a cluster that is known here would not be found there.
     advice = "Make room on that disk, and run the command again."
-    no_space = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return f"{where}{error.strerror or error}", advice if no_space else ""
+
+
+def _folders() -> list[str]:
+    """Where commands write: what is known of clusters, local machines, and here."""
+    home = os.environ.get("CLUSTERCTL_HOME") or os.path.expanduser("~/.clusterctl")
+    return [home, os.environ.get("CLUSTERCTL_TMPDIR") or os.environ.get("TMPDIR") or "/tmp", os.getcwd()]
+
+
+def _is_full(folder: str) -> bool:
+    try:
+        return shutil.disk_usage(folder).free < _FULL_BYTES
+    except OSError:
+        return False

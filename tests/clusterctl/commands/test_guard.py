@@ -11,11 +11,13 @@ import pytest
 import typer
 
 from autoscaler.provider import Auth, ShellLost, ShellTimedOut
+from clusterctl.commands import guard
 from clusterctl.commands.guard import guarded
 from clusterctl.sync.transfer import SyncError
 
 PROGRAM = """
 import os, signal, sys
+from clusterctl.commands import guard
 from clusterctl.commands.guard import guarded
 number = int(sys.argv[1])
 if sys.argv[2] == "ignored":
@@ -63,6 +65,20 @@ def test_what_the_operating_system_refuses_is_a_message(capsys: pytest.CaptureFi
     shown = capsys.readouterr().err
     assert "error: /full/secret: No space left on device" in shown
     assert "Make room on that disk" in shown
+
+
+def test_of_full_disks_it_is_said_which(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLUSTERCTL_HOME", "/full/home")
+    monkeypatch.setattr(guard, "_is_full", lambda folder: folder.startswith("/full"))
+
+    def up() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(typer.Exit):
+        guarded(up)()
+    assert "error: /full/home: No space left on device" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
