@@ -9,6 +9,7 @@ from autoscaler.config import AutoscalerConfig
 from autoscaler.demand import Demand, Gang, Shape
 from autoscaler.instances import Instance, InstanceState
 from autoscaler.offerings import Offerings, market_of
+from autoscaler.plan import Plan
 from autoscaler.provider import Machine, MachineState, MachineTags, NodeType, Offer
 from autoscaler.snapshot import Snapshot, profile_of
 from runtime._core.resources import to_units
@@ -133,3 +134,11 @@ def snapshot(
         profiles={kind.name: profile_of(kind, ()) for kind in settings.node_types},
         **more,
     )
+
+
+def launched(result: Plan) -> dict[str, int]:
+    """How many machines of each type a plan launches."""
+    counts: dict[str, int] = {}
+    for launch in result.launches:
+        counts[launch.node_type] = counts.get(launch.node_type, 0) + launch.count
+    return counts

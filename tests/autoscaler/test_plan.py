@@ -1,22 +1,17 @@
+"""What is launched for shapes, for the minimum and for explicit requests, and which wishes are cancelled."""
+
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from autoscaler.budgets import PACE_FLOOR
-from autoscaler.config import Budgets
-from autoscaler.demand import Gang, Shape
+from autoscaler.demand import Shape
 from autoscaler.instances import InstanceState
 from autoscaler.offerings import Offerings
-from autoscaler.plan import DEMAND, EXPLICIT, MINIMUM, Plan, plan
+from autoscaler.plan import EXPLICIT, MINIMUM, Plan, plan
 from autoscaler.provider import SPOT, Capacity, NodeType, Offer
 from autoscaler.scale_down import Way
-from autoscaler.status import demand_notes, group_notes
-from runtime._core.placement import Fit, NodeView, Request, choose_node
 from runtime._core.resources import to_units
 from tests.autoscaler.build import (
     BIG,
@@ -27,6 +22,7 @@ from tests.autoscaler.build import (
     config,
     gang,
     instance,
+    launched,
     node,
     running,
     shape,
@@ -35,13 +31,6 @@ from tests.autoscaler.build import (
 
 S = InstanceState
 ALL = config(SMALL, BIG, GPU, upscaling_speed=100.0)
-
-
-def launched(result: Plan) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for launch in result.launches:
-        counts[launch.node_type] = counts.get(launch.node_type, 0) + launch.count
-    return counts
 
 
 # ---------------------------------------------------------------- shapes
@@ -246,129 +235,6 @@ def test_the_first_selector_is_bought_for_and_a_fallback_when_there_is_none() ->
     assert launched(plan(snapshot(full, offers=offers, shapes=wanted))) == {"slow": 1}
 
 
-# ---------------------------------------------------------------- limits
-
-
-def test_never_above_the_types_maximum() -> None:
-    settings = config(replace(SMALL, max_workers=3), upscaling_speed=100.0)
-    result = plan(snapshot(settings, running("a", free={}), shapes=[(shape(CPU=2), 50)]))
-    assert launched(result) == {"small": 2}
-    assert "max_workers 3" in result.waiting[0].why
-    assert result.waiting[0].count == 48
-    assert not result.infeasible
-
-
-def test_never_above_the_clusters_maximum() -> None:
-    settings = config(SMALL, BIG, max_workers=2, upscaling_speed=100.0)
-    result = plan(snapshot(settings, shapes=[(shape(CPU=8), 5)]))
-    assert launched(result) == {"big": 2}
-
-
-def test_the_price_budget() -> None:
-    settings = config(BIG, budgets=Budgets(max_hourly_price=7.0))
-    offers = {"big": [Offer("a", price=3.0)]}
-    result = plan(snapshot(settings, offers=offers, shapes=[(shape(CPU=8), 5)]))
-    assert launched(result) == {"big": 2}
-    assert "price budget" in result.waiting[0].why
-
-
-def test_what_the_budget_does_not_allow_of_one_offer_it_may_of_the_next() -> None:
-    settings = config(SPOT_OR_NOT, budgets=Budgets(max_hourly_price=8.0), upscaling_speed=100.0)
-    offers = {"big": [Offer("a", SPOT, 3.0), Offer("b", price=1.0)]}
-    result = plan(snapshot(settings, offers=offers, shapes=[(shape(CPU=8), 9)]))
-    assert [(launch.offer.zone, launch.count) for launch in result.launches] == [("a", 2), ("b", 2)]
-    assert [note.count for note in result.waiting] == [5]
-
-
-def test_what_the_pace_puts_off_is_told() -> None:
-    settings = config(replace(SMALL, max_workers=90), upscaling_speed=1.0)
-    result = plan(snapshot(settings, shapes=[(shape(CPU=1), 60)]))
-    (note,) = result.waiting
-    assert note.count == 60 - 2 * PACE_FLOOR
-    assert "upscaling_speed 1" in note.why
-
-
-def test_a_group_that_the_pace_puts_off_is_told_and_so_is_what_would_fill_its_machines() -> None:
-    settings = config(replace(BIG, max_workers=90), upscaling_speed=1.0)
-    one = gang("STRICT_SPREAD", *[shape(CPU=6)] * 7)
-    result = plan(snapshot(settings, gangs=[one], shapes=[(shape(CPU=1), 14)]))
-    assert launched(result) == {"big": PACE_FLOOR}
-    assert {(note.demand, note.count) for note in result.waiting} == {(str(one), 1), ("{CPU: 1}", 4)}
-
-
-def test_what_the_breaker_puts_off_is_told() -> None:
-    settings = config(replace(BIG, min_workers=2), upscaling_speed=100.0)
-    result = plan(snapshot(settings, shapes=[(shape(CPU=8), 5)], explicit=[(shape(CPU=8), 3)], allowance=1))
-    assert launched(result) == {"big": 1}
-    assert {(note.demand, note.count) for note in result.waiting} == {
-        ("min_workers of 'big'", 1),
-        ("requested {CPU: 8}", 2),
-        ("{CPU: 8}", 4),
-    }
-    assert all("failed their setup" in note.why for note in result.waiting)
-
-
-def test_requests_that_count_on_machines_put_off_are_told() -> None:
-    settings = config(replace(BIG, min_workers=2))
-    result = plan(snapshot(settings, explicit=[(shape(CPU=1), 16)], allowance=1))
-    assert {(note.demand, note.count) for note in result.waiting} == {
-        ("min_workers of 'big'", 1),
-        ("requested {CPU: 1}", 8),
-    }
-
-
-def test_growth_has_a_pace() -> None:
-    settings = config(replace(SMALL, max_workers=90), upscaling_speed=1.0)
-    assert launched(plan(snapshot(settings, shapes=[(shape(CPU=2), 60)]))) == {"small": PACE_FLOOR}
-    crowd = [running(f"n{i}", free={}) for i in range(20)]
-    assert launched(plan(snapshot(settings, *crowd, shapes=[(shape(CPU=2), 60)]))) == {"small": 20}
-
-
-def test_the_breaker() -> None:
-    assert launched(plan(snapshot(ALL, shapes=[(shape(CPU=8), 5)], allowance=0))) == {}
-    assert launched(plan(snapshot(ALL, shapes=[(shape(CPU=8), 5)], allowance=1))) == {"big": 1}
-
-
-def test_a_resting_type_is_passed_over() -> None:
-    result = plan(snapshot(ALL, shapes=[(shape(CPU=1), 1)], held={"small": "setup failed once"}))
-    assert launched(result) == {"big": 1}
-    result = plan(snapshot(config(SMALL), shapes=[(shape(CPU=1), 1)], held={"small": "setup failed once"}))
-    assert "setup failed once" in result.waiting[0].why
-
-
-# ---------------------------------------------------------------- infeasible
-
-
-@pytest.mark.parametrize(
-    ("wanted", "words"),
-    [
-        (shape(CPU=9), "'big': CPU 9 wanted, 8 there"),
-        (shape(GPU=3), "'gpu': GPU 3 wanted, 2 there"),
-        (shape(unicorn=1), "unicorn 1 wanted, 0 there"),
-        (shape({"tier": "fast"}, CPU=1), "labels do not match"),
-        (shape({"tier": "in("}, CPU=1), "labels do not match"),
-    ],
-)
-def test_infeasible_work_is_told_with_the_nearest_type(wanted: Shape, words: str) -> None:
-    result = plan(snapshot(ALL, shapes=[(wanted, 4), (shape(CPU=1), 1)]))
-    (note,) = result.infeasible
-    assert words in note.why
-    assert note.count == 4
-    assert launched(result) == {"small": 1}, "the others are served all the same"
-
-
-def test_what_a_node_of_today_can_hold_is_feasible() -> None:
-    giant = node("x", total={"CPU": 64.0}, free={}, instance_id="")
-    result = plan(snapshot(ALL, nodes=[giant], shapes=[(shape(CPU=32), 1)]))
-    assert not result.infeasible
-    assert result.waiting
-
-
-def test_a_type_without_workers_is_no_hope() -> None:
-    result = plan(snapshot(config(), shapes=[(shape(CPU=1), 1)]))
-    assert "max_workers is 0" in result.infeasible[0].why
-
-
 # ---------------------------------------------------------------- minimum, explicit
 
 
@@ -434,130 +300,6 @@ def test_an_infeasible_explicit_request() -> None:
     assert result.infeasible[0].demand.startswith("requested ")
 
 
-# ---------------------------------------------------------------- groups
-
-
-@pytest.mark.parametrize(
-    ("strategy", "bundles", "expected"),
-    [
-        ("STRICT_PACK", [shape(CPU=2)] * 4, {"big": 1}),
-        ("PACK", [shape(CPU=1)] * 2, {"small": 1}),
-        ("SPREAD", [shape(CPU=1)] * 2, {"small": 1}),
-        ("STRICT_SPREAD", [shape(CPU=1)] * 3, {"small": 3}),
-        ("STRICT_SPREAD", [shape(CPU=8)] * 2, {"big": 2}),
-        ("PACK", [shape(GPU=1), shape(GPU=1), shape(CPU=1)], {"gpu": 1}),
-        ("PACK", [shape(CPU=8), shape(GPU=2, CPU=8)], {"gpu": 1, "big": 1}),
-        ("SPREAD", [shape(GPU=1), *[shape(CPU=4)] * 9], {"gpu": 1, "big": 4}),
-        ("STRICT_SPREAD", [shape(GPU=1), shape(CPU=1), shape(CPU=8)], {"gpu": 1, "small": 1, "big": 1}),
-    ],
-)
-def test_machines_for_a_group(strategy: str, bundles: list[Shape], expected: dict[str, int]) -> None:
-    assert launched(plan(snapshot(ALL, gangs=[gang(strategy, *bundles)]))) == expected
-
-
-def test_a_group_on_free_nodes() -> None:
-    pairs = [running(f"n{i}") for i in range(3)]
-    assert launched(plan(snapshot(ALL, *pairs, gangs=[gang("STRICT_SPREAD", *[shape(CPU=1)] * 3)]))) == {}
-
-
-def test_only_what_is_missing_is_launched() -> None:
-    pairs = [running(f"n{i}") for i in range(2)]
-    assert launched(plan(snapshot(ALL, *pairs, gangs=[gang("STRICT_SPREAD", *[shape(CPU=1)] * 3)]))) == {
-        "small": 1
-    }
-
-
-def test_a_lost_bundle_alone_is_placed_again() -> None:
-    pair = running("n0", free={"CPU": 1})
-    one = gang("STRICT_SPREAD", shape(CPU=1), shape(CPU=1), placed=(b"n0", b""))
-    assert launched(plan(snapshot(ALL, pair, gangs=[one]))) == {"small": 1}
-
-
-def test_a_group_comes_whole_or_not_at_all() -> None:
-    settings = config(replace(SMALL, max_workers=2), upscaling_speed=100.0)
-    result = plan(
-        snapshot(settings, running("a", free={}), gangs=[gang("STRICT_SPREAD", *[shape(CPU=1)] * 2)])
-    )
-    assert launched(result) == {}
-    assert "max_workers 2" in result.waiting[0].why
-
-
-def test_types_are_mixed_when_one_alone_does_not_do() -> None:
-    a = NodeType("a", {"x": 1.0}, max_workers=1)
-    b = NodeType("b", {"y": 1.0}, max_workers=1)
-    assert launched(plan(snapshot(config(a, b), gangs=[gang("PACK", shape(x=1), shape(y=1))]))) == {
-        "a": 1,
-        "b": 1,
-    }
-
-
-def test_what_drivers_are_told() -> None:
-    groups = [gang("STRICT_PACK", shape(CPU=99))]
-    result = plan(
-        snapshot(
-            config(SMALL),
-            shapes=[(shape(CPU=1), 1), (shape(CPU=98), 2)],
-            gangs=groups,
-            held={"small": "rests"},
-        )
-    )
-    assert {demand for demand, _ in demand_notes(result)} == {"{CPU: 98}", "{CPU: 1}"}
-    assert ("{CPU: 1}", "'small': rests") in demand_notes(result)
-    assert [group for group, _ in group_notes(result)] == [groups[0].id]
-
-
-@pytest.mark.parametrize(
-    ("one", "words"),
-    [
-        (
-            gang("STRICT_PACK", *[shape(CPU=5)] * 2),
-            "together on one node: the nearest node type is 'big': CPU 10",
-        ),
-        (gang("PACK", shape(CPU=1), shape(CPU=99)), "bundle {CPU: 99}: the nearest node type is 'big'"),
-        (gang("STRICT_SPREAD", *[shape(GPU=1)] * 11), "all of them do not within the limits"),
-        (gang("NO_SUCH", shape(CPU=1)), "all of them do not"),
-    ],
-)
-def test_infeasible_groups(one: Gang, words: str) -> None:
-    result = plan(snapshot(ALL, gangs=[one, gang("PACK", shape(CPU=1), id=2)]))
-    assert words in result.infeasible[0].why
-    assert launched(result) == {"small": 1}
-
-
-def test_groups_before_shapes() -> None:
-    settings = config(replace(SMALL, max_workers=1))
-    result = plan(snapshot(settings, gangs=[gang("PACK", shape(CPU=2))], shapes=[(shape(CPU=2), 1)]))
-    assert launched(result) == {"small": 1}
-    assert [note.demand for note in result.waiting] == ["{CPU: 2}"]
-
-
-def test_what_a_group_leaves_serves_shapes() -> None:
-    result = plan(
-        snapshot(ALL, gangs=[gang("STRICT_PACK", shape(CPU=3), shape(CPU=3))], shapes=[(shape(CPU=1), 2)])
-    )
-    assert launched(result) == {"big": 1}
-
-
-def test_many_equal_hopeless_groups_are_all_told() -> None:
-    many = [gang("PACK", shape(CPU=99), id=n) for n in range(50)]
-    assert len(plan(snapshot(ALL, gangs=many)).infeasible) == 50
-
-
-def test_a_group_within_one_domain() -> None:
-    a, b = (replace(BIG, name=name, labels={"rack": name}, max_workers=2) for name in "ab")
-    busy = running("x", a, free={"CPU": 8})
-    one = Gang(b"g" * 18, "STRICT_SPREAD", (shape(CPU=8),) * 3, (), "rack")
-    assert plan(snapshot(config(a, b), busy, gangs=[one])).infeasible
-    two = replace(one, bundles=(shape(CPU=8),) * 2)
-    assert launched(plan(snapshot(config(a, b), busy, gangs=[two]))) == {"a": 1}
-
-
-def test_a_group_with_a_selector() -> None:
-    tagged = replace(BIG, name="tagged", labels={"tier": "fast"})
-    one = gang("PACK", shape({"tier": "fast"}, CPU=1))
-    assert launched(plan(snapshot(config(SMALL, tagged), gangs=[one]))) == {"tagged": 1}
-
-
 # ---------------------------------------------------------------- wishes, time
 
 
@@ -578,84 +320,3 @@ def test_out_of_time_gives_what_there_is() -> None:
     assert any("took too long" in note.why for note in result.waiting)
     idle = snapshot(ALL, running("a", idle_since_s=1.0), gangs=[gang("PACK", shape(CPU=1))])
     assert plan(idle, lambda: True).removals == (), "nothing is removed on half the picture"
-
-
-# ---------------------------------------------------------------- properties
-
-
-def kind_of(cpu: int, gpu: int, most: int, least: int) -> NodeType:
-    resources = {"CPU": float(cpu)} | ({"GPU": float(gpu)} if gpu else {})
-    return NodeType("", resources, min_workers=min(least, most), max_workers=most)
-
-
-KINDS = st.lists(
-    st.builds(kind_of, st.integers(1, 16), st.integers(0, 4), st.integers(0, 8), st.integers(0, 2)),
-    min_size=1,
-    max_size=4,
-).map(lambda kinds: tuple(replace(kind, name=f"t{i}") for i, kind in enumerate(kinds)))
-SHAPES = st.lists(
-    st.tuples(
-        st.builds(lambda c, g: shape(CPU=c, GPU=g), st.integers(1, 20), st.integers(0, 3)),
-        st.integers(1, 60),
-    ),
-    max_size=6,
-    unique_by=lambda entry: entry[0],
-)
-GANGS = st.lists(
-    st.builds(
-        lambda s, c, n: (s, shape(CPU=c), n),
-        st.sampled_from(["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]),
-        st.integers(1, 6),
-        st.integers(1, 4),
-    ),
-    max_size=3,
-).map(lambda found: [gang(s, *[one] * n, id=i) for i, (s, one, n) in enumerate(found)])
-
-
-@settings(max_examples=200, deadline=None)
-@given(KINDS, SHAPES, GANGS, st.integers(0, 12), st.integers(0, 6))
-def test_limits_hold_and_what_is_launched_is_of_use(
-    kinds: tuple[NodeType, ...], shapes: list[tuple[Shape, int]], gangs: list[Gang], most: int, there: int
-) -> None:
-    setup = config(*kinds, max_workers=most, upscaling_speed=1000.0)
-    pairs = [running(f"n{i}", kinds[0], free={}) for i in range(min(there, kinds[0].max_workers, most))]
-    picture = snapshot(setup, *pairs, shapes=shapes, gangs=gangs)
-    result = plan(picture)
-    counts = launched(result)
-    for kind in kinds:
-        mine = len(pairs) if kind is kinds[0] else 0
-        assert counts.get(kind.name, 0) + mine <= max(kind.max_workers, mine)
-    assert sum(counts.values()) + len(pairs) <= max(most, len(pairs))
-    by_name = {kind.name: kind for kind in kinds}
-    wanted = [one for one, _ in shapes]
-    for launch in result.launches:
-        if launch.reason == DEMAND:
-            total = to_units(by_name[launch.node_type].resources)
-            view = NodeView(b"new", total, dict(total))
-            verdicts = [
-                choose_node(Request(dict(one.resources)), [view], rng=random.Random(0)).fit for one in wanted
-            ]
-            assert Fit.AVAILABLE in verdicts
-    assert plan(picture) == result, "the same picture gives the same plan"
-
-
-@settings(max_examples=100, deadline=None)
-@given(KINDS, SHAPES, GANGS)
-def test_planning_comes_to_rest(
-    kinds: tuple[NodeType, ...], shapes: list[tuple[Shape, int]], gangs: list[Gang]
-) -> None:
-    """With everything launched and on its way the next plan launches nothing more."""
-    setup = config(*kinds, upscaling_speed=1000.0)
-    coming = []
-    for round_number in range(4):
-        result = plan(snapshot(setup, shapes=shapes, gangs=gangs, instances=coming))
-        if not result.launches:
-            return
-        for launch in result.launches:
-            coming += [
-                instance(
-                    f"{round_number}-{launch.node_type}-{launch.reason}-{i}", launch.node_type, S.REQUESTED
-                )
-                for i in range(launch.count)
-            ]
-    pytest.fail(f"still launching: {result.launches}")
