@@ -33,6 +33,8 @@ _PLACE = (
 )
 _START = 'ray start --temp-dir="$CLUSTERCTL_SESSION_DIR/ray"'
 """What Ray leaves behind is in the machine's session, which goes with the machine; its logs are where ours would be."""
+_NONE_RUNS = "pgrep -f '[r]aylet|[g]cs_server|/[r]ay/' > /dev/null 2>&1; [ $? = 1 ]"
+"""Succeeds where nothing of Ray runs. Asking Ray itself takes a second or two; where there is no pgrep, it is asked."""
 _RAY_START = re.compile(r"\bray\s+start\b(?!.*--temp-dir)", re.DOTALL)
 _AUTOSCALING = re.compile(r"\s--autoscaling-config(=|\s+)\S+")
 _INSTALL_S = 1800.0
@@ -73,7 +75,10 @@ def head_facts(spec: ClusterSpec, machine: Machine, kind: NodeType, secret: str,
         commands=tuple(spec.setup_commands),
         initialization=tuple(spec.initialization_commands),
         kind_commands=tuple(spec.head_setup_commands),
-        start=_given(spec.head_start_ray_commands) or _default(command),
+        start=(
+            *(_given(spec.head_start_ray_commands) or _default(command)),
+            f"ray health-check --address {machine.address}:{port(spec)}",
+        ),
     )
 
 
@@ -134,7 +139,7 @@ def _facts(
         initialization=initialization,
         commands=commands,
         kind_commands=kind_commands,
-        start_commands=(*start, f"ray health-check --address {head_host}:{port(spec)}"),
+        start_commands=start,
         python=None,
         install=tuple(_install(spec.runtime, container is not None)),
         container=container,
@@ -159,7 +164,7 @@ def _given(commands: Sequence[str]) -> tuple[str, ...]:
 
 def _default(command: str) -> tuple[str, ...]:
     return (
-        "ray stop --force > /dev/null 2>&1 || true",
+        f"{_NONE_RUNS} || ray stop --force > /dev/null 2>&1 || true",
         f"{_PLACE}ulimit -n 65536 2> /dev/null; {_START} {command}",
     )
 
