@@ -192,3 +192,14 @@ def test_which_workers_are_missing_and_which_are_too_many() -> None:
 def test_the_nodes_that_live() -> None:
     nodes = [{"node_ip": "a", "state": "ALIVE"}, {"node_ip": "b", "state": "DEAD"}]
     assert ray_nodes.alive({"data": {"result": {"result": nodes}}}) == {"a"}
+
+
+@pytest.mark.parametrize(("found", "stops"), [(0, True), (1, False), (127, True)])
+def test_ray_is_asked_to_stop_only_where_it_runs(tmp_path: pathlib.Path, found: int, stops: bool) -> None:
+    """`found`: what pgrep says; 127: there is none."""
+    for name, script in {"pgrep": f"exit {found}", "ray": f"echo $@ > {tmp_path}/asked"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    command = commands(worker())["start_commands[0]"]
+    subprocess.run(["/bin/bash", "-c", command], env={"PATH": str(tmp_path)}, check=True, timeout=60)
+    assert (tmp_path / "asked").exists() == stops
