@@ -5,6 +5,8 @@ Bare hosts of network namespaces on this machine, entered by SSH: `up` from noth
 the head's included. All of them share the cores of this machine; then once more each has an equal small part of a core
 (`--each 0.09`) to itself, as machines have cores of their own, and only then does the time for many say something of
 the launcher. And once from far away: the round trip to each host takes `--far 100` milliseconds.
+
+`--against PYTHON` measures something else: our launcher and Ray's, as launcher_against.py does.
 """
 
 from __future__ import annotations
@@ -204,7 +206,12 @@ def main() -> int:
     parser.add_argument("--hosts", default="1,3,20", help="how many, with commas between them")
     parser.add_argument("--each", type=float, default=0.09, help="cores of a host; 0: leave that part out")
     parser.add_argument("--far", type=float, default=100.0, help="round trip in ms; 0: leave that part out")
+    parser.add_argument("--against", metavar="PYTHON", help="one for which Ray is installed")
     options = parser.parse_args()
+    if options.against:
+        import launcher_against
+
+        return launcher_against.compare(os.path.abspath(options.against))
     if reason := missing():
         sys.exit(f"{reason}: run this as root on a Linux machine that has them")
     signal.signal(signal.SIGTERM, signal.default_int_handler)

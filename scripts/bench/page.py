@@ -48,6 +48,13 @@ SECTIONS = {
         "or have a part of one each, with a "
         "Python, an sshd and nothing of ours. From nothing to a job's result and back.",
     ),
+    "launcher_against": (
+        "The launcher and Ray's",
+        "Three hosts of the same kind that have Ray already, side by side in one session: our launcher with the engine "
+        "and with Ray (`runtime: {kind: ray}`), and `ray up` with a file of one's own machines; medians of three. "
+        "Ray's nodes find the token that they must have in common in their shells' start files, as Ray's launcher "
+        "brings none. Who has not joined a minute after `ray up` began counts as not joined.",
+    ),
     "demand": (
         "Demand",
         "What waits, on its way through the control store to the autoscaler; CPU time.",
