@@ -21,6 +21,8 @@ _FAMILY_METRICS = {
     "a2": "A2_CPUS",
     "g2": "CPUS",
 }
+_CPUS_ANYWHERE, _GPUS_ANYWHERE = "CPUS_ALL_REGIONS", "GPUS_ALL_REGIONS"
+"""Quotas of the project. New ones may have no GPU anywhere, whatever a region says."""
 _GPU_METRICS = {
     "nvidia-tesla-k80": "NVIDIA_K80_GPUS",
     "nvidia-tesla-p4": "NVIDIA_P4_GPUS",
@@ -112,9 +114,12 @@ def accelerator(
 
 
 def needs(hardware: Hardware, count: int, spot: bool) -> dict[str, float]:
-    """What so many machines take of the region's quotas."""
+    """What so many machines take of the quotas of the region and of the project."""
     family = hardware.machine_type.partition("-")[0]
-    out = {_FAMILY_METRICS.get(family, "CPUS"): hardware.cpus * count, "INSTANCES": float(count)}
+    cpus = hardware.cpus * count
+    out = {_FAMILY_METRICS.get(family, "CPUS"): cpus, _CPUS_ANYWHERE: cpus, "INSTANCES": float(count)}
+    if hardware.gpus:
+        out[_GPUS_ANYWHERE] = float(hardware.gpus * count)
     for kind, each in hardware.accelerators.items():
         metric = _GPU_METRICS.get(kind)
         if metric:
@@ -123,16 +128,16 @@ def needs(hardware: Hardware, count: int, spot: bool) -> dict[str, float]:
 
 
 def quotas(
-    region: Mapping[str, Any], least: Mapping[str, float], most: Mapping[str, float], name: str
+    limited: Mapping[str, Any], least: Mapping[str, float], most: Mapping[str, float], name: str
 ) -> list[Problem]:
-    """Whether the region's quotas suffice.
+    """Whether the quotas of a region, or of the project, suffice.
 
     Args:
         least: what the head and all `min_workers` need, by metric.
         most: what all `max_workers` need.
     """
     out = []
-    for quota in region.get("quotas", ()):
+    for quota in limited.get("quotas", ()):
         metric = str(quota.get("metric"))
         free = float(quota.get("limit", 0)) - float(quota.get("usage", 0))
         advice = f"Ask for more {metric} in {name} (IAM & Admin > Quotas), or ask for less."

@@ -101,13 +101,14 @@ class GcpMachines:
 
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
         try:
-            region = self._api.region(self._spec.region)
+            region, project = self._api.region(self._spec.region), self._api.project_info()
         except NotFound as error:
             return [Problem(str(error), "Correct provider.region or provider.project_id.")]
         found = [*self._check_network(node_types)]
         least: dict[str, float] = {}
         most: dict[str, float] = {}
-        for kind, answer in zip(node_types, self._each(node_types, self._check_type), strict=True):
+        answers = self._each(node_types, lambda kind: self._check_type(kind, project))
+        for kind, answer in zip(node_types, answers, strict=True):
             problems, hardware = answer
             found += problems
             if hardware is None:
@@ -116,7 +117,8 @@ class GcpMachines:
             for count, total in ((kind.min_workers, least), (kind.max_workers, most)):
                 for metric, amount in checks.needs(hardware, count + heads, kind.spot).items():
                     total[metric] = total.get(metric, 0.0) + amount
-        return found + checks.quotas(region, least, most, self._spec.region)
+        found += checks.quotas(region, least, most, self._spec.region)
+        return found + checks.quotas(project, least, most, f"project {self._api.project}")
 
     def check_offline(self, node_types: Sequence[NodeType]) -> list[Problem]:
         around = Surroundings("", "", self._tag, self._spec.use_internal_ips, self._user, "", "default")
@@ -213,7 +215,7 @@ class GcpMachines:
 
     # ------------------------------------------------------------ checks
 
-    def _check_type(self, node_type: NodeType) -> tuple[Sequence[Problem], Hardware | None]:
+    def _check_type(self, node_type: NodeType, project: Json) -> tuple[Sequence[Problem], Hardware | None]:
         where = f"node type {node_type.name}"
         wrong = self.check_offline([node_type])
         if wrong:
@@ -226,7 +228,6 @@ class GcpMachines:
         config = node_type.node_config
         problems: list[Problem] = []
         if node_type.name == self._head_type:
-            project = self._api.project_info()
             problems += checks.service_account(project, self._spec.service_account, config)
         wanted = self._zones_of(node_type)
         listed = self._known(instances.machine_type(config), self._api.machine_types)

@@ -48,6 +48,7 @@ class Compute:
         self.operations: dict[str, Json] = {}
         self.networks = {"default": {"name": "default", "selfLink": self._link("global/networks/default")}}
         self.default_service_account = "1-compute@developer.gserviceaccount.com"
+        self.quotas: list[Json] = []  # of the project
         self.templates: dict[str, Json] = {}
         self._requests: dict[str, Json] = {}
         self._due: list[tuple[float, int, Callable[[], None]]] = []
@@ -145,7 +146,11 @@ class Compute:
     ) -> Json:
         match method, parts[2:]:
             case "GET", []:
-                return {"name": parts[1], "quotas": [], "defaultServiceAccount": self.default_service_account}
+                return {
+                    "name": parts[1],
+                    "quotas": self.quotas,
+                    "defaultServiceAccount": self.default_service_account,
+                }
             case "GET", ["zones"]:
                 return self._page([_zone(zone) for zone in catalog.ZONES], query)
             case "GET", ["regions", region] if region in catalog.REGIONS:

@@ -31,6 +31,7 @@ def create(
     market: str = ON_DEMAND,
     token: str = "t",
     role: str = MachineTags.WORKER,
+    cluster_name: str = "c",
 ) -> LaunchResult:
-    tags = {MachineTags.CLUSTER_NAME: "c", MachineTags.ROLE: role}
+    tags = {MachineTags.CLUSTER_NAME: cluster_name, MachineTags.ROLE: role}
     return provider.create(LaunchRequest(token, kind, len(ids), Offer(zone, market), tags, ids))

@@ -95,7 +95,9 @@ def test_quotas() -> None:
         "quotas": [{"metric": "CPUS", "limit": 8.0, "usage": 2.0}, {"metric": "NVIDIA_T4_GPUS", "limit": 0.0}]
     }
     hardware = Hardware("n1-standard-4", 4, 15360, {"nvidia-tesla-t4": 1})
-    assert checks.needs(hardware, 2, False) == {"CPUS": 8.0, "INSTANCES": 2.0, "NVIDIA_T4_GPUS": 2.0}
+    anywhere = {"CPUS_ALL_REGIONS": 8.0, "GPUS_ALL_REGIONS": 2.0}
+    needed = {"CPUS": 8.0, "INSTANCES": 2.0, "NVIDIA_T4_GPUS": 2.0}
+    assert checks.needs(hardware, 2, False) == needed | anywhere
     assert "PREEMPTIBLE_NVIDIA_T4_GPUS" in checks.needs(hardware, 1, True)
     found = checks.quotas(region, {"CPUS": 4.0, "NVIDIA_T4_GPUS": 1.0}, {"CPUS": 12.0}, "us-west1")
     assert [(problem.what, problem.fatal) for problem in found] == [

@@ -364,3 +364,51 @@ def test_offers_are_where_machine_and_accelerator_are(provider: GcpMachines) -> 
     found = [(offer.zone, offer.market) for offer in provider.offers(GPU)]
     assert found == [(zone, market) for market in (SPOT, ON_DEMAND) for zone in zones[:2]]
     assert provider.offers(GPU)[0].resources["GPU"] == 1.0
+
+
+def test_a_project_without_gpus_anywhere_is_told_of(cloud: Cloud, provider: GcpMachines) -> None:
+    cloud.compute.quotas = [{"metric": "GPUS_ALL_REGIONS", "limit": 0.0, "usage": 0.0}]
+    (problem,) = provider.check([GPU])
+    assert "1 GPUS_ALL_REGIONS are needed in project a-project, 0 are left" in problem.what
+    assert provider.check([SMALL]) == []
+
+
+def test_long_names_make_machines_and_rules(cloud: Cloud, make: Callable[..., GcpMachines]) -> None:
+    long = "A-cluster-of-somebody-who-likes-long-names-and-has-a-lot-to-say"
+    assert len(long) == 63
+    provider = make(cluster_id=f"{long}-0123456789", name=long)
+    provider.prepare([SMALL])
+    assert create(provider, "a", role=MachineTags.HEAD, cluster_name=long).errors == ()
+    (machine,) = provider.list()
+    assert machine.tags[MachineTags.CLUSTER_ID] == f"{long}-0123456789"
+    assert provider.clusters(long) == [f"{long}-0123456789"]
+    assert all(len(name) <= 63 for name in cloud.compute.firewalls)
+
+
+def test_two_peoples_clusters_of_one_name_do_not_meet(cloud: Cloud, make: Callable[..., GcpMachines]) -> None:
+    mine, theirs = make(), make(owner="you")
+    for provider in (mine, theirs):
+        provider.prepare([SMALL])
+    assert len(cloud.compute.firewalls) == 4
+    assert create(mine, "a").errors == create(theirs, "a").errors == ()
+    assert len(cloud.compute.all()) == 2
+    (ours,) = mine.list()
+    assert isinstance(theirs.terminate([ours.id])[ours.id], NotFound)
+    assert theirs.clusters("c") == ["c-1"]
+    mine.terminate([ours.id])
+    assert eventually(lambda: mine.list() == [])
+    mine.cleanup()
+    assert len(cloud.compute.firewalls) == 2
+    assert len(theirs.list()) == 1
+
+
+def test_a_deletion_that_fails_is_told_and_asked_again(cloud: Cloud, provider: GcpMachines) -> None:
+    made = {machine.instance_id: machine.id for machine in create(provider, "a", "b").machines}
+    name = made["a"].partition(".")[0]
+    cloud.compute.faults.add(f"DELETE .*{name}", 403, reason="forbidden")
+    answers = provider.terminate([*made.values()])
+    assert isinstance(answers[made["a"]], Auth)
+    assert answers[made["b"]] is None
+    assert eventually(lambda: [machine.instance_id for machine in provider.list()] == ["a"])
+    assert provider.terminate([made["a"]]) == {made["a"]: None}
+    assert eventually(lambda: provider.list() == [])
