@@ -55,6 +55,11 @@ SECTIONS = {
         "Ray's nodes find the token that they must have in common in their shells' start files, as Ray's launcher "
         "brings none. Who has not joined a minute after `ray up` began counts as not joined.",
     ),
+    "clouds": (
+        "Clouds",
+        "Pretended clouds on this machine, which answer at once and whose instances are hosts in network namespaces: "
+        "what our side takes from an empty account to a joined worker, and back. To do nothing, it need not ask.",
+    ),
     "demand": (
         "Demand",
         "What waits, on its way through the control store to the autoscaler; CPU time.",

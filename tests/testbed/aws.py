@@ -125,6 +125,7 @@ class Aws:
 
     Attributes:
         calls: how often each action was called.
+        asked_by_people: of these those that are not of a machine's role.
         world: to be changed at will.
     """
 
@@ -132,6 +133,7 @@ class Aws:
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self.world = World()
         self.calls: Counter[str] = Counter()
+        self.asked_by_people: Counter[str] = Counter()
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._lock = threading.RLock()
         self._tokens: dict[str, tuple[str, Any]] = {}
@@ -160,6 +162,7 @@ class Aws:
             BackendDict.reset()
             self.world = World()
             self.calls.clear()
+            self.asked_by_people.clear()
             self._tokens.clear()
             self._parameters: dict[str, str] = {}
             backend = self.ec2
@@ -243,6 +246,7 @@ class Aws:
             start_response("404 Not Found", [])
             return [b""]
         self.calls[request.action] += 1
+        self.asked_by_people[request.action] += not request.access_key.startswith(ROLE_KEY)
         with self._lock:
             answer = self._refused(request, after=False) or self._answered(request)
             answer = self._refused(request, after=True) or answer

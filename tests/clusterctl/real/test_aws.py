@@ -116,8 +116,10 @@ def test_a_cluster_is_stopped_and_goes_on(cloud: AwsCloud, cluster: tuple[Cli, s
     aws.world.faults = [Fault("", "RequestLimitExceeded", status=503, times=3)]
     ran = cli.run("up", "-y", spec, timeout_s=170)
     assert ran.status == 0, ran.err
+    before = aws.asked_by_people.total()
     ran = cli.run("up", "-y", spec)
     assert "nothing to do" in ran.out
+    assert aws.asked_by_people.total() == before, "AWS need not be asked for that"
     (head,) = (one for one in aws.instances("running") if not one.lifecycle)
     ran = cli.run("stop", "-y", timeout_s=120)
     assert ran.status == 0, ran.err
