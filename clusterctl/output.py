@@ -5,6 +5,7 @@ Plain text when the stream is no terminal or NO_COLOR is set.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -50,8 +51,15 @@ def as_json_line(value: Any) -> None:
 
 def progress(text: str) -> None:
     """One line about what happens now."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    tell(sys.stderr, text + "\n")
+
+
+def tell(stream: IO[str], text: str) -> None:
+    """Writes what is said beside the work. That nobody is there any more to read it, as when a terminal was closed, is
+    no reason to stop: what was begun must be ended, or removed again."""
+    with contextlib.suppress(OSError):
+        stream.write(text)
+        stream.flush()
 
 
 def warn(text: str) -> None:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from clusterctl.launcher.board import Board, NodeRow
-from clusterctl.output import duration, table
+from clusterctl.output import duration, table, tell
 
 _REDRAW_S = 0.5
 _ROOM = 6
@@ -100,8 +100,7 @@ class Progress:
             lines = self._table() if self._live else []
             text += "".join(f"{one}\n" for one in lines)
             self._drawn = len(lines)
-            self._stream.write(text)
-            self._stream.flush()
+            tell(self._stream, text)
 
     def _table(self) -> list[str]:
         found = self._board.rows(time.monotonic())

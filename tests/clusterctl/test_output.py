@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import pytest
 
@@ -57,3 +58,14 @@ def test_without_a_terminal_the_answer_is_no(monkeypatch: pytest.MonkeyPatch) ->
     assert not output.confirm("sure?")
     monkeypatch.setattr("sys.stdin", Terminal("y\n"))
     assert output.confirm("sure?")
+
+
+def test_that_nobody_reads_it_stops_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(sys, "stderr", Closed())
+    output.progress("ending 3 machines")
+    output.warn("one does not answer")
+    output.error("it failed", "Try again.")

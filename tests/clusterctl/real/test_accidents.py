@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import pathlib
+import pty
 import shutil
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -40,6 +42,35 @@ def test_an_interrupted_up_leaves_nothing(cli: Cli, moment: str, number: int) ->
     assert "Traceback" not in ran.err
     assert eventually(lambda: not machines_root().exists())
     assert list((cli.folder / "home").glob("clusters/*")) == []
+
+
+@pytest.mark.parametrize("moment", ["creating the head", "setting up the head", "waiting for"])
+def test_an_up_whose_terminal_is_closed_leaves_nothing(cli: Cli, moment: str) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "clusterctl", "up", "-y", cli.spec("closed", least=2)],
+            cli.env(),
+        )
+    with os.fdopen(terminal, "rb", buffering=0) as screen:
+        shown = b""
+        while moment.encode() not in shown:
+            shown += screen.read(1024)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 130
+    assert not machines_root().exists()
+    assert list((cli.folder / "home").glob("clusters/*")) == []
+
+
+def test_an_up_goes_on_when_nobody_reads_what_it_says(cli: Cli) -> None:
+    process = cli.start("up", "-y", cli.spec("unheard", least=1))
+    assert process.stderr is not None
+    process.stderr.close()
+    assert process.stdout is not None
+    assert "is up: the head and 1 worker" in process.stdout.read()
+    assert process.wait(60) == 0
+    process.stdout.close()
 
 
 def test_two_ups_at_once(cli: Cli) -> None:
