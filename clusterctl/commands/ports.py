@@ -62,5 +62,5 @@ def forward(shell: Shell, port: int, at: int) -> Iterator[int]:
                 raise CliError(
                     f"port {at} of this machine is in use", f"Choose another one, e.g. {at + 1}:{port}."
                 ) from error
-            raise
+            raise CliError(f"port {at} of this machine cannot be used: {error.strerror}") from error
         yield here

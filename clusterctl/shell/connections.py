@@ -186,6 +186,8 @@ class Connections:
                 elif "Timeout" in str(error):
                     # Slow, or silent: what runs over it may go on, until it is given up. A session that comes when
                     # nobody waits any more stays open.
+                    if destination is not None:
+                        raise ShellTimedOut(f"{target} opens no way to {destination[0]} in time") from error
                     entry.late += 1
                     if entry.late > _SPARE:
                         self._drop(entry, transport)

@@ -24,6 +24,7 @@ from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged, SshTarget
 from clusterctl.shell.ssh import SshShell
 from tests.polling import eventually
 from tests.testbed.sshd import BARE, USER, SshTestbed, missing, new_key
+from tests.testbed.sshd import connections as connections_made
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
 
@@ -261,6 +262,23 @@ def test_sessions_that_come_too_late_do_not_fill_a_connection(
         bed.hosts[0].run(["pkill", "-CONT", "-u", USER, "sshd"])
     assert eventually(lambda: connections_to(bed) == 0)
     assert whoami(target) == "op@h1"
+
+
+def test_machines_that_do_not_answer_cost_a_jump_host_nothing(
+    bed: SshTestbed, target: SshTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert whoami(target) == "op@h1"
+    before = connections_made(bed.hosts[0])
+    monkeypatch.setattr(connections, "_OPEN_S", 0.1)
+    bed.cut_off(bed.hosts[1])
+    try:
+        for _ in range(connections._SPARE + 2):
+            with pytest.raises(ShellTimedOut, match=r"opens no way to 10\.93\.0\.2 in time"):
+                whoami(replace(target, host=bed.hosts[1].address, jump=target), timeout_s=0.1)
+    finally:
+        bed.plug_in(bed.hosts[1])
+    assert whoami(target) == "op@h1"
+    assert connections_made(bed.hosts[0]) == before
 
 
 def test_a_lost_connection_is_made_again(bed: SshTestbed, target: SshTarget) -> None:
