@@ -28,10 +28,10 @@ HOME = f"/home/{USER}"
 UP_STEPS = (
     "creating the head",
     "setting up the head",
-    "  head (head): set up: copy the runtime",
+    "  head (head): set up: wait for the shell",
     "  head (head): set up: install the runtime",
-    "  head (head): set up: copy ~/.clusterctl-node/ssh_key",
     "  head (head): set up: start",
+    "  head (head): joined",
     "waiting for 1 worker",
     " (worker): set up: ",
 )
