@@ -11,7 +11,7 @@ import msgspec
 from autoscaler.provider import SPOT, Machine, ProviderError, Transient
 from clusterctl import home as homes
 from clusterctl import providers
-from clusterctl.errors import CliError, TimedOut, from_provider
+from clusterctl.errors import CliError, TimedOut, Unreachable, from_provider
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.providers import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
@@ -118,7 +118,15 @@ def without_minimum(spec: ClusterSpec) -> ClusterSpec:
 
 
 def workers_of(record: ClusterRecord, keeps_minimum: bool) -> list[str]:
-    """The machines that `end_workers` ends."""
+    """The machines that `end_workers` ends.
+
+    Raises:
+        Unreachable: the cluster is stopped, and has none.
+    """
+    if record.state == homes.STOPPED:
+        raise Unreachable(
+            f"cluster '{record.name}' is stopped, and has no workers", f"Start it with: {record.up_command}"
+        )
     kinds = record.spec.available_node_types if keeps_minimum else {}
     keep = {name: kind.min_workers for name, kind in kinds.items()}
     return workers_to_end(machines.existing(_provider(record)), keep)

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from autoscaler.provider import Capabilities, Machine, MachineState, MachineTags, Transient
-from clusterctl.errors import TimedOut
-from clusterctl.home import Home, new_record
+from clusterctl.errors import TimedOut, Unreachable
+from clusterctl.home import STOPPED, Home, new_record
 from clusterctl.launcher import machines
-from clusterctl.launcher.down import Ended, down, to_end, without_minimum, workers_to_end
+from clusterctl.launcher.down import Ended, down, to_end, without_minimum, workers_of, workers_to_end
 from clusterctl.spec.load import load_text
 from clusterctl.spec.platforms.ssh import SshProvider
 
@@ -96,3 +96,10 @@ def test_machines_are_entered_as_the_file_says_today() -> None:
     ends = to_end(load_text(text % ("10.0.0.1", "/old")), load_text(text % ("10.0.0.9", "/moved")))
     assert isinstance(ends.provider, SshProvider)
     assert (ends.provider.head, ends.auth.ssh_private_key) == ("10.0.0.1", "/moved")
+
+
+def test_a_stopped_cluster_has_no_workers_to_end(home: Home) -> None:
+    record = new_record(home, SPEC, "c.yaml")
+    record.state = STOPPED
+    with pytest.raises(Unreachable, match="is stopped, and has no workers"):
+        workers_of(record, keeps_minimum=False)
