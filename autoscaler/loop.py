@@ -66,7 +66,7 @@ T = TypeVar("T")
 OFFERS_EVERY_S = 600.0
 OFFERS_AGAIN_S = 10.0
 OFFERS_PATIENCE_S = 2.0
-"""So long the first decision waits for the offers of all types; then those that are known must do."""
+"""So long the first decision waits for a listing and for the offers of all types; then what is known must do."""
 PLAN_BUDGET_S = 5.0
 """A plan that takes longer is cut short; the rest follows with the next one."""
 RETRY_S = 1.0
@@ -132,6 +132,9 @@ class Autoscaler:
         # Nothing is launched of a type before the provider was asked for its offers again.
         self._offers, self._closed = {}, {}
         self._problems = {key: text for key, text in self._problems.items() if not key.startswith("offers ")}
+        # Nothing is ended before the provider has listed what it has by the new configuration.
+        self._listing = None
+        self._list_now.set()
         self._patient_until_s = self._clock() + OFFERS_PATIENCE_S
         self._offer_now.set()
         self._wake.set()
@@ -222,14 +225,16 @@ class Autoscaler:
         while True:
             await self._unthrottled()
             self._list_now.clear()
-            started_s = self._clock()
+            started_s, provider = self._clock(), self._provider
             try:
-                machines = await self._ask(self._provider.list, "list")
+                machines = await self._ask(provider.list, "list")
             except ProviderError as error:
                 self._problem("list", f"the provider cannot list machines: {error}")
                 await self._refused(error)
             else:
                 self._problem("list", "")
+                if provider is not self._provider:
+                    continue  # a new configuration has come meanwhile
                 listing = Listing(started_s, tuple(machines))
                 if self._listing is None or listing.machines != self._listing.machines or self._unsettled:
                     self._wake.set()
@@ -293,7 +298,8 @@ class Autoscaler:
         while True:
             await _either(self._wake, self._pause_s())
             is_quiet = await self._quiet()
-            if not self._has_offers() and self._clock() < self._patient_until_s:
+            knows = self._has_offers() and self._listing is not None
+            if not knows and self._clock() < self._patient_until_s:
                 continue
             await self._look(is_quiet)
             if self._cluster is not None:

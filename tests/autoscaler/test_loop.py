@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any, cast
 
 from autoscaler.config import AutoscalerConfig
 from autoscaler.loop import Autoscaler, _either
@@ -343,6 +344,46 @@ def test_a_new_configuration_is_taken_up() -> None:
             await rig.until(lambda r: rig.workers() <= 1)
 
     play(scenario, quick(replace(SMALL, min_workers=1)))
+
+
+class Fewer:
+    """The same platform, which is asked by another spec: that names one machine no more."""
+
+    def __init__(self, provider: SimulatedProvider, instance_id: str) -> None:
+        self._provider = provider
+        self._instance_id = instance_id
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._provider, name)
+
+    def list(self) -> list[Machine]:
+        return [
+            replace(machine, tags={**machine.tags, MachineTags.UNWANTED: "the spec names it no more"})
+            if machine.instance_id == self._instance_id
+            else machine
+            for machine in self._provider.list()
+        ]
+
+
+def test_of_fewer_machines_only_the_one_goes_that_is_named_no_more() -> None:
+    async def scenario(rig: Rig) -> None:
+        async with rig.run():
+            gone, stays = [i.id for i in (await rig.running(2)).instances]
+            idle = rig.setup.agents[stays]  # it would be the first of a surplus
+            idle.busy = False
+            idle.report()
+            one = quick(replace(SMALL, min_workers=1, max_workers=1))
+            rig.autoscaler.configure(one, cast(Any, Fewer(rig.provider, gone)), rig.setup)
+            await rig.until(lambda r: rig.setup.agents[gone].is_draining)
+            busy = rig.setup.agents[gone]
+            busy.busy = False
+            busy.report()
+            report = await rig.until(lambda r: rig.workers() == 1 and len(r.instances) == 1)
+            (left,) = report.instances
+            assert left.id == stays
+            assert "DRAINING" not in {step.state for step in left.history}
+
+    play(scenario, quick(replace(SMALL, min_workers=2, max_workers=2)))
 
 
 def test_a_platform_that_fails_is_a_reported_problem_and_nothing_worse() -> None:
