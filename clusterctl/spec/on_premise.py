@@ -70,6 +70,13 @@ def check(spec: ClusterSpec, reader: Reader) -> None:
             reader.problem_at(path, f"'{name}' is given twice: it is {seen[place]} already")
         elif place:
             seen[place] = "the head" if path[-1] == "head" else "a worker"
+    for kind_name, kind in spec.available_node_types.items():
+        hosts = kind.node_config.get("hosts", ())
+        for index, name in enumerate(hosts if isinstance(hosts, list) else ()):
+            path = (_TYPES, kind_name, "node_config", "hosts", index)
+            place = _place(str(name), path, reader)
+            if place and seen.get(place) != "a worker":
+                reader.problem_at(path, f"'{name}' is none of provider.workers")
     wanted = sum(kind.min_workers for kind in spec.available_node_types.values())
     if wanted > len(spec.provider.workers) and not reader.problems:
         known = f"machines for workers: {len(spec.provider.workers)}"

@@ -113,3 +113,19 @@ def test_more_workers_than_machines_are_named() -> None:
 def test_rays_form_without_a_head(provider: str) -> None:
     _, problems = read_text(f"cluster_name: c\nprovider: {{type: local, {provider}}}\n", {})
     assert [(p.line, p.message) for p in problems] == [(2, "the key 'head_ip' is missing")]
+
+
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [
+        ("elsewhere", "'elsewhere' is none of provider.workers"),
+        ("h1", "'h1' is none of provider.workers"),
+        ("'op@h2'", "'op@h2' is none of provider.workers"),
+        ("''", "'' is no machine"),
+    ],
+)
+def test_the_machines_of_a_type_are_workers(host: str, message: str) -> None:
+    types = f"available_node_types:\n  a: {{}}\n  b: {{max_workers: 1, node_config: {{hosts: ['h2:2222', {host}]}}}}\n"
+    _, problems = read_text(f"{OURS}head_node_type: a\n{types}", {"WORKER": "h3"})
+    assert [(p.line, p.path[-1]) for p in problems] == [(6, 1)]
+    assert message in problems[0].message
