@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shlex
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from autoscaler.provider import ProviderError, ShellError
 from clusterctl import output
 from clusterctl.errors import CliError, process_status
+from clusterctl.shell import marks
 
 from .session import label
 
@@ -101,11 +101,7 @@ def _side_by_side(work: Sequence[Callable[[], None]], on_interrupt: Callable[[],
 
 def _kill(session: Session, machines: Sequence[Machine], mark: str) -> None:
     """Kills the command and all that it started, which are known by a mark in their environment."""
-    wanted = shlex.quote(f"{_MARK}={mark}")
-    script = (
-        f"for p in /proc/[0-9]*; do tr '\\0' '\\n' 2>/dev/null < $p/environ | grep -qxF {wanted} "
-        '&& kill -KILL "${p#/proc/}"; done'
-    )
+    script = marks.kill(_MARK, mark)
 
     def kill(machine: Machine) -> None:
         try:

@@ -16,7 +16,7 @@ from typing import IO, cast
 
 from autoscaler.provider import CommandResult, Shell, ShellError, ShellTimedOut
 
-from . import archive
+from . import archive, marks
 
 _ENGINE = "~/.clusterctl-node/engine"
 _IN = "\x1ein"
@@ -158,12 +158,8 @@ class ContainerShell:
 
     def _kill(self, mark: str) -> None:
         """Kills what a command started, by the mark in its environment: it does not end with who waits for it."""
-        script = (
-            "for p in /proc/[0-9]*; do tr '\\0' '\\n' 2>/dev/null < $p/environ "
-            f'| grep -qxF {_MARK}={mark} && kill -KILL "${{p#/proc/}}"; done'
-        )
         with contextlib.suppress(ShellError, OSError):
-            self._machine.run(self._exec("", {}, script), timeout_s=_KILL_S)
+            self._machine.run(self._exec("", {}, marks.kill(_MARK, mark)), timeout_s=_KILL_S)
 
 
 def _path(remote: str) -> str:
