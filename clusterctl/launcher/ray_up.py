@@ -51,6 +51,7 @@ class RayUp(Up):
         """Makes the workers that are missing, sets up those that have not joined, ends those that are too many."""
         deadline = time.monotonic() + self._timeout_s
         self._prepare_for_new_spec()
+        self._remember_spec()
         buyer = Buyer(self._home, self.record, self._provider)
         listed = buyer.existing()
         todo = ray_nodes.workers(self._spec, listed)

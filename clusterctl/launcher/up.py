@@ -170,11 +170,8 @@ class Up:
                 self._remove(f"{type(error).__name__}: {error}")
             raise
         self.record.state = homes.UP
-        self.record.spec, self.record.spec_hash = self._spec, homes.spec_hash(self._spec)
-        self.record.stops_itself |= self._spec.autostop is not None
-        self.record.spec_file, self.record.is_renamed = self._spec_file, self._is_renamed
         if chosen.steps:
-            self._home.write(self.record)
+            self._remember_spec()
         self._home.set_current(self.record.name)
         result.record = self.record
         result.seconds = time.monotonic() - started
@@ -365,8 +362,16 @@ class Up:
         """Remembers where the head that was started can be reached."""
         self.record.control_address, self.record.api_url = self._addresses(output)
         self.record.is_behind = self._provider.capabilities.forward_ports
-        self._home.write(self.record)
+        self._remember_spec()
         self._home.set_current(self.record.name)
+
+    def _remember_spec(self) -> None:
+        """From now on the cluster goes by this spec, also if the rest of this `up` fails: `down` must look wherever it
+        says that there are machines."""
+        self.record.spec, self.record.spec_hash = self._spec, homes.spec_hash(self._spec)
+        self.record.stops_itself |= self._spec.autostop is not None
+        self.record.spec_file, self.record.is_renamed = self._spec_file, self._is_renamed
+        self._home.write(self.record)
 
     def _addresses(self, output: str) -> tuple[str, str]:
         """Those of the control store and of the API, by what the start printed."""
@@ -378,6 +383,7 @@ class Up:
         self._prepare_for_new_spec()
         self._note_earlier()
         self.api().put("/api/autoscaler/config", msgspec.json.encode(self._spec), timeout_s=30.0)
+        self._remember_spec()
 
     def _prepare_for_new_spec(self) -> None:
         """So that the provider knows what the new spec names, and what only the old one does."""

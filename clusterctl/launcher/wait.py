@@ -106,7 +106,8 @@ def await_workers(
         if time.monotonic() >= deadline:
             raise TimedOut(
                 "\n".join([f"after {timeout_s:g} s still waiting for {words}", *_standings(status, rows)]),
-                "`clusterctl status` shows what the autoscaler does, `clusterctl logs` what the nodes say.",
+                "The cluster runs on: `clusterctl status` shows what the autoscaler does, `clusterctl logs` what the "
+                "nodes say, `clusterctl down` ends it.",
             )
         time.sleep(_POLL_S)
 

@@ -177,6 +177,18 @@ def test_who_has_not_joined_in_time_is_named_with_its_step(cli: Cli) -> None:
     assert "(worker): set up: worker_setup_commands[0]" in ran.err.partition("still waiting for")[2]
 
 
+def test_what_a_failed_up_told_the_head_is_remembered(cli: Cli) -> None:
+    assert cli.run("up", "-y", cli.spec("changed")).status == 0
+    slow = "worker_setup_commands: ['sleep 60']\n"
+    file = cli.spec("changed", least=1, extra=slow)
+    assert cli.run("up", "-y", "--timeout", "0", file).status == 7
+    record = json.loads((cli.folder / "home" / "clusters" / "changed" / "cluster.json").read_bytes())
+    assert record["spec"]["available_node_types"]["worker"]["min_workers"] == 1
+    ran = cli.run("up", "--dry-run", "--json", file)
+    assert ran.json()["changes"] == []
+    assert ran.json()["steps"] == ["wait for min_workers"]
+
+
 def test_workers_alone_end_and_come_back_with_up(cli: Cli) -> None:
     spec = cli.spec("less", least=1)
     assert cli.run("up", "-y", "--min-workers", "2", spec).status == 0
