@@ -27,6 +27,7 @@ from autoscaler.effects import (
 from autoscaler.flapping import YOUNG_S
 from autoscaler.instances import ACTIVE, Instance, InstanceState, InstanceTable, Transition, deadline_of
 from autoscaler.provider import (
+    SPOT,
     Machine,
     MachineState,
     MachineTags,
@@ -403,16 +404,20 @@ class _Observer:
             else:
                 self._useless(instance, reason, "start the machine")
         elif MachineTags.UNWANTED in machine.tags and instance.state in ACTIVE:
-            self._give_up(instance, machine.tags[MachineTags.UNWANTED])
+            self._give_up(instance, machine)
         elif machine.state is MachineState.RUNNING and instance.state is _S.ALLOCATED:
             self.move(instance, _S.SETTING_UP, "the machine runs", machine=machine)
 
-    def _give_up(self, instance: Instance, reason: str) -> None:
-        """What runs there is finished first."""
+    def _give_up(self, instance: Instance, machine: Machine) -> None:
+        """What runs there is finished first. A spot machine is given up because it is taken back: if that is soon after
+        it came, its offer is to blame."""
+        reason = machine.tags[MachineTags.UNWANTED]
+        failure = reason if machine.market == SPOT else None
         if instance.state is not _S.RUNNING:
             self.move(instance, _S.TERMINATING, reason)
         elif not instance.recalled and self.now >= instance.not_before_s:
-            self.do(Transition(instance.id, _S.DRAINING, reason, cause=Cause.UNWANTED))
+            cause = Cause.UNWANTED
+            self.do(Transition(instance.id, _S.DRAINING, reason, cause=cause, failure=failure))
 
     def _absent(self, instance: Instance, listing: Listing, has_node: bool, is_proven: bool) -> None:
         """A machine that is not listed, or (proven) as one that has ended. The former is not believed while listings

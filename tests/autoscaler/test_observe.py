@@ -10,6 +10,7 @@ from autoscaler.effects import Created, Drained, Listing, Outcome, Resumed, SetU
 from autoscaler.instances import TERMINAL, Instance, InstanceState, InstanceTable, Transition
 from autoscaler.observe import (
     Adopted,
+    DiedYoung,
     Event,
     Facts,
     Noted,
@@ -20,6 +21,7 @@ from autoscaler.observe import (
     observe,
 )
 from autoscaler.provider import (
+    SPOT,
     Capacity,
     Config,
     LaunchResult,
@@ -270,6 +272,16 @@ def test_a_machine_that_is_given_up_is_drained_if_it_works_and_ended_at_once_if_
     table, _ = see(only(table), nodes=[node("a")], machines=[unwanted("a")])
     assert only(table).state is S.DRAINING
     assert not only(table).only_if_idle
+
+
+def test_a_spot_machine_that_is_given_up_soon_is_held_against_its_offer() -> None:
+    spot = replace(unwanted("a"), market=SPOT)
+    table, events = see(instance("a", joined_s=NOW - 60), machines=[spot])
+    assert only(table).state is S.DRAINING
+    assert only(table).failure == "the spec names it no more"
+    assert kinds(events, DiedYoung)
+    table, events = see(instance("a", joined_s=NOW - 60), machines=[unwanted("a")])
+    assert not kinds(events, DiedYoung)
 
 
 def test_a_node_drained_by_hand_is_draining() -> None:

@@ -164,6 +164,7 @@ class Aws:
             self.calls.clear()
             self.asked_by_people.clear()
             self._tokens.clear()
+            self._warned: set[str] = set()
             self._parameters: dict[str, str] = {}
             backend = self.ec2
             for name, (owner, architecture, parameter) in _IMAGES.items():
@@ -231,6 +232,12 @@ class Aws:
             assert instance.lifecycle == "spot"
             instance.state_reason.code = "Server.SpotInstanceTermination"
             self.move(instance, "terminated" if self.world.instant else "shutting-down")
+
+    def warn(self, instance_id: str) -> None:
+        """Gives a spot machine notice that it will be taken back."""
+        with self._lock:
+            assert self.ec2.get_instance(instance_id).lifecycle == "spot"
+            self._warned.add(instance_id)
 
     def move(self, instance: Any, state: str) -> None:
         """Puts an instance into a state."""
@@ -444,6 +451,28 @@ class Aws:
     def _do_CreateInstanceProfile(self, request: _Request) -> _Answer:
         self._profiles[request.parameters["InstanceProfileName"]] = time.monotonic()
         return self._forward(request)
+
+    def _do_DescribeSpotInstanceRequests(self, request: _Request) -> _Answer:
+        """Of the requests only those of warned machines, by a tag and their status."""
+        filters = {
+            one["Name"]: one["Values"]
+            for one in aws_rules.read(request.action, request.parameters)[0]["Filters"]
+        }
+        (tag,) = (name for name in filters if name.startswith("tag:"))
+        items = ""
+        for one in self.instances("running"):
+            tags = {entry["key"]: entry["value"] for entry in one.get_tags()}
+            if one.id in self._warned and tags.get(tag.removeprefix("tag:")) in filters[tag]:
+                assert "marked-for-termination" in filters["status-code"]
+                items += (
+                    f"<item><instanceId>{one.id}</instanceId>"
+                    "<status><code>marked-for-termination</code></status></item>"
+                )
+        text = (
+            '<DescribeSpotInstanceRequestsResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
+            f"<spotInstanceRequestSet>{items}</spotInstanceRequestSet></DescribeSpotInstanceRequestsResponse>"
+        )
+        return "200 OK", [("Content-Type", "text/xml")], text.encode()
 
     def _do_DescribeSpotPriceHistory(self, request: _Request) -> _Answer:
         status, headers, content = self._forward(request)

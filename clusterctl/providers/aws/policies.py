@@ -17,6 +17,7 @@ _DESCRIBE = (
     "ec2:DescribeLaunchTemplateVersions",
     "ec2:DescribeRouteTables",
     "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSpotInstanceRequests",
     "ec2:DescribeSpotPriceHistory",
     "ec2:DescribeSubnets",
     "ec2:DescribeVpcs",

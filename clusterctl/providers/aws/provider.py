@@ -38,6 +38,7 @@ from .catalog import Catalog
 from .clients import Clients, Place
 from .images import Image
 from .network import Network
+from .notices import Notices
 from .prices import Prices
 
 LISTING_LAG_S = 5.0
@@ -74,6 +75,7 @@ class AwsMachines:
         self._catalog = Catalog(self._clients)
         self._prices = Prices(self._clients)
         self._recent = listing.Recent(LISTING_LAG_S)
+        self._notices = Notices(self._clients, cluster_id)
         self._lock = threading.Lock()
         self._network: Network | None = None
         self._is_own_account = False
@@ -176,7 +178,8 @@ class AwsMachines:
 
     def list(self) -> list[Machine]:
         found = self._described(tagging.cluster_filter(self._cluster_id))
-        return self._recent.completed([listing.machine(instance) for instance in found])
+        machines = self._recent.completed([listing.machine(instance) for instance in found])
+        return self._notices.told(machines) if self._on_head else machines
 
     def terminate(self, ids: Sequence[str]) -> dict[str, ProviderError | None]:
         """In one call; one by one when EC2 takes offence at one of them."""

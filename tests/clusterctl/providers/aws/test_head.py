@@ -7,7 +7,9 @@ import json
 import pytest
 
 from autoscaler.provider import (
+    SPOT,
     Auth,
+    MachineTags,
     Throttled,
     Transient,
 )
@@ -47,7 +49,9 @@ def test_the_heads_role_suffices_for_the_autoscaler(
         for name, offer in zip("ab", offers, strict=False)
     ]
     assert [result.errors for result in made] == [(), ()]
-    head.list()
+    spot = next(machine for result in made for machine in result.machines if machine.market == SPOT)
+    aws.warn(spot.id)
+    assert any(MachineTags.UNWANTED in machine.tags for machine in head.list())
     own = one.create("h", kind=one.head).machines[0]
     head.stop([own.id])  # as autostop does
     head.start([own.id])
@@ -75,3 +79,26 @@ def test_credentials_that_come_late_are_found(
         with pytest.raises(Auth, match="no credentials"):
             head.list()
     assert head.list() == []
+
+
+def test_a_spot_machine_with_notice_is_to_be_given_up(aws: Aws, cluster: Make) -> None:
+    one = cluster(worker=", spot: true")
+    one.provider.prepare(one.kinds)
+    made = {machine.instance_id: machine.id for machine in one.create("a", "b").machines}
+    aws.warn(made["a"])
+    head = one.provider_of("demo-1", on_head="yes")
+    unwanted = {machine.instance_id: MachineTags.UNWANTED in machine.tags for machine in head.list()}
+    assert unwanted == {"a": True, "b": False}
+    assert not any(MachineTags.UNWANTED in machine.tags for machine in one.provider.list())
+    aws.world.faults = [Fault("DescribeSpotInstanceRequests", "UnauthorizedOperation", status=403)]
+    for _ in range(3):
+        assert len(head.list()) == 2
+    assert aws.calls["DescribeSpotInstanceRequests"] == 2, "who may not ask does not"
+
+
+def test_nobody_asks_for_notices_without_spot_machines(aws: Aws, cluster: Make) -> None:
+    one = cluster()
+    one.provider.prepare(one.kinds)
+    assert one.create("a").machines
+    assert len(one.provider_of("demo-1", on_head="yes").list()) == 1
+    assert aws.calls["DescribeSpotInstanceRequests"] == 0

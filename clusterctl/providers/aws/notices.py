@@ -1,0 +1,55 @@
+"""Which spot machines EC2 is about to take back. It marks their requests two minutes before, so what runs there need
+not be surprised: the machine is listed as one to be given up, and drained."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from autoscaler.provider import SPOT, Auth, Config, Machine, MachineState, MachineTags, ProviderError
+
+from . import tagging
+from .clients import Clients
+
+log = logging.getLogger(__name__)
+
+_MARKED = ("marked-for-termination", "marked-for-stop", "marked-for-hibernation")
+_REASON = "EC2 takes this spot machine back within two minutes"
+
+
+class Notices:
+    """The notices to one cluster's machines."""
+
+    def __init__(self, clients: Clients, cluster_id: str) -> None:
+        self._clients = clients
+        self._filters = [
+            *tagging.cluster_filter(cluster_id),
+            {"Name": "status-code", "Values": list(_MARKED)},
+        ]
+        self._may_ask = True
+
+    def told(self, machines: Sequence[Machine]) -> list[Machine]:
+        """The machines, with the reason where they were given notice. Without an answer there is none: that a machine
+        went is seen in any case."""
+        spot = any(one.market == SPOT and one.state is MachineState.RUNNING for one in machines)
+        marked = self._marked() if spot and self._may_ask else frozenset()
+        return [
+            replace(one, tags={**one.tags, MachineTags.UNWANTED: _REASON}) if one.id in marked else one
+            for one in machines
+        ]
+
+    def _marked(self) -> frozenset[str]:
+        try:
+            found = self._clients.pages(
+                "describe_spot_instance_requests",
+                "SpotInstanceRequests",
+                patience_s=0.0,
+                Filters=self._filters,
+            )
+            return frozenset(str(one.get("InstanceId", "")) for one in found)
+        except ProviderError as error:
+            if isinstance(error, Auth | Config):
+                self._may_ask = False
+                log.warning("nobody tells when spot machines are taken back: %s", error)
+            return frozenset()
