@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -43,13 +42,10 @@ def ending(session: Session, stop: bool, down: bool) -> Iterator[None]:
     try:
         yield
     except CliError as error:
-        output.error(error.message)
-        output.progress("the cluster ends all the same")
-        ended(session, down)
+        ended(session, down, f"{error.message}\nthe cluster ends all the same")
         raise typer.Exit(error.exit_code) from error
     except KeyboardInterrupt:
-        output.progress("interrupted: the command was killed, and the cluster ends")
-        ended(session, down)
+        ended(session, down, "interrupted: the command was killed, and the cluster ends")
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BaseException:
         ended(session, down)
@@ -80,8 +76,7 @@ def of_job(session: Session, api: ApiClient, stop: bool, down: bool) -> Iterator
     except (Unreachable, TimedOut) as error:
         if not look.head_is_dead(session.home, session.record, session.provider()):
             raise type(error)(error.message, f"The job may run on; {later}.") from error
-        output.error(f"the head is dead, and the job with it: {error.message}")
-        ended(session, down)
+        ended(session, down, f"the head is dead, and the job with it: {error.message}")
         raise typer.Exit(error.exit_code) from error
     ended(session, down)
 
@@ -95,15 +90,18 @@ def _hand_over(session: Session, api: ApiClient, down: bool) -> None:
     api.request("PUT", "/api/autostop", body=msgspec.json.encode(wanted), patience_s=_PATIENCE_S)
 
 
-def ended(session: Session, for_good: bool) -> None:
-    """Stops a cluster, or ends it. Says so on stderr. Waits for another command that changes the cluster."""
+def ended(session: Session, for_good: bool, why: str = "") -> None:
+    """Stops a cluster, or ends it, whether anybody is there to read of it or not. Waits for another command that
+    changes the cluster."""
     from clusterctl.errors import Busy, NotFound
 
     from .down import down
     from .stop import stop
 
     name, deadline, told = session.record.name, time.monotonic() + _BUSY_S, ""
-    with contextlib.redirect_stdout(sys.stderr):
+    with output.on_the_side():
+        if why:
+            output.progress(why)
         while True:
             try:
                 if for_good:
