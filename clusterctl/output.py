@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import IO, Any
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
@@ -23,7 +23,10 @@ def styled(text: str, style: str, stream: IO[str]) -> str:
 
 
 def say(text: str = "") -> None:
-    """One line of result."""
+    """One line of result. It is said beside the work where a command is part of another, whose result it is not."""
+    if sys.stdout is sys.stderr:
+        progress(text)
+        return
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -37,33 +40,6 @@ def raw(data: bytes) -> None:
     else:
         buffer.write(data)
     sys.stdout.flush()
-
-
-class _Unminded:
-    """A stream of which it does not matter whether anybody takes what is written."""
-
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        with contextlib.suppress(OSError):
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        with contextlib.suppress(OSError):
-            self._stream.flush()
-
-
-@contextlib.contextmanager
-def on_the_side() -> Iterator[None]:
-    """Meanwhile all goes to stderr, and that nobody reads it any more (a closed terminal) is no failure."""
-    stream: Any = _Unminded(sys.stderr)
-    with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
-        yield
 
 
 def as_json(value: Any) -> None:

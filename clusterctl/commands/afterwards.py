@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -99,7 +100,7 @@ def ended(session: Session, for_good: bool, why: str = "") -> None:
     from .stop import stop
 
     name, deadline, told = session.record.name, time.monotonic() + _BUSY_S, ""
-    with output.on_the_side():
+    with contextlib.redirect_stdout(sys.stderr):
         if why:
             output.progress(why)
         while True:

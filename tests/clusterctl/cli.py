@@ -78,6 +78,22 @@ class Cli:
         out, err = process.communicate(timeout=60.0)
         return Ran(process.returncode, out, err)
 
+    def close_terminal(self, told: str, *arguments: str) -> int:
+        """Starts a command on a terminal of its own, which is closed when the command has told so much; the status."""
+        ours, its = os.openpty()
+        command = [*("setsid", "--ctty", "--wait"), sys.executable, "-m", "clusterctl", *arguments]
+        with subprocess.Popen(
+            command, stdin=its, stdout=its, stderr=its, cwd=self.folder, env=self.env()
+        ) as process:
+            os.close(its)
+            seen = b""
+            try:
+                while told.encode() not in seen:
+                    seen += os.read(ours, 4096)
+            finally:
+                os.close(ours)
+            return process.wait(60)
+
     def spec(self, name: str, least: int = 0, most: int = 2, idle: float = 5.0, extra: str = "") -> str:
         path = self.folder / f"{name}.yaml"
         path.write_text(LOCAL.format(name=name, least=least, most=most, idle=idle) + extra)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import pathlib
-import pty
 import shutil
 import signal
 import socket
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -46,19 +44,7 @@ def test_an_interrupted_up_leaves_nothing(cli: Cli, moment: str, number: int) ->
 
 @pytest.mark.parametrize("moment", ["creating the head", "setting up the head", "waiting for"])
 def test_an_up_whose_terminal_is_closed_leaves_nothing(cli: Cli, moment: str) -> None:
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execve(
-            sys.executable,
-            [sys.executable, "-m", "clusterctl", "up", "-y", cli.spec("closed", least=2)],
-            cli.env(),
-        )
-    with os.fdopen(terminal, "rb", buffering=0) as screen:
-        shown = b""
-        while moment.encode() not in shown:
-            shown += screen.read(1024)
-    _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 130
+    assert cli.close_terminal(moment, "up", "-y", cli.spec("closed", least=2)) == 130
     assert not machines_root().exists()
     assert list((cli.folder / "home").glob("clusters/*")) == []
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -89,15 +86,5 @@ def test_a_command_in_tmux_takes_the_cluster_with_it(cli: Cli) -> None:
 def test_a_command_that_is_interrupted_takes_the_cluster_with_it(cli: Cli) -> None:
     """Here by its terminal, which is closed: there is nobody to tell any more."""
     assert cli.run("up", "-y", cli.spec("cut")).status == 0
-    ours, its = os.openpty()
-    command = [sys.executable, "-m", "clusterctl", "exec", "--down", "echo here; sleep 600"]
-    with subprocess.Popen(
-        ["setsid", "--ctty", "--wait", *command], stdin=its, stdout=its, stderr=its, env=cli.env()
-    ) as process:
-        os.close(its)
-        try:
-            assert b"here" in os.read(ours, 1000)
-        finally:
-            os.close(ours)
-        assert process.wait(60) == 130
+    assert cli.close_terminal("here", "exec", "--down", "echo here; sleep 600") == 130
     assert not machines_root().exists()
