@@ -3,6 +3,7 @@ first."""
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import re
 from collections.abc import Mapping
@@ -173,6 +174,12 @@ class Reader:
             value = scalar(node)  # type: ignore[arg-type]
         except ValueError as error:
             return self._wrong(node, path, str(error))
+        if isinstance(value, datetime.date):
+            value = str(node.value)  # no platform has dates: it is what is written there
+        if isinstance(value, int | float) and not abs(value) <= _LARGEST:
+            return self._wrong(node, path, "a finite number")
+        if not isinstance(value, str | int | float | None):
+            return self._wrong(node, path, "text, a number, true or false")
         return self._expand(value, node, path) if isinstance(value, str) else value
 
     def _scalar(self, node: yaml.Node, kind: inspect.Type, path: Path, env: bool) -> Any:

@@ -103,7 +103,7 @@ def boot_image(node_config: Mapping[str, Any]) -> str:
         return ""
     for disk in _disks(node_config):
         if disk.get("boot"):
-            return str(disk.get("initializeParams", {}).get("sourceImage", ""))
+            return str((disk.get("initializeParams") or {}).get("sourceImage", ""))
     return ""
 
 
@@ -116,6 +116,11 @@ def is_spot(node_config: Mapping[str, Any]) -> bool:
 def query(node_config: Mapping[str, Any]) -> dict[str, str]:
     """The parameters of the call: what the instance is a copy of."""
     return {key: str(node_config[key]) for key in _QUERY if node_config.get(key)}
+
+
+def passed_on(node_config: Mapping[str, Any]) -> Json:
+    """What of it describes the instance itself. A null says nothing."""
+    return {key: value for key, value in node_config.items() if key not in _QUERY and value is not None}
 
 
 def body(
@@ -143,7 +148,7 @@ def body(
     is_head = tags.get(MachineTags.ROLE) == MachineTags.HEAD
     labels, long_tags = names.write(tags)
     said = {**(template or {}), **node_config}
-    out: Json = {key: value for key, value in node_config.items() if key not in _QUERY}
+    out = passed_on(node_config)
     from_template = bool(query(node_config))
     out["name"] = name
     if node_config.get("machineType") or not from_template:
@@ -203,7 +208,7 @@ def _disks(node_config: Mapping[str, Any]) -> Sequence[Json]:
         given = [{"boot": True, "initializeParams": {"diskSizeGb": str(_DISK_GB)}}]
     for disk in given:
         disk.setdefault("autoDelete", True)  # nothing is left of a machine unless that is wished
-        starts = disk.get("source") or disk.get("initializeParams", {}).get("sourceSnapshot")
+        starts = disk.get("source") or (disk.get("initializeParams") or {}).get("sourceSnapshot")
         if disk.get("boot") and not starts:
             parameters = dict(disk.get("initializeParams") or {})
             if not parameters.get("sourceImage"):

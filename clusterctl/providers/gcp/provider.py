@@ -100,6 +100,8 @@ class GcpMachines:
         )
 
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
+        if wrong := self.check_offline(node_types):
+            return wrong
         try:
             region, project = self._api.region(self._spec.region), self._api.project_info()
         except NotFound as error:
@@ -124,10 +126,14 @@ class GcpMachines:
         around = Surroundings("", "", self._tag, self._spec.use_internal_ips, self._user, "", "default")
         found: list[Problem] = []
         for kind in node_types:
+            where = f"node type {kind.name}: node_config"
             try:
+                apis.check_body(
+                    instances.passed_on(kind.node_config), where
+                )  # first, so that it can be worked with
                 market = SPOT if kind.spot else ""
                 body = instances.body(kind.node_config, "x", "x", market, {}, around, False)
-                apis.check_body(body, f"node type {kind.name}: node_config")
+                apis.check_body(body, where)
             except Config as error:
                 found.append(Problem(str(error), "Correct node_config of the type."))
         return found
@@ -217,9 +223,6 @@ class GcpMachines:
 
     def _check_type(self, node_type: NodeType, project: Json) -> tuple[Sequence[Problem], Hardware | None]:
         where = f"node type {node_type.name}"
-        wrong = self.check_offline([node_type])
-        if wrong:
-            return wrong, None
         try:
             node_type = self._whole(node_type)
         except (NotFound, Config) as error:

@@ -231,3 +231,19 @@ def test_a_version_of_ray_is_one(version: str) -> None:
     ((line, _, message),) = problems(text)
     assert line == 3
     assert "is no version, such as 2.60.0" in message
+
+
+def test_what_is_free_holds_what_every_platform_can_take() -> None:
+    spec = load_text(
+        with_line("metadata: {since: 2020-01-31, at: 2020-01-31T10:00:00Z, n: 1.5, no: null, yes: on}")
+    )
+    assert spec.metadata == {
+        "since": "2020-01-31",
+        "at": "2020-01-31T10:00:00Z",
+        "n": 1.5,
+        "no": None,
+        "yes": True,
+    }
+    for odd in ("!!binary aGk=", ".nan", "9" * 30):
+        ((line, column, _),) = problems(with_line(f"metadata: {{a: {odd}}}"))
+        assert (line, column) == (7, 15)

@@ -412,3 +412,30 @@ def test_a_deletion_that_fails_is_told_and_asked_again(cloud: Cloud, provider: G
     assert eventually(lambda: [machine.instance_id for machine in provider.list()] == ["a"])
     assert provider.terminate([made["a"]]) == {made["a"]: None}
     assert eventually(lambda: provider.list() == [])
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"disks": "text"},
+        {"disks": [1]},
+        {"disks": [{"boot": True, "initializeParams": ["x"]}]},
+        {"guestAccelerators": [90]},
+        {"guestAccelerators": {"a": 1}},
+        {"networkInterfaces": [None, "x"]},
+        {"metadata": {"items": [3]}},
+        {"scheduling": "SPOT"},
+        {"machinetype": "e2-small"},
+    ],
+    ids=str,
+)
+def test_a_node_config_of_the_wrong_shape_is_named(provider: GcpMachines, config: dict[str, Any]) -> None:
+    kind = NodeType("odd", node_config=config)
+    for check in (provider.check, provider.check_offline):
+        (problem,) = check([kind])
+        assert "node type odd: node_config" in problem.what
+
+
+def test_what_is_null_says_nothing(provider: GcpMachines) -> None:
+    config = {"machineType": None, "disks": [{"boot": True, "initializeParams": None}], "scheduling": None}
+    assert provider.check_offline([NodeType("plain", node_config=config)]) == []
