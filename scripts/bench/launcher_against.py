@@ -56,14 +56,16 @@ worker_start_ray_commands:
   - ray start --address=$RAY_HEAD_IP:6379
 """
 COUNT = "import ray; ray.init(address='auto'); print(sum(node['Alive'] for node in ray.nodes()))"
-LEFT = """
-pgrep -f '[r]aylet|[g]cs_server|[r]ay::|[d]ashboard|-m [c]lusterctl|-m [r]untime'
+RUNS = "[r]aylet|[g]cs_server|[r]ay::|/[r]ay/|-m [c]lusterctl|-m [r]untime"
+LEFT = f"""
+pgrep -f '{RUNS}'
 find /tmp /root -mindepth 1 -maxdepth 1 -newer /run/before ! -name .ssh
 grep -v testbed /root/.ssh/authorized_keys
 true
 """
-CLEAN = """
-[ ! -e /run/before ] || find /tmp /root -mindepth 1 -maxdepth 1 -newer /run/before ! -name .ssh -exec rm -rf {} +
+CLEAN = f"""
+pkill -KILL -f '{RUNS}'
+[ ! -e /run/before ] || find /tmp /root -mindepth 1 -maxdepth 1 -newer /run/before ! -name .ssh -exec rm -rf {{}} +
 touch /run/before
 """
 Taken = dict[str, list[float]]
@@ -102,7 +104,7 @@ def prepare(bed: SshTestbed, python: str) -> None:
 
 
 def left(bed: SshTestbed) -> int:
-    """Processes, files and keys on the cluster's hosts; the files are gone afterwards."""
+    """Processes, files and keys on the cluster's hosts; processes and files are gone afterwards."""
     count = 0
     for host in bed.hosts[:HOSTS]:
         count += len(host.run(["sh", "-c", LEFT]).splitlines())
