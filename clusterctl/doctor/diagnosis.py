@@ -201,7 +201,7 @@ def _machine(facts: Facts, machine: Machine, seen: Seen) -> Iterator[Finding]:
     if facts.runs_ray:
         return
     yield from _runtime(facts, machine, seen, name)
-    if machine.is_head:
+    if machine.is_head or not _has_control_store(facts):
         return
     if seen.reaches_head is False:
         advice = "See to the firewall between the machines: workers need every port of the head's machine."
@@ -209,6 +209,13 @@ def _machine(facts: Facts, machine: Machine, seen: Seen) -> Iterator[Finding]:
     elif seen.started and not seen.is_alive:
         advice = "The autoscaler replaces it."
         yield _error(f"the node agent of {name} has ended{_quoted(seen.last_words)}", advice, machine.id)
+
+
+def _has_control_store(facts: Facts) -> bool:
+    """Whether the head has what workers need; where it has not, that is what is wrong, and not with them."""
+    head = head_of(facts.machines)
+    seen = facts.seen.get(head.id) if head else None
+    return seen is not None and seen.is_alive and "control" in seen.daemons
 
 
 def _closed(name: str, machine: Machine, seen: Seen) -> Finding:

@@ -130,6 +130,10 @@ def test_each_fault_is_named_once_with_what_to_do(words: str) -> None:
 def test_what_follows_from_a_cause_is_not_named_again() -> None:
     cut_off = replace(of_head(entry=Entry.SILENT, words="no"), api=Api.NOBODY, status={})
     assert len(diagnose(cut_off)) == 1
+    dead = of_head(is_alive=False, daemons=frozenset())
+    alone = replace(WELL.seen["m-1"], reaches_head=False, is_alive=False, daemons=frozenset())
+    (found,) = diagnose(replace(dead, seen={**dead.seen, "m-1": alone}, api=Api.NOBODY, status={}))
+    assert "the head's process has ended" in found.what
 
 
 def test_a_machine_on_its_way_is_no_stray() -> None:
