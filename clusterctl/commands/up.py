@@ -83,9 +83,8 @@ def up(
         if dry_run:
             _rehearse(run, restart, json)
             return
-        _refuse(
-            checks.files(loaded)
-        )  # first: a key that is missing here would look like one that is refused there
+        # First: a key that is missing here would look like one that is refused there.
+        _refuse(checks.files(loaded))
         chosen = run.plan(restart)
         if chosen.refusal:
             raise CliError(chosen.refusal, chosen.advice)

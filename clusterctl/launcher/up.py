@@ -140,10 +140,8 @@ class Up:
             for step in chosen.steps:
                 begun = time.monotonic()
                 if step.action in (Action.AWAIT_WORKERS, Action.MAKE_WORKERS):
-                    if (
-                        step is chosen.steps[0]
-                    ):  # what an earlier `up` began may fail: the autoscaler begins anew
-                        self._note_earlier()
+                    if step is chosen.steps[0]:
+                        self._note_earlier()  # what an earlier `up` began may fail: the autoscaler begins anew
                     result.workers = self._await_workers()
                 else:
                     self._do(step, chosen)
