@@ -153,17 +153,21 @@ class ApiClient:
         return Answer(response.status, names, data)
 
     def _refusal(self, answer: Answer) -> CliError:
+        hint = ""
         try:
             message = str(json.loads(answer.body)["error"])
         except (ValueError, KeyError, TypeError):
-            message = f"the head answered with HTTP status {answer.status}"
+            message = f"the head of cluster '{self._cluster}' answered with HTTP status {answer.status} ({self._url})"
+            hint = (
+                "If that is another program at the head's port: `clusterctl doctor` looks for what is wrong."
+            )
         if answer.status in (401, 403):
             return Denied(
                 f"the head of cluster '{self._cluster}' refuses our secret",
                 "It may be another cluster by now: run `clusterctl down` and `clusterctl up FILE`.",
             )
         if answer.status == 404:
-            return NotFound(message)
+            return NotFound(message, hint)
         if answer.status in (400, 413, 422):
-            return UsageProblem(message)
-        return CliError(message)
+            return UsageProblem(message, hint)
+        return CliError(message, hint)

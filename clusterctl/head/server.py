@@ -96,6 +96,9 @@ class Head:
             raise HeadError(f"the control store: {error}") from error
         except DaemonError as error:
             raise HeadError(str(error)) from error
+        except ExceptionGroup as errors:  # it never came to its work; whoever starts it hears why
+            log.exception("the head cannot work")
+            raise HeadError("; ".join(map(str, errors.exceptions))) from errors
         finally:
             try:
                 listener.close()

@@ -6,6 +6,7 @@ import asyncio
 import pathlib
 import socket
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from clusterctl.head import server
 from clusterctl.head.config import HeadConfig
 from clusterctl.head.first import HeadError
+from clusterctl.head.jobs import JobSupervisor
 from clusterctl.head.supervision import GaveUp
 from runtime._session.daemons import Daemon, DaemonError
 
@@ -36,6 +38,38 @@ def test_a_part_that_fails_lets_the_head_end_in_order(tmp_path: pathlib.Path, er
         return one
 
     assert str(error) in asyncio.run(test())._failure
+
+
+def test_whatever_keeps_a_head_from_its_work_is_said(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Control:
+        @classmethod
+        def over_tcp(cls, *_: Any, **__: Any) -> Control:
+            return cls()
+
+        async def start(self) -> None:
+            pass
+
+        async def close(self) -> None:
+            pass
+
+    async def damaged(self: JobSupervisor) -> None:
+        raise ValueError("the record of a job is damaged")
+
+    monkeypatch.setattr(server, "ControlClient", Control)
+    monkeypatch.setattr(JobSupervisor, "recover", damaged)
+    monkeypatch.setattr(server, "_end_daemons", lambda daemons: None)
+    monkeypatch.setattr(server.Head, "_start_agent", lambda self, address: None)
+
+    async def test() -> None:
+        store: Future[Any] = Future()
+        store.set_result(SimpleNamespace(ready={"address": "127.0.0.1:1"}))
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            await head(tmp_path).run(listener, store, lambda words: None)
+
+    with pytest.raises(HeadError, match="the record of a job is damaged"):
+        asyncio.run(test())
 
 
 def test_the_last_act_is_done_whatever_failed_before(
