@@ -358,6 +358,10 @@ class Aws:
             for instance in self.ec2.all_instances():
                 if instance.id not in before:
                     self._launched[instance.id] = time.monotonic()
+                    # moto knows only those beside interfaces, for the filter instance.group-id
+                    instance.security_groups = [
+                        group for nic in instance.nics.values() for group in nic.group_set
+                    ]
                     if not self.world.instant:
                         self.move(instance, "pending")
             content = (

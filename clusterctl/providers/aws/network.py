@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autoscaler.provider import Config, MachineTags, NotFound, ProviderError, Throttled, Transient
+from clusterctl.providers import OWNER_TAG
 from clusterctl.spec.platforms.aws import AwsProvider
 
 from .clients import Clients
-from .tagging import cluster_filter, read, specification
+from .listing import instances
+from .tagging import cluster_filter, pairs, read, specification
 
 _VPC_BLOCK = "10.83.0.0/16"
 _SUBNET_PREFIX = 20
@@ -22,6 +24,7 @@ _TRIES = 3
 _LAG_S = 5.0
 """So long a listing may lack what was made."""
 _EVERYBODY = "0.0.0.0/0"
+_BELONGING = (MachineTags.CLUSTER_ID, MachineTags.CLUSTER_NAME, OWNER_TAG)
 _SOURCES = {
     "IpRanges": "CidrIp",
     "Ipv6Ranges": "CidrIpv6",
@@ -368,7 +371,10 @@ def remove(clients: Clients, cluster_id: str) -> None:
     for group in clients.ec2("describe_security_groups", Filters=cluster_filter(cluster_id))[
         "SecurityGroups"
     ]:
-        _gone(clients, "delete_security_group", GroupId=group["GroupId"])
+        if heir := _heir(clients, group["GroupId"], cluster_id):
+            clients.ec2("create_tags", Resources=[group["GroupId"]], Tags=pairs(heir))
+        else:
+            _gone(clients, "delete_security_group", GroupId=group["GroupId"])
     for subnet in clients.pages("describe_subnets", "Subnets", Filters=cluster_filter(cluster_id)):
         _gone(clients, "delete_subnet", SubnetId=subnet["SubnetId"])
     for gateway in clients.ec2("describe_internet_gateways", Filters=cluster_filter(cluster_id))[
@@ -380,6 +386,22 @@ def remove(clients: Clients, cluster_id: str) -> None:
         _gone(clients, "delete_internet_gateway", **names)
     for vpc in clients.ec2("describe_vpcs", Filters=cluster_filter(cluster_id))["Vpcs"]:
         _gone(clients, "delete_vpc", VpcId=vpc["VpcId"])
+
+
+def _heir(clients: Clients, group_id: str, cluster_id: str) -> dict[str, str]:
+    """The tags of another cluster that uses the group, as its spec has the same name for it: the group is its from now
+    on. Nothing where there is none."""
+    users = clients.pages(
+        "describe_instances", "Reservations", Filters=[{"Name": "instance.group-id", "Values": [group_id]}]
+    )
+    for user in instances(users):
+        tags = read(user.get("Tags"))
+        if (
+            user["State"]["Name"] != "terminated"
+            and tags.get(MachineTags.CLUSTER_ID, cluster_id) != cluster_id
+        ):
+            return {key: tags[key] for key in _BELONGING if key in tags}
+    return {}
 
 
 def _gone(clients: Clients, method: str, **parameters: Any) -> None:

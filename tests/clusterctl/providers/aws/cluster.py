@@ -60,7 +60,7 @@ class Cluster:
         kind = kind or self.worker
         role = MachineTags.HEAD if kind is self.head else MachineTags.WORKER
         offer = offer or self.provider.offers(kind)[0]
-        tags = {MachineTags.CLUSTER_ID: "demo-1", MachineTags.ROLE: role}
+        tags = {MachineTags.CLUSTER_ID: more.get("cluster_id", "demo-1"), MachineTags.ROLE: role}
         provider = more.get("provider", self.provider)
         return provider.create(LaunchRequest(more.get("token", "t"), kind, len(names), offer, tags, names))
 

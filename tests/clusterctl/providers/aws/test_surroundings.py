@@ -120,3 +120,19 @@ def test_who_may_enter_follows_the_spec(aws: Aws, cluster: Make) -> None:
     for _ in range(2):
         one.provider.prepare(one.kinds)
         assert blocks() == {"10.0.0.0/8", "198.51.100.0/24"}
+
+
+def test_a_group_of_one_name_goes_with_the_last_cluster_that_uses_it(aws: Aws, cluster: Make) -> None:
+    one = cluster(provider=", security_group: {GroupName: shared}")
+    mine, theirs = one.provider, one.provider_of("demo-2", owner="you")
+    mine.prepare(one.kinds)
+    theirs.prepare(one.kinds)
+    (ours,) = one.create("a", provider=mine).machines
+    (other,) = one.create("b", provider=theirs, token="b", cluster_id="demo-2").machines
+    mine.terminate([ours.id])
+    mine.cleanup()
+    assert mine.clusters("demo") == []
+    assert "shared" in aws.leftovers(), "the other's machine needs it"
+    theirs.terminate([other.id])
+    theirs.cleanup()
+    assert aws.leftovers() == []
