@@ -89,7 +89,8 @@ def accelerators(node_config: Mapping[str, Any]) -> dict[str, int]:
     found: dict[str, int] = {}
     for entry in node_config.get("guestAccelerators") or ():
         kind = str(entry.get("acceleratorType", "")).rpartition("/")[2]
-        found[kind] = found.get(kind, 0) + int(entry.get("acceleratorCount", 1))
+        count = entry.get("acceleratorCount")
+        found[kind] = found.get(kind, 0) + (1 if count is None else int(count))
     return found
 
 

@@ -439,3 +439,5 @@ def test_a_node_config_of_the_wrong_shape_is_named(provider: GcpMachines, config
 def test_what_is_null_says_nothing(provider: GcpMachines) -> None:
     config = {"machineType": None, "disks": [{"boot": True, "initializeParams": None}], "scheduling": None}
     assert provider.check_offline([NodeType("plain", node_config=config)]) == []
+    config = {"guestAccelerators": [{"acceleratorType": "nvidia-tesla-t4", "acceleratorCount": None}]}
+    assert provider.check_offline([NodeType("gpu", node_config=config)]) == []
