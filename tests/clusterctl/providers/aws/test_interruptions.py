@@ -112,10 +112,16 @@ def test_what_is_in_use_keeps_nothing_else(aws: Aws, cluster: Make, monkeypatch:
 def test_machines_that_show_up_late_end_the_wait_for_their_group(aws: Aws, cluster: Make) -> None:
     one = cluster()
     one.provider.prepare(one.kinds)
-    aws.world.listing_lag_s = 0.5
+    aws.world.listing_lag_s = 600.0
     assert one.create("a").machines
     late = cluster()  # another process, which cannot know
     assert late.provider.list() == []
+
+    def shows_up(_: dict[str, str]) -> bool:
+        aws.world.listing_lag_s = 0.0
+        return False
+
+    aws.world.faults = [Fault("DeleteSecurityGroup", "none", when=shows_up)]
     with pytest.raises(Transient, match="DependencyViolation"):
         late.provider.cleanup()
     assert [machine.instance_id for machine in late.provider.list()] == ["a"]
