@@ -298,9 +298,16 @@ def _make_vpc(
         "describe_route_tables",
         Filters=[{"Name": "vpc-id", "Values": [vpc_id]}, {"Name": "association.main", "Values": ["true"]}],
     )["RouteTables"]
-    if not any(route.get("DestinationCidrBlock") == _EVERYBODY for route in table.get("Routes", ())):
-        route = {"DestinationCidrBlock": _EVERYBODY, "GatewayId": gateway_id}
+    route = {"DestinationCidrBlock": _EVERYBODY, "GatewayId": gateway_id}
+    leading = {
+        one.get("GatewayId")
+        for one in table.get("Routes", ())
+        if one.get("DestinationCidrBlock") == _EVERYBODY
+    }
+    if not leading:
         _unless(clients, "RouteAlreadyExists", "create_route", RouteTableId=table["RouteTableId"], **route)
+    elif gateway_id not in leading:  # a route outlives its gateway, which an interrupted clean-up has removed
+        clients.young("ec2", "replace_route", RouteTableId=table["RouteTableId"], **route)
     there = {subnet["AvailabilityZone"] for subnet in _all_of(clients, vpc_id)}
     blocks = [str(block) for block in ipaddress.ip_network(_VPC_BLOCK).subnets(new_prefix=_SUBNET_PREFIX)]
     wanted = dict(zip(zones(clients), blocks, strict=False))

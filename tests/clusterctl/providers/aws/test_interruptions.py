@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from autoscaler.provider import (
+    Auth,
     Transient,
 )
 from clusterctl.providers.aws import provider as module
@@ -77,6 +78,21 @@ def test_a_network_whose_making_is_not_confirmed_is_made_once(aws: Aws, cluster:
     one.provider.cleanup()
     assert aws.leftovers() == []
     assert not aws.ec2.internet_gateways
+
+
+def test_a_network_that_an_interrupted_clean_up_left_leads_out_again(aws: Aws, cluster: Make) -> None:
+    without_default_network(aws)
+    one = cluster()
+    one.provider.prepare(one.kinds)
+    aws.world.faults = [Fault("DeleteVpc", "UnauthorizedOperation", status=403, times=1)]
+    with pytest.raises(Auth):
+        one.provider.cleanup()
+    one.provider.prepare(one.kinds)
+    (gateway,) = aws.ec2.internet_gateways
+    (table,) = (table for table in aws.ec2.route_tables.values() if table.vpc_id in aws.ec2.vpcs)
+    assert [route.gateway.id for route in table.routes if route.gateway] == [gateway]
+    one.provider.cleanup()
+    assert aws.leftovers() == []
 
 
 @pytest.mark.parametrize(
