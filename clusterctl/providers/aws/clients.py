@@ -214,15 +214,17 @@ class Clients:
         with shared.lock:
             if service in shared.clients:
                 return shared.clients[service]
-            client = self._make(service, shared)
-            # One that is made without credentials never finds any. The head's come a while after its machine.
-            if shared.session.get_credentials() is not None:
+            session, is_known = self._session(shared)
+            client = self._make(service, session)
+            # One that is made without credentials never finds any. The head's come a while after its machine, and
+            # those that come while the client is made may have missed it.
+            if is_known:
                 shared.clients[service] = client
             return client
 
-    def _make(self, service: str, shared: _Shared) -> Any:
+    def _session(self, shared: _Shared) -> tuple[Any, bool]:
+        """boto3's session, and whether it has credentials, which it then keeps."""
         import boto3
-        from botocore import config
         from botocore import exceptions as boto
 
         place = self.place
@@ -231,7 +233,17 @@ class Clients:
                 shared.session = boto3.session.Session(
                     profile_name=place.profile or None, region_name=place.region
                 )
-            return shared.session.client(
+            return shared.session, shared.session.get_credentials() is not None
+        except boto.BotoCoreError as error:
+            raise Config(f"the settings for AWS are wrong: {error}") from error
+
+    def _make(self, service: str, session: Any) -> Any:
+        from botocore import config
+        from botocore import exceptions as boto
+
+        place = self.place
+        try:
+            return session.client(
                 service,
                 region_name=_PRICING_REGION if service == "pricing" else place.region,
                 endpoint_url=place.endpoint_url or None,

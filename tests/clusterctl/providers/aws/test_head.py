@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+import boto3
 import pytest
 
 from autoscaler.provider import (
@@ -76,6 +78,28 @@ def test_credentials_that_come_late_are_found(
         without.delenv("AWS_ACCESS_KEY_ID")
         without.delenv("AWS_SECRET_ACCESS_KEY")
         without.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
+        with pytest.raises(Auth, match="no credentials"):
+            head.list()
+    assert head.list() == []
+
+
+def test_credentials_that_come_while_a_client_is_made_are_found(
+    aws: Aws, cluster: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "_SHARED", {})
+    head = cluster().provider_of("demo-1", on_head="yes")
+    make = boto3.session.Session.client
+    with monkeypatch.context() as without:
+        without.delenv("AWS_ACCESS_KEY_ID")
+        without.delenv("AWS_SECRET_ACCESS_KEY")
+        without.setenv("AWS_SHARED_CREDENTIALS_FILE", "/none")
+
+        def made_before(session: Any, *names: Any, **settings: Any) -> Any:
+            client = make(session, *names, **settings)
+            without.undo()
+            return client
+
+        without.setattr(boto3.session.Session, "client", made_before)
         with pytest.raises(Auth, match="no credentials"):
             head.list()
     assert head.list() == []
