@@ -28,6 +28,7 @@ _IMAGES = {
 """By the Python that they bring, for nodes need that of the operator."""
 _DISK_GB = 50
 _MACHINE_TYPE = "n1-standard-2"
+_BOOTS = "startup-script"
 _QUERY = ("sourceInstanceTemplate", "sourceMachineImage")
 """Of `node_config`, but parameters of the call and no part of the instance."""
 _STATES = {
@@ -148,7 +149,7 @@ def body(
         raise Config("deletionProtection: with it nobody could end the machine, and it would cost for ever")
     is_head = tags.get(MachineTags.ROLE) == MachineTags.HEAD
     labels, long_tags = names.write(tags)
-    said = {**(template or {}), **node_config}
+    said = {**_of_others(template or {}), **node_config}
     out = passed_on(node_config)
     from_template = bool(query(node_config))
     out["name"] = name
@@ -201,6 +202,23 @@ def tags_of(instance: Mapping[str, Any]) -> dict[str, str]:
 
 
 # ---------------------------------------------------------------- inside
+
+
+def _of_others(template: Mapping[str, Any]) -> Json:
+    """A template without what is ours in it: it may have been made of a worker, also of another cluster's, and a head
+    that boots as a worker does shuts itself down."""
+    out = dict(template)
+    if labels := template.get("labels"):
+        out["labels"] = {key: text for key, text in labels.items() if not names.is_tag(key)}
+    if metadata := template.get("metadata"):
+        out["metadata"] = {**metadata, "items": [i for i in metadata.get("items", ()) if not _is_ours(i)]}
+    return out
+
+
+def _is_ours(item: Mapping[str, Any]) -> bool:
+    """Whether it is metadata that we wrote, for one machine."""
+    key = item.get("key")
+    return key == names.LONG_TAGS or (key == _BOOTS and item.get("value") == first_boot.SCRIPT)
 
 
 def _disks(node_config: Mapping[str, Any]) -> Sequence[Json]:
@@ -274,7 +292,7 @@ def _metadata(
         "ssh-keys": "\n".join([*keys, f"{around.user}:{around.public_key}"]),
     }
     if not is_head:
-        ours.setdefault("startup-script", first_boot.SCRIPT)
+        ours.setdefault(_BOOTS, first_boot.SCRIPT)
     if long_tags:
         ours[names.LONG_TAGS] = long_tags
     return [{"key": key, "value": value} for key, value in ours.items()]

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 
 LONG_TAGS = "clusterctl-tags"
 """Metadata: the tags whose values do not fit a label, as JSON."""
+_PREFIX = "clusterctl-"
+"""Of the labels that are tags."""
 _MOST = 63
 _PLAIN = re.compile(r"[a-z0-9-]")
 _DIGEST = "__"
@@ -46,9 +48,14 @@ def write(tags: Mapping[str, str]) -> tuple[dict[str, str], str]:
     return labels, json.dumps(long) if long else ""
 
 
+def is_tag(key: str) -> bool:
+    """Whether a label of that key is a tag of ours."""
+    return key.startswith(_PREFIX)
+
+
 def read(labels: Mapping[str, str], long: str) -> dict[str, str]:
     """The tags among an instance's labels."""
-    tags = {key: value(text) for key, text in labels.items() if key.startswith("clusterctl-")}
+    tags = {key: value(text) for key, text in labels.items() if is_tag(key)}
     try:
         known = json.loads(long) if long else {}
     except ValueError:  # somebody changed it

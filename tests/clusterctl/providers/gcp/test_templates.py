@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from autoscaler.provider import MachineTags, NodeType
+from clusterctl.providers import first_boot
 from clusterctl.providers.gcp.provider import GcpMachines
 from tests.clusterctl.providers.gcp.cluster import create
 from tests.testbed.gcp.server import Cloud
@@ -76,6 +77,33 @@ def test_what_node_config_says_goes_before_it(cloud: Cloud, provider: GcpMachine
     assert instance["labels"]["team"] == "b"
     assert instance["machineType"].endswith("e2-standard-2")
     assert instance["serviceAccounts"] == PROPERTIES["serviceAccounts"], "a head's, too"
+
+
+@pytest.mark.parametrize("role", [MachineTags.HEAD, MachineTags.WORKER])
+def test_one_that_was_made_of_a_worker_brings_nothing_of_it(
+    cloud: Cloud, provider: GcpMachines, role: str
+) -> None:
+    worker: dict[str, Any] = {
+        "labels": {"team": "a", "clusterctl-cluster-id": "other", "clusterctl-unwanted": "x"},
+        "metadata": {
+            "fingerprint": "f",
+            "items": [
+                {"key": "startup-script", "value": first_boot.SCRIPT},
+                {"key": "clusterctl-tags", "value": '{"clusterctl-token": "long"}'},
+                {"key": "theirs", "value": "x"},
+            ],
+        },
+    }
+    cloud.compute.templates["t"] = {"name": "t", "instanceProperties": {**PROPERTIES, **worker}}
+    image = kind("projects/a-project/global/machineImages/t", "sourceMachineImage")
+    assert create(provider, "a", kind=image, role=role).errors == ()
+    (instance,) = cloud.compute.all()
+    metadata = {item["key"]: item["value"] for item in instance["metadata"]["items"]}
+    assert ("startup-script" in metadata) == (role == MachineTags.WORKER)
+    assert "clusterctl-tags" not in metadata
+    assert metadata["theirs"] == "x"
+    assert instance["labels"]["team"] == "a"
+    assert "clusterctl-unwanted" not in instance["labels"]
 
 
 @pytest.mark.parametrize("link", ["global/instanceTemplates/none", "global/instanceTemplate/t"])
