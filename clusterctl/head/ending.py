@@ -1,4 +1,8 @@
-"""How a head ends its cluster: the workers' machines first, and its own as the last thing that it does."""
+"""How a head ends its cluster: the workers' machines first, and its own as the last thing that it does.
+
+What has begun is not called off: whatever fails costs one attempt. A cluster that were left half ended would have no
+autoscaler, take no jobs, and cost as before.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ _AGAIN_S = 10.0
 
 
 def end_workers(provider: OperatorProvider, known: Collection[str] = ()) -> None:
-    """Ends the workers' machines. Those that cannot be ended now end by themselves, without a head.
+    """Ends the workers' machines, and raises nothing: those that cannot be ended now end by themselves, without a head.
 
     Args:
         known: machines that there were, which a listing of now may leave out because they were slow to answer.
@@ -38,10 +42,12 @@ def end_workers(provider: OperatorProvider, known: Collection[str] = ()) -> None
             log.error("ending the workers, attempt %d: %s do not end", attempt, ", ".join(sorted(left)))
         except (CliError, ProviderError) as error:
             log.error("ending the workers, attempt %d: %s", attempt, error)
+        except Exception:
+            log.exception("ending the workers, attempt %d", attempt)
 
 
 def end_own(provider: OperatorProvider, down: bool) -> None:
-    """Ends the head's machine, on which this runs, for good or until the next `up`. It may not return."""
+    """Ends the head's machine, on which this runs, for good or until the next `up`. Raises nothing; may not return."""
     for attempt in range(1, _TRIES + 1):
         if attempt > 1:
             time.sleep(_AGAIN_S)
@@ -53,6 +59,8 @@ def end_own(provider: OperatorProvider, down: bool) -> None:
             return
         except ProviderError as error:
             log.error("ending the own machine, attempt %d: %s", attempt, error)
+        except Exception:
+            log.exception("ending the own machine, attempt %d", attempt)
     if provider.capabilities.shutdown_ends:
         lease_guard.shut_down()  # the platform does not do it, so the machine does
 

@@ -21,9 +21,11 @@ def complete(root: yaml.Node) -> list[Problem]:
     if not isinstance(root, yaml.MappingNode):
         return []
     provider = get(root, "provider")
-    if provider is None:  # which is said, and not of what it may imply as well
+    # That a provider is missing is said, and not of what it might have implied as well.
+    if provider is None and get(root, _TYPES) is None:
         put(root, _TYPES, mapping(root, [("head", mapping(root, []))]))
-        put(root, _HEAD_TYPE, text(root, "head"))
+        if get(root, _HEAD_TYPE) is None:
+            put(root, _HEAD_TYPE, text(root, "head"))
     if not isinstance(provider, yaml.MappingNode):
         return []
     problems: list[Problem] = []

@@ -91,3 +91,22 @@ def test_a_head_that_may_not_end_its_machine_shuts_it_down(shut_down: list[str])
 def test_where_a_shutdown_ends_no_costs_there_is_none(shut_down: list[str]) -> None:
     end(Platform(HEAD, able=Capabilities(stop_start=True), refusals=100), down=False)
     assert shut_down == []
+
+
+def test_a_fault_that_nobody_foresaw_costs_an_attempt_like_a_refusal(
+    monkeypatch: pytest.MonkeyPatch, shut_down: list[str]
+) -> None:
+    platform = Platform(HEAD, WORKER, able=CLOUD)
+    answers: list[BaseException] = [OSError("no space left on device"), ValueError("what is this?")]
+    well = platform.list
+
+    def listing() -> Sequence[Machine]:
+        if answers:
+            raise answers.pop()
+        return well()
+
+    monkeypatch.setattr(platform, "list", listing)
+    assert end(platform, down=True) == ["end w", "end h"]
+    answers.extend(OSError("no space left on device") for _ in range(100))
+    ending.end_own(cast(OperatorProvider, platform), down=True)
+    assert shut_down == ["shut down"]

@@ -7,11 +7,12 @@ import pathlib
 import socket
 from concurrent.futures import Future
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from clusterctl.head import server
+from autoscaler.provider import Capabilities
+from clusterctl.head import ending, server
 from clusterctl.head.config import HeadConfig
 from clusterctl.head.first import HeadError
 from clusterctl.head.jobs import JobSupervisor
@@ -93,3 +94,29 @@ def test_the_last_act_is_done_whatever_failed_before(
     with pytest.raises((HeadError, RuntimeError)):
         asyncio.run(test())
     assert acts == ["its machine"]
+
+
+def test_an_end_that_has_begun_is_not_called_off_by_what_fails_in_it(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full:
+        capabilities = Capabilities()
+
+        def list(self) -> list[Any]:
+            raise OSError("no space left on device")
+
+    scaling = SimpleNamespace(provider=Full(), report=lambda: SimpleNamespace(instances=()))
+    jobs = SimpleNamespace(close_if_unused=lambda: True)
+    monkeypatch.setattr(ending, "_AGAIN_S", 0.0)
+
+    async def test() -> server.Head:
+        one = head(tmp_path)
+        scaler: asyncio.Task[None] = asyncio.create_task(asyncio.Event().wait())  # type: ignore[arg-type]
+        assert await one._end_cluster(cast(Any, scaling), scaler, cast(Any, jobs), down=True, now=False)
+        assert scaler.cancelled()
+        return one
+
+    one = asyncio.run(test())
+    assert one._stop.is_set()
+    assert one._last_act is not None
+    one._last_act()  # which raises nothing either

@@ -129,3 +129,17 @@ def test_the_machines_of_a_type_are_workers(host: str, message: str) -> None:
     _, problems = read_text(f"{OURS}head_node_type: a\n{types}", {"WORKER": "h3"})
     assert [(p.line, p.path[-1]) for p in problems] == [(6, 1)]
     assert message in problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ("", ["provider"]),
+        ("available_node_types: {a: {}}\nhead_node_type: a\n", ["provider"]),
+        ("head_node_type: a\n", ["provider"]),
+        ("available_node_types: {a: {}}\n", ["head_node_type", "provider"]),
+    ],
+)
+def test_of_a_spec_without_a_provider_only_what_is_missing_is_said(given: str, missing: list[str]) -> None:
+    _, problems = read_text(f"cluster_name: c\n{given}", {})
+    assert sorted(p.message for p in problems) == [f"the key '{name}' is missing" for name in missing]
