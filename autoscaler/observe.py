@@ -80,7 +80,8 @@ class SetupKnown:
 
 @dataclass(frozen=True, slots=True)
 class DiedYoung:
-    """A node was lost within minutes of joining. `lived_s`: since then."""
+    """A node was lost within minutes of joining, or a spot machine was taken back before. `lived_s`: since it joined;
+    0: it had not."""
 
     instance: Instance
     lived_s: float
@@ -410,11 +411,13 @@ class _Observer:
 
     def _give_up(self, instance: Instance, machine: Machine) -> None:
         """What runs there is finished first. A spot machine is given up because it is taken back: if that is soon after
-        it came, its offer is to blame."""
+        it came, its offer is to blame, and not its type, as it is when a setup fails."""
         reason = machine.tags[MachineTags.UNWANTED]
         failure = reason if machine.market == SPOT else None
         if instance.state is not _S.RUNNING:
-            self.move(instance, _S.TERMINATING, reason)
+            self.move(instance, _S.TERMINATING, reason, failure=failure)
+            if failure:
+                self.events.append(DiedYoung(instance, 0.0))
         elif not instance.recalled and self.now >= instance.not_before_s:
             cause = Cause.UNWANTED
             self.do(Transition(instance.id, _S.DRAINING, reason, cause=cause, failure=failure))

@@ -435,7 +435,10 @@ class Reconciler:
         is."""
         lost = event.instance
         if lost.offer.market == SPOT:
-            error = Capacity(f"a machine was lost {event.lived_s:.0f} s after its node had joined")
+            when = (
+                f"{event.lived_s:.0f} s after its node had joined" if event.lived_s else "while it was set up"
+            )
+            error = Capacity(f"a machine was lost {when}")
             self._offerings.refused(lost.node_type, lost.offer, error, now, self._rng, lost=True)
         elif lost.config_hash in ("", self.config.config_hashes.get(lost.node_type, "")):
             config_hash = self.config.config_hashes.get(lost.node_type, "")

@@ -19,6 +19,7 @@ from autoscaler.provider import (
     LaunchResult,
     Machine,
     MachineState,
+    MachineTags,
     Offer,
     Quota,
     SetupError,
@@ -233,6 +234,20 @@ def test_a_spot_machine_that_is_taken_back_leads_to_the_next_offer() -> None:
     assert second is not None
     assert second.request.offer.market != SPOT
     assert not rig.reconciler.memory().flapping, "the offer is to blame, not the type"
+
+
+def test_a_spot_machine_with_notice_while_it_is_set_up_leads_to_the_next_offer() -> None:
+    rig = Rig(config(replace(SMALL, min_workers=1, spot=True)))
+    rig.offers = {"small": (Offer("a", SPOT, 0.1), Offer("a", price=1.0))}
+    create = one_create(rig.tick())
+    (made,) = rig.machines_for(create)
+    rig.machines = [made]
+    rig.tick(Created(create.request.token, LaunchResult((made,))))
+    rig.machines = [replace(made, market=SPOT, tags={**made.tags, MachineTags.UNWANTED: "taken back"})]
+    (second,) = (effect for effect in rig.tick() if isinstance(effect, Create))
+    assert second.request.offer.market != SPOT
+    (resting,) = rig.reconciler.report(rig.now).resting
+    assert "lost while it was set up" in resting.why
 
 
 def test_a_spot_offer_that_loses_machines_again_rests_longer_though_it_gives_new_ones() -> None:

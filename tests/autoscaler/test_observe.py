@@ -282,6 +282,12 @@ def test_a_spot_machine_that_is_given_up_soon_is_held_against_its_offer() -> Non
     assert kinds(events, DiedYoung)
     table, events = see(instance("a", joined_s=NOW - 60), machines=[unwanted("a")])
     assert not kinds(events, DiedYoung)
+    for stage in (S.ALLOCATED, S.SETTING_UP):
+        table, events = see(instance("a", state=stage), machines=[spot])
+        assert only(table).state is S.TERMINATING
+        assert only(table).failure == "the spec names it no more"
+        assert [event.lived_s for event in kinds(events, DiedYoung)] == [0.0]
+        assert not kinds(events, SetupKnown), "its type can be set up for all we know"
 
 
 def test_a_node_drained_by_hand_is_draining() -> None:
