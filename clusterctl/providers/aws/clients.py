@@ -43,11 +43,16 @@ class Place:
 
 @dataclass(slots=True)
 class _Shared:
-    """What boto3 made for a place. Reading the API's description takes it a while, so a process does that once."""
+    """What boto3 made for a place. Reading the API's description takes it a while, so a process does that once.
+
+    Attributes:
+        region_answers: one of its region's services has answered, so it exists.
+    """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     session: Any = None
     clients: dict[str, Any] = field(default_factory=dict)
+    region_answers: bool = False
 
 
 _SHARED: dict[Place, _Shared] = {}
@@ -158,21 +163,28 @@ class Clients:
 
     def _once(self, service: str, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
         client = self._client(service)
-        with self._translated(method):
+        with self._translated(client, method):
             answer: dict[str, Any] = getattr(client, method)(**parameters)
             answer.pop("ResponseMetadata", None)
             return answer
         raise AssertionError("unreachable")
 
+    def _has_answered(self, client: Any) -> None:
+        """Takes note if that says something of the region: some services are the same for all regions."""
+        if self.place.region in client.meta.endpoint_url:
+            self._shared.region_answers = True
+
     @contextlib.contextmanager
-    def _translated(self, method: str) -> Iterator[None]:
+    def _translated(self, client: Any, method: str) -> Iterator[None]:
         """The one place where what boto3 raises becomes ours."""
         from botocore import exceptions as boto
         from botocore.parsers import ResponseParserError
 
         try:
             yield
+            self._has_answered(client)
         except boto.ClientError as error:
+            self._has_answered(client)
             operation = error.operation_name
             detail = error.response.get("Error", {})
             code, message = str(detail.get("Code", "")), str(detail.get("Message", ""))
@@ -188,13 +200,18 @@ class Clients:
         except boto.ParamValidationError as error:
             raise Config(f"{method}: {' '.join(str(error).split())}") from error
         except (boto.ConnectionError, boto.HTTPClientError, ResponseParserError) as error:
-            if not self.place.endpoint_url and self.place.region not in _regions():
+            if isinstance(error, boto.EndpointConnectionError) and self._may_be_no_region():
                 raise Config(
                     f"AWS does not answer, and boto3 knows no region {self.place.region}: correct provider.region"
                 ) from error
             raise Transient(f"AWS does not answer: {error}") from error
         except boto.BotoCoreError as error:
             raise Config(f"{method}: {error}") from error
+
+    def _may_be_no_region(self) -> bool:
+        """Whether nothing speaks for the region: regions newer than boto3 are not known to it."""
+        place = self.place
+        return not (place.endpoint_url or self._shared.region_answers or place.region in _regions())
 
     def _decoded(self, encoded: str) -> str:
         """What STS says that was refused: action, resource. "" when we may not ask it."""
