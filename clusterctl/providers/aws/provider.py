@@ -204,19 +204,14 @@ class AwsMachines:
     def cleanup(self) -> None:
         if self._on_head or self._has_machines():
             return
-        identity.remove_keys(self._clients, self._cluster_id)
-        identity.remove_profile(self._clients, self._cluster_id)
-        deadline = time.monotonic() + _CLEAN_S
-        while True:
+        errors: list[ProviderError] = []
+        for remove in (identity.remove_keys, identity.remove_profile, self._remove_network):
             try:
-                network.remove(self._clients, self._cluster_id)
-                break
-            except Transient:
-                # The interfaces of machines that have just ended hold on to the group for a while. So do machines that
-                # were not listed above; they have to be ended first.
-                if time.monotonic() > deadline or self._has_machines():
-                    raise
-                time.sleep(_POLL_S)
+                remove(self._clients, self._cluster_id)
+            except ProviderError as error:  # keeps nothing else from being removed
+                errors.append(error)
+        if errors:
+            raise errors[0]
         self._access.forget()
         self._forget_network()
 
@@ -266,6 +261,19 @@ class AwsMachines:
         return {}  # each machine says itself what it has
 
     # ------------------------------------------------------------ inside
+
+    def _remove_network(self, clients: Clients, cluster_id: str) -> None:
+        deadline = time.monotonic() + _CLEAN_S
+        while True:
+            try:
+                network.remove(clients, cluster_id)
+                return
+            except Transient:
+                # The interfaces of machines that have just ended hold on to the group for a while. So do machines that
+                # were not listed above; they have to be ended first.
+                if time.monotonic() > deadline or self._has_machines():
+                    raise
+                time.sleep(_POLL_S)
 
     def _has_machines(self) -> bool:
         return any(machine.state is not MachineState.GONE for machine in self.list())

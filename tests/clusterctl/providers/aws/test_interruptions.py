@@ -125,6 +125,22 @@ def test_what_is_in_use_keeps_nothing_else(aws: Aws, cluster: Make, monkeypatch:
     assert one.provider.clusters("demo") == ["demo-1"], "the next `down` finds it"
 
 
+@pytest.mark.parametrize(
+    "action", ["DescribeKeyPairs", "RemoveRoleFromInstanceProfile", "DescribeSecurityGroups"]
+)
+def test_what_cannot_be_removed_keeps_nothing_else(aws: Aws, cluster: Make, action: str) -> None:
+    """An operator may have no way to IAM at all, where nothing was made."""
+    one = cluster()
+    one.provider.prepare(one.kinds)
+    aws.world.faults = [Fault(action, "AuthFailure", status=401)]
+    with pytest.raises(Auth):
+        one.provider.cleanup()
+    assert len(aws.leftovers()) == (2 if action == "RemoveRoleFromInstanceProfile" else 1)
+    aws.world.faults = []
+    one.provider.cleanup()
+    assert aws.leftovers() == []
+
+
 def test_machines_that_show_up_late_end_the_wait_for_their_group(aws: Aws, cluster: Make) -> None:
     one = cluster()
     one.provider.prepare(one.kinds)
