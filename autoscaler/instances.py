@@ -105,6 +105,7 @@ class Instance:
         reason: why it is in its state.
         failure: set when it ended for a fault: what the operator should read.
         step: the setup step that failed.
+        setup_log: where the log of its setup is; "" until that begins.
         history: how it came here, oldest first.
     """
 
@@ -133,17 +134,12 @@ class Instance:
     reason: str = ""
     failure: str = ""
     step: str = ""
-    log_path: str = ""
+    setup_log: str = ""
     history: tuple[Step, ...] = ()
 
     @property
     def is_terminal(self) -> bool:
         return self.state in TERMINAL
-
-    @property
-    def setup_log(self) -> str:
-        """Where the log of its set-up is; "" where there was no machine to set up."""
-        return self.log_path if self.machine_id else ""
 
     @property
     def is_counted(self) -> bool:

@@ -478,7 +478,6 @@ class Reconciler:
                         offer=launch.offer,
                         config_hash=self.config.config_hashes.get(launch.node_type, ""),
                         reason=launch.why,
-                        log_path=os.path.join(self.config.log_dir, f"setup-{instance_id}.log"),
                     )
                 )
             self._tell(now, f"{batch} x {launch.node_type}: wanted for {launch.why}")
@@ -531,8 +530,9 @@ class Reconciler:
                 continue
             if self._due(instance, "setup", instance.id, now):
                 room -= 1
-                self._start("setup", instance.id, instance, now)
-                effects.append(SetUp(instance.id, machine, kind, instance.log_path))
+                log_path = os.path.join(self.config.log_dir, f"setup-{instance.id}.log")
+                self._start("setup", instance.id, replace(instance, setup_log=log_path), now)
+                effects.append(SetUp(instance.id, machine, kind, log_path))
         return effects
 
     def _creations(self, now: float) -> list[Effect]:

@@ -183,13 +183,21 @@ def _ask_head(
     except CliError:
         return out | {"api": Api.NO_CONTROL}
     python = ".".join(str(version["python_version"]).split(".")[:2])
-    failures = (status.get("autoscaler") or {}).get("failures", [])[:_FAILURES]
+    failures = distinct((status.get("autoscaler") or {}).get("failures", []))[:_FAILURES]
     return out | {
         "api": Api.ANSWERS,
         "head_version": (version["version"], python),
         "status": status,
         "failures": [_failure(provider, record.spec, head, item) for item in failures],
     }
+
+
+def distinct(failures: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The newest failure for each type, step and reason, in the order given: the newest first. Pure."""
+    newest: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    for item in failures:
+        newest.setdefault((item["node_type"], item["step"], item["reason"]), item)
+    return [*newest.values()]
 
 
 def _failure(
@@ -204,7 +212,14 @@ def _failure(
             log = shown.output.splitlines() if shown.exit_status == 0 else ()
         except (ShellError, ProviderError):
             log = ()
-    return Failure(item["instance_id"], item["node_type"], item["step"], item["reason"], tuple(log))
+    return Failure(
+        item["instance_id"],
+        item["node_type"],
+        item["step"],
+        item["reason"],
+        has_log=bool(item["setup_log"]),
+        log=tuple(log),
+    )
 
 
 def _tail(path: str) -> Sequence[str]:

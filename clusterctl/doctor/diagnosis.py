@@ -292,18 +292,17 @@ def _work(facts: Facts) -> Iterator[Finding]:
 
 
 def _failures(facts: Facts, scaling: Mapping[str, Any]) -> Iterator[Finding]:
-    """Nodes that failed, each reason once; while nothing is missing any more they are only worth knowing."""
+    """Nodes that failed; while nothing is missing any more they are only worth knowing."""
     is_short = any(kind["running"] < kind["min_workers"] for kind in scaling.get("types", ()))
     kind = Severity.ERROR if is_short or scaling.get("waiting") else Severity.WARNING
-    newest = {(item.node_type, item.step, item.reason): item for item in reversed(facts.failures)}
-    for failure in newest.values():
+    for failure in facts.failures:
         step = f" at step '{failure.step}'" if failure.step else ""
         yield Finding(
             kind,
             f"node {failure.instance_id} ({failure.node_type}) failed{step}: {failure.reason}"
             + _quoted([*failure.log]),
             f"All of its set-up: clusterctl logs --node {failure.instance_id}"
-            if failure.log
+            if failure.has_log
             else "The autoscaler goes on trying: clusterctl status shows what it does.",
             failure.instance_id,
         )

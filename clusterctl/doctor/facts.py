@@ -68,12 +68,18 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A node that could not be made, with the last lines of its set-up's log."""
+    """A node that could not be made.
+
+    Attributes:
+        has_log: its set-up began, so there is a log of it on the head.
+        log: the last lines of that, if they could be had.
+    """
 
     instance_id: str
     node_type: str
     step: str
     reason: str
+    has_log: bool = False
     log: Sequence[str] = ()
 
 
@@ -102,7 +108,7 @@ class Facts:
         head_version: clusterctl's and Python's on the head, as the API says.
         own_version: here.
         status: the head's `/api/cluster_status`, or empty.
-        failures: the latest nodes that could not be made.
+        failures: the latest nodes that could not be made, one for each reason.
         runs_ray: its nodes run Ray itself, whose daemons are not ours to judge.
         setup_log: the end of the head's set-up, as it is kept here.
     """

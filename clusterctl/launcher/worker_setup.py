@@ -56,18 +56,19 @@ class WorkerSetup:
     def run(self, machine: Machine, node_type: NodeType, instance_id: str, log_path: str) -> None:
         """See `NodeSetup.run`."""
         _drop_oldest(Path(log_path).parent)
-        facts = self._facts(machine, node_type, instance_id)
-        seen = self._changes
         tell = partial(self._on_step, instance_id)
-        try:
-            with self._shell(machine) as shell, setup.open_log(log_path) as log:
-                log.write(f"machine {machine.id}, instance {instance_id}, node type {node_type.name}")
-                setup.run(shell, facts, log, tell)
-                while seen != self._changes:  # it may have got files of before
-                    seen = self._changes
-                    setup.run(shell, setup.without_start(facts), log, tell)
-        finally:
-            tell("")
+        with setup.open_log(log_path) as log:
+            log.write(f"machine {machine.id}, instance {instance_id}, node type {node_type.name}")
+            facts = self._facts(machine, node_type, instance_id)
+            seen = self._changes
+            try:
+                with self._shell(machine) as shell:
+                    setup.run(shell, facts, log, tell)
+                    while seen != self._changes:  # it may have got files of before
+                        seen = self._changes
+                        setup.run(shell, setup.without_start(facts), log, tell)
+            finally:
+                tell("")
 
     def expire(self) -> None:
         """The head's files have changed: whoever is being set up now gets them again."""
@@ -84,7 +85,7 @@ class WorkerSetup:
             return  # the spec knows its type no more: it will be drained
         facts = setup.without_start(self._facts(machine, kind, machine.instance_id))
         log_path = os.path.join(self._log_dir, f"setup-{machine.instance_id}.log")
-        with self._shell(machine) as shell, setup.open_log(log_path) as log:
+        with setup.open_log(log_path) as log, self._shell(machine) as shell:
             log.write("bringing it up to date")
             setup.run(shell, facts, log)
 

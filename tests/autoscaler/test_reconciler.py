@@ -24,6 +24,7 @@ from autoscaler.memory import Memory
 from autoscaler.provider import (
     Capacity,
     LaunchResult,
+    MachineState,
     MachineTags,
     Offer,
     SetupError,
@@ -89,6 +90,23 @@ def test_a_dead_node_is_replaced_in_the_same_tick_and_its_machine_ended_first() 
     first, second = rig.tick()
     assert isinstance(first, Terminate)
     assert isinstance(second, Create)
+
+
+def test_a_log_is_named_only_of_a_setup_that_has_begun() -> None:
+    rig = Rig(config(replace(SMALL, min_workers=2), log_dir="/logs"))
+
+    def logs() -> set[str]:
+        report = rig.reconciler.report(rig.now)
+        return {item.setup_log for item in (*report.instances, *report.failures)}
+
+    create = one_create(rig.tick())
+    (booting,) = (replace(machine, state=MachineState.PENDING) for machine in rig.machines_for(create)[:1])
+    rig.machines = [booting]
+    rig.tick(Created(create.request.token, LaunchResult((booting,), (Capacity("none"),))))
+    assert logs() == {""}, "one was refused, one boots"
+    rig.machines = [replace(booting, state=MachineState.RUNNING)]
+    rig.tick()
+    assert f"/logs/setup-{booting.instance_id}.log" in logs()
 
 
 def test_refused_offers_lead_to_the_next_one() -> None:

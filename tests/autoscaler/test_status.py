@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -13,7 +12,7 @@ from autoscaler.instances import InstanceState as S
 from autoscaler.plan import plan
 from autoscaler.provider import Offer
 from autoscaler.snapshot import Snapshot
-from autoscaler.status import BudgetStatus, Report, Requested, budgets_of, failures_of, report_of
+from autoscaler.status import BudgetStatus, Report, Requested, budgets_of, report_of
 from tests.autoscaler.build import BIG, NOW, SMALL, config, instance, running, shape, snapshot
 
 ONE = config(SMALL, max_workers=1)
@@ -69,10 +68,3 @@ def test_budgets_count_what_is_paid_and_what_drains() -> None:
         BudgetStatus("outdated", 0, 2, True),
         BudgetStatus("surplus", 1, None, False),
     )
-
-
-def test_only_where_there_was_a_machine_to_set_up_there_is_a_log_of_that() -> None:
-    fault: dict[str, Any] = {"failure": "no capacity", "log_path": "/logs/setup"}
-    unmade = instance("a", state=S.FAILED, since_s=NOW, machine_id="", **fault)
-    broken = instance("b", state=S.TERMINATED, since_s=NOW - 1, **fault)
-    assert [found.setup_log for found in failures_of([unmade, broken])] == ["", "/logs/setup"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from autoscaler.provider import Machine, MachineState, MachineTags, Problem
+from clusterctl.doctor.collect import distinct
 from clusterctl.doctor.diagnosis import Finding, Severity, diagnose
 from clusterctl.doctor.facts import Api, Entry, Facts, Failure, Seen
 
@@ -103,7 +104,9 @@ BROKEN = {
     "runs clusterctl 0.9, and here is 1.0": replace(WELL, head_version=("0.9", "3.11")),
     "runs Python 3.12, and here is 3.11": of_worker(python="3.12"),
     "node w-7 (gpu) failed at step 'setup_commands[0]': exit status 1; the last that it": (
-        replace(WELL, failures=(Failure("w-7", "gpu", "setup_commands[0]", "exit status 1", ("no space",)),))
+        replace(
+            WELL, failures=(Failure("w-7", "gpu", "setup_commands[0]", "exit status 1", True, ("no space",)),)
+        )
     ),
     "the autoscaler: the provider cannot list": of_scaling(problems=["the provider cannot list"]),
     "3 x {GPU: 9} can never run: none has it": of_scaling(
@@ -152,12 +155,27 @@ def test_notes_are_no_faults() -> None:
     assert severity(BROKEN["does not answer in time"]) is Severity.ERROR
 
 
-def test_failures_are_told_once_each_and_are_errors_only_while_something_is_missing() -> None:
-    failures = tuple(Failure(f"w-{number}", "gpu", "", "no capacity") for number in range(3))
+def test_equal_failures_hide_no_others() -> None:
+    def failure(name: str, reason: str) -> dict[str, str]:
+        return {"instance_id": name, "node_type": "gpu", "step": "", "reason": reason}
+
+    told = [*(failure(f"w-{number}", "no capacity") for number in range(5)), failure("w-9", "no quota")]
+    assert [item["instance_id"] for item in distinct(told)] == ["w-0", "w-9"]
+
+
+@pytest.mark.parametrize(
+    ("has_log", "advice"), [(True, "clusterctl logs --node w-1"), (False, "goes on trying")]
+)
+def test_a_log_that_could_not_be_fetched_is_named_all_the_same(has_log: bool, advice: str) -> None:
+    failure = Failure("w-1", "gpu", "setup_commands[0]", "exit status 1", has_log)
+    (found,) = diagnose(replace(WELL, failures=(failure,)))
+    assert advice in found.advice
+
+
+def test_failures_are_errors_only_while_something_is_missing() -> None:
+    failures = (Failure("w-0", "gpu", "", "no capacity"),)
     short = [{"node_type": "gpu", "running": 1, "min_workers": 2}]
     (lacking,) = diagnose(replace(of_scaling(types=short), failures=failures))
     (enough,) = diagnose(replace(of_scaling(types=[{**short[0], "running": 2}]), failures=failures))
-    assert (
-        lacking.what == enough.what == "node w-0 (gpu) failed: no capacity"
-    )  # the newest, which comes first
+    assert lacking.what == enough.what == "node w-0 (gpu) failed: no capacity"
     assert (lacking.severity, enough.severity) == (Severity.ERROR, Severity.WARNING)

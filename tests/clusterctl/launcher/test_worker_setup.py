@@ -1,0 +1,33 @@
+"""How the head sets up workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from autoscaler.provider import Capabilities, Machine, MachineState, NodeType, NotFound, SetupError
+from clusterctl.launcher.worker_setup import WorkerSetup
+from clusterctl.spec.load import load_text
+
+SPEC = load_text(
+    "cluster_name: c\nprovider: {type: local}\nhead_node_type: head\n"
+    "available_node_types:\n  head: {}\n  w: {min_workers: 1, max_workers: 1}\n"
+)
+
+
+def test_a_setup_that_cannot_enter_the_machine_has_a_log_all_the_same(tmp_path: Path) -> None:
+    def shell(machine: Machine) -> Any:
+        raise NotFound("machine m was given back")
+
+    provider = SimpleNamespace(shell=shell, head_extras=None, capabilities=Capabilities())
+    kind = NodeType("w", {"CPU": 1})
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    log = tmp_path / "setup-i.log"
+    setup = WorkerSetup(SPEC, cast(Any, provider), [kind], "10.0.0.1:1", str(secret), str(tmp_path))
+    with pytest.raises(SetupError, match="given back"):
+        setup.run(Machine("m", MachineState.RUNNING, "w", {}), kind, "i", str(log))
+    assert "machine m, instance i, node type w" in log.read_text()
