@@ -148,6 +148,11 @@ class Home:
                 f"Remove {self.folder(name)}, then run `clusterctl down` with the cluster's YAML.",
             ) from error
 
+    def again(self, record: ClusterRecord) -> ClusterRecord | None:
+        """The record as it is now; None: its cluster has ended, and another may have its name."""
+        now = self.read(record.name)
+        return now if now is not None and now.cluster_id == record.cluster_id else None
+
     def write(self, record: ClusterRecord) -> None:
         """Stores a record, whole or not at all."""
         folder = self.folder(record.name)

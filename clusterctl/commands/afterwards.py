@@ -56,9 +56,9 @@ def ending(session: Session, stop: bool, down: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def of_job(session: Session, api: ApiClient, stop: bool, down: bool) -> Iterator[None]:
-    """Ends the cluster when the body has seen a job end, if that is wanted. The job runs on when it is not watched any
-    more, so the head has been told to end the cluster then."""
-    from clusterctl.errors import Interrupted, TimedOut, Unreachable
+    """Ends the cluster when the body has submitted a job and seen its end, if that is wanted. The job may be refused,
+    and runs on when it is not watched any more: the head is told before to end the cluster then."""
+    from clusterctl.errors import CliError, Interrupted, TimedOut, Unreachable
     from clusterctl.launcher import look
 
     if not (stop or down):
@@ -66,19 +66,25 @@ def of_job(session: Session, api: ApiClient, stop: bool, down: bool) -> Iterator
         return
     act = "ends" if down else "stops"
     if session.runs_ray:
-        later = f"the cluster runs on until `clusterctl {'down' if down else 'stop'}`"
+        later = f"The cluster runs on until `clusterctl {'down' if down else 'stop'}`."
     else:
         _hand_over(session, api, down)
-        later = f"the cluster {act} by itself when nothing has used it for {IDLE_MINUTES:g} min"
+        later = f"The cluster {act} by itself when nothing has used it for {IDLE_MINUTES:g} min."
     try:
         yield
     except Interrupted as error:
         raise Interrupted(f"{error.message}\n  {later}") from None
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"interrupted; the job may have begun, `clusterctl job list` shows it\n  {later}"
+        ) from None
     except (Unreachable, TimedOut) as error:
         if not look.head_is_dead(session.home, session.record, session.provider()):
-            raise type(error)(error.message, f"The job may run on; {later}.") from error
+            raise type(error)(error.message, f"The job may run on. {later}") from error
         ended(session, down, f"the head is dead, and the job with it: {error.message}")
         raise typer.Exit(error.exit_code) from error
+    except CliError as error:
+        raise type(error)(error.message, f"{error.hint}\n{later}".strip()) from error
     ended(session, down)
 
 
@@ -92,26 +98,21 @@ def _hand_over(session: Session, api: ApiClient, down: bool) -> None:
 
 
 def ended(session: Session, for_good: bool, why: str = "") -> None:
-    """Stops a cluster, or ends it, whether anybody is there to read of it or not. Waits for another command that
-    changes the cluster."""
-    from clusterctl.errors import Busy, NotFound
+    """Stops the session's cluster, or ends it, whether anybody is there to read of it or not. Waits for another
+    command that changes it."""
+    from clusterctl.errors import Busy
 
-    from .down import down
-    from .stop import stop
+    from . import down, stop
 
-    name, deadline, told = session.record.name, time.monotonic() + _BUSY_S, ""
+    act = down.end_cluster if for_good else stop.stop_cluster
+    deadline, told = time.monotonic() + _BUSY_S, ""
     with contextlib.redirect_stdout(sys.stderr):
         if why:
             output.progress(why)
         while True:
             try:
-                if for_good:
-                    down(name, yes=True)
-                else:
-                    stop(cluster=name, yes=True)
+                act(session.home, session.record)
                 return
-            except NotFound:
-                return  # it has ended by itself meanwhile
             except Busy as error:
                 if time.monotonic() >= deadline:
                     raise

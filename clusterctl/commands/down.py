@@ -10,6 +10,7 @@ import typer
 
 from clusterctl import output
 
+from .guard import typed
 from .options import Cluster, DryRun, Json, Name, Yes
 
 if TYPE_CHECKING:
@@ -97,7 +98,26 @@ def down(
         )
     if json:
         output.as_json({"cluster": name, "ended": ended.machines, "abandoned": ended.abandoned})
-        return
+    else:
+        _tell(name, ended)
+
+
+def end_cluster(home: Home, cluster: ClusterRecord) -> None:
+    """Ends this cluster and no later one of its name, without asking; one that has ended is none to end."""
+    from clusterctl.launcher import down as launcher
+
+    name = cluster.name
+    with home.locked(name, typed()):
+        record = home.again(cluster)
+        if record is None:
+            output.say(f"cluster '{name}' has ended already")
+            return
+        found = launcher.cluster_providers(home, name, record.spec, record)
+        ended = _end(home, name, found, abandon=False)
+    _tell(name, ended)
+
+
+def _tell(name: str, ended: Ended) -> None:
     for left in ended.abandoned:
         output.warn(f"left as it is: {left}")
     count = f"{ended.machines} machine{'' if ended.machines == 1 else 's'} ended"

@@ -24,6 +24,7 @@ R = TypeVar("R")
 _PAUSE_S = 1.0
 _FULL_BYTES = 2**16
 _interrupted_at = -_PAUSE_S
+_typed = ""
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -50,6 +51,8 @@ def guarded(command: Callable[P, R], name: str = "") -> Callable[P, R]:
 
     @functools.wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        global _typed
+        _typed = name or command.__name__
         try:
             _catch_signals()
         except ValueError:
@@ -57,7 +60,7 @@ def guarded(command: Callable[P, R], name: str = "") -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except KeyboardInterrupt:
-            output.error(f"`clusterctl {name or command.__name__}` was interrupted")
+            output.error(f"`clusterctl {_typed}` was interrupted")
             raise typer.Exit(ExitCode.INTERRUPTED) from None
         except Interrupted as error:
             output.progress(error.message)
@@ -78,6 +81,11 @@ def guarded(command: Callable[P, R], name: str = "") -> Callable[P, R]:
             raise typer.Exit(known.exit_code) from error
 
     return run
+
+
+def typed() -> str:
+    """The command that runs, as it is typed, whatever else it calls."""
+    return _typed
 
 
 def _translated(error: Exception) -> CliError | None:
@@ -110,7 +118,7 @@ def _describe(error: OSError) -> tuple[str, str]:
 def _folders() -> list[str]:
     """Where commands write: what is known of clusters, local machines, and here."""
     home = os.environ.get("CLUSTERCTL_HOME") or os.path.expanduser("~/.clusterctl")
-    return [home, os.environ.get("CLUSTERCTL_TMPDIR") or os.environ.get("TMPDIR") or "/tmp", os.getcwd()]
+    return [home, os.environ.get("CLUSTERCTL_TMPDIR") or os.environ.get("TMPDIR") or "/tmp", "."]
 
 
 def _is_full(folder: str) -> bool:

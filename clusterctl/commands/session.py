@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .guard import typed
+
 if TYPE_CHECKING:
     from autoscaler.provider import Machine, Shell
     from clusterctl.api_client import ApiClient
@@ -70,7 +72,7 @@ class Session:
             reach.api(self.home, record, provider).get("/api/healthz")
         except (Unreachable, TimedOut):
             try:
-                with self.home.locked(record.name, "look"):
+                with self.home.locked(record.name, typed()):
                     now = self.home.read(record.name)
                     if now is None or (now.cluster_id, now.state) != (record.cluster_id, record.state):
                         return  # another command has begun something with it
@@ -94,10 +96,18 @@ class Session:
             Busy: another command changes the cluster.
             NotFound: the cluster has ended meanwhile.
         """
+        from clusterctl.errors import NotFound
+
         if self.record.stops_itself:
             return
-        with self.home.locked(self.record.name, "autostop", _PATIENCE_S):
-            self.record = self.home.resolve(self.record.name)  # another command may have changed it
+        with self.home.locked(self.record.name, typed(), _PATIENCE_S):
+            now = self.home.again(self.record)  # another command may have changed it
+            if now is None:
+                raise NotFound(
+                    f"cluster '{self.record.name}' has ended meanwhile",
+                    f"Bring it up again with: {self.record.up_command}",
+                )
+            self.record = now
             self.record.stops_itself = True
             self.home.write(self.record)
 

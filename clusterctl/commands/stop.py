@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from clusterctl import output
 
+from .guard import typed
 from .options import Cluster, Which, Yes
+
+if TYPE_CHECKING:
+    from clusterctl.home import ClusterRecord, Home
 
 
 def stop(which: Which = None, cluster: Cluster = None, yes: Yes = False) -> None:
@@ -16,9 +22,8 @@ def stop(which: Which = None, cluster: Cluster = None, yes: Yes = False) -> None
     \b
       clusterctl stop -y
     """
-    from clusterctl.errors import CliError, Interrupted
+    from clusterctl.errors import CliError
     from clusterctl.home import STOPPED, Home
-    from clusterctl.launcher import down as launcher
 
     home = Home.find()
     name = home.resolve(which or cluster).name
@@ -29,11 +34,32 @@ def stop(which: Which = None, cluster: Cluster = None, yes: Yes = False) -> None
             return
         if not yes and not output.confirm(f"Stop cluster '{record.name}' and all programs on it?"):
             raise CliError("nothing was stopped", "Run it with -y to stop the cluster without being asked.")
-        try:
-            launcher.stop(home, record, output.progress)
-        except KeyboardInterrupt:
-            raise Interrupted(
-                f"interrupted: cluster '{name}' is stopped in part; `clusterctl stop` again goes on, `clusterctl up` "
-                "brings it back"
-            ) from None
+        _stop(home, record)
+
+
+def stop_cluster(home: Home, cluster: ClusterRecord) -> None:
+    """Stops this cluster and no later one of its name, without asking; one that has ended is none to stop."""
+    from clusterctl.home import STOPPED
+
+    with home.locked(cluster.name, typed()):
+        record = home.again(cluster)
+        if record is None:
+            output.say(f"cluster '{cluster.name}' has ended already")
+        elif record.state == STOPPED:
+            output.say(f"cluster '{record.name}' is stopped already")
+        else:
+            _stop(home, record)
+
+
+def _stop(home: Home, record: ClusterRecord) -> None:
+    from clusterctl.errors import Interrupted
+    from clusterctl.launcher import down as launcher
+
+    try:
+        launcher.stop(home, record, output.progress)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"interrupted: cluster '{record.name}' is stopped in part; `clusterctl stop` again goes on, "
+            "`clusterctl up` brings it back"
+        ) from None
     output.say(f"cluster '{record.name}' is stopped; start it again with: {record.up_command}")

@@ -108,15 +108,16 @@ def submit(
         "entrypoint_resources": _amounts(resources),
     }
     given = {field: value for field, value in wants.items() if value}
-    name = client.submit(api, entrypoint, ready, submission_id, overridable, given)
     if not wait:
+        name = client.submit(api, entrypoint, ready, submission_id, overridable, given)
         if json:
             output.as_json({"submission_id": name, "cluster": session.record.name})
         else:
             output.say(name)
         return
-    output.progress(f"job {name} runs on cluster '{session.record.name}' ({package.files} files)")
     with afterwards.of_job(session, api, stop, down):
+        name = client.submit(api, entrypoint, ready, submission_id, overridable, given)
+        output.progress(f"job {name} runs on cluster '{session.record.name}' ({package.files} files)")
         record = client.follow_to_end(api, name, output.raw)
     if record.driver_exit_code is None:
         raise CliError(f"job {name}: {record.message}")

@@ -41,7 +41,7 @@ def await_shell(
             result = shell.run(question, timeout_s=_ATTEMPT_S)
             if result.exit_status == 0:
                 return result.output, deadline - time.monotonic()
-            raise SetupError(_SHELL, f"`{question}` gives status {result.exit_status}: {result.output}")
+            raise SetupError(_SHELL, f"status {result.exit_status}: {result.output.strip()}".rstrip(": "))
         except ShellAuthFailed as error:
             if time.monotonic() >= deadline - deadline_s + keys_s:
                 raise SetupError(_SHELL, f"the machine rejects our identity: {error}") from error

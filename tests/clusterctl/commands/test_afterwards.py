@@ -37,7 +37,7 @@ class Head:
 def ended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The clusters that `down` was told to end."""
     names: list[str] = []
-    monkeypatch.setattr(down, "down", lambda name, yes: names.append(name))
+    monkeypatch.setattr(down, "end_cluster", lambda home, cluster: names.append(cluster.name))
     return names
 
 
@@ -90,24 +90,37 @@ def test_another_command_on_the_cluster_is_waited_for(
 ) -> None:
     answers = [Busy("`up` works"), Busy("`up` works"), None]
 
-    def busy(name: str, yes: bool) -> None:
+    def busy(home: Home, cluster: ClusterRecord) -> None:
         if answer := answers.pop(0):
             raise answer
 
-    monkeypatch.setattr(down, "down", busy)
+    monkeypatch.setattr(down, "end_cluster", busy)
     monkeypatch.setattr(afterwards, "_BUSY_POLL_S", 0.0)
     afterwards.ended(session, for_good=True)
     assert capsys.readouterr().err == "`up` works; waiting for it\n"
 
 
-def test_a_cluster_that_has_ended_by_itself_has_ended(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("for_good", [True, False])
+@pytest.mark.parametrize("has_next", [True, False])
+def test_a_cluster_that_has_ended_has_ended_whichever_has_its_name_now(
+    session: Session, capsys: pytest.CaptureFixture[str], has_next: bool, for_good: bool
 ) -> None:
-    def gone(name: str, yes: bool) -> None:
-        raise NotFound("there is no cluster 'c'")
+    session.home.forget("c")
+    later = new_record(session.home, load_text(SPEC), "c.yaml")
+    if has_next:
+        session.home.write(later)
+    afterwards.ended(session, for_good)
+    assert session.home.read("c") == (later if has_next else None)
+    assert capsys.readouterr().err == "cluster 'c' has ended already\n"
 
-    monkeypatch.setattr(down, "down", gone)
-    afterwards.ended(session, for_good=True)
+
+def test_a_cluster_of_the_same_name_is_not_left_to_its_head(session: Session) -> None:
+    session.home.forget("c")
+    later = new_record(session.home, load_text(SPEC), "c.yaml")
+    session.home.write(later)
+    with pytest.raises(NotFound, match="has ended meanwhile"):
+        session.may_end_by_itself()
+    assert written(session) == later
 
 
 def test_what_the_provider_cannot_do_is_refused_before(session: Session) -> None:
@@ -125,6 +138,32 @@ def test_who_stops_watching_a_job_leaves_the_end_to_the_head(session: Session, e
         raise Interrupted("job j runs on")
     assert head.told == [b'{"idle_minutes":5.0,"down":true}']
     assert written(session).stops_itself
+    assert ended == []
+
+
+def test_a_job_that_is_refused_leaves_the_end_to_the_head(session: Session, ended: list[str]) -> None:
+    head = Head()
+    with (
+        pytest.raises(UsageProblem) as refused,
+        afterwards.of_job(session, cast(ApiClient, head), stop=False, down=True),
+    ):
+        raise UsageProblem("no such option", "Leave it out.")
+    assert refused.value.message == "no such option"
+    assert refused.value.hint == (
+        "Leave it out.\nThe cluster ends by itself when nothing has used it for 5 min."
+    )
+    assert len(head.told) == 1
+    assert ended == []
+
+
+def test_an_interrupted_submission_says_what_may_have_become_of_it(
+    session: Session, ended: list[str]
+) -> None:
+    with (
+        pytest.raises(Interrupted, match=r"(?s)job may have begun.*by itself when nothing has used it"),
+        afterwards.of_job(session, cast(ApiClient, Head()), stop=False, down=True),
+    ):
+        raise KeyboardInterrupt
     assert ended == []
 
 

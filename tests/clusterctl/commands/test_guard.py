@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import pathlib
 import signal
 import subprocess
 import sys
@@ -79,6 +80,22 @@ def test_of_full_disks_it_is_said_which(
     with pytest.raises(typer.Exit):
         guarded(up)()
     assert "error: /full/home: No space left on device" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_a_message_where_the_working_folder_is_gone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+
+    def up() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(typer.Exit):
+        guarded(up)()
+    assert "No space left on device" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -260,6 +260,18 @@ def test_the_three_ways_in_which_a_shell_is_not_there(
     assert words in failed.value.reason
 
 
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [("echo no room; exit 3 # ours", "status 3: no room"), ("exit 137 # ours", "status 137")],
+)
+def test_a_question_that_fails_is_told_by_its_answer_alone(
+    tmp_path: pathlib.Path, question: str, words: str
+) -> None:
+    with pytest.raises(SetupError) as failed:
+        readiness.await_shell(ScriptedShell(str(tmp_path), []), print, 60.0, question=question)
+    assert failed.value.reason == words
+
+
 def test_mounts_honour_excludes_and_gitignore(tmp_path: pathlib.Path) -> None:
     source = tmp_path / "source"
     (source / "deep").mkdir(parents=True)
