@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +41,7 @@ def compose(text: str) -> tuple[yaml.Node | None, list[Problem]]:
     """Parses one YAML document, with merge keys carried out. Syntax errors come back as problems. What comes back is
     no deeper and, each alias counted, no larger than any reader of it can bear."""
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = _document(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -63,7 +64,22 @@ def compose(text: str) -> tuple[yaml.Node | None, list[Problem]]:
     return (None, problems) if problems else (root, [])
 
 
+def _document(text: str) -> yaml.Node | None:
+    """As PyYAML has it. Of an escape such as "\\UFFFFFFFF", for which there is no character, PyYAML does not say where
+    it is."""
+    loader = yaml.SafeLoader(text)
+    try:
+        root: yaml.Node | None = loader.get_single_node()
+        return root
+    except (OverflowError, ValueError) as error:
+        problem = f"an escape that stands for no character: {error}"
+        raise yaml.scanner.ScannerError(None, None, problem, loader.get_mark()) from error
+    finally:
+        loader.dispose()
+
+
 _MAPPING, _SEQUENCE, _MERGE = (f"tag:yaml.org,2002:{name}" for name in ("map", "seq", "merge"))
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _DEEPEST = 100
 _LARGEST = 200_000
 _TOO_DEEP = f"it is nested more than {_DEEPEST} levels deep"
@@ -74,6 +90,10 @@ def _resolve(
 ) -> tuple[int, int]:
     """Carries merge keys out at a node and below; returns how many nodes and levels that are, each alias counted."""
     if not isinstance(node, yaml.CollectionNode):
+        if _SURROGATE.search(str(node.value)):
+            problems.append(
+                at(node, (), "an escape in it stands for half a character, which no file can hold")
+            )
         return 1, 1
     if id(node) in known:
         return known[id(node)]

@@ -19,7 +19,8 @@ from .positions import Path, Problem, at, describe, entries, render_path, scalar
 _VARIABLE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _MISSING = object()
 _LARGEST = 2**63 - 1
-"""Of numbers: what every platform and every message can hold."""
+_WITHIN = "a number from -2^63 to 2^63"
+"""What every platform and every message can hold."""
 
 
 class Reader:
@@ -177,7 +178,7 @@ class Reader:
         if isinstance(value, datetime.date):
             value = str(node.value)  # no platform has dates: it is what is written there
         if isinstance(value, int | float) and not abs(value) <= _LARGEST:
-            return self._wrong(node, path, "a finite number")
+            return self._wrong(node, path, _WITHIN)
         if not isinstance(value, str | int | float | None):
             return self._wrong(node, path, "text, a number, true or false")
         return self._expand(value, node, path) if isinstance(value, str) else value
@@ -230,7 +231,7 @@ class Reader:
             if broken:
                 return self._wrong(node, path, f"{expected}, {words}")
         if value != value or abs(value) > _LARGEST:
-            return self._wrong(node, path, "a finite number")
+            return self._wrong(node, path, _WITHIN)
         return float(value) if isinstance(kind, inspect.FloatType) else value
 
     def _check_text(self, value: str, kind: inspect.Type, node: yaml.Node, path: Path) -> bool:

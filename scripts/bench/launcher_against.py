@@ -9,7 +9,6 @@ ssh and rsync.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import os
 import secrets
@@ -125,8 +124,7 @@ def ours(bed: SshTestbed, name: str, runtime: str, taken: dict[str, Taken]) -> N
             up_s = operator.seconds("up", "-y", str(spec))
             again_s = operator.seconds("up", "-y", str(spec))
         finally:
-            with contextlib.suppress(RuntimeError):
-                down_s = operator.seconds("down", "-y", str(spec))
+            down_s = operator.seconds("down", "-y", str(spec))
     out = taken[name]
     out["up returns"].append(up_s)
     out["nodes that joined"].append(HOSTS)

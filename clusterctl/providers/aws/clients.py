@@ -27,7 +27,6 @@ _LONGEST_PAUSE_S = 8.0
 _POOL = 16
 _YOUNG_S = 20.0
 _YOUNG_POLL_S = 1.0
-_MISSING = "machines of AWS need boto3: pip install 'clusterctl[aws]'"
 _PRICING_REGION = "us-east-1"
 """The price list is served in few regions, for all of them."""
 
@@ -144,11 +143,9 @@ class Clients:
         Args:
             operation: as the API calls it, e.g. "RunInstances".
         """
-        try:
-            from botocore.exceptions import ParamValidationError
-            from botocore.validate import validate_parameters
-        except ImportError as error:
-            raise Config(_MISSING) from error
+        from botocore.exceptions import ParamValidationError
+        from botocore.validate import validate_parameters
+
         try:
             validate_parameters(dict(parameters), _ec2_model().operation_model(operation).input_shape)
         except ParamValidationError as error:

@@ -50,7 +50,7 @@ def test_a_good_spec_is_complete() -> None:
         ("max_workers: -1", 14, "max_workers: expected a whole number, at least 0, got the number '-1'"),
         ("max_workers: true", 14, "max_workers: expected a whole number, got the boolean 'true'"),
         ("upscaling_speed: 0", 18, "upscaling_speed: expected a number, more than 0, got the number '0'"),
-        ("upscaling_speed: .inf", 18, "upscaling_speed: expected a finite number"),
+        ("upscaling_speed: .inf", 18, "upscaling_speed: expected a number from -2^63 to 2^63"),
         ("idle_timeout_minutes: [5]", 23, "idle_timeout_minutes: expected a number, got a list"),
         ("setup_commands: pip list", 17, "setup_commands: expected a list, got the text 'pip list'"),
         ("setup_commands: [a, 3]", 21, 'setup_commands[1]: expected text (write it in quotes: "3")'),
@@ -188,8 +188,19 @@ def test_what_is_no_text_is_told(tmp_path: pathlib.Path) -> None:
         ("setup_commands:", (7, 16), "expected a list, got nothing; write [], or remove the key"),
         ("file_mounts:", (7, 13), "expected a mapping, got nothing; write {}, or remove the key"),
         ("setup_commands: [echo a: b]", (7, 18), "expected text (with ': ' in it, in quotes), got a mapping"),
-        ("max_workers: 99999999999999999999", (7, 14), "expected a finite number"),
-        ("upscaling_speed: " + "9" * 400, (7, 18), "expected a finite number"),
+        ("max_workers: 99999999999999999999", (7, 14), "expected a number from -2^63 to 2^63"),
+        (
+            r'setup_commands: ["a\UFFFFFFFF"]',
+            (7, 22),
+            "this is not YAML: an escape that stands for no character",
+        ),
+        (
+            r'setup_commands: ["a\U00110000"]',
+            (7, 22),
+            "this is not YAML: an escape that stands for no character",
+        ),
+        (r'setup_commands: ["a\ud800"]', (7, 18), "an escape in it stands for half a character"),
+        ("upscaling_speed: " + "9" * 400, (7, 18), "expected a number from -2^63 to 2^63"),
     ],
 )
 def test_odd_yaml_is_told_with_a_place(line: str, place: tuple[int, int], message: str) -> None:
