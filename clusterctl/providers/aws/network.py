@@ -217,8 +217,13 @@ def _subnets(
         subnets = [subnet for subnet in _all_of(clients, vpc_id) if subnet.get("DefaultForAz")]
         if subnets:
             return vpc_id, subnets
-    own = clients.ec2("describe_vpcs", Filters=cluster_filter(cluster_id))["Vpcs"]
-    return (own[0]["VpcId"], _all_of(clients, own[0]["VpcId"])) if own else ("", [])
+    own = _own_vpcs(clients, cluster_id)
+    return (min(own), _all_of(clients, min(own))) if own else ("", [])
+
+
+def _own_vpcs(clients: Clients, cluster_id: str) -> list[str]:
+    """Those that were made for the cluster. Of several it is in the least, whoever asks: see `_made_once`."""
+    return [vpc["VpcId"] for vpc in clients.ec2("describe_vpcs", Filters=cluster_filter(cluster_id))["Vpcs"]]
 
 
 def _all_of(clients: Clients, vpc_id: str) -> list[Mapping[str, Any]]:
@@ -281,9 +286,7 @@ def _make_vpc(
     """A network with a public subnet in every zone: its id, and the subnets. What an interrupted earlier attempt has
     made is used."""
     vpc_id = _made_once(
-        lambda: [
-            vpc["VpcId"] for vpc in clients.ec2("describe_vpcs", Filters=cluster_filter(cluster_id))["Vpcs"]
-        ],
+        lambda: _own_vpcs(clients, cluster_id),
         lambda: clients.ec2(
             "create_vpc",
             repeatable=False,
@@ -319,13 +322,17 @@ def _make_vpc(
 
 
 def _gateway(clients: Clients, vpc_id: str, cluster_id: str, tags: Mapping[str, str]) -> str:
+    def look() -> list[str]:
+        found = clients.ec2("describe_internet_gateways", Filters=cluster_filter(cluster_id))
+        leads_to = {
+            one["InternetGatewayId"]: [to["VpcId"] for to in one.get("Attachments", ())]
+            for one in found["InternetGateways"]
+        }
+        there = [gateway for gateway, networks in leads_to.items() if vpc_id in networks]
+        return there or [gateway for gateway, networks in leads_to.items() if not networks]
+
     gateway_id = _made_once(
-        lambda: [
-            gateway["InternetGatewayId"]
-            for gateway in clients.ec2("describe_internet_gateways", Filters=cluster_filter(cluster_id))[
-                "InternetGateways"
-            ]
-        ],
+        look,
         lambda: clients.ec2(
             "create_internet_gateway",
             repeatable=False,

@@ -49,6 +49,29 @@ def test_a_network_is_made_where_there_is_none(aws: Aws, cluster: Make) -> None:
     assert aws.leftovers() == []
 
 
+def test_of_two_networks_of_a_cluster_everybody_takes_the_same(aws: Aws, cluster: Make) -> None:
+    """Two are made when AWS loses an answer and lists late."""
+    without_default_network(aws)
+    one = cluster()
+    tags = [{"Key": MachineTags.CLUSTER_ID, "Value": "demo-1"}]
+    spare, used = (aws.ec2.create_internet_gateway(tags) for _ in range(2))
+    vpcs = sorted((aws.ec2.create_vpc("10.83.0.0/16", tags=tags) for _ in range(2)), key=lambda vpc: vpc.id)
+    if spare.id > used.id:
+        spare, used = used, spare
+    aws.ec2.vpcs.clear()
+    aws.ec2.vpcs.update({vpc.id: vpc for vpc in reversed(vpcs)})  # as they are listed
+    aws.ec2.attach_internet_gateway(used.id, vpcs[0].id)
+    assert one.provider.prepare(one.kinds).details["network"] == vpcs[0].id
+    assert one.create("a", provider=one.provider_of("demo-1", on_head="yes")).machines
+    assert one.provider.prepare(one.kinds).details["network"] == vpcs[0].id
+    (table,) = (table for table in aws.ec2.route_tables.values() if table.vpc_id == vpcs[0].id)
+    assert [route.gateway.id for route in table.routes if route.gateway] == [used.id]
+    one.provider.terminate([machine.id for machine in one.provider.list()])
+    one.provider.cleanup()
+    assert aws.leftovers() == []
+    assert not aws.ec2.internet_gateways
+
+
 def test_a_given_network_group_and_key_are_used_and_kept(aws: Aws, cluster: Make, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("secret")
     subnet = next(iter(aws.ec2.subnets["us-east-1c"].values()))
