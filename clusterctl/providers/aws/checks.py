@@ -244,16 +244,15 @@ def _fitting(facts: Facts, node_type: NodeType, kind: InstanceType, image: Image
                 "The scheduler will count what resources says.",
                 fatal=False,
             )
-    spot, elsewhere = launches.spot_of(node_type)
     most = node_type.max_price
-    if most is not None and elsewhere:
+    if most is not None and launches.is_elsewhere(node_type, facts.catalog.template(node_type)):
         price = facts.prices.on_demand(kind.name) if launches.has_list_price(node_type) else 0.0
         if not price or price > most:
             what = f"costs {price:g} per hour" if price else "has a price that nobody here knows"
             yield Problem(
                 f"node type {name}: {kind.name} {what}, max_price is {most:g}",
                 "On-demand machines of it are never taken.",
-                fatal=not spot,
+                fatal=not launches.is_spot(node_type),
             )
 
 
@@ -303,7 +302,7 @@ def _permissions(
 
 def _trial(facts: Facts, kind: _Type, image: Image, found: Network) -> Mapping[str, Any]:
     """A launch that is asked about and not made: with what is there already, without what `up` has yet to make."""
-    spot = launches.spot_of(kind.whole)[0]
+    spot = launches.is_spot(kind.whole)
     zones = [*kind.whole.zones, *sorted(found.subnets)]
     own = launches.subnets_of(kind.whole)
     zone, subnet = next(
@@ -333,7 +332,7 @@ def _quotas(facts: Facts, kinds: Sequence[tuple[NodeType, InstanceType]]) -> Ite
     least: dict[str, int] = {}
     most: dict[str, int] = {}
     for node_type, kind in kinds:
-        code = kind.quota(launches.spot_of(node_type)[0])
+        code = kind.quota(launches.is_spot(node_type))
         is_head = node_type.name == facts.spec.head_node_type
         least[code] = least.get(code, 0) + kind.vcpus * (node_type.min_workers + is_head)
         most[code] = most.get(code, 0) + kind.vcpus * (node_type.max_workers + is_head)

@@ -59,13 +59,18 @@ def subnets_of(node_type: NodeType) -> list[str]:
     return [*dict.fromkeys([*single, *listed, *interfaces])]
 
 
-def spot_of(node_type: NodeType) -> tuple[bool, bool]:
-    """Whether a node type may be on the spot market, and whether it may be elsewhere. `spot: true` is both; EC2's own
-    InstanceMarketOptions is what it says, and what a launch template says of it cannot be taken back."""
+def is_spot(node_type: NodeType) -> bool:
+    """Whether a node type may be on the spot market."""
     given = _market_type(node_type)
-    if given == SPOT:
-        return True, node_type.spot and "LaunchTemplate" not in node_type.node_config
-    return node_type.spot and given is None, True
+    return given == SPOT or (node_type.spot and given is None)
+
+
+def is_elsewhere(node_type: NodeType, template: Mapping[str, Any]) -> bool:
+    """Whether a node type may be on another market than that. `spot: true` is both; EC2's own InstanceMarketOptions is
+    what it says, and what the launch template says of it cannot be taken back."""
+    if _market_type(node_type) != SPOT:
+        return True
+    return node_type.spot and "InstanceMarketOptions" not in template
 
 
 def has_list_price(node_type: NodeType) -> bool:

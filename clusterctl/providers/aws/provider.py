@@ -120,7 +120,7 @@ class AwsMachines:
         if self._makes_key():
             identity.ensure_key(self._clients, self._cluster_id, self._access.public_key(), tags)
             details["key pair"] = identity.key_name(self._cluster_id)
-        spot = any(launches.spot_of(kind)[0] for kind in node_types)
+        spot = any(launches.is_spot(kind) for kind in node_types)
         if self._makes_profile():
             policy = policies.of_head(
                 self._clients.partition(),
@@ -142,13 +142,12 @@ class AwsMachines:
         node_type = self._catalog.whole(node_type)
         kind = self._catalog.instance_type(node_type)
         zones = self._zones(node_type, kind.name)
-        spot, elsewhere = launches.spot_of(node_type)
         resources = {**kind.resources, **node_type.resources}
         out: list[Offer] = []
-        if spot and zones:
+        if launches.is_spot(node_type) and zones:
             prices = self._prices.spot(kind.name)
             out += [Offer(zone, SPOT, prices.get(zone, 0.0), resources) for zone in zones]
-        if elsewhere and zones:
+        if launches.is_elsewhere(node_type, self._catalog.template(node_type)) and zones:
             price = self._prices.on_demand(kind.name) if launches.has_list_price(node_type) else 0.0
             known = price > 0 or node_type.max_price is None  # what nobody knows may be above the limit
             out += [Offer(zone, ON_DEMAND, price, resources) for zone in zones if known]

@@ -61,6 +61,18 @@ def test_a_market_of_a_template_is_what_machines_are_offered_on(aws: Aws, cluste
     assert "capacity-block" in problem.what
 
 
+def test_a_template_without_a_market_leaves_the_way_back_from_spot(aws: Aws, cluster: Make) -> None:
+    template(aws, InstanceType="c5.xlarge")
+    one = cluster(
+        config=f"{NAMED}, InstanceMarketOptions: {{MarketType: spot}}", worker=", spot: true, max_price: 9"
+    )
+    one.provider.prepare(one.kinds)
+    offers = {offer.market: offer for offer in one.provider.offers(one.worker)}
+    assert set(offers) == {SPOT, ON_DEMAND}
+    (made,) = one.create("a", offer=offers[ON_DEMAND]).machines
+    assert made.market == ON_DEMAND
+
+
 def test_the_head_may_give_workers_the_role_of_their_template(aws: Aws, cluster: Make) -> None:
     aws.iam.create_role("r", "{}", "/", None, "", {}, "3600")
     profile = aws.iam.create_instance_profile("given", "/", [])
