@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -78,6 +79,7 @@ class AwsMachines:
         self._notices = Notices(self._clients, cluster_id)
         self._lock = threading.Lock()
         self._network: Network | None = None
+        self._network_of: frozenset[str] = frozenset()  # the subnets that were named when it was found
         self._is_own_account = False
 
     # ------------------------------------------------------------ the protocol
@@ -113,9 +115,8 @@ class AwsMachines:
     def prepare(self, node_types: Sequence[NodeType]) -> Prepared:
         tags = self._tags()
         node_types = [self._catalog.whole(kind) for kind in node_types]
-        found = network.ensure(
-            self._clients, self._config, self._cluster_id, self._named_subnets(node_types), tags
-        )
+        subnets = self._named_subnets(node_types)
+        found = network.ensure(self._clients, self._config, self._cluster_id, subnets, tags)
         details = {"network": found.vpc_id, "security group": found.group_id}
         if self._makes_key():
             identity.ensure_key(self._clients, self._cluster_id, self._access.public_key(), tags)
@@ -135,7 +136,7 @@ class AwsMachines:
         if spot and not self._on_head:
             identity.ensure_spot_role(self._clients)
         with self._lock:
-            self._network = found
+            self._network, self._network_of = found, frozenset(subnets)
         return Prepared(details)
 
     def offers(self, node_type: NodeType) -> list[Offer]:
@@ -290,18 +291,24 @@ class AwsMachines:
         return [*dict.fromkeys(subnet for kind in node_types for subnet in launches.subnets_of(kind))]
 
     def _all_named_subnets(self) -> Sequence[str]:
-        return self._named_subnets([self._of_spec(name) for name in self._spec.available_node_types])
+        """Of the types whose launch templates can be read. What is wrong with another's, its own offers say, and it
+        stops no other type."""
+        kinds = []
+        for name in self._spec.available_node_types:
+            with contextlib.suppress(Auth, Config):
+                kinds.append(self._of_spec(name))
+        return self._named_subnets(kinds)
 
     def _of_spec(self, name: str) -> NodeType:
         kind = NodeType(name, node_config=self._spec.available_node_types[name].node_config)
         return self._catalog.whole(kind)
 
     def _known_network(self) -> Network:
+        named = self._all_named_subnets()
         with self._lock:
-            if self._network is None or not self._network.group_id:
-                self._network = network.find(
-                    self._clients, self._config, self._cluster_id, self._all_named_subnets()
-                )
+            if self._network is None or not self._network.group_id or self._network_of != frozenset(named):
+                self._network = network.find(self._clients, self._config, self._cluster_id, named)
+                self._network_of = frozenset(named)
             return self._network
 
     def _forget_network(self) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from autoscaler.provider import ON_DEMAND, SPOT
+import pytest
+
+from autoscaler.provider import ON_DEMAND, SPOT, Config, NodeType
 from tests.clusterctl.providers.aws.cluster import Make
 from tests.testbed.aws import Aws
 
@@ -46,6 +48,23 @@ def test_a_mixture_is_found_before_anything_is_made(aws: Aws, cluster: Make) -> 
 def test_a_template_that_is_not_there_is_found(cluster: Make) -> None:
     (problem,) = cluster(config=NAMED).problems()
     assert "node type worker: node_config.LaunchTemplate" in problem.what
+
+
+def test_a_template_that_cannot_be_read_stops_its_own_type_only(aws: Aws, cluster: Make) -> None:
+    subnet = next(iter(aws.ec2.subnets["us-east-1b"].values()))
+    interface = {"DeviceIndex": 0, "SubnetId": subnet.id}
+    template(aws, NetworkInterfaces=[interface])
+    one = cluster(config=NAMED)
+    one.provider.prepare(one.kinds)
+    offer = one.provider.offers(one.worker)[0]
+    aws.ec2.delete_launch_template("ours", None)
+    head = one.provider_of("demo-1", on_head="yes")
+    other = NodeType("other", node_config={"InstanceType": "m5.large"})
+    assert one.create("a", kind=other, provider=head, offer=head.offers(other)[0]).machines
+    with pytest.raises(Config, match=r"node type worker: node_config\.LaunchTemplate"):
+        head.offers(one.worker)
+    template(aws, NetworkInterfaces=[interface])
+    assert head.offers(one.worker) == [offer], "somebody has made it anew"
 
 
 def test_a_market_of_a_template_is_what_machines_are_offered_on(aws: Aws, cluster: Make) -> None:
