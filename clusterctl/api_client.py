@@ -38,6 +38,15 @@ class Answer:
                 "Another program may have taken the port: `clusterctl doctor` looks for what is wrong.",
             ) from None
 
+    @property
+    def complaint(self) -> str:
+        """What a head says that is wrong; "": nothing, or it is no head that answers."""
+        try:
+            said = json.loads(self.body)
+        except ValueError:
+            return ""
+        return str(said.get("error", "")) if isinstance(said, dict) else ""
+
 
 class ApiClient:
     """One cluster's API. Keeps a connection; belongs to one thread.
@@ -92,11 +101,26 @@ class ApiClient:
             Unreachable, TimedOut, Denied, NotFound, UsageProblem, CliError: as the head or the network says.
         """
         target = quote(path) + (f"?{urlencode(query)}" if query else "")
+        answer = self._persistently(method, target, body, timeout_s or self._timeout_s, patience_s)
+        if answer.status >= 400:
+            raise self._refusal(answer)
+        return answer
+
+    def look(self, path: str, timeout_s: float) -> Answer:
+        """What a GET is answered, whatever that is, for whoever asks who is there.
+
+        Raises:
+            Unreachable, TimedOut: nothing.
+        """
+        return self._persistently("GET", quote(path), None, timeout_s, 0.0)
+
+    def _persistently(
+        self, method: str, target: str, body: bytes | None, timeout_s: float, patience_s: float
+    ) -> Answer:
         deadline = time.monotonic() + patience_s
         while True:
             try:
-                answer = self._once(method, target, body, timeout_s or self._timeout_s)
-                break
+                return self._once(method, target, body, timeout_s)
             except TimeoutError as error:
                 self.close()
                 problem: CliError = TimedOut(
@@ -111,9 +135,6 @@ class ApiClient:
             if time.monotonic() + _ATTEMPT_GAP_S >= deadline:
                 raise problem from cause
             time.sleep(_ATTEMPT_GAP_S)
-        if answer.status >= 400:
-            raise self._refusal(answer)
-        return answer
 
     def unreachable(self) -> Unreachable:
         """The error for a head that is not there."""
@@ -153,10 +174,8 @@ class ApiClient:
         return Answer(response.status, names, data)
 
     def _refusal(self, answer: Answer) -> CliError:
-        hint = ""
-        try:
-            message = str(json.loads(answer.body)["error"])
-        except (ValueError, KeyError, TypeError):
+        message, hint = answer.complaint, ""
+        if not message:
             message = f"the head of cluster '{self._cluster}' answered with HTTP status {answer.status} ({self._url})"
             hint = (
                 "If that is another program at the head's port: `clusterctl doctor` looks for what is wrong."

@@ -253,7 +253,6 @@ def started(cluster: str | None) -> None:
 
     One that runs stays as it is, whatever its YAML says now.
     """
-    from clusterctl.errors import CliError
     from clusterctl.home import UP, Home
     from clusterctl.spec.load import load_file
 
@@ -267,10 +266,10 @@ def started(cluster: str | None) -> None:
         record = home.resolve(cluster)
         file, name = record.spec_file, record.name if record.is_renamed else None
     if record is not None and record.state == UP:
-        try:
-            Session(home, record).api().get("/api/version")
+        from clusterctl.launcher import look
+        from clusterctl.launcher.plan import Health
+
+        if look.health(home, record, Session(home, record).provider()) is Health.ANSWERS:
             return
-        except CliError:
-            pass  # `up` finds out why, and says it
     with contextlib.redirect_stdout(sys.stderr):
         up(file, yes=True, cluster_name=name)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from autoscaler.provider import Machine, MachineState, ProviderError, ShellError
 from clusterctl import home as homes
-from clusterctl.errors import CliError, Denied, NotFound, TimedOut, Unreachable, from_provider
+from clusterctl.api_client import Answer
+from clusterctl.errors import NotFound, TimedOut, Unreachable, from_provider
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.providers import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
@@ -44,30 +45,30 @@ def facts(
     if is_known and change is Change.NOTHING and _files_changed(home, spec, record):
         change = Change.SETUP
     asked = is_known and record.state != homes.STOPPED
-    health = _health(home, record, provider) if asked else Health.UNKNOWN
-    if health is Health.ANSWERS:
+    answers = health(home, record, provider) if asked else Health.UNKNOWN
+    if answers is Health.ANSWERS:
         # A head that answers looks after its machines itself: they are not listed, nothing is planned for them.
-        return Facts(record.state, health, spec_changed=spec_changed, change=change)
-    if health is Health.SLOW and record.head is not None and provider.capabilities.forward_ports:
+        return Facts(record.state, answers, spec_changed=spec_changed, change=change)
+    if answers is Health.SLOW and record.head is not None and provider.capabilities.forward_ports:
         trouble = _trouble(provider, record.head)
         if trouble:
             return Facts(record.state, Health.CUT_OFF, trouble, record.head.id)
-    if health is Health.SILENT:
+    if answers is Health.SILENT:
         notice(home, record, provider)
     listed = machines.listed_with(provider, record.head.id if is_known and record.head else "")
     head = machines.head_of(listed)
     trouble = ""
-    if health is Health.SILENT and head is not None and head.state is MachineState.RUNNING:
+    if answers is Health.SILENT and head is not None and head.state is MachineState.RUNNING:
         if record.head is not None and head.address_for_us != record.head.address_for_us:
             record.head = head  # it was stopped and started by others, and has another address now
-            health = _health(home, record, provider)
-            if health is Health.ANSWERS:
+            answers = health(home, record, provider)
+            if answers is Health.ANSWERS:
                 home.write(record)
-                return Facts(record.state, health, spec_changed=spec_changed, change=change)
-        trouble = _trouble(provider, head) if health is Health.SILENT else ""
+                return Facts(record.state, answers, spec_changed=spec_changed, change=change)
+        trouble = _trouble(provider, head) if answers is Health.SILENT else ""
     return Facts(
         record_state=record.state if is_known else "",
-        health=Health.CUT_OFF if trouble else health,
+        health=Health.CUT_OFF if trouble else answers,
         trouble=trouble,
         head_id=head.id if head else "",
         head_stopped=head is not None and head.state in (MachineState.STOPPING, MachineState.STOPPED),
@@ -89,7 +90,7 @@ def head_is_dead(home: Home, record: ClusterRecord, provider: OperatorProvider) 
     Raises:
         CliError: the provider does not say what there is.
     """
-    if _health(home, record, provider) is not Health.SILENT:
+    if health(home, record, provider) is not Health.SILENT:
         return False
     head = machines.head_of(machines.existing(provider))
     return head is None or (head.state is MachineState.RUNNING and not _trouble(provider, head))
@@ -104,22 +105,44 @@ def _files_changed(home: Home, spec: ClusterSpec, record: ClusterRecord) -> bool
     return digest != record.files_digest
 
 
-def _health(home: Home, record: ClusterRecord, provider: OperatorProvider) -> Health:
+def health(home: Home, record: ClusterRecord, provider: OperatorProvider) -> Health:
+    """Asks the head's API.
+
+    Raises:
+        NotFound: the secret is gone.
+    """
     if not record.api_url:
         return Health.UNKNOWN
     try:
-        said = reach.api(home, record, provider).get("/api/version", timeout_s=_ANSWER_S)
-    except (Unreachable, NotFound):
+        answer = reach.api(home, record, provider).look("/api/version", _ANSWER_S)
+    except Unreachable:
         return Health.SILENT
     except TimedOut:
         return Health.SLOW
-    except Denied:
+    return judged(answer, None if isinstance(record.spec.runtime, RayRuntime) else record.cluster_id)
+
+
+def judged(answer: Answer, cluster_id: str | None) -> Health:
+    """How the head is that answers so when asked for its version. Where it is not the head that answers, the head is
+    gone, and another program has its port. Pure.
+
+    Args:
+        cluster_id: None: Ray's dashboard is asked, which knows nothing of our ids.
+    """
+    is_ray = cluster_id is None
+    if answer.status in (401, 403) and (is_ray or answer.complaint):
         return Health.DENIED
-    except CliError:
-        return Health.SLOW  # it answers that it cannot: its control store is coming back, e.g.
-    runs_ray = isinstance(record.spec.runtime, RayRuntime)  # whose dashboard knows nothing of our ids
-    is_ours = runs_ray or (isinstance(said, dict) and said.get("cluster_id") == record.cluster_id)
-    return Health.ANSWERS if is_ours else Health.SILENT  # the head is gone, and another program has its port
+    # It answers that it cannot: its control store is coming back, or of Ray's dashboard the part that is asked.
+    if answer.status == 500 if is_ray else answer.status in (503, 504) and answer.complaint:
+        return Health.SLOW
+    try:
+        said = answer.json()
+    except NotFound:
+        return Health.SILENT
+    if answer.status != 200 or not isinstance(said, dict):
+        return Health.SILENT
+    is_ours = "ray_version" in said if is_ray else said.get("cluster_id") == cluster_id
+    return Health.ANSWERS if is_ours else Health.SILENT
 
 
 def _trouble(provider: OperatorProvider, head: Machine) -> str:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import pathlib
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, cast
 
 import pytest
@@ -23,11 +21,13 @@ from autoscaler.provider import (
     ShellTimedOut,
 )
 from clusterctl import home as homes
+from clusterctl.api_client import Answer
 from clusterctl.errors import NotFound
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.launcher import look
 from clusterctl.launcher.plan import Change, Facts, Health
 from clusterctl.spec.load import load_text
+from tests.clusterctl.answering import answering
 
 TEXT = "cluster_name: c\nprovider: {type: local}\nhead_node_type: h\navailable_node_types: {h: {}, w: {}}\n"
 HEAD = Machine("h1", MachineState.RUNNING, "h", {MachineTags.ROLE: MachineTags.HEAD}, address="127.0.0.1")
@@ -68,31 +68,6 @@ class Platform:
         pass
 
 
-@contextmanager
-def api(status: int, body: bytes = b'{"cluster_id": "c-1"}') -> Iterator[str]:
-    """A head's API that answers everything with the status."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *words: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 @pytest.fixture
 def home(tmp_path: pathlib.Path) -> Home:
     return Home.find({"CLUSTERCTL_HOME": str(tmp_path)})
@@ -115,30 +90,60 @@ def facts(
 
 def test_a_head_that_answers_is_asked_and_nothing_is_listed(home: Home) -> None:
     platform = Platform([HEAD])
-    with api(200) as url:
+    with answering(200) as url:
         found = facts(home, platform, record_of(home, url))
     assert (found.health, found.spec_changed, platform.lists) == (Health.ANSWERS, False, 0)
 
 
 def test_a_head_that_does_not_know_the_secret(home: Home) -> None:
-    with api(401) as url:
+    with answering(401, b'{"error": "the secret is wrong"}') as url:
         assert facts(home, Platform([HEAD]), record_of(home, url)).health is Health.DENIED
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"", b"[]", b'{"version": "2", "ray_version": "2.60"}'])
-def test_another_program_at_the_heads_port_is_no_head(home: Home, body: bytes) -> None:
-    with api(200, body) as url:
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, b"<html>"),
+        (200, b""),
+        (200, b"[]"),
+        (200, b'{"version": "2", "ray_version": "2.60"}'),
+        (400, b"<html>The plain HTTP request was sent to HTTPS port"),
+        (400, b'{"error": "what?"}'),
+        (403, b"<html>Forbidden"),
+        (404, b'{"error": "what?"}'),
+        (500, b"Internal Server Error"),
+        (502, b"<html>Bad Gateway"),
+        (503, b"<html>Service Unavailable"),
+        (503, b'{"detail": "starting"}'),
+    ],
+)
+def test_another_program_at_the_heads_port_is_no_head(home: Home, status: int, body: bytes) -> None:
+    with answering(status, body) as url:
         assert facts(home, Platform([HEAD]), record_of(home, url)).health is Health.SILENT
 
 
-@pytest.mark.parametrize("status", [500, 503, 504])
+@pytest.mark.parametrize("status", [503, 504])
 def test_a_head_that_answers_that_it_cannot_is_no_dead_one(home: Home, status: int) -> None:
-    with api(status) as url:
+    with answering(status, b'{"error": "the control store: it is coming back"}') as url:
         assert facts(home, Platform([HEAD]), record_of(home, url)).health is Health.SLOW
 
 
+@pytest.mark.parametrize(
+    ("answer", "health"),
+    [
+        (Answer(200, {}, b'{"version": "4", "ray_version": "2.60.0"}'), Health.ANSWERS),
+        (Answer(200, {}, b'{"cluster_id": "c-1"}'), Health.SILENT),
+        (Answer(401, {}, b"Unauthorized"), Health.DENIED),
+        (Answer(500, {}, b"Internal Server Error: a module is gone"), Health.SLOW),
+        (Answer(502, {}, b"<html>Bad Gateway"), Health.SILENT),
+    ],
+)
+def test_rays_dashboard_is_known_by_its_version(answer: Answer, health: Health) -> None:
+    assert look.judged(answer, cluster_id=None) is health
+
+
 def test_without_the_secret_nothing_is_planned(home: Home) -> None:
-    with api(200) as url:
+    with answering(200) as url:
         record = record_of(home, url)
         os.unlink(home.secret_file(record.name))
         with pytest.raises(NotFound, match="secret of cluster 'c' is gone"):
@@ -183,13 +188,13 @@ def test_a_head_that_was_started_by_others_is_remembered_where_it_is_now(home: H
 
 
 def test_a_stopped_cluster_is_not_asked(home: Home) -> None:
-    with api(200) as url:
+    with answering(200) as url:
         found = facts(home, Platform([HEAD]), record_of(home, url, homes.STOPPED))
     assert (found.health, found.record_state) == (Health.UNKNOWN, homes.STOPPED)
 
 
 def test_what_changed_in_the_spec(home: Home) -> None:
-    with api(200) as url:
+    with answering(200) as url:
         record = record_of(home, url)
         assert facts(home, Platform(), record, TEXT + "max_workers: 3\n").change is Change.NOTHING
         assert facts(home, Platform(), record, TEXT + "setup_commands: [x]\n").change is Change.SETUP
