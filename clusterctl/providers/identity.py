@@ -23,5 +23,9 @@ def ensure(folder: Path, mark: str) -> str:
         line = key.public_key().public_bytes(
             serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
         )
-        public.write_bytes(line + f" {mark}\n".encode())
+        try:
+            public.write_bytes(line + f" {mark}\n".encode())
+        except OSError:
+            public.unlink(missing_ok=True)  # half of it would pass for a key
+            raise
     return public.read_text(encoding="ascii").strip()

@@ -36,7 +36,6 @@ from autoscaler.provider import (
     ShellTimedOut,
     Transient,
 )
-from clusterctl.home import LET_IN
 from clusterctl.providers import OWNER_TAG, ForHead, identity
 from clusterctl.shell.connections import CONNECTIONS, SshTarget
 from clusterctl.shell.ssh import SshShell
@@ -49,6 +48,7 @@ from . import claim as claims
 from . import hosts
 from .checks import THIS_VERSION, Examined, examine, problems_of
 from .claim import Claim, Facts
+from .memory import Memory
 from .own_end import give_back_own
 from .silence import SILENCES, Silent
 
@@ -100,7 +100,8 @@ class SshMachines:
         self._looking = threading.Lock()
         self._seen: dict[str, tuple[float, Facts]] = {}  # by name, and when
         self._named = frozenset(self._targets)
-        for claim in self._recall().values():  # taken when the spec named them: to be given back
+        self._memory = Memory(self._folder)
+        for claim in self._memory.machines().values():  # taken when the spec named them: to be given back
             self._targets.setdefault(claim.host, hosts.parse(claim.entry, base))
 
     # ------------------------------------------------------------ the protocol
@@ -129,13 +130,21 @@ class SshMachines:
         if not (self._folder / "known_hosts").exists():
             for target in self._targets.values():
                 CONNECTIONS.close(target)  # so that the next one pins its key
-        command, env = claims.let_in(identity.ensure(self._folder, self._mark))
         workers = [name for name in self._entries if name != self._head]
-        before = self._let_in()
-        self._note_let_in([*before, *(self._entries[name] for name in workers)])  # first: it may happen
+        before = self._memory.let_in()
+        try:
+            command, env = claims.let_in(identity.ensure(self._folder, self._mark))
+            # First: it may happen.
+            self._memory.keep_let_in([*before, *(self._entries[name] for name in workers)])
+        except OSError as error:
+            raise Config(
+                f"the cluster's key, and whom it lets in, cannot be written to {self._folder}: "
+                f"{error.strerror or error}; make it writable, or make room there"
+            ) from error
         answers = self._each(workers, lambda target: _run(target, command, env))
         away = {self._entries[name] for name, answer in answers.items() if _never_reached(answer)}
-        self._note_let_in([entry for entry in self._let_in() if entry in before or entry not in away])
+        with contextlib.suppress(OSError):  # then it names too many
+            self._memory.keep_let_in([e for e in self._memory.let_in() if e in before or e not in away])
         refused = [str(error) for error in answers.values() if isinstance(error, ShellAuthFailed)]
         if refused:
             raise Auth("; ".join(refused))
@@ -176,8 +185,8 @@ class SshMachines:
                 answers = self._each(drafts, partial(self._take, drafts))
                 self._look_anew(drafts)
                 taken = {name: drafts[name] for name, answer in answers.items() if answer is True}
-                known = self._recall()
-                self._remember({**known, **taken}, known)
+                known = self._memory.machines()
+                self._memory.keep_machines({**known, **taken}, known)
                 for index, name, _ in batch:
                     if name in taken:
                         made.append(drafts[name].machine())
@@ -191,7 +200,7 @@ class SshMachines:
     def list(self) -> list[Machine]:
         with self._looking:
             seen = self._look(self._targets)
-        remembered = self._recall()
+        remembered = self._memory.machines()
         if not remembered and all(isinstance(answer, Exception) for answer in seen.values()):
             error = seen[self._head]
             if isinstance(error, ShellAuthFailed):
@@ -207,7 +216,7 @@ class SshMachines:
                 out[name] = found
                 silence = str(answer) if isinstance(answer, Exception) else ""
                 machines.append(found.machine(silence, name in self._named))
-        self._remember(out, remembered)
+        self._memory.keep_machines(out, remembered)
         return machines
 
     def terminate(self, ids: Sequence[str]) -> dict[str, ProviderError | None]:
@@ -229,7 +238,7 @@ class SshMachines:
         target = self._targets.get(claims.host_of(machine.id))
         if target is None:
             raise NotFound(f"the spec names no machine {claims.host_of(machine.id) or machine.id}")
-        claim = self._recall().get(self._name(target))
+        claim = self._memory.machines().get(self._name(target))
         if claim is None or claim.id != machine.id:
             found = self._look([self._name(target)])[self._name(target)]
             if isinstance(found, Exception):
@@ -249,19 +258,20 @@ class SshMachines:
         listed = [] if self._on_head else self.list()
         if self._on_head or any(MachineTags.UNREACHABLE not in machine.tags for machine in listed):
             return
-        for entry in self._let_in():
+        for entry in self._memory.let_in():
             target = hosts.parse(entry, self._base)
             self._targets.setdefault(self._name(target), target)
             self._entries.setdefault(self._name(target), entry)
         # Whoever remembers nothing cannot know what the machines have that do not answer.
-        remembers = (self._folder / LET_IN).exists()
-        owing = self._let_in() if remembers else [*self._entries.values()]
+        remembers = self._memory.knows_whom_it_let_in
+        owing = self._memory.let_in() if remembers else [*self._entries.values()]
         command, env = claims.keep_out(self._mark)
         answers = self._each(self._targets, lambda target: _run(target, command, env))
         errors = {name: error for name, error in answers.items() if isinstance(error, Exception)}
         left = {name: error for name, error in errors.items() if self._entries.get(name) in owing}
         if left or remembers:
-            self._note_let_in([self._entries[name] for name in left])
+            with contextlib.suppress(OSError):  # then it names too many, or there is none, which means all
+                self._memory.keep_let_in([self._entries[name] for name in left])
         for machine in listed:  # whoever ended all that it could has named these
             left.pop(claims.host_of(machine.id), None)
         if left:
@@ -271,8 +281,9 @@ class SshMachines:
             )
         if listed:
             return
-        for file in (LET_IN, "ssh_key", "ssh_key.pub", "known_hosts", "machines.json"):
+        for file in ("ssh_key", "ssh_key.pub", "known_hosts"):
             (self._folder / file).unlink(missing_ok=True)
+        self._memory.forget()
         with contextlib.suppress(OSError):  # others' files are in it, or it was never made
             self._folder.rmdir()
         for target in self._targets.values():
@@ -436,7 +447,7 @@ class SshMachines:
         return holds.id == draft.id
 
     def _give_back(self, machine_id: str, target: SshTarget) -> None:
-        claim = self._recall().get(self._name(target))
+        claim = self._memory.machines().get(self._name(target))
         if claim is None or claim.id != machine_id:
             found = self._look([self._name(target)])[self._name(target)]
             if isinstance(found, Exception):
@@ -458,34 +469,6 @@ class SshMachines:
             return f"{facts}"
         assert facts.claim is not None
         return f"{name} belongs to cluster '{facts.claim.tags.get(MachineTags.CLUSTER_NAME, '?')}'"
-
-    def _let_in(self) -> Sequence[str]:
-        """The machines to which the head was given a key, or may have been, as the spec names or named them."""
-        with contextlib.suppress(FileNotFoundError):
-            return (self._folder / LET_IN).read_text(encoding="utf-8").splitlines()
-        return []
-
-    def _note_let_in(self, entries: Sequence[str]) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = self._folder / f".{LET_IN}"
-        draft.write_text("".join(f"{entry}\n" for entry in dict.fromkeys(entries)), encoding="utf-8")
-        draft.replace(self._folder / LET_IN)
-
-    def _recall(self) -> dict[str, Claim]:
-        """The machines of the cluster as they were last seen, by name."""
-        try:
-            data = (self._folder / "machines.json").read_bytes()
-            return {claim.host: claim for claim in msgspec.json.decode(data, type=list[Claim])}
-        except (FileNotFoundError, msgspec.MsgspecError):
-            return {}
-
-    def _remember(self, seen: Mapping[str, Claim], before: Mapping[str, Claim]) -> None:
-        if dict(seen) == dict(before):
-            return
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = self._folder / f".machines.{threading.get_ident()}"
-        draft.write_bytes(msgspec.json.encode([*seen.values()]))
-        draft.replace(self._folder / "machines.json")
 
 
 def _ask(target: SshTarget) -> Facts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import subprocess
 import sys
 import sysconfig
 import threading
@@ -17,6 +18,7 @@ from autoscaler.provider import (
     Auth,
     Capacity,
     CommandResult,
+    Config,
     LaunchRequest,
     LaunchResult,
     MachineTags,
@@ -257,6 +259,57 @@ def test_what_was_let_in_and_is_silent_is_cleaned_up_later(
 
     assert eventually(is_clean)
     assert not Path(make().settings()["folder"]).exists()
+
+
+@contextlib.contextmanager
+def full_disk(folder: Path) -> Iterator[Path]:
+    """A disk of the folder's own, with what it held; yields the file that, once it is written to, fills it."""
+    held = {file.name: file.read_bytes() for file in folder.iterdir()} if folder.exists() else {}
+    folder.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "full", str(folder)], check=True)
+    try:
+        for name, data in held.items():
+            (folder / name).write_bytes(data)
+            (folder / name).chmod(0o600)
+        filler = folder / "filler"
+        with pytest.raises(OSError, match="No space left"):
+            filler.write_bytes(bytes(1_000_000))
+        yield filler
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_keeps_no_machine_from_being_given_back(
+    bed: SshTestbed, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make().prepare([WORKER])
+    create(make(), "h", role=MachineTags.HEAD)
+    create(make(), "a")  # the third has the key and nothing else
+    keys = ["cat", f"/home/{USER}/.ssh/authorized_keys"]
+    with full_disk(tmp_path / "one") as filler:
+        provider = make()
+        assert set(provider.terminate([machine.id for machine in provider.list()]).values()) == {None}
+        assert provider.list() == []
+        monkeypatch.setattr(module, "_LOOK_S", 1.0)
+        CONNECTIONS.close_all()
+        with bed.mute(bed.hosts[2]), pytest.raises(Transient, match="may have the cluster's key"):
+            make().cleanup()
+        monkeypatch.setattr(module, "_LOOK_S", 10.0)
+        monkeypatch.setattr(module, "SILENCES", Silences())
+        make().cleanup()
+        assert [*(tmp_path / "one").iterdir()] == [filler]
+    for host in bed.hosts:
+        assert left_on(host) == ""
+        assert "clusterctl" not in host.run(keys)
+
+
+def test_on_a_full_disk_no_machine_is_let_in(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    with full_disk(tmp_path / "one") as filler:
+        with pytest.raises(Config, match=r"cannot be written to .*No space left.*make room"):
+            make().prepare([WORKER])
+        assert {file.name for file in filler.parent.iterdir()} <= {"filler", "ssh_key"}
+        assert not (filler.parent / "ssh_key.pub").exists()
 
 
 def test_without_memory_a_silent_machine_may_have_anything(
