@@ -79,7 +79,7 @@ def up(
     with home.locked(loaded.cluster_name, "up"):
         progress = Progress(on_event=output.as_json_line if json else None)
         is_renamed = loaded.cluster_name != read.cluster_name
-        run = _run_of(loaded)(home, loaded, spec, progress, timeout, is_renamed)
+        run = _run_of(loaded)(home, loaded, spec, progress, timeout, is_renamed, dry_run)
         if dry_run:
             _rehearse(run, restart, json)
             return

@@ -28,12 +28,14 @@ def facts(
     is_known: bool,
     provider: OperatorProvider,
     other_life: Callable[[str], OperatorProvider],
+    is_rehearsal: bool = False,
 ) -> Facts:
     """What there is.
 
     Args:
         record: what is remembered, or a new one.
         other_life: the provider of another id of the cluster.
+        is_rehearsal: what is found is not written down, and nothing is cleaned up.
 
     Raises:
         CliError: the secret of a cluster that was up is gone, or the provider does not say what there is.
@@ -53,7 +55,7 @@ def facts(
         trouble = _trouble(provider, record.head)
         if trouble:
             return Facts(record.state, Health.CUT_OFF, trouble, record.head.id)
-    if answers is Health.SILENT:
+    if answers is Health.SILENT and not is_rehearsal:
         notice(home, record, provider)
     listed = machines.listed_with(provider, record.head.id if is_known and record.head else "")
     head = machines.head_of(listed)
@@ -63,7 +65,8 @@ def facts(
             record.head = head  # it was stopped and started by others, and has another address now
             answers = health(home, record, provider)
             if answers is Health.ANSWERS:
-                home.write(record)
+                if not is_rehearsal:
+                    home.write(record)
                 return Facts(record.state, answers, spec_changed=spec_changed, change=change)
         trouble = _trouble(provider, head) if answers is Health.SILENT else ""
     return Facts(

@@ -62,7 +62,8 @@ class UpResult:
 
 
 class Up:
-    """One run of `up`. `watcher` is told what happens. `is_renamed`: the spec's name is not that of its file."""
+    """One run of `up`, or a rehearsal, which changes nothing. `watcher` is told what happens. `is_renamed`: the spec's
+    name is not that of its file."""
 
     _stop = setup.STOP
     """Command: ends the head's daemons."""
@@ -75,11 +76,13 @@ class Up:
         watcher: Watcher,
         timeout_s: float,
         is_renamed: bool = False,
+        is_rehearsal: bool = False,
     ) -> None:
         self._home = home
         self._spec = spec
         self._spec_file = os.path.abspath(spec_file)
         self._is_renamed = is_renamed
+        self._is_rehearsal = is_rehearsal
         self._watcher = watcher
         self._timeout_s = timeout_s
         known = home.read(spec.cluster_name)
@@ -95,7 +98,13 @@ class Up:
     def facts(self) -> Facts:
         """Looks at the record, the listing and the head's API."""
         found = look.facts(
-            self._home, self._spec, self.record, self._known, self._provider, self._make_provider
+            self._home,
+            self._spec,
+            self.record,
+            self._known,
+            self._provider,
+            self._make_provider,
+            self._is_rehearsal,
         )
         self._head_id = found.head_id or self._head_id
         return replace(found, lacks_workers=found.health is Health.ANSWERS and self._lacks_workers())

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
+from typer.testing import CliRunner
 
 from clusterctl import output
+from clusterctl.app import app
 from clusterctl.commands.up import _agree
 from clusterctl.errors import CliError
+from clusterctl.home import UP, Home, new_record
 from clusterctl.launcher.costs import Costs
 from clusterctl.launcher.plan import Action, Plan, Step
+from clusterctl.spec.load import load_text
 
+SPEC = "cluster_name: c\nprovider: {type: local}\nhead_node_type: h\navailable_node_types: {h: {}}\n"
 MAKES = Plan((Step(Action.CREATE_HEAD),), is_new=True)
 ENDS = Plan((Step(Action.STOP_DAEMONS),), asks="Programs end.")
 PRICED, FREE = Costs((), False, now=1.0, most=2.0), Costs((), True)
@@ -56,3 +63,18 @@ def test_without_a_terminal_costs_are_no_obstacle_and_ends_are(monkeypatch: pyte
     _agree(MAKES, PRICED, yes=False)
     with pytest.raises(CliError, match="Programs end"):
         _agree(ENDS, None, yes=False)
+
+
+def test_a_rehearsal_forgets_no_cluster_that_has_ended_by_itself(tmp_path: pathlib.Path) -> None:
+    home = Home.find({"CLUSTERCTL_HOME": str(tmp_path / "h")})
+    file = tmp_path / "c.yaml"
+    file.write_text(SPEC)
+    record = new_record(home, load_text(SPEC), str(file))
+    record.state, record.stops_itself, record.api_url = UP, True, "http://127.0.0.1:1"
+    home.write(record)
+    home.new_secret("c")
+    cli = CliRunner(env={"CLUSTERCTL_HOME": str(home.root), "COLUMNS": "200"})
+    ran = cli.invoke(app, ["up", "--dry-run", str(file)])
+    assert ran.exit_code == 0, ran.output
+    assert Action.CREATE_HEAD.value in ran.output
+    assert home.read("c") == record
