@@ -17,6 +17,7 @@ from autoscaler.provider import (
     LaunchRequest,
     Machine,
     MachineState,
+    MachineTags,
     NodeType,
     Offer,
     Problem,
@@ -91,6 +92,7 @@ class Up:
         self._provider = self._make_provider(self.record.cluster_id)
         self._steps_s: dict[str, float] = {}
         self._earlier: frozenset[str] = frozenset()
+        self._leaving: frozenset[str] = frozenset()
         self._made_machines = False
         self._made_head: Machine | None = None
         self._head_id = self.record.head.id if self.record.head else ""
@@ -388,6 +390,9 @@ class Up:
     def _push_spec(self) -> None:
         self._watcher.say("giving the autoscaler the new limits and node types")
         self._prepare_for_new_spec()
+        listed = machines.existing(self._provider)
+        # The head is yet to find out that these shall leave, and calls them well until then.
+        self._leaving = frozenset(m.instance_id for m in listed if MachineTags.UNWANTED in m.tags)
         self._note_earlier()
         self.api().put("/api/autoscaler/config", msgspec.json.encode(self._spec), timeout_s=30.0)
         self._remember_spec()
@@ -407,7 +412,9 @@ class Up:
         self._earlier = instance_ids(self.api().get("/api/cluster_status"))
 
     def _await_workers(self) -> int:
-        return await_workers(self.api(), self._spec, self._timeout_s, self._watcher, self._earlier)
+        return await_workers(
+            self.api(), self._spec, self._timeout_s, self._watcher, self._earlier, self._leaving
+        )
 
     # -- inside
 

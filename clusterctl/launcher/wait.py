@@ -18,11 +18,20 @@ _POLL_S = 0.1
 _TOO_MANY = 3
 
 
-def missing_workers(spec: ClusterSpec, status: Mapping[str, Any]) -> dict[str, int]:
+def workers(status: Mapping[str, Any], leaving: Collection[str] = ()) -> list[Mapping[str, Any]]:
+    """The workers that have joined, but for those instances that are `leaving`. Pure."""
+    return [
+        node
+        for node in status["nodes"]
+        if node["state"] == "ALIVE" and not node["is_head"] and node["instance_id"] not in leaving
+    ]
+
+
+def missing_workers(
+    spec: ClusterSpec, status: Mapping[str, Any], leaving: Collection[str] = ()
+) -> dict[str, int]:
     """Node type -> how many workers are missing to its min_workers. Pure."""
-    joined = Counter(
-        node["node_type"] for node in status["nodes"] if node["state"] == "ALIVE" and not node["is_head"]
-    )
+    joined = Counter(node["node_type"] for node in workers(status, leaving))
     wanted = {name: kind.min_workers for name, kind in spec.available_node_types.items()}
     return {name: count - joined[name] for name, count in wanted.items() if count > joined[name]}
 
@@ -71,11 +80,13 @@ def await_workers(
     timeout_s: float,
     watcher: Watcher,
     earlier: Collection[str] = (),
+    leaving: Collection[str] = (),
 ) -> int:
     """Waits for min_workers of every type; returns how many workers there are.
 
     Args:
         earlier: instances made from an earlier spec, whose failures say nothing about this one.
+        leaving: instances that the new spec does away with: they do not count, however well they are.
 
     Raises:
         SetupFailed: machines could not be made ready.
@@ -87,12 +98,12 @@ def await_workers(
     seen: set[str] = set()
     while True:
         status = api.request("GET", "/api/cluster_status", patience_s=api.patience_s).json()
-        missing = missing_workers(spec, status)
+        missing = missing_workers(spec, status, leaving)
         rows = rows_of(status, seen)
         seen.update(row.name for row in rows)
         watcher.nodes(rows)
         if not missing:
-            return sum(1 for node in status["nodes"] if node["state"] == "ALIVE" and not node["is_head"])
+            return len(workers(status, leaving))
         words = ", ".join(f"{count} {name}" for name, count in sorted(missing.items()))
         failed = failures(status, started, earlier)
         if is_hopeless(failed):

@@ -16,8 +16,8 @@ SPEC = load_text(
 )
 
 
-def node(kind: str, state: str = "ALIVE", is_head: bool = False) -> dict[str, Any]:
-    return {"node_type": kind, "state": state, "is_head": is_head}
+def node(kind: str, state: str = "ALIVE", is_head: bool = False, name: str = "i") -> dict[str, Any]:
+    return {"node_type": kind, "state": state, "is_head": is_head, "instance_id": name}
 
 
 def failure(step: str = "", at_s: float = 5.0) -> dict[str, Any]:
@@ -43,6 +43,11 @@ def failure(step: str = "", at_s: float = 5.0) -> dict[str, Any]:
 )
 def test_missing_workers(nodes: list[dict[str, Any]], expected: dict[str, int]) -> None:
     assert missing_workers(SPEC, {"nodes": nodes}) == expected
+
+
+def test_those_that_a_new_spec_does_away_with_do_not_count() -> None:
+    status = {"nodes": [node("a", name="old"), node("a"), node("b")]}
+    assert missing_workers(SPEC, status, {"old"}) == {"a": 1}
 
 
 def test_only_failures_since_then_count() -> None:

@@ -160,11 +160,13 @@ def test_machines_are_exchanged_in_a_running_cluster(bed: SshTestbed, tmp_path: 
         assert workers(cli.status()) == [one.address]
         job = cli.start("submit", cli.script(SLOW))
         assert eventually(lambda: one.run(["sh", "-c", "ls /tmp/begun 2>/dev/null; true"]))
-        going_up = cli.start("up", "-y", write(two))
-        assert cli.wait(lambda status: "DRAINING" in {node["state"] for node in status["nodes"]})
-        assert cli.wait(lambda status: workers(status) == [two.address]), "another comes meanwhile"
-        _, err = going_up.communicate(timeout=170)
-        assert going_up.returncode == 0, err
+        ran = cli.run("up", "-y", write(two), timeout_s=170)
+        assert ran.status == 0, ran.err
+        status = cli.status()
+        assert "DRAINING" in {node["state"] for node in status["nodes"]}
+        assert workers(status) == [two.address], (
+            "another has come meanwhile: the one that leaves does not count"
+        )
         one.run(["touch", "/tmp/enough"])
         out, err = job.communicate(timeout=60)
         assert "1048576" in out, err
