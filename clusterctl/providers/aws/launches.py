@@ -3,6 +3,7 @@ the cluster. Pure."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ INSTANCE_TYPE = "m5.large"
 """Of machines of a type that names none: one that every region has."""
 _OWN = ("SubnetIds", "MinCount", "MaxCount", "ClientToken", "DryRun", "ImageId", "InstanceMarketOptions")
 """Keys of `node_config` that are not passed on as they are."""
+_NOTHING = "#!/bin/sh\n"
+"""A script that takes the place of a template's."""
 _TAGGED = ("instance", "volume", "network-interface")
 _CHECKED = {"MinCount": 1, "MaxCount": 1}
 _OF_AN_INTERFACE = {
@@ -136,6 +139,8 @@ def parameters(request: LaunchRequest, place: Place, owner_tags: Mapping[str, st
         out.setdefault("InstanceType", INSTANCE_TYPE)
     if not is_head and "UserData" not in place.template:
         out.setdefault("UserData", first_boot.SCRIPT)
+    if is_head and _is_a_worker_s(str(place.template.get("UserData", ""))):
+        out.setdefault("UserData", _NOTHING)
     if disks := config.get("BlockDeviceMappings"):
         out["BlockDeviceMappings"] = [_with_its_machine(disk) for disk in disks]
     out.setdefault("KeyName", place.key_name)
@@ -146,6 +151,15 @@ def parameters(request: LaunchRequest, place: Place, owner_tags: Mapping[str, st
     elif (given := config.get("InstanceMarketOptions")) and given.get("MarketType") != SPOT and not kind.spot:
         out["InstanceMarketOptions"] = given
     return _with_network(out, place)
+
+
+def _is_a_worker_s(user_data: str) -> bool:
+    """Whether a template's script is ours, as one has it that was made of a worker: a head of it would shut itself
+    down."""
+    try:
+        return base64.b64decode(user_data, validate=True) == first_boot.SCRIPT.encode()
+    except ValueError:
+        return False
 
 
 def _tags(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from botocore.serialize import create_serializer
 
 from autoscaler.provider import ON_DEMAND, SPOT, Config, LaunchRequest, MachineTags, NodeType, Offer
+from clusterctl.providers import first_boot
 from clusterctl.providers.aws import launches, tagging
 from tests.testbed import aws_rules
 
@@ -207,6 +209,16 @@ def test_what_a_template_says_is_kept() -> None:
     assert not {"InstanceType", "UserData"} & set(more)
     assert more["KeyName"] == "key", "by which we enter"
     assert "UserData" in with_template("groups"), "nobody may ever come"
+
+
+def test_a_head_of_a_worker_s_template_does_not_shut_itself_down() -> None:
+    def script(of: str, role: str) -> str | None:
+        says = {"UserData": base64.b64encode(of.encode()).decode()}
+        return asked({}, role, place=dataclasses.replace(PLACE, template=says)).get("UserData")
+
+    assert script(first_boot.SCRIPT, MachineTags.HEAD) == "#!/bin/sh\n"
+    assert script(first_boot.SCRIPT, MachineTags.WORKER) is None, "the template has it"
+    assert script("theirs", MachineTags.HEAD) is None
 
 
 def test_everything_that_is_made_is_tagged() -> None:
