@@ -103,15 +103,18 @@ class _Connection:
         self._tunnel = tunnel
         self._over = over
         self._channel: Tunnel | None = None
+        self._is_over = False
 
     def end(self) -> None:
-        """Waits for the thread, once `over` is readable. Where it waits for a side that reads no more, it is freed."""
+        """Waits for the thread, once `over` is readable. Where it waits for a side that reads no more, it is freed.
+        Nobody waits for one that opens its tunnel still, which may take long: it ends when that has come, or failed."""
+        self._is_over = True
         with contextlib.suppress(OSError):
             self._stream.shutdown(socket.SHUT_RDWR)
         self.thread.join(_END_S)
         if self.thread.is_alive() and self._channel is not None:
             self._channel.close()
-        self.thread.join()
+            self.thread.join()
 
     def _run(self) -> None:
         with self._stream as stream:
@@ -121,7 +124,8 @@ class _Connection:
                 log.debug("no tunnel: %s", error)  # whoever connected sees the connection close
                 return
             with contextlib.closing(channel), contextlib.suppress(OSError, ShellError):
-                self._copy(stream, channel)
+                if not self._is_over:  # else `over` may be closed
+                    self._copy(stream, channel)
 
     def _copy(self, stream: socket.socket, channel: Tunnel) -> None:
         sources: list[socket.socket | Tunnel] = [stream, channel]

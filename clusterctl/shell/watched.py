@@ -59,6 +59,7 @@ class Watched:
         self._ask: Callable[[], None] | None = None
         self._heard = 0.0
         self._asked: float | None = None
+        self._stalled: float | None = None
         self._silent: Silent | None = None
 
     @property
@@ -80,18 +81,21 @@ class Watched:
             data = self._stream.recv(size)
         except TimeoutError:
             ask = self._ask
-            if self._is_due() and ask is not None:
+            if ask is not None and self._is_due():
                 ask()
             raise
-        self._heard, self._asked = time.monotonic(), None
+        self._heard, self._asked, self._stalled = time.monotonic(), None, None
         return data
 
     def send(self, data: bytes) -> int:
         try:
-            return self._stream.send(data)
+            sent = self._stream.send(data)
         except TimeoutError:
-            self._is_due()  # what it was sent waits for it already: no need to ask
+            if self._ask is not None:
+                self._stall()
             raise
+        self._stalled = None
+        return sent
 
     def settimeout(self, timeout: float | None) -> None:
         self._stream.settimeout(timeout)
@@ -109,16 +113,29 @@ class Watched:
         Raises:
             Silent: it is owed for too long.
         """
-        if self._ask is None:
+        self._check()
+        if self._asked is not None or self._stalled is not None or not self._is_quiet():
             return False
-        now, asked = time.monotonic(), self._asked
-        if asked is None:
-            if now - self._heard < KEEPALIVE_S:
-                return False
-            self._asked = now
-            return True
-        if self._silent is None and now - asked >= SILENCE_S:
+        self._asked = time.monotonic()
+        return True
+
+    def _stall(self) -> None:
+        """It reads nothing, and says nothing. What it was sent waits for it already, so that a question would wait
+        behind that, and whoever asks with it. The question comes as soon as it reads again.
+
+        Raises:
+            Silent: that has lasted too long.
+        """
+        self._check()
+        if self._stalled is None and self._is_quiet():
+            self._stalled = time.monotonic()
+
+    def _is_quiet(self) -> bool:
+        return time.monotonic() - self._heard >= KEEPALIVE_S
+
+    def _check(self) -> None:
+        since = [at for at in (self._asked, self._stalled) if at is not None]
+        if self._silent is None and since and time.monotonic() - min(since) >= SILENCE_S:
             self._silent = Silent(self._machine)
         if self._silent is not None:
             raise self._silent
-        return False

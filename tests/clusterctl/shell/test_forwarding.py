@@ -57,3 +57,22 @@ def test_it_ends_while_whoever_is_at_the_far_end_reads_nothing(far: tuple[int, l
     with forwarded(lambda: _Loopback(port)) as here, socket.create_connection(("127.0.0.1", here)) as stream:
         assert eventually(lambda: accepted)
         fill(stream)
+
+
+def test_nobody_waits_for_a_tunnel_that_is_still_opening(far: tuple[int, list[socket.socket]]) -> None:
+    begun, may_come = threading.Event(), threading.Event()
+    came: list[_Loopback] = []
+
+    def opening() -> _Loopback:
+        begun.set()
+        may_come.wait(30.0)
+        came.append(_Loopback(far[0]))
+        return came[0]
+
+    with socket.socket() as stream, forwarded(opening) as here:
+        stream.connect(("127.0.0.1", here))
+        assert begun.wait(30.0)
+    assert not came
+    may_come.set()
+    assert eventually(lambda: came and came[0].fileno() == -1)  # nothing of it stays
+    assert eventually(lambda: not any(t.name == "forwards a connection" for t in threading.enumerate()))
