@@ -64,30 +64,30 @@ class Session:
 
     def _notice(self) -> None:
         """Notices that the cluster has stopped or ended by itself."""
-        from clusterctl.errors import Busy, NotFound, TimedOut, Unreachable
-        from clusterctl.launcher import notice, reach
+        from clusterctl.errors import Busy, NotFound, Unreachable
+        from clusterctl.launcher import look, notice
+        from clusterctl.launcher.plan import Health
 
         record, provider = self.record, self.provider()
+        if look.health(self.home, record, provider) not in (Health.SILENT, Health.SLOW):
+            return
         try:
-            reach.api(self.home, record, provider).get("/api/healthz")
-        except (Unreachable, TimedOut):
-            try:
-                with self.home.locked(record.name, typed()):
-                    now = self.home.read(record.name)
-                    if now is None or (now.cluster_id, now.state) != (record.cluster_id, record.state):
-                        return  # another command has begun something with it
-                    found = notice.notice(self.home, now, provider)
-            except Busy:
-                return
-            again = f"Bring it up again with: {record.up_command}"
-            if found is notice.Fate.ENDED:
-                raise NotFound(
-                    f"cluster '{record.name}' has ended by itself, as nobody used it (autostop)", again
-                ) from None
-            if found is notice.Fate.STOPPED:
-                raise Unreachable(
-                    f"cluster '{record.name}' has stopped by itself, as nobody used it (autostop)", again
-                ) from None
+            with self.home.locked(record.name, typed()):
+                now = self.home.again(record)
+                if now is None or now.state != record.state:
+                    return  # another command has begun something with it
+                found = notice.notice(self.home, now, provider)
+        except Busy:
+            return
+        again = f"Bring it up again with: {record.up_command}"
+        if found is notice.Fate.ENDED:
+            raise NotFound(
+                f"cluster '{record.name}' has ended by itself, as nobody used it (autostop)", again
+            )
+        if found is notice.Fate.STOPPED:
+            raise Unreachable(
+                f"cluster '{record.name}' has stopped by itself, as nobody used it (autostop)", again
+            )
 
     def may_end_by_itself(self) -> None:
         """Remembers that the cluster may end while nobody looks: then its silence has a reason.

@@ -23,11 +23,12 @@ from autoscaler.provider import (
     ShellTimedOut,
 )
 from clusterctl import providers
-from clusterctl.errors import CliError, Denied, NotFound, TimedOut, Unreachable
+from clusterctl.errors import CliError, NotFound, TimedOut, Unreachable
 from clusterctl.home import ClusterRecord, Home, spec_hash
-from clusterctl.launcher import node_types, reach
+from clusterctl.launcher import look, node_types, reach
 from clusterctl.launcher.containers import shell_of
 from clusterctl.launcher.machines import head_of
+from clusterctl.launcher.plan import Health
 from clusterctl.providers import OperatorProvider
 from clusterctl.shell.connections import HostKeyChanged
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
@@ -39,6 +40,7 @@ from .facts import Api, Entry, Facts, Failure, Seen
 
 _PROBE_S = 20.0
 _ASK_S = 5.0
+_SAYS = {Health.SILENT: Api.NOBODY, Health.DENIED: Api.DENIED}
 _FAILURES = 3
 _LAST_LINES = 6
 
@@ -171,6 +173,9 @@ def _ask_head(
     ):
         return out
     try:
+        health = look.health(home, record, provider)
+        if health in _SAYS:
+            return out | {"api": _SAYS[health]}
         api = reach.api(home, record, provider)
         version = api.get("/api/version", timeout_s=_ASK_S)
         status = api.get("/api/cluster_status", timeout_s=_ASK_S)
@@ -178,8 +183,6 @@ def _ask_head(
         return out | {"api": Api.NOBODY}
     except TimedOut:
         return out | {"api": Api.SLOW}
-    except Denied:
-        return out | {"api": Api.DENIED}
     except CliError:
         return out | {"api": Api.NO_CONTROL}
     python = ".".join(str(version["python_version"]).split(".")[:2])
