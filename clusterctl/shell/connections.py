@@ -27,7 +27,9 @@ from typing import TYPE_CHECKING
 
 from autoscaler.provider import ShellAuthFailed, ShellError, ShellLost, ShellRefused, ShellTimedOut
 
+from . import agent
 from .channel import Channel
+from .opening import GivenUp, Opening
 from .proxy import Proxy
 from .watched import Watched
 
@@ -86,7 +88,7 @@ class _Entry:
     """The connection to one target, or the place for it. `lock` is held while it is made.
 
     Attributes:
-        late: how many sessions came, or will come, when nobody waited for them any more.
+        late: sessions of this connection for which nobody waits any more. Those that have ended count no more.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -95,7 +97,7 @@ class _Entry:
     )
     client: paramiko.SSHClient | None = None
     proxy: Proxy | None = None
-    late: int = 0
+    late: list[Opening] = field(default_factory=list)
 
 
 class Connections:
@@ -173,25 +175,20 @@ class Connections:
         retried = False
         while True:
             transport, fresh = self._transport(entry, target, deadline)
-            left = max(_OPEN_S, deadline - time.monotonic())
+            opening = Opening(transport, kind, destination)
             try:
-                return transport.open_channel(
-                    kind, destination, ("127.0.0.1", 0) if destination else None, timeout=left
-                )
+                return opening.wait(max(_OPEN_S, deadline - time.monotonic()))
+            except GivenUp:
+                # Slow, or silent: what runs over it may go on, until it is given up.
+                if destination is not None:
+                    raise ShellTimedOut(f"{target} opens no way to {destination[0]} in time") from None
+                self._note_late(entry, transport, opening)
+                raise ShellTimedOut(f"{target} opens no session in time") from None
             except (EOFError, OSError) as error:
                 lost: Exception = error
             except paramiko.SSHException as error:
                 if not transport.is_active():
                     lost = error
-                elif "Timeout" in str(error):
-                    # Slow, or silent: what runs over it may go on, until it is given up. A session that comes when
-                    # nobody waits any more stays open.
-                    if destination is not None:
-                        raise ShellTimedOut(f"{target} opens no way to {destination[0]} in time") from error
-                    entry.late += 1
-                    if entry.late > _SPARE:
-                        self._drop(entry, transport)
-                    raise ShellTimedOut(f"{target} opens no session in time") from error
                 else:  # refused; of refusals at the same time paramiko tells the reason of one only
                     reason = getattr(error, "text", error)
                     if destination is not None:  # where the tunnel should lead nobody listens
@@ -231,18 +228,30 @@ class Connections:
             if entry.client is not None and entry.client.get_transport() is transport:
                 _disconnect(entry)
 
+    def _note_late(self, entry: _Entry, transport: paramiko.Transport, opening: Opening) -> None:
+        """Until it has come it takes a place; where too many do the connection is given up."""
+        with entry.lock:
+            if entry.client is None or entry.client.get_transport() is not transport:
+                return
+            entry.late = [late for late in (*entry.late, opening) if not late.has_ended]
+            if len(entry.late) > _SPARE:
+                _disconnect(entry)
+
     def _connect(self, entry: _Entry, target: SshTarget, deadline: float) -> None:
+        no_agent = "" if target.key_file else agent.silence()
         try:
             with _translated(target):
                 stream = self._stream(entry, target, deadline)
                 try:
-                    entry.client = _log_in(stream, target, deadline)
+                    entry.client = _log_in(stream, target, deadline, not (target.key_file or no_agent))
                 except BaseException:
                     stream.close()
                     raise
         except ShellError as error:
             if entry.proxy is not None and (words := entry.proxy.last_words()):
                 raise type(error)(f"{error}; its proxy command says: {words}") from error
+            if no_agent and isinstance(error, ShellAuthFailed):
+                raise ShellAuthFailed(f"{error}; {no_agent}") from error
             raise
         finally:
             if entry.client is None:
@@ -286,13 +295,13 @@ def _connected(host: str, port: int, deadline: float) -> socket.socket:
 def _disconnect(entry: _Entry) -> None:
     if entry.client is not None:
         entry.client.close()
-        entry.client, entry.late = None, 0
+        entry.client, entry.late = None, []
     if entry.proxy is not None:
         entry.proxy.end()
         entry.proxy = None
 
 
-def _log_in(stream: Watched, target: SshTarget, deadline: float) -> paramiko.SSHClient:
+def _log_in(stream: Watched, target: SshTarget, deadline: float, allow_agent: bool) -> paramiko.SSHClient:
     import paramiko
 
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it logs it raises, too
@@ -312,7 +321,7 @@ def _log_in(stream: Watched, target: SshTarget, deadline: float) -> paramiko.SSH
             auth_timeout=left,
             channel_timeout=left,
             key_filename=os.path.expanduser(target.key_file) if target.key_file else None,
-            allow_agent=not target.key_file,
+            allow_agent=allow_agent,
             look_for_keys=not target.key_file,
         )
         transport = client.get_transport()

@@ -7,6 +7,7 @@ import contextlib
 import os
 import pathlib
 import pty
+import shutil
 import socket
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 
 from autoscaler.provider import ShellAuthFailed, ShellError, ShellLost, ShellRefused, ShellTimedOut
-from clusterctl.shell import connections, ssh, terminal, watched
+from clusterctl.shell import agent, connections, ssh, terminal, watched
 from clusterctl.shell.channel import Channel
 from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged, SshTarget
 from clusterctl.shell.ssh import SshShell
@@ -177,6 +178,22 @@ def test_a_key_with_a_passphrase_needs_the_agent(
             process.kill()
 
 
+def test_an_agent_that_does_not_answer_is_passed_over(
+    bed: SshTestbed, target: SshTarget, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+    monkeypatch.setattr(agent, "_ANSWER_S", 0.2)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "agent"))
+        listener.listen()
+        with pytest.raises(ShellAuthFailed, match=r"the ssh-agent at .*/agent did not answer within 0\.2 s"):
+            whoami(replace(target, key_file=""))
+        (tmp_path / ".ssh").mkdir()
+        shutil.copy(bed.key_file, tmp_path / ".ssh" / "id_ed25519")
+        assert whoami(replace(target, key_file="")) == "op@h1"
+
+
 def test_a_changed_host_key_is_refused_until_it_is_forgotten(bed: SshTestbed, target: SshTarget) -> None:
     known = pathlib.Path(target.known_hosts)
     assert whoami(target) == "op@h1"
@@ -262,6 +279,26 @@ def test_sessions_that_come_too_late_do_not_fill_a_connection(
         bed.hosts[0].run(["pkill", "-CONT", "-u", USER, "sshd"])
     assert eventually(lambda: connections_to(bed) == 0)
     assert whoami(target) == "op@h1"
+
+
+def test_sessions_that_came_too_late_are_closed_and_forgotten(
+    bed: SshTestbed, target: SshTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert whoami(target) == "op@h1"
+    before = connections_made(bed.hosts[0])
+    for _ in range(6):  # more than sshd has places for
+        bed.hosts[0].run(["pkill", "-STOP", "-u", USER, "sshd"])
+        try:
+            with monkeypatch.context() as patch:
+                patch.setattr(connections, "_OPEN_S", 0.1)
+                for _ in range(connections._SPARE):
+                    with pytest.raises(ShellTimedOut, match="opens no session in time"):
+                        whoami(target, 0.1)
+        finally:
+            bed.hosts[0].run(["pkill", "-CONT", "-u", USER, "sshd"])
+        assert eventually(lambda: not any(t.name == "opens a channel" for t in threading.enumerate()))
+    assert whoami(target) == "op@h1"
+    assert connections_made(bed.hosts[0]) == before
 
 
 def test_machines_that_do_not_answer_cost_a_jump_host_nothing(
