@@ -123,8 +123,13 @@ class LocalMachine:
         return processes.is_alive(creator["pid"], creator["start_ticks"])
 
     def remove(self) -> None:
-        """Deletes the folder, with everything that the machine had."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Deletes the folder, with everything that the machine had. Whoever is killed in the middle leaves no machine,
+        but a draft, which the next clean-up removes."""
+        gone = self.folder.with_name(f".{self.id}.gone.{os.getpid()}")
+        shutil.rmtree(gone, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            self.folder.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
     def listed(self) -> Machine:
         """The machine as the provider lists it."""

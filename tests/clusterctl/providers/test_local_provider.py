@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import signal
 from collections.abc import Iterator
 
@@ -158,6 +159,25 @@ def test_cleanup_leaves_nothing_and_spares_others(provider: LocalMachines) -> No
     draft = root(provider) / ".abc.999999999"
     draft.mkdir()
     provider.terminate([machine.id for machine in provider.list()])
+    provider.cleanup()
+    assert not root(provider).exists()
+
+
+def test_who_is_killed_while_a_machine_is_removed_leaves_none_that_nobody_lists(
+    provider: LocalMachines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(folder: pathlib.Path, ignore_errors: bool = False) -> None:
+        (folder / "machine.json").unlink(missing_ok=True)  # as far as it came
+        if folder.exists():
+            raise KeyboardInterrupt
+
+    provider.create(request("t"))
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            provider.terminate([machine.id for machine in provider.list()])
+    assert provider.list() == []
+    assert [path.name[0] for path in root(provider).iterdir()] == ["."]
     provider.cleanup()
     assert not root(provider).exists()
 
