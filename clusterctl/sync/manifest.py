@@ -9,7 +9,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from clusterctl.sync.rules import Rules
@@ -64,10 +64,15 @@ class Manifest:
 
 class DigestCache:
     """Digests of files that did not change since they were last read: same size, time, inode. A context manager
-    that keeps what it learned in `file` ("": nowhere); what was not asked for is forgotten."""
+    that keeps what it learned in `file` ("": nowhere); what was not asked for is forgotten.
 
-    def __init__(self, file: str = "") -> None:
+    Args:
+        goes_on: called whenever something has been read.
+    """
+
+    def __init__(self, file: str = "", goes_on: Callable[[], None] = lambda: None) -> None:
         self._file = file
+        self._goes_on = goes_on
         self._known: dict[str, list[object]] = {}
         self._used: dict[str, list[object]] = {}
 
@@ -93,19 +98,20 @@ class DigestCache:
         if known is not None and known[:-1] == key:
             self._used[path] = known
             return str(known[-1])
-        found = digest_of(path)
+        found = digest_of(path, goes_on=self._goes_on)
         if time.time_ns() - status.st_mtime_ns > _RACY_NS:
             self._used[path] = [*key, found]
         return found
 
 
-def digest_of(path: str, size: int = -1) -> str:
+def digest_of(path: str, size: int = -1, goes_on: Callable[[], None] = lambda: None) -> str:
     """Of a file's content, or of its first `size` bytes."""
     total = hashlib.blake2b(digest_size=DIGEST_BYTES)
     with open(path, "rb") as file:
         left = size
         while block := file.read(_BLOCK if left < 0 else min(_BLOCK, left)):
             total.update(block)
+            goes_on()
             left -= len(block) if left >= 0 else 0
     return total.hexdigest()
 

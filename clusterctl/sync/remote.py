@@ -22,7 +22,8 @@ from typing import IO, Any, cast
 
 MARK = "\x1e"
 STATE = "~/.clusterctl-node/sync"
-_SILENCE_S = 300
+SILENCE_S = 300
+"""What did nothing for so long ends itself, by SIGALRM."""
 _STALE_S = 10.0
 """A transfer that did nothing for so long gives way to another one to the same target."""
 _TURN_TRIES = 1200
@@ -133,7 +134,7 @@ class _Watched:
 
     def goes_on(self) -> None:
         """Something happens, or is waited for from now on."""
-        signal.alarm(_SILENCE_S)
+        signal.alarm(SILENCE_S)
         if self.lock and time.monotonic() - self._told > 1:
             self._told = time.monotonic()
             os.utime(self.lock)
@@ -170,7 +171,8 @@ def _holder(lock: IO[str]) -> int:
 
 
 def tell() -> None:
-    """Input: a source and rules. Says all entries of its manifest."""
+    """Input: a source and rules. Says all entries of its manifest, however long it takes to read. Where nothing can be
+    read for long the process ends."""
     from dataclasses import asdict
 
     from clusterctl.sync import manifest, receiver, rules
@@ -178,7 +180,14 @@ def tell() -> None:
     request = json.loads(sys.stdin.readline())
     chosen = rules.rules(request["excludes"], request["ignore_files"])
     source = receiver.where(request["source"])
-    for entry in manifest.read(source, chosen, manifest.DigestCache()).entries.values():
+
+    def goes_on() -> None:
+        signal.alarm(SILENCE_S)
+
+    goes_on()
+    found = manifest.read(source, chosen, manifest.DigestCache(goes_on=goes_on))
+    signal.alarm(0)
+    for entry in found.entries.values():
         say({"entry": asdict(entry)})
 
 

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -24,8 +25,8 @@ from .sender import Changes, There, changes, stream
 _LOOK_S = 120.0
 _READ_BYTES_PER_S = 20e6
 """A disk slower than this has no time to read what it has of large files."""
-_TELL_S = 1800.0
-"""It reads all files there."""
+_ALARM = (128 + signal.SIGALRM, -signal.SIGALRM)
+"""How what ended itself does, by way of a shell and without."""
 _SLOWEST_BYTES_PER_S = 100_000
 """A transfer slower than this has failed; the next one goes on where it broke off."""
 _AT_LEAST_S = 300.0
@@ -150,7 +151,7 @@ def pull(
         ShellError: the machine cannot be reached.
     """
     request = {"source": source, "excludes": list(excludes), "ignore_files": list(ignore_files)}
-    told = [record["entry"] for record in _run(shell, "tell", [_line(request)], _TELL_S) if "entry" in record]
+    told = [record["entry"] for record in _run(shell, "tell", [_line(request)], None) if "entry" in record]
     wanted = {entry["path"]: Entry(**entry) for entry in told}
     if wanted[""].kind == FILE and (target.endswith("/") or os.path.isdir(target)):
         target = os.path.join(target, os.path.basename(source))
@@ -280,10 +281,14 @@ def _run(
     shell: Shell,
     action: str,
     data: Iterable[bytes],
-    limit_s: float,
+    limit_s: float | None,
     take: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> list[Mapping[str, Any]]:
-    """Runs one of `remote`'s actions there; returns what it said, unless `take` gets it at once."""
+    """Runs one of `remote`'s actions there; returns what it said, unless `take` gets it at once.
+
+    Args:
+        limit_s: None for one that ends itself when it does not go on.
+    """
     said: list[Mapping[str, Any]] = []
     other: list[str] = []
     errors: list[str] = []
@@ -311,6 +316,8 @@ def _run(
     except OSError as error:
         raise SyncError(_words(error)) from error
     if errors or result.exit_status:
+        if result.exit_status in _ALARM:
+            other.append(f"nothing could be read or written for {remote.SILENCE_S} s: does its disk answer?")
         words = errors or ["\n".join(other) or f"exit status {result.exit_status}"]
         raise SyncError(f"on the machine: {words[0]}")
     return said

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import pathlib
 import signal
 import subprocess
 import sys
-from io import BytesIO
+from io import BytesIO, StringIO
 
 import pytest
 
@@ -97,6 +98,30 @@ def test_a_place_that_cannot_be_written_here_is_named(shell: LocalShell, source:
     push(shell, wanted, manifests(wanted))
     with pytest.raises(SyncError, match="/proc/"):
         pull(shell, "~/data", "/proc/nowhere")
+
+
+def test_reading_there_may_take_any_time_but_not_stand_still(
+    source: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (source / "large").write_bytes(bytes(5_000_000))
+    request = {"source": str(source), "excludes": [], "ignore_files": []}
+    alarms: list[int] = []
+    monkeypatch.setattr(signal, "alarm", alarms.append)
+    monkeypatch.setattr(sys, "stdin", StringIO(json.dumps(request)))
+    remote.tell()
+    assert "large" in capsys.readouterr().out
+    assert len(alarms) > 4  # more than there are files
+    assert {*alarms[:-1]} == {remote.SILENCE_S}
+    assert alarms[-1] == 0
+
+
+def test_what_stands_still_there_is_ended_with_words(source: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    stuck = tmp_path / "stuck"
+    stuck.write_text("#!/bin/sh\nkill -ALRM $$\n")
+    stuck.chmod(0o755)
+    shell = LocalShell(str(tmp_path), {"PATH": "/usr/bin:/bin", "CLUSTERCTL_BASE_PYTHON": str(stuck)})
+    with pytest.raises(SyncError, match=f"nothing could be read or written for {remote.SILENCE_S} s"):
+        pull(shell, str(source), str(tmp_path / "back"))
 
 
 def test_a_folder_here_that_cannot_be_looked_into_is_named(
