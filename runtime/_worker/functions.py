@@ -39,11 +39,11 @@ class Function:
 
     def __init__(self, function: Any, name: str, max_calls: int = 0) -> None:
         try:
-            self.pickled, self.held = serialization.dumps_function(function)
+            self.pickled, held = serialization.dumps_function(function)
         except TypeError as error:
             kind = "actor class" if isinstance(function, type) else "function"
             raise serialization.not_serializable(f"the {kind} {name}", error) from error
-        for entry in self.held:
+        for entry in held:
             if is_forbidden_out_of_band(entry.object_id):
                 raise exceptions.OufOfBandObjectRefSerializationException(
                     f"Could not serialize {name}: it refers to the object {entry.object_id.hex()}, and it is not "
@@ -60,7 +60,8 @@ class Function:
         self.name = name
         self.full_name = full_name(function)
         self.published = False
-        for entry in self.held:
+        self.held = held  # only now, for `__del__` lets go of what is held
+        for entry in held:
             entry.holds += (
                 1  # an actor has holds of its own: it may be made again when its class is gone here
             )

@@ -6,6 +6,7 @@ import asyncio
 import collections
 import dataclasses
 import enum
+import gc
 import pathlib
 import sys
 import threading
@@ -414,6 +415,22 @@ def test_references_pickled_out_of_band_can_be_forbidden(monkeypatch: pytest.Mon
         closure.remote()
     assert ray.get(trip([ref])[0]) == 1
     assert asyncio.run(_await(echo.remote(ref))) == 1
+
+
+@pytest.mark.skipif(not OWN, reason="the other engine has another limit")
+def test_a_function_that_cannot_be_sent_lets_go_of_nothing() -> None:
+    ref, large = ray.put("kept"), bytes(96 << 20)
+
+    @ray.remote
+    def closure() -> Any:
+        return ray.get(ref), large
+
+    with pytest.raises(ValueError, match="too large"):
+        closure.remote()
+    del closure
+    gc.collect()
+    for _ in range(20):  # what died is let go of while others are waited for
+        assert ray.get(trip([ref])[0]) == "kept"
 
 
 async def _await(ref: Any) -> Any:
