@@ -30,11 +30,15 @@ class ChildProcess(Protocol):
 
 
 class SpawnedZygote(NamedTuple):
-    """A zygote that is coming up, and our end of its socket."""
+    """A zygote that is coming up, and our end of its socket.
+
+    `rests`: it comes up when it is first asked for a worker, or after a while, so nobody waits for that.
+    """
 
     process: ChildProcess
     connection: socket.socket
     log_path: str
+    rests: bool = False
 
 
 def spawn_zygote(

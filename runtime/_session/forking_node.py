@@ -1,12 +1,14 @@
-"""A node agent that forks its zygote instead of starting one: the two need much of the same, which is so imported once.
+"""A node agent that is a fork of whoever joins a cluster, and its zygote, which is a fork of it.
 
-The zygote is forked before the agent's own modules come, so that it is as lean as one that was started by itself.
+The zygote is forked before the agent's own modules come, so that it is as lean as one that was started by itself. It
+rests at first: a node that has just joined needs no worker yet, and joining is the cheaper for it.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -15,10 +17,10 @@ import time
 import traceback
 from typing import NoReturn
 
-import runtime._worker.main  # noqa: F401  # what a zygote needs, and here both
 from runtime._node.zygote_spawn import SpawnedZygote, daemon_environment
-from runtime._worker import zygote as zygotes
 
+REST_S = 3.0
+"""So long a zygote leaves its machine to what else starts there, unless it is asked for a worker."""
 _LOOK_S = 0.01
 
 
@@ -59,7 +61,7 @@ def fork_zygote(session_dir: str) -> SpawnedZygote:
         _become_zygote(theirs, agent, log_path)
     theirs.close()
     ours.setblocking(False)
-    return SpawnedZygote(ForkedProcess(pid), ours, log_path)
+    return SpawnedZygote(ForkedProcess(pid), ours, log_path, rests=True)
 
 
 def _become_zygote(connection: socket.socket, agent: int, log_path: str) -> NoReturn:
@@ -67,6 +69,9 @@ def _become_zygote(connection: socket.socket, agent: int, log_path: str) -> NoRe
         _redirect(log_path)
         kept = connection.detach()
         _keep_open(kept)
+        select.select([kept], [], [], REST_S)
+        from runtime._worker import zygote as zygotes  # not before: it is what a start costs most for
+
         sys.argv = [zygotes.__file__]
         zygotes.serve(kept, agent)
     except BaseException:

@@ -47,10 +47,22 @@ def control() -> Iterator[Daemon]:
     daemon.stop()
 
 
-def fork(control: Daemon, secret: str = "") -> subprocess.CompletedProcess[str]:
+def fork(control: Daemon, secret: str = "", before: str = "") -> subprocess.CompletedProcess[str]:
+    """
+    Args:
+        before: Python that the process runs first.
+    """
     own = str(Path(control.log_path).parent.parent / "secret")
     return subprocess.run(
-        [sys.executable, "-P", "-c", FORK, control.ready["address"], new_session_dir(), secret or own],
+        [
+            sys.executable,
+            "-P",
+            "-c",
+            before + FORK,
+            control.ready["address"],
+            new_session_dir(),
+            secret or own,
+        ],
         capture_output=True,
         text=True,
         timeout=60,
@@ -59,8 +71,14 @@ def fork(control: Daemon, secret: str = "") -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def node(control: Daemon) -> Iterator[dict[str, Any]]:
-    ran = fork(control)
+def before() -> str:
+    """What the process that is forked runs first."""
+    return ""
+
+
+@pytest.fixture
+def node(control: Daemon, before: str) -> Iterator[dict[str, Any]]:
+    ran = fork(control, before=before)
     assert ran.returncode == 0, ran.stderr
     node = json.loads(ran.stdout)
     agent = psutil.Process(node["pid"])
@@ -102,6 +120,22 @@ def test_a_killed_zygote_is_replaced(node: dict[str, Any]) -> None:
     (zygote,) = agent.children()
     zygote.kill()
     assert eventually(lambda: [child.pid for child in agent.children()] not in ([], [zygote.pid]))
+
+
+@pytest.mark.parametrize("before", ["import sys; sys.modules['runtime._worker.main'] = None"])
+def test_a_zygote_that_fails_after_its_rest_is_replaced(control: Daemon, node: dict[str, Any]) -> None:
+    (resting,) = psutil.Process(node["pid"]).children()
+    runtime.init(address=control.ready["address"])
+    try:
+
+        @runtime.remote
+        def parent() -> int:
+            return os.getppid()
+
+        assert runtime.get(parent.remote()) != resting.pid
+        assert "runtime._worker.main" in Path(node["session_dir"], "logs", "zygote.log").read_text()
+    finally:
+        runtime.shutdown()
 
 
 def test_one_that_cannot_join_says_why_and_is_gone(control: Daemon, tmp_path: Path) -> None:
