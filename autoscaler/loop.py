@@ -72,6 +72,8 @@ PLAN_BUDGET_S = 5.0
 RETRY_S = 1.0
 LASTS_S = 0.1
 """Longer than agents keep a change to themselves."""
+TOGETHER_S = 0.01
+"""What comes so close together is looked at together."""
 WATCH_PAUSE_S = 0.05
 """A busy cluster changes all the time; this is soon enough to hear of it."""
 REPORT_EVERY_S = 5.0
@@ -101,6 +103,8 @@ class Autoscaler:
         self._rng = random.Random()
         self._reconciler = Reconciler(config, provider.capabilities, rng=self._rng)
         self._wake = asyncio.Event()
+        self._changed_s = 0.0
+        """When the cluster last changed, by the loop's clock."""
         self._list_now = asyncio.Event()
         self._offer_now = asyncio.Event()
         self._cluster: ClusterState | None = None
@@ -200,6 +204,7 @@ class Autoscaler:
             self._problem("control", "")
             if news.version != version:
                 version = news.version
+                self._changed_s = asyncio.get_running_loop().time()
                 self._wake.set()
                 await asyncio.sleep(WATCH_PAUSE_S)
 
@@ -323,14 +328,20 @@ class Autoscaler:
         return max(0.01, min(self._config.tick_s, due_s - self._clock()))
 
     async def _quiet(self) -> bool:
-        """Lets a burst of demand come to its end before planning for it; whether it has come to its end."""
+        """Lets a burst of demand come to its end before planning for it; whether it has come to its end. What became of
+        our own doing is no demand, and waits for none."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + self._config.patience_s
-        while self._wake.is_set() and loop.time() < latest:
+        while self._wake.is_set() and (now := loop.time()) < latest:
             self._wake.clear()
-            await _either(self._wake, min(self._config.quiet_s, max(0.0, latest - loop.time())))
+            if self._outcomes:
+                await asyncio.sleep(TOGETHER_S)
+                break
+            await _either(
+                self._wake, min(max(0.0, self._changed_s + self._config.quiet_s - now), latest - now)
+            )
         self._wake.clear()
-        return loop.time() < latest
+        return loop.time() >= self._changed_s + self._config.quiet_s
 
     async def _tick(self, cluster: ClusterState) -> None:
         outcomes, self._outcomes = tuple(self._outcomes), []

@@ -99,12 +99,15 @@ class Setup:
 
     def __init__(self, store: ControlStore) -> None:
         self.failure: SetupError | None = None
+        self.may_go_on = threading.Event()
+        self.may_go_on.set()
         self.agents: dict[str, Agent] = {}
         self.busy = True
         self._store = store
         self._loop = asyncio.get_running_loop()
 
     def run(self, machine: Machine, node_type: NodeType, instance_id: str, log_path: str) -> None:
+        assert self.may_go_on.wait(PATIENCE_S)
         if self.failure is not None:
             raise self.failure
         asyncio.run_coroutine_threadsafe(self._start(instance_id, node_type), self._loop).result(60)
@@ -272,6 +275,22 @@ def test_a_task_that_moves_to_a_node_is_not_counted_twice() -> None:
 
     slow = quick(replace(SMALL, min_workers=1), quiet_s=0.2, patience_s=0.3, idle_timeout_s=60.0)
     play(scenario, slow)
+
+
+def test_what_became_of_a_machine_does_not_wait_for_demand_to_be_quiet() -> None:
+    kind = replace(SMALL, min_workers=1)
+
+    async def scenario(rig: Rig) -> None:
+        rig.setup.may_go_on.clear()
+        async with rig.run():
+            await rig.until(lambda r: any(i.state == "SETTING_UP" for i in r.instances))
+            rig.configure(quick(kind, quiet_s=1e6, patience_s=1e6, tick_s=1e6))
+            rig.want(1, 5)
+            rig.setup.failure = SetupError("pip install", "exit status 1")
+            rig.setup.may_go_on.set()
+            await rig.until(lambda r: bool(r.failures))
+
+    play(scenario, quick(kind))
 
 
 def test_infeasible_demand_is_told_to_the_agents() -> None:
