@@ -116,6 +116,7 @@ class Autoscaler:
         self._outcomes: list[Outcome] = []
         self._problems: dict[str, str] = {}
         self._effects: set[asyncio.Task[None]] = set()
+        self._looking: list[asyncio.Task[None]] = []
         self._saved = -1
         self._reported = b""
         self._reported_s = 0.0
@@ -147,16 +148,24 @@ class Autoscaler:
         """The picture after the last tick."""
         return self._report
 
+    def look_ahead(self) -> None:
+        """Begins to ask the provider what there is and what it offers, which needs no control store yet."""
+        if not self._looking:
+            self._looking = [
+                asyncio.create_task(self._keep_listing(), name="autoscaler listing"),
+                asyncio.create_task(self._keep_offers(), name="autoscaler offers"),
+            ]
+
     async def run(self) -> None:
         """Works until cancelled, which ends no machine: another process carries on from what is saved."""
-        await self._resume()
-        tasks = [
-            asyncio.create_task(self._watch(), name="autoscaler watch"),
-            asyncio.create_task(self._keep_listing(), name="autoscaler listing"),
-            asyncio.create_task(self._keep_offers(), name="autoscaler offers"),
-            asyncio.create_task(self._ticks(), name="autoscaler ticks"),
-        ]
+        self.look_ahead()
+        tasks = [*self._looking]
         try:
+            await self._resume()
+            tasks += [
+                asyncio.create_task(self._watch(), name="autoscaler watch"),
+                asyncio.create_task(self._ticks(), name="autoscaler ticks"),
+            ]
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()

@@ -75,6 +75,7 @@ class Head:
             loop.add_signal_handler(number, self._stop.set)
         daemons: list[Daemon] = []
         control: ControlClient | None = None
+        scaling: Autoscaling | None = None
         try:
             daemons.append(await asyncio.wrap_future(store))
             address = str(daemons[0].ready["address"])
@@ -86,10 +87,15 @@ class Head:
                     reconnect_timeout_s=_CONTROL_PATIENCE_S,
                     on_lost=self._lost,
                 )
+                if self._config.spec is not None:
+                    scaling = Autoscaling(
+                        self._config, control, address, self._secret_file, self._session_dir
+                    )
+                    scaling.look_ahead()  # while the agent comes up
                 await control.start()
             finally:
                 daemons.append(await agent)
-            await self._serve(control, address, daemons, listener, tell)
+            await self._serve(control, scaling, address, daemons, listener, tell)
             if self._failure:
                 raise HeadError(self._failure)
         except (CallError, StorageError) as error:
@@ -110,7 +116,13 @@ class Head:
                     await asyncio.to_thread(self._last_act)
 
     async def _serve(
-        self, control: ControlClient, address: str, daemons: list[Daemon], listener: socket.socket, tell: Tell
+        self,
+        control: ControlClient,
+        scaling: Autoscaling | None,
+        address: str,
+        daemons: list[Daemon],
+        listener: socket.socket,
+        tell: Tell,
     ) -> None:
         """The head's work, from the moment the control store answers until SIGTERM."""
         port = int(address.rpartition(":")[2])
@@ -125,9 +137,7 @@ class Head:
                 control, self._session_dir, environment, lambda work: group.create_task(_logged(work))
             )
             await jobs.recover()
-            scaling = None
-            if self._config.spec is not None:
-                scaling = Autoscaling(self._config, control, address, self._secret_file, self._session_dir)
+            if scaling is not None and self._config.spec is not None:
                 spawn(scaling.run(), "autoscaler")
                 scaler = tasks[-1]
                 mounts = "watch over the mounts"
@@ -290,6 +300,10 @@ class Autoscaling:
     def report(self) -> Report:
         """The autoscaler's."""
         return self._autoscaler.report()
+
+    def look_ahead(self) -> None:
+        """See `Autoscaler.look_ahead`."""
+        self._autoscaler.look_ahead()
 
     async def run(self) -> None:
         """Runs the autoscaler until cancelled; starts it again when it fails, for all it needs is in the
