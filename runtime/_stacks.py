@@ -14,7 +14,8 @@ import re
 import signal
 import time
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 SIGNAL = signal.SIGUSR2
 _NAME = re.compile(r"/memfd:clusterctl-stacks-(\d+)-([a-z ]+) \(deleted\)")
@@ -25,8 +26,7 @@ _file = -1
 _pid = 0
 
 
-@dataclass(frozen=True)
-class Stacks:
+class Stacks(msgspec.Struct, frozen=True):
     """What one process was doing. `text` is empty when it did not answer, as a stopped process does not."""
 
     pid: int

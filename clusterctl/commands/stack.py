@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated
 
+import msgspec
 import typer
 
 from clusterctl import output
@@ -38,7 +38,7 @@ def stack(
             "Run it on the machine where the program runs, as the user who started it.",
         )
     if json:
-        output.as_json([dataclasses.asdict(stacks) for stacks in found])
+        output.as_json([msgspec.structs.asdict(stacks) for stacks in found])
         return
     for stacks in found:
         output.say(f"=== {stacks.role} {stacks.pid}: {stacks.command}")

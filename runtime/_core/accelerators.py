@@ -7,11 +7,11 @@ device with others, where the kind allows it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Accelerator:
+class Accelerator(msgspec.Struct, frozen=True):
     """One kind.
 
     Attributes:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
+
+import msgspec
 
 S = TypeVar("S", bound=Enum)
 E = TypeVar("E", bound=Enum)
@@ -20,8 +21,7 @@ HISTORY = 8
 """Transitions an entity remembers for `InvalidTransition`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edge(Generic[S]):
+class Edge(msgspec.Struct, Generic[S], frozen=True):
     """Where a transition leads, and why it happens."""
 
     target: S

@@ -13,8 +13,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 NODE_ID = "ray.io/node-id"
 NODE_GROUP = "ray.io/node-group"
@@ -37,8 +38,7 @@ _SHAPE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True):
     """A parsed condition: the label's value is among `values` (None: anything), or with `negated` it is not."""
 
     values: frozenset[str] | None

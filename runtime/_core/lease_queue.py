@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from .ledger import Allocation, Ledger
 from .placement import Choice, Fit, NodeView, Request, choose_node
@@ -29,8 +30,7 @@ _WAITING = Choice(Fit.WAITING)
 _INFEASIBLE = Choice(Fit.INFEASIBLE)
 
 
-@dataclass(slots=True, eq=False)
-class Waiting:
+class Waiting(msgspec.Struct, eq=False):
     """What one owner wants for one class. `in_flight`: granted, but the worker is not handed over yet."""
 
     owner: Owner
@@ -55,24 +55,21 @@ class Waiting:
         return self.count - self.in_flight
 
 
-@dataclass(frozen=True, slots=True)
-class GrantHere:
+class GrantHere(msgspec.Struct, frozen=True):
     """Give the owner a worker of this node with `allocation`; report with `LeaseQueue.settle`."""
 
     waiting: Waiting
     allocation: Allocation
 
 
-@dataclass(frozen=True, slots=True)
-class AskNode:
+class AskNode(msgspec.Struct, frozen=True):
     """Ask another node for one lease; report with `LeaseQueue.settle`."""
 
     waiting: Waiting
     node_id: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(msgspec.Struct, frozen=True):
     """The demand can never be met and is forgotten."""
 
     waiting: Waiting
@@ -82,14 +79,13 @@ class Refuse:
 Effect = GrantHere | AskNode | Refuse
 
 
-@dataclass(slots=True)
-class NodeTable:
+class NodeTable(msgspec.Struct):
     """The cluster as this node sees it: its own live accounts, the last word of the others, and who was busy
     lately."""
 
     local: NodeView
-    others: dict[bytes, NodeView] = field(default_factory=dict)
-    busy_until: dict[bytes, float] = field(default_factory=dict)
+    others: dict[bytes, NodeView] = msgspec.field(default_factory=dict)
+    busy_until: dict[bytes, float] = msgspec.field(default_factory=dict)
 
     def views(self) -> list[NodeView]:
         return [self.local, *self.others.values()]

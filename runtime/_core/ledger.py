@@ -9,7 +9,8 @@ promised twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from .accelerators import HARDWARE
 from .bundles import base_name
@@ -23,14 +24,13 @@ Devices = dict[str, dict[str, int]]
 """Per accelerator resource, the free units of each device by id."""
 
 
-@dataclass(slots=True, eq=False)
-class Allocation:
+class Allocation(msgspec.Struct, eq=False):
     """Resources held by one lease, actor or bundle. Empty again after `Ledger.release`."""
 
     resources: Resources
-    shares: dict[str, list[Share]] = field(default_factory=dict)
+    shares: dict[str, list[Share]] = msgspec.field(default_factory=dict)
     bundle: tuple[bytes, int] | None = None
-    lent: Resources = field(default_factory=dict)
+    lent: Resources = msgspec.field(default_factory=dict)
 
     @property
     def gpu_ids(self) -> list[str]:
@@ -45,12 +45,11 @@ class Allocation:
         }
 
 
-@dataclass(slots=True)
-class _Bundle:
+class _Bundle(msgspec.Struct):
     parent: Allocation
-    offered: Resources = field(default_factory=dict)  # empty until committed
-    devices: Devices = field(default_factory=dict)
-    users: list[Allocation] = field(default_factory=list)
+    offered: Resources = msgspec.field(default_factory=dict)  # empty until committed
+    devices: Devices = msgspec.field(default_factory=dict)
+    users: list[Allocation] = msgspec.field(default_factory=list)
 
 
 class Ledger:

@@ -8,12 +8,12 @@ progress. The last worker of a group gains nothing by being repeated: its work f
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+
+class Holder(msgspec.Struct, frozen=True):
     """A busy worker. `worker` is opaque here; `since_s`: when its work began."""
 
     worker: Any
@@ -22,8 +22,7 @@ class Holder:
     since_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Victim:
+class Victim(msgspec.Struct, frozen=True):
     """The worker to end, and whether its work is to be repeated."""
 
     worker: Any

@@ -5,21 +5,21 @@ it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from runtime._core import labels as _labels
 
 _MEASURED = ("CPU", "memory", "GPU")
 
 
-@dataclass(slots=True)
-class NodeView:
+class NodeView(msgspec.Struct):
     """One node as placement sees it. Callers own it and may deduct from `available` between calls."""
 
     node_id: bytes
     total: dict[str, int]
     available: dict[str, int]
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     schedulable: bool = True  # False: draining or dead
 
     def copy(self) -> NodeView:

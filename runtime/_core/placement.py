@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
+
+import msgspec
 
 from runtime._core.bundles import (
     bundles_feasible,
@@ -47,8 +48,7 @@ pick one.
 _NOWHERE: Mapping[bytes, int] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """What one lease or actor needs of a node.
 
     Attributes:
@@ -65,9 +65,9 @@ class Request:
     kind: str = "DEFAULT"
     node_id: bytes = b""
     soft: bool = False
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     busy: str = "WAIT"
-    preferred: Mapping[str, str] = field(default_factory=dict)
+    preferred: Mapping[str, str] = msgspec.field(default_factory=dict)
     fallbacks: tuple[Mapping[str, str], ...] = ()
 
     @property
@@ -85,8 +85,7 @@ class Fit(Enum):
     IMPOSSIBLE = "impossible"  # hard affinity to a node that is gone, too small, or busy if that may not be
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """The verdict; `node_id` is set when it is AVAILABLE."""
 
     fit: Fit

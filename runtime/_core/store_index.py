@@ -12,7 +12,8 @@ from __future__ import annotations
 import enum
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from .allocator import Allocator
 from .allotments import Allotments
@@ -40,8 +41,7 @@ TRANSITIONS: Transitions[ObjectState, ObjectState] = {
 }
 
 
-@dataclass(slots=True, eq=False)
-class StoredObject:
+class StoredObject(msgspec.Struct, eq=False):
     """One object of this node. The writer pins it from the start.
 
     `offset` is None when it has no memory: then it lies in its `file`. With both, either may be read.
@@ -55,7 +55,7 @@ class StoredObject:
     primary: bool
     creator: Holder
     state: ObjectState = ObjectState.CREATED
-    pins: dict[Holder, int] = field(default_factory=dict)
+    pins: dict[Holder, int] = msgspec.field(default_factory=dict)
     file: str = ""
 
     @property

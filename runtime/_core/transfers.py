@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 CHUNK_BYTES = 4 << 20
 FIRST_CHUNK_BYTES = 1 << 20
@@ -21,8 +22,7 @@ class PullState(enum.Enum):
     LOST = "LOST"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadChunk:
+class ReadChunk(msgspec.Struct, frozen=True):
     """Ask `source` for these bytes."""
 
     source: bytes

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(msgspec.Struct):
     size_bytes: int
     users: int
     used_at: float

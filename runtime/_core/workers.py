@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from .fsm import Edge, Machine, Transitions
 
@@ -102,8 +103,7 @@ class Worker:
         return self.machine.state
 
 
-@dataclass(frozen=True, slots=True)
-class PoolCounts:
+class PoolCounts(msgspec.Struct, frozen=True):
     starting: int
     idle: int
     busy: int

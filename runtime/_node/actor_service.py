@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 
@@ -33,8 +32,7 @@ class _Exited(Exception):
     """The constructor ended its process on purpose."""
 
 
-@dataclass(slots=True, eq=False)
-class Actor:
+class Actor(msgspec.Struct, eq=False):
     """One actor that this node holds, from the moment its resources are taken."""
 
     spec: ActorSpec

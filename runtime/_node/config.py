@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from runtime._core.accelerators import HARDWARE, split_ids
 from runtime._core.labels import ACCELERATOR_TYPE, MARKET_TYPE, NODE_GROUP, NODE_ID, REGION, ZONE
@@ -31,8 +32,7 @@ _LABELS_FROM = {
 """Labels that whoever started the machine tells by environment variables."""
 
 
-@dataclass(slots=True)
-class AgentConfig:
+class AgentConfig(msgspec.Struct):
     """Settings of one node.
 
     Attributes:

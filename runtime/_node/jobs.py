@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from runtime._clients.control import ControlClient
 from runtime._wire.messages.control import GetJob, JobInfo
@@ -16,8 +17,7 @@ from .processes import Process
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, eq=False)
-class Job:
+class Job(msgspec.Struct, eq=False):
     """One job as this node knows it."""
 
     info: JobInfo

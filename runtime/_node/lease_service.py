@@ -10,7 +10,6 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -46,8 +45,7 @@ BUSY_PAUSE_S = 0.1
 _encode = msgspec.msgpack.Encoder().encode
 
 
-@dataclass(slots=True, eq=False)
-class LocalLease:
+class LocalLease(msgspec.Struct, eq=False):
     """A worker of this node in the hands of `owner` (a process here, or another node's agent)."""
 
     lease_id: bytes
@@ -77,8 +75,7 @@ class LocalLease:
         return self.allocation.resources
 
 
-@dataclass(slots=True, eq=False)
-class RemoteLeaseHere:
+class RemoteLeaseHere(msgspec.Struct, eq=False):
     """A worker of another node in the hands of a process of this node."""
 
     lease_id: bytes

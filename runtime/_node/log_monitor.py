@@ -9,7 +9,8 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from runtime._core.workers import Worker
 from runtime._wire.messages.control import LogBatch
@@ -26,8 +27,7 @@ _SLOW_S = 0.5
 _QUIET_ROUNDS = 20
 
 
-@dataclass(slots=True, eq=False)
-class LogFile:
+class LogFile(msgspec.Struct, eq=False):
     """One output file of one worker."""
 
     path: str

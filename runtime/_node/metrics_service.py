@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from runtime._wire.messages.node import Metric, MetricsReport
 
@@ -20,8 +21,7 @@ _REQUEST_TIMEOUT_S = 5.0
 _MAX_HEADER_BYTES = 16 * 1024
 
 
-@dataclass(slots=True)
-class Sample:
+class Sample(msgspec.Struct):
     """One line: a name, its labels and a value."""
 
     name: str
@@ -29,13 +29,12 @@ class Sample:
     value: float
 
 
-@dataclass(slots=True)
-class Family:
+class Family(msgspec.Struct):
     """The samples under one name."""
 
     kind: str  # counter gauge histogram
     description: str
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[Sample] = msgspec.field(default_factory=list)
 
 
 class MetricsService:

@@ -7,7 +7,8 @@ import logging
 import random
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from runtime._core.transfers import CHUNK_BYTES, BytesBudget, Pull, PullState, ReadChunk
 from runtime._store.service import ObjectStore
@@ -25,8 +26,7 @@ _ROOM_TIMEOUT_S = 600.0
 _HANDOVER_S = 0.1
 
 
-@dataclass(slots=True, eq=False)
-class _Read:
+class _Read(msgspec.Struct, eq=False):
     """One chunk on its way, to its place in the store's memory or, while that is not known or a file, to `data`."""
 
     chunk: ReadChunk
@@ -41,19 +41,17 @@ class _Read:
             self.window.release()
 
 
-@dataclass(slots=True, eq=False)
-class _Active:
+class _Active(msgspec.Struct, eq=False):
     pull: Pull
     task: asyncio.Task[None]
     waiters: int = 0
 
 
-@dataclass(slots=True)
-class _Budget:
+class _Budget(msgspec.Struct):
     """A `BytesBudget` that can be waited for, first come first served."""
 
     bytes: BytesBudget
-    waiting: deque[tuple[int, asyncio.Future[None]]] = field(default_factory=deque)
+    waiting: deque[tuple[int, asyncio.Future[None]]] = msgspec.field(default_factory=deque)
 
     async def take(self, size_bytes: int) -> None:
         if not self.waiting and self.bytes.take(size_bytes):

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from runtime._core.workers import Worker, WorkerState, WorkerTable
 from runtime._transport.channel import CallError
@@ -15,8 +16,7 @@ ASK_AGAIN_S = 3.0
 ANSWER_S = 5.0
 
 
-@dataclass(slots=True)
-class _Answer:
+class _Answer(msgspec.Struct):
     """What a worker said of itself. `idle_since`: of the idleness it was asked in; a later one is asked anew."""
 
     idle_since: float

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from runtime._core.workers import Worker
 from runtime._transport.channel import Channel
 from runtime._wire.messages.base import WorkerAddress
 
 
-@dataclass(slots=True, eq=False)
-class Process:
+class Process(msgspec.Struct, eq=False):
     """A registered driver or worker of this node; `worker` is None for a driver."""
 
     channel: Channel
@@ -20,8 +19,7 @@ class Process:
     worker: Worker | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Peer:
+class Peer(msgspec.Struct, eq=False):
     """The agent of another node, on a connection that it opened."""
 
     channel: Channel

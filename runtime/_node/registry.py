@@ -6,19 +6,18 @@ killed.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
 import tempfile
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import msgspec
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRecord:
+class NodeRecord(msgspec.Struct, frozen=True):
     """One live agent of this host."""
 
     node_id: str  # hex
@@ -90,7 +89,7 @@ def publish(record: NodeRecord) -> Path:
     make_private_dir(folder)
     path = folder / f"{record.node_id[:16]}.json"
     draft = path.with_suffix(f".{record.pid}.tmp")
-    draft.write_text(json.dumps(asdict(record)))
+    draft.write_bytes(msgspec.json.encode(record))
     draft.rename(path)
     return path
 
@@ -117,10 +116,10 @@ def records() -> list[NodeRecord]:
     found: list[NodeRecord] = []
     for path in (base_dir() / "nodes").glob("*.json"):
         try:
-            record = NodeRecord(**json.loads(path.read_text()))
+            record = msgspec.json.decode(path.read_bytes(), type=NodeRecord)
         except FileNotFoundError:
             continue
-        except (ValueError, TypeError) as error:
+        except msgspec.MsgspecError as error:
             log.warning("ignoring %s: %s", path, error)
             continue
         if record.is_alive():

@@ -7,8 +7,9 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from runtime._core.workers import PoolKey, Worker, WorkerEvent, WorkerState, WorkerTable
 from runtime._transport.channel import CallError, Channel
@@ -40,8 +41,7 @@ Taker = Callable[[Worker | CallError], None]
 """Gets a worker that is taken for it, or learns why there will be none."""
 
 
-@dataclass(slots=True)
-class PoolListener:
+class PoolListener(msgspec.Struct):
     """What the pool tells its owner: a worker ended (why, and whether that was wanted), its log files came to
     be, that workers cannot be started at all, and that somebody gets a worker."""
 

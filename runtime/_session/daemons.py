@@ -15,9 +15,10 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from runtime._core.accelerators import HARDWARE, split_ids
 from runtime._node import registry
@@ -39,8 +40,7 @@ class DaemonError(RuntimeError):
     """A daemon did not come up. The message is its own, or the end of its log."""
 
 
-@dataclass(slots=True)
-class Daemon:
+class Daemon(msgspec.Struct):
     """A daemon that is up. `ready` is what it said; `log_path` what it says.
 
     Unless it was started `detached`, it ends with this process, and when this object is gone.

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from runtime._core.store_index import StoredObject, StoreIndex
 from runtime._transport.bulk import Piece
@@ -33,8 +34,7 @@ async def nobody(_holder: Holder, _give_back: bool) -> None:
     """There are no processes to ask."""
 
 
-@dataclass(slots=True, eq=False)
-class _WaitingCreate:
+class _WaitingCreate(msgspec.Struct, eq=False):
     object_id: bytes
     size_bytes: int
     holder: Holder

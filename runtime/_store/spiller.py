@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from runtime._core.store_index import StoredObject, StoreIndex
 
@@ -22,8 +23,7 @@ RETRY_S = 1.0
 """After a failure to write, how long nothing more is spilled."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpillSettings:
+class SpillSettings(msgspec.Struct, frozen=True):
     """Attributes:
     directory: where files go; made when the first one does.
     threshold: share of the memory from which on objects that nobody uses are written to disk ahead of need.

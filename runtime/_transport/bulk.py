@@ -13,7 +13,6 @@ import os
 import struct
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -36,8 +35,7 @@ _MAX_ERROR_BYTES = 1 << 16
 _MAX_REQUEST_BYTES = 1 << 16
 
 
-@dataclass(slots=True)
-class Piece:
+class Piece(msgspec.Struct):
     """An answer: `length` bytes from `offset` of the file `fd`, or of `data`.
 
     `total_bytes` is the size of the whole; `about`, 127 bytes at most, is passed on as it is.

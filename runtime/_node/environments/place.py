@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Interpreter:
+class Interpreter(msgspec.Struct, frozen=True):
     """Which Python a worker runs in. Workers of equal interpreters come from one zygote.
 
     Attributes:
@@ -23,8 +22,7 @@ class Interpreter:
 DEFAULT_INTERPRETER = Interpreter()
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerPlace:
+class WorkerPlace(msgspec.Struct, frozen=True):
     """What a worker is given before its first line runs.
 
     Attributes:
@@ -34,7 +32,7 @@ class WorkerPlace:
     """
 
     cwd: str = ""
-    path: list[str] = field(default_factory=list)
-    env: dict[str, str] = field(default_factory=dict)
+    path: list[str] = msgspec.field(default_factory=list)
+    env: dict[str, str] = msgspec.field(default_factory=dict)
     interpreter: Interpreter = DEFAULT_INTERPRETER
     hook: str = ""

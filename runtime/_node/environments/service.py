@@ -11,9 +11,10 @@ import shlex
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from runtime._clients.control import ControlClient
 from runtime._core import environments
@@ -44,16 +45,14 @@ Part = tuple[str, str]
 """One thing that environments are made of: the kind of its cache, and its name there."""
 
 
-@dataclass(slots=True, eq=False)
-class _Prepared:
+class _Prepared(msgspec.Struct, eq=False):
     """An environment in use, and what it holds."""
 
     task: asyncio.Task[WorkerPlace]
     parts: list[Part]
 
 
-@dataclass(slots=True, eq=False)
-class _Building:
+class _Building(msgspec.Struct, eq=False):
     """A part that is being built, and how many environments wait for it: it is given up with the last."""
 
     task: asyncio.Task[None]

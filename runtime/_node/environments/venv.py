@@ -15,9 +15,10 @@ import shutil
 import site
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from .command import run
 
@@ -25,8 +26,7 @@ _PIP_OPTIONS = ("--disable-pip-version-check", "--no-cache-dir")
 _WORKING_DIR = "RAY_RUNTIME_ENV_CREATE_WORKING_DIR"
 
 
-@dataclass(frozen=True, slots=True)
-class VenvSpec:
+class VenvSpec(msgspec.Struct, frozen=True):
     """What to install. `tool` is "pip" or "uv", `config` that field of the environment."""
 
     tool: str
