@@ -19,7 +19,7 @@ from typing import IO, cast
 
 from autoscaler.provider import CommandResult, ShellError, ShellTimedOut
 
-from . import archive, terminal
+from . import archive, input_line, terminal
 from .channel import Broken, Channel
 from .connections import CONNECT_S, CONNECTIONS, SshTarget
 from .feeding import Feeder
@@ -235,13 +235,11 @@ class _Running(io.RawIOBase):
         Raises:
             TimeoutError: it does not within this time.
         """
-        script = os.fsencode(self._script)
+        script = input_line.encode(os.fsencode(self._script))
         own, self._deadline = self._deadline, time.monotonic() + within_s
         self._deadline = self._deadline if own is None else min(own, self._deadline)
         try:
-            # dd reads the script and not a byte more, so that the rest of the input is the script's own.
-            read = f"exec /bin/sh -c 'eval \"$(dd bs=1 count={len(script)} 2>/dev/null)\"'"
-            self.channel.execute(read, self._deadline)
+            self.channel.execute(input_line.RUN, self._deadline)
             with contextlib.suppress(Broken):  # reading says why
                 self.channel.sendall(script, self._left_s())
             while (found := re.search(rb"\n" + self._mark + rb"(\d+)\n", self._buffer)) is None:

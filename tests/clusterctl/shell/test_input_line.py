@@ -1,0 +1,42 @@
+"""That every shell makes the script of the line, whatever is in it, and leaves the rest of its input alone."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from clusterctl.shell import input_line
+
+SHELLS = [
+    [program, *words]
+    for program, words in (("dash", ()), ("bash", ("--posix",)), ("busybox", ("sh",)))
+    if shutil.which(program)
+]
+
+
+def begun(shell: list[str], input: bytes) -> bytes:
+    """What comes of an input, where `shell` is the machine's /bin/sh."""
+    command = input_line.RUN.replace("/bin/sh", shlex.join(shell))
+    return subprocess.run(["/bin/sh", "-c", command], input=input, stdout=subprocess.PIPE, check=True).stdout
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=shlex.join)
+@settings(max_examples=30, deadline=None)
+@given(st.binary(max_size=200).map(lambda data: data.replace(b"\0", b"")))
+@example(bytes(range(1, 256)) * 2)
+@example(b"\\c\\0101\\x41\\\\n\\\n'\"$x`x`%s-n\r")
+@example(b"\n long \\ lines \xff\n" * 6000)
+def test_any_text_is_a_script_and_the_rest_of_the_input_is_its_own(shell: list[str], text: bytes) -> None:
+    quoted = b"'" + text.replace(b"'", b"'\"'\"'") + b"'"
+    script = b"printf %s " + quoted + b"\nprintf '<%s>' $?\ncat"
+    assert begun(shell, input_line.encode(script) + b"rest\n") == text + b"<0>rest\n"
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=shlex.join)
+def test_a_line_that_is_cut_off_does_nothing(shell: list[str]) -> None:
+    assert begun(shell, input_line.encode(b"echo one\necho two")[:-4]) == b""
