@@ -85,7 +85,8 @@ def start_worker(
     Raises:
         CliError: it did not start or could not join; the message has its own words.
     """
-    from runtime._session.daemons import DaemonError, fork_node, start_node
+    from runtime._session.daemons import DaemonError, start_node
+    from runtime._session.forking_node import fork_node
 
     session = _session_dir()
     with _turn(session):

@@ -1,18 +1,12 @@
-"""Starting the daemons as processes of this host, and their ends.
-
-A daemon says one JSON line on a pipe when it is up, or why it is not; errors carry its words.
-"""
+"""Starting the daemons as processes of this host, and their ends."""
 
 from __future__ import annotations
 
 import json
 import os
-import select
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,24 +14,18 @@ from typing import Any
 
 import msgspec
 
-from runtime._core.accelerators import HARDWARE, split_ids
 from runtime._node import registry
 from runtime._node.child import wait_for_end
-from runtime._node.zygote_spawn import ChildProcess, daemon_environment
+from runtime._node.zygote_spawn import daemon_environment
 
+from .coming_up import START_TIMEOUT_S, DaemonError, end, log_file, node_amounts, wait_ready
 from .directories import new_session_dir
 
-START_TIMEOUT_S = 30.0
-_TAIL_BYTES = 3000
-_LAST_WORDS_S = 2.0
+__all__ = ["Daemon", "DaemonError", "settings_environment", "start_control", "start_local", "start_node"]
 
 
 def _hold_nothing() -> None:
     """The lifeline of a daemon that has none."""
-
-
-class DaemonError(RuntimeError):
-    """A daemon did not come up. The message is its own, or the end of its log."""
 
 
 class Daemon(msgspec.Struct):
@@ -95,7 +83,7 @@ def start_local(
     Raises:
         DaemonError: it did not come up.
     """
-    amounts = _amounts(num_cpus, num_gpus, memory, resources)
+    amounts = node_amounts(num_cpus, num_gpus, memory, resources)
     session = session_dir or new_session_dir()
     arguments = ["--session-dir", session, "--resources", json.dumps(amounts)]
     arguments += ["--labels", json.dumps(dict(labels or {}))]
@@ -180,7 +168,7 @@ def start_node(
         session_dir,
         secret_file,
         host,
-        _amounts(num_cpus, num_gpus, memory, resources),
+        node_amounts(num_cpus, num_gpus, memory, resources),
         labels or {},
         object_store_memory,
         {
@@ -198,49 +186,6 @@ def start_node(
     return _start("runtime._node", arguments, session_dir, "agent", detached, timeout_s, env_vars)
 
 
-def fork_node(
-    control_address: str,
-    session_dir: str,
-    secret_file: str,
-    host: str,
-    resources: Mapping[str, float],
-    labels: Mapping[str, str],
-    object_store_memory: int | None = None,
-    instance_id: str = "",
-    node_type: str = "",
-    timeout_s: float = START_TIMEOUT_S,
-) -> tuple[int, dict[str, Any]]:
-    """Forks a node agent of this process, which must have one thread and little in memory; it outlives the caller.
-
-    Returns:
-        Its process id, and what it said (as `start_node`).
-
-    Raises:
-        DaemonError: it did not come up.
-    """
-    from . import forking_node
-
-    named = {"--instance-id": instance_id, "--node-type": node_type}
-    amounts = _amounts(None, None, None, resources)
-    arguments = _node_arguments(
-        control_address, session_dir, secret_file, host, amounts, labels, object_store_memory, named
-    )
-    log_path = os.path.join(session_dir, "logs", "agent.log")
-    os.makedirs(os.path.dirname(log_path), mode=0o700, exist_ok=True)
-    words, words_in = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(words)
-        forking_node.become(arguments, words_in, session_dir, log_path)
-    os.close(words_in)
-    process = forking_node.ForkedProcess(pid)
-    try:
-        return pid, _wait_ready(process, words, log_path, timeout_s)
-    except BaseException:
-        _end(process)
-        raise
-
-
 def settings_environment(
     system_config: Mapping[str, Any] | None = None, spilling_directory: str | None = None
 ) -> dict[str, str]:
@@ -252,23 +197,6 @@ def settings_environment(
     if spilling_directory:
         environment["RAY_object_spilling_directory"] = os.path.abspath(spilling_directory)
     return environment
-
-
-def _amounts(
-    num_cpus: float | None,
-    num_gpus: float | None,
-    memory: float | None,
-    resources: Mapping[str, float] | None,
-) -> dict[str, float]:
-    named = {"CPU": num_cpus, "GPU": num_gpus, "memory": memory}
-    for kind in HARDWARE.values():
-        wanted = num_gpus if kind.resource == "GPU" else (resources or {}).get(kind.resource)
-        visible = split_ids(os.environ.get(kind.variable))
-        if wanted is not None and visible is not None and wanted > len(visible):
-            raise ValueError(
-                f"A node with {wanted} {kind.resource} cannot start here: {kind.variable} shows only {visible}."
-            )
-    return {**(resources or {}), **{name: amount for name, amount in named.items() if amount is not None}}
 
 
 def _node_arguments(
@@ -301,8 +229,7 @@ def _start(
 
     A daemon always has its own process group, so that a Ctrl-C meant for the caller does not reach it.
     """
-    log_path = os.path.join(session_dir, "logs", f"{log_name}.log")
-    os.makedirs(os.path.dirname(log_path), mode=0o700, exist_ok=True)
+    log_path = log_file(session_dir, log_name)
     words, words_in = os.pipe()
     lifeline, ours = os.pipe()
     command = [module] if detached else ["runtime._session.supervised", module]
@@ -328,9 +255,9 @@ def _start(
         os.close(lifeline)
     cut = weakref.finalize(process, os.close, ours)
     try:
-        ready = _wait_ready(process, words, log_path, timeout_s)
+        ready = wait_ready(process, words, log_path, timeout_s)
     except DaemonError:
-        _end(process)
+        end(process)
         cut()
         raise
     except BaseException:
@@ -339,47 +266,3 @@ def _start(
         cut()
         raise
     return Daemon(process, ready, log_path, cut)
-
-
-def _end(process: ChildProcess) -> None:
-    """Lets a daemon that failed clean up after itself, then makes sure that it is gone."""
-    try:
-        process.wait(_LAST_WORDS_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _wait_ready(process: ChildProcess, read_end: int, log_path: str, timeout_s: float) -> dict[str, Any]:
-    deadline = time.monotonic() + timeout_s
-    said = b""
-    with os.fdopen(read_end, "rb", buffering=0) as pipe:
-        while not said.endswith(b"\n"):
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([pipe], [], [], left)[0]:
-                raise DaemonError(f"it did not come up within {timeout_s:g} s. {_tail(log_path)}")
-            chunk = pipe.read(65536)
-            if not chunk:
-                status = _exit_status(process)
-                raise DaemonError(f"it ended before it was up ({status}). {_tail(log_path)}")
-            said += chunk
-    ready: dict[str, Any] = json.loads(said)
-    if "error" in ready:
-        raise DaemonError(str(ready["error"]))
-    return ready
-
-
-def _exit_status(process: ChildProcess) -> str:
-    try:
-        status = process.wait(5.0)
-    except subprocess.TimeoutExpired:
-        return "its pipe closed, but it runs"
-    return f"exit status {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
-
-
-def _tail(log_path: str) -> str:
-    try:
-        text = Path(log_path).read_bytes()[-_TAIL_BYTES:].decode(errors="replace").strip()
-    except OSError as error:
-        return f"It left no log: {error}"
-    return f"Its log ends with:\n{text}" if text else "Its log is empty."

@@ -6,6 +6,7 @@ rests at first: a node that has just joined needs no worker yet, and joining is 
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import select
@@ -15,21 +16,71 @@ import subprocess
 import sys
 import time
 import traceback
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
+from runtime import _lean as lean
+from runtime._node.options import NodeOptions
 from runtime._node.zygote_spawn import SpawnedZygote, daemon_environment
+
+from .coming_up import START_TIMEOUT_S, end, log_file, node_amounts, wait_ready
 
 REST_S = 3.0
 """So long a zygote leaves its machine to what else starts there, unless it is asked for a worker."""
 _LOOK_S = 0.01
 
 
-def become(argv: list[str], ready: int, session_dir: str, log_path: str) -> NoReturn:
+def fork_node(
+    control_address: str,
+    session_dir: str,
+    secret_file: str,
+    host: str,
+    resources: Mapping[str, float],
+    labels: Mapping[str, str],
+    object_store_memory: int | None = None,
+    instance_id: str = "",
+    node_type: str = "",
+    timeout_s: float = START_TIMEOUT_S,
+) -> tuple[int, dict[str, Any]]:
+    """Forks a node agent of this process, which must have one thread and little in memory; it outlives the caller.
+
+    Returns:
+        Its process id, and what it said (see `start_node`).
+
+    Raises:
+        DaemonError: it did not come up.
+    """
+    log_path = log_file(session_dir, "agent")
+    words, words_in = os.pipe()
+    options = NodeOptions(
+        control=control_address,
+        session_dir=session_dir,
+        secret_file=secret_file,
+        host=host,
+        resources=node_amounts(None, None, None, resources),
+        labels=dict(labels),
+        store_bytes=object_store_memory or 0,
+        instance_id=instance_id,
+        node_type=node_type,
+        ready_fd=words_in,
+    )
+    pid = os.fork()
+    if pid == 0:
+        os.close(words)
+        _become_agent(options, log_path)
+    os.close(words_in)
+    process = ForkedProcess(pid)
+    try:
+        return pid, wait_ready(process, words, log_path, timeout_s)
+    except BaseException:
+        end(process)
+        raise
+
+
+def _become_agent(options: NodeOptions, log_path: str) -> NoReturn:
     """Makes this process, which was forked for it, a node agent in a session of its own.
 
-    Args:
-        argv: as for `python -m runtime._node`, but for `--ready-fd`.
-        ready: that descriptor, the only one of the caller's that stays open.
+    Of the caller's descriptors only `options.ready_fd` stays open.
     """
     status = 1
     try:
@@ -37,11 +88,15 @@ def become(argv: list[str], ready: int, session_dir: str, log_path: str) -> NoRe
         os.chdir("/")
         os.environ.update(daemon_environment())
         _redirect(log_path)
-        _keep_open(ready)
-        zygote = fork_zygote(session_dir)
-        from runtime._node.__main__ import main  # not before: the zygote needs none of it
+        _keep_open(options.ready_fd)
+        zygote = _fork_zygote(options.session_dir)
+        gc.disable()  # what is imported stays: to look for garbage in it would be a tenth of the start
+        lean.import_asyncio()
+        from runtime._node.running import run  # not before: the zygote needs none of it
 
-        status = main([*argv, "--ready-fd", str(ready)], zygote)
+        gc.freeze()
+        gc.enable()
+        status = run(options, zygote)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -49,11 +104,9 @@ def become(argv: list[str], ready: int, session_dir: str, log_path: str) -> NoRe
         os._exit(status)
 
 
-def fork_zygote(session_dir: str) -> SpawnedZygote:
+def _fork_zygote(session_dir: str) -> SpawnedZygote:
     """Forks a zygote of this process; it dies with it."""
-    folder = os.path.join(session_dir, "logs")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    log_path = os.path.join(folder, "zygote.log")
+    log_path = log_file(session_dir, "zygote")
     ours, theirs = socket.socketpair()
     agent = os.getpid()
     pid = os.fork()

@@ -12,9 +12,9 @@ import sys
 
 from runtime._control.server import ControlStore
 from runtime._control.storage import open_storage
-from runtime._node.__main__ import serve, tell
 from runtime._node.agent import NodeAgent
 from runtime._node.config import AgentConfig, default_store_bytes, node_inventory
+from runtime._node.running import serve, tell
 from runtime._node.zygote_spawn import SpawnedZygote
 from runtime._transport.channel import CallError, Channel, Handler, LoopbackChannel
 

@@ -22,7 +22,8 @@ from tests.polling import eventually
 
 FORK = """
 import json, sys
-from runtime._session.daemons import DaemonError, fork_node
+from runtime._session.coming_up import DaemonError
+from runtime._session.forking_node import fork_node
 try:
     pid, ready = fork_node(*sys.argv[1:4], "127.0.0.1", {"CPU": 2}, {}, node_type="small")
     print(json.dumps({"pid": pid, **ready}))

@@ -1,0 +1,42 @@
+"""What a node agent is told when it is started."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class NodeOptions(msgspec.Struct, kw_only=True):
+    """Attributes:
+    control: host:port of the control store.
+    session_dir: private directory of this node.
+    secret_file: holds the cluster's secret.
+    host: address under which other nodes reach this one.
+    resources: amounts; CPU and memory have defaults.
+    store_bytes: shared memory for objects; 0: a default.
+    head: this node is the cluster's head.
+    instance_id: the autoscaler's name of this machine.
+    node_type: that of the cluster's specification.
+    node_id: hex; "": random.
+    name: what users call this node; "": its host.
+    exit_with_driver: end when the driver has left.
+    remove_session_dir: leave no logs either.
+    control_reconnect_s: end after so long without a control store.
+    ready_fd: where to write one JSON line when up; negative: nowhere.
+    """
+
+    control: str
+    session_dir: str
+    secret_file: str
+    host: str = "127.0.0.1"
+    resources: dict[str, float] = {}
+    labels: dict[str, str] = {}
+    store_bytes: int = 0
+    head: bool = False
+    instance_id: str = ""
+    node_type: str = ""
+    node_id: str = ""
+    name: str = ""
+    exit_with_driver: bool = False
+    remove_session_dir: bool = False
+    control_reconnect_s: float = 7.0
+    ready_fd: int = -1
