@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import socket
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -12,6 +13,11 @@ KEEPALIVE_S = 15.0
 """The other side has said nothing for so long: it is asked for a sign of life."""
 SILENCE_S = 30.0
 """It gave none for so long: the connection is lost."""
+TURN_S = 1.0
+"""So long one turn of reading or writing waits. paramiko's tenth of a second costs each idle connection a percent of a
+core; it needs that only to see that the connection was closed, which wakes whoever waits here."""
+_AHEAD = 2**15
+"""So much is read at once: paramiko asks for a packet in two or three pieces."""
 
 
 def channel_errors() -> tuple[type[Exception], ...]:
@@ -38,11 +44,12 @@ class Stream(Protocol):
     def recv(self, size: int, /) -> bytes: ...
     def send(self, data: bytes, /) -> int: ...
     def settimeout(self, timeout: float | None, /) -> None: ...
+    def shutdown(self, how: int, /) -> None: ...
     def close(self) -> None: ...
 
 
 class Watched:
-    """What SSH is spoken over, as paramiko needs it: its thread always reads, in turns of a fraction of a second.
+    """What SSH is spoken over, as paramiko needs it: its thread always reads, in turns.
 
     From `watch` on reading and writing fail when the other side is silent. So all waits of a connection end, whatever
     it leads over: the kernel knows of no peer behind a jump host or a proxy command, and acknowledges for a frozen one.
@@ -61,6 +68,8 @@ class Watched:
         self._asked: float | None = None
         self._stalled: float | None = None
         self._silent: Silent | None = None
+        self._ahead = b""
+        self._at = 0
 
     @property
     def silent(self) -> Silent | None:
@@ -75,8 +84,16 @@ class Watched:
         """
         self._heard = time.monotonic()
         self._ask = ask
+        self._stream.settimeout(TURN_S)
 
     def recv(self, size: int) -> bytes:
+        if self._at == len(self._ahead):
+            self._ahead, self._at = self._receive(max(size, _AHEAD)), 0
+        data = self._ahead[self._at : self._at + size]
+        self._at += len(data)
+        return data
+
+    def _receive(self, size: int) -> bytes:
         try:
             data = self._stream.recv(size)
         except TimeoutError:
@@ -103,6 +120,8 @@ class Watched:
     def close(self) -> None:
         self._closed, self._ask = True, None
         with contextlib.suppress(*channel_errors()):  # what it leads over has ended
+            self._stream.shutdown(socket.SHUT_RDWR)  # wakes whoever reads or writes; the next line does not
+        with contextlib.suppress(*channel_errors()):
             self._stream.close()
 
     _closed = False  # paramiko looks at it, as at a socket's
