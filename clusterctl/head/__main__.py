@@ -14,7 +14,6 @@ import logging
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from clusterctl import processes
 from clusterctl.head.config import HeadConfig
@@ -47,7 +46,7 @@ def main() -> int:
                 listener.write(json.dumps(words) + "\n")
 
     def tell_up(words: dict[str, str]) -> None:
-        remember(Path(options.session_dir), _record(options, words))
+        remember(options.session_dir, _record(options, words))
         tell(words)
 
     try:

@@ -1,4 +1,4 @@
-"""`python -P -m clusterctl.head.join`: makes a machine a node, as `clusterctl start --address` does.
+"""`python -P -m clusterctl.head.join ORDER`: makes a machine a node, as `clusterctl start --address` does.
 
 It is what `up` runs on every worker, so it costs little: it imports no command line, and forks the node agent instead
 of starting another Python.
@@ -6,44 +6,55 @@ of starting another Python.
 
 from __future__ import annotations
 
-import argparse
-import json
+import os
 import sys
+from typing import NoReturn
 
 import msgspec
 
 from clusterctl.errors import CliError
-from clusterctl.head.daemons import start_worker
+from clusterctl.head.worker import start_worker
 
 
-def main() -> int:
-    """Prints the daemon's record; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m clusterctl.head.join", description=__doc__)
-    parser.add_argument("--address", required=True, help="HOST:PORT of the head's control store")
-    parser.add_argument("--secret-file", required=True, help="file that holds the cluster's secret")
-    parser.add_argument("--host", required=True, help="address of this machine, for the other nodes")
-    parser.add_argument("--resources", type=json.loads, default={}, help="JSON: what this node brings")
-    parser.add_argument("--labels", type=json.loads, default={}, help="JSON: labels of this node")
-    parser.add_argument("--node-type", default="", help="its node type")
-    parser.add_argument("--instance-id", default="", help="the autoscaler's name of this machine")
-    given = parser.parse_args()
+class JoinOrder(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """How to join; travels as JSON.
+
+    Attributes:
+        address: HOST:PORT of the head's control store.
+        secret_file: holds the cluster's secret.
+        host: address of this machine, for the other nodes.
+        resources: what this node brings.
+        instance_id: the autoscaler's name of this machine.
+    """
+
+    address: str
+    secret_file: str
+    host: str
+    resources: dict[str, float] = {}
+    labels: dict[str, str] = {}
+    node_type: str = ""
+    instance_id: str = ""
+
+
+def main() -> NoReturn:
+    """Prints the daemon's record, and ends this process."""
+    order = msgspec.json.decode(sys.argv[1], type=JoinOrder)
     try:
         record = start_worker(
-            given.address,
-            given.secret_file,
-            given.host,
-            given.resources,
-            given.labels,
-            given.node_type,
-            given.instance_id,
+            order.address,
+            order.secret_file,
+            order.host,
+            order.resources,
+            order.labels,
+            order.node_type,
+            order.instance_id,
             forked=True,
         )
     except CliError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    print(msgspec.json.encode(record).decode())
-    return 0
+        sys.exit(f"error: {error}")
+    print(msgspec.json.encode(record).decode(), flush=True)
+    os._exit(0)  # nothing is left to be finished
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

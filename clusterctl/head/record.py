@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import msgspec
 
 from clusterctl import processes
+from runtime import _files
 
 FILE = "daemon.json"
 
@@ -25,23 +25,24 @@ class DaemonRecord(msgspec.Struct, kw_only=True):
     secret_file: str = ""
 
 
-def running(session: Path) -> DaemonRecord | None:
+def running(session: str) -> DaemonRecord | None:
     """What runs in a session folder, by its record."""
     try:
-        record = msgspec.json.decode((session / FILE).read_bytes(), type=DaemonRecord)
+        with open(f"{session}/{FILE}", "rb") as file:
+            record = msgspec.json.decode(file.read(), type=DaemonRecord)
     except (FileNotFoundError, msgspec.MsgspecError):
         return None
     return record if processes.is_alive(record.pid, record.start_ticks) else None
 
 
-def remember(session: Path, record: DaemonRecord) -> None:
+def remember(session: str, record: DaemonRecord) -> None:
     """Writes the record, whole or not at all."""
-    draft = session / f".daemon.{os.getpid()}"
+    draft = f"{session}/.daemon.{os.getpid()}"
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(msgspec.json.encode(record))
-    draft.replace(session / FILE)
+    os.replace(draft, f"{session}/{FILE}")
 
 
-def forget(session: Path) -> None:
+def forget(session: str) -> None:
     """Says that nothing is meant to run there."""
-    (session / FILE).unlink(missing_ok=True)
+    _files.remove(f"{session}/{FILE}")

@@ -303,19 +303,18 @@ def worker_facts(
         holds_lease: its machine shuts itself down when the head is gone.
     """
     labels = machine_labels(node_type, machine.zone, machine.market)
-    start = [
-        *("--address", control_address),
-        *("--host", machine.address),
-        *("--secret-file", "@"),
-        *("--node-type", node_type.name),
-        *("--instance-id", instance_id),
-        *("--resources", msgspec.json.encode(dict(node_type.resources)).decode()),
-        *("--labels", msgspec.json.encode(labels).decode()),
-    ]
-    words = " ".join(f"{NODE_FOLDER}/secret" if word == "@" else shlex.quote(word) for word in start)
+    order = {
+        "address": control_address,
+        "host": machine.address,
+        "secret_file": f"{NODE_FOLDER}/secret",
+        "node_type": node_type.name,
+        "instance_id": instance_id,
+        "resources": dict(node_type.resources),
+        "labels": labels,
+    }
     return NodeFacts(
         is_head=False,
-        start=f"{JOIN} {words}",
+        start=f"{JOIN} {shlex.quote(msgspec.json.encode(order).decode())}",
         reaches=control_address,
         secret_file=secret_file,
         runtime=runtime,

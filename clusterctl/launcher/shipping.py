@@ -37,9 +37,10 @@ _OURS_ON_NODES = (
     "clusterctl/errors.py",
     "clusterctl/processes.py",
     "clusterctl/head/__init__.py",
-    "clusterctl/head/daemons.py",
     "clusterctl/head/join.py",
     "clusterctl/head/record.py",
+    "clusterctl/head/session.py",
+    "clusterctl/head/worker.py",
     "clusterctl/jobs/",
 )
 """What of ours runs on a worker: the engine, its start, and programs of jobs. Each file more is one to unpack."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import socket
 import time
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any
 
+from runtime import _files
 from runtime._clients.control import ControlClient
 from runtime._core.ledger import Ledger
 from runtime._core.workers import Worker
@@ -76,7 +75,7 @@ class NodeAgent:
         self.address = ""
         self._unix: UnixListener | None = None
         self._tcp: TcpListener | None = None
-        self._record: Path | None = None
+        self._record: str | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._driver_timer: asyncio.TimerHandle | None = None
         self._stopping = False
@@ -184,7 +183,7 @@ class NodeAgent:
         """
         config = self.config
         for folder in (config.session_dir, self.sockets_dir, os.path.join(config.session_dir, "logs")):
-            registry.make_private_dir(Path(folder))
+            registry.make_private_dir(folder)
         await self.pool.start(config.zygote)
         self._unix = await serve_unix(self.unix_path, self._process_handler.accept, "a local process")
         if config.listen_tcp:
@@ -259,20 +258,20 @@ class NodeAgent:
         await asyncio.to_thread(self._remove_files)
 
     def _remove_files(self) -> None:
-        session = Path(self.config.session_dir)
+        session = self.config.session_dir
         if self.config.remove_session_dir:
             # A worker that is just dying may still create its log file.
             for _ in range(5):
-                shutil.rmtree(session, ignore_errors=True)
-                if not session.exists():
+                _files.remove_tree(session)
+                if not os.path.exists(session):
                     break
                 time.sleep(0.02)
         else:
             self.environments.remove_files()
             for path in self.pool.table:
                 _unlink(path.unix_path)
-            registry.remove_empty(Path(self.sockets_dir))
-        registry.remove_empty(session.parent)
+            registry.remove_empty(self.sockets_dir)
+        registry.remove_empty(os.path.dirname(session))
 
     # ---------------------------------------------------------------- shared by the handlers
 
@@ -448,4 +447,4 @@ class NodeAgent:
 
 def _unlink(path: str) -> None:
     if path:
-        Path(path).unlink(missing_ok=True)
+        _files.remove(path)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from runtime import _files
 from runtime._core.accelerators import HARDWARE, split_ids
 from runtime._core.labels import ACCELERATOR_TYPE, MARKET_TYPE, NODE_GROUP, NODE_ID, REGION, ZONE
 from runtime._core.resources import to_units
@@ -113,7 +113,7 @@ def memory_bytes() -> int:
     """Memory that this machine, or the control group we run in, has."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        limit = _files.read("/sys/fs/cgroup/memory.max").strip()
     except OSError:
         return total
     return min(total, int(limit)) if limit.isdigit() else total

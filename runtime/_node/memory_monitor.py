@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from pathlib import Path
 
+from runtime import _files
 from runtime._core.memory_policy import Holder, choose
 from runtime._core.workers import Worker, WorkerState
 
@@ -19,7 +19,7 @@ NOTICE_S = 0.05
 """The owner is told first, so that it knows why when the connection breaks."""
 RELIEF_S = 1.0
 """So long the node takes no new tasks after it had to end one."""
-_CGROUP = Path("/sys/fs/cgroup")
+_CGROUP = "/sys/fs/cgroup"
 
 
 def used_bytes() -> int:
@@ -29,8 +29,8 @@ def used_bytes() -> int:
     memory = psutil.virtual_memory()
     used = int(memory.total - memory.available)
     try:
-        charged = int((_CGROUP / "memory.current").read_text())
-        statistics = dict(line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())
+        charged = int(_files.read(f"{_CGROUP}/memory.current"))
+        statistics = dict(line.split() for line in _files.read(f"{_CGROUP}/memory.stat").splitlines())
     except (OSError, ValueError):
         return used
     if memory_bytes() == memory.total:  # the group has no limit of its own

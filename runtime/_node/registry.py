@@ -6,13 +6,13 @@ killed.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-import shutil
-import tempfile
-from pathlib import Path
 
 import msgspec
+
+from runtime import _files
 
 log = logging.getLogger(__name__)
 
@@ -35,25 +35,24 @@ class NodeRecord(msgspec.Struct, frozen=True):
         return _process_started_s(self.pid) == self.process_started_s
 
 
-def base_dir() -> Path:
-    """The directory of this user's sessions and records: `$CLUSTERCTL_TMPDIR` or the system's temporary
-    one."""
-    root = os.environ.get("CLUSTERCTL_TMPDIR") or tempfile.gettempdir()
-    return Path(root) / f"clusterctl-{os.getuid()}"
+def base_dir() -> str:
+    """The directory of this user's sessions and records, below `$CLUSTERCTL_TMPDIR` or the system's temporary one."""
+    root = os.environ.get("CLUSTERCTL_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
+    return os.path.join(os.path.abspath(root), f"clusterctl-{os.getuid()}")
 
 
-def make_private_dir(path: Path) -> None:
+def make_private_dir(path: str) -> None:
     """Makes a directory that only this user may enter.
 
     Raises:
         OSError: it exists and belongs to someone else.
     """
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = path.stat()
+    os.makedirs(path, 0o700, exist_ok=True)
+    status = os.stat(path)
     if status.st_uid != os.getuid():
         raise OSError(f"{path} belongs to user {status.st_uid}: remove it or set CLUSTERCTL_TMPDIR")
     if status.st_mode & 0o077:
-        path.chmod(0o700)
+        os.chmod(path, 0o700)
 
 
 def record_of_this_process(
@@ -81,42 +80,47 @@ def record_of_this_process(
     )
 
 
-def publish(record: NodeRecord) -> Path:
+def publish(record: NodeRecord) -> str:
     """Writes the record where `records` finds it, whole or not at all."""
     base = base_dir()
     make_private_dir(base)
-    folder = base / "nodes"
+    folder = _records_dir()
     make_private_dir(folder)
-    path = folder / f"{record.node_id[:16]}.json"
-    draft = path.with_suffix(f".{record.pid}.tmp")
-    draft.write_bytes(msgspec.json.encode(record))
-    draft.rename(path)
+    path = f"{folder}/{record.node_id[:16]}.json"
+    draft = f"{folder}/{record.node_id[:16]}.{record.pid}.tmp"
+    with open(draft, "wb") as file:
+        file.write(msgspec.json.encode(record))
+    os.rename(draft, path)
     return path
 
 
-def withdraw(path: Path) -> None:
+def withdraw(path: str) -> None:
     """Removes a record, and the directories that are empty then."""
-    path.unlink(missing_ok=True)
-    remove_empty(path.parent)
+    _files.remove(path)
+    remove_empty(os.path.dirname(path))
 
 
-def remove_empty(folder: Path) -> None:
+def remove_empty(folder: str) -> None:
     """Removes `folder` and its parents up to the base directory as far as they are empty."""
     base = base_dir()
-    while folder == base or base in folder.parents:
+    while folder == base or folder.startswith(f"{base}/"):
         try:
-            folder.rmdir()
+            os.rmdir(folder)
         except OSError:
             return
-        folder = folder.parent
+        folder = os.path.dirname(folder)
 
 
 def records() -> list[NodeRecord]:
     """The live agents of this user on this host, the youngest first. Stale records are removed."""
     found: list[NodeRecord] = []
-    for path in (base_dir() / "nodes").glob("*.json"):
+    names: list[str] = []
+    with contextlib.suppress(FileNotFoundError):
+        names = os.listdir(_records_dir())
+    for path in (os.path.join(_records_dir(), name) for name in names if name.endswith(".json")):
         try:
-            record = msgspec.json.decode(path.read_bytes(), type=NodeRecord)
+            with open(path, "rb") as file:
+                record = msgspec.json.decode(file.read(), type=NodeRecord)
         except FileNotFoundError:
             continue
         except msgspec.MsgspecError as error:
@@ -126,15 +130,19 @@ def records() -> list[NodeRecord]:
             found.append(record)
         else:
             if record.local:  # its one process was killed, so nobody else removes what it left
-                shutil.rmtree(record.session_dir, ignore_errors=True)
+                _files.remove_tree(record.session_dir)
             withdraw(path)
     return sorted(found, key=lambda record: record.started_s, reverse=True)
+
+
+def _records_dir() -> str:
+    return f"{base_dir()}/nodes"
 
 
 def _process_started_s(pid: int) -> float:
     """Clock ticks from boot to the start of a process; -1 when there is none (or only a zombie)."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        text = _files.read(f"/proc/{pid}/stat")
     except (FileNotFoundError, ProcessLookupError):
         return -1.0
     fields = text.rpartition(")")[2].split()

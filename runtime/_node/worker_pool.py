@@ -7,10 +7,10 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
+from runtime import _files
 from runtime._core.workers import PoolKey, Worker, WorkerEvent, WorkerState, WorkerTable
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind
@@ -432,7 +432,7 @@ class WorkerPool:
     def _error_log(self, worker: Worker) -> str:
         _, err = self._output_files(worker, str(worker.pid))
         try:
-            text = Path(err).read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
+            text = _files.tail(err, _LOG_TAIL_BYTES)
         except OSError as error:
             return f"No error log: {error}"
         return f"The last one's error log ends with:\n{text}" if text else "The last one's error log is empty"

@@ -6,8 +6,9 @@ import asyncio
 import json
 import logging
 import signal
-from pathlib import Path
 from typing import Any, Protocol, cast
+
+from runtime import _files
 
 from .child import wait_for_end
 from .zygote_spawn import SpawnedZygote
@@ -141,6 +142,6 @@ def describe_exit(status: int) -> str:
 
 def _tail(path: str, limit: int = 2000) -> str:
     try:
-        return Path(path).read_bytes()[-limit:].decode(errors="replace").strip() or "its log is empty"
+        return _files.tail(path, limit) or "its log is empty"
     except OSError as error:
         return f"no log: {error}"

@@ -51,7 +51,7 @@ class AutoscalingCluster:
         }
         self._root = ""
         self._env_vars: dict[str, str] = {}
-        self._record: Path | None = None
+        self._record: str | None = None
 
     def start(
         self, _system_config: Mapping[str, Any] | None = None, override_env: Mapping[str, str] | None = None
@@ -105,7 +105,7 @@ class AutoscalingCluster:
         if done.returncode:
             raise RuntimeError(f"clusterctl {arguments[0]} failed:\n{done.stdout}{done.stderr}".rstrip())
 
-    def _publish_head(self) -> Path:
+    def _publish_head(self) -> str:
         """The head's agent keeps its record in its machine's folder: put one where programs of this user look."""
         for path in Path(self._root).glob("*/clusterctl-*/nodes/*.json"):
             record = registry.NodeRecord(**json.loads(path.read_text()))

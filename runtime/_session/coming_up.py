@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from runtime import _files
 from runtime._core.accelerators import HARDWARE, split_ids
 from runtime._node.zygote_spawn import ChildProcess
 
@@ -101,8 +102,7 @@ def _exit_status(process: ChildProcess) -> str:
 
 def _tail(log_path: str) -> str:
     try:
-        with open(log_path, "rb") as log:
-            text = log.read()[-_TAIL_BYTES:].decode(errors="replace").strip()
+        text = _files.tail(log_path, _TAIL_BYTES)
     except OSError as error:
         return f"It left no log: {error}"
     return f"Its log ends with:\n{text}" if text else "Its log is empty."

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from runtime import _files
 from runtime._node import registry
 from runtime._node.child import wait_for_end
 from runtime._node.zygote_spawn import daemon_environment
@@ -95,8 +94,8 @@ def start_local(
         return _start("runtime._session.local_node", arguments, session, "agent", True, timeout_s, env_vars)
     except DaemonError:
         if session_dir is None:
-            shutil.rmtree(session, ignore_errors=True)
-            registry.remove_empty(Path(session).parent)
+            _files.remove_tree(session)
+            registry.remove_empty(os.path.dirname(session))
         raise
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import secrets
 import time
-from pathlib import Path
 
 from runtime._node import registry
 
@@ -22,22 +20,22 @@ def new_session_dir(root: str | None = None) -> str:
     Raises:
         OSError: it cannot be made, its parent belongs to someone else, or its path is too long for sockets.
     """
-    base = Path(root) if root else registry.base_dir()
+    base = root or registry.base_dir()
     if root:
-        base.mkdir(parents=True, exist_ok=True)
+        os.makedirs(base, exist_ok=True)
     else:
         registry.make_private_dir(base)
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    path = base / f"session_{stamp}_{os.getpid()}_{secrets.token_hex(3)}"
+    path = os.path.join(base, f"session_{stamp}_{os.getpid()}_{os.urandom(3).hex()}")
     too_long = len(os.fsencode(path)) + _SOCKET_ROOM - _SOCKET_LIMIT
     if too_long > 0:
         raise OSError(
             f"the folder {base} is {too_long} bytes too long for Unix sockets: "
             "set CLUSTERCTL_TMPDIR to a shorter one"
         )
-    for folder in (path, path / "sockets", path / "logs"):
-        folder.mkdir(mode=0o700)
-    return str(path)
+    for folder in (path, f"{path}/sockets", f"{path}/logs"):
+        os.mkdir(folder, 0o700)
+    return path
 
 
 def write_secret(session_dir: str) -> str:
@@ -45,5 +43,5 @@ def write_secret(session_dir: str) -> str:
     path = os.path.join(session_dir, "secret")
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_hex(32) + "\n")
+        file.write(os.urandom(32).hex() + "\n")
     return path

@@ -9,8 +9,8 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import shutil
-from pathlib import Path
+
+from runtime import _files
 
 FULL_FROM = 0.95
 """Share of the file system above which nothing more is written to it."""
@@ -92,11 +92,11 @@ class SpillDirectory:
 
     def delete(self, path: str) -> None:
         """Removes a file; who has mapped it keeps its contents."""
-        Path(path).unlink(missing_ok=True)
+        _files.remove(path)
 
     def close(self) -> None:
         """Removes everything."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        _files.remove_tree(self.path)
 
     def _open(self, name: str, size_bytes: int) -> tuple[str, int]:
         os.makedirs(self.path, mode=0o700, exist_ok=True)

@@ -8,7 +8,8 @@ import os
 import socket
 import struct
 from collections.abc import Callable
-from pathlib import Path
+
+from runtime import _files
 
 from .channel import Handler, StreamChannel
 
@@ -50,7 +51,7 @@ class UnixListener:
 
     def stop(self) -> None:
         self._server.close()
-        Path(self.path).unlink(missing_ok=True)
+        _files.remove(self.path)
 
 
 async def serve_unix(path: str, on_channel: Callable[[StreamChannel], None], name: str) -> UnixListener:

@@ -103,7 +103,7 @@ def test_a_workers_part_has_all_that_runs_there(shipment: Shipment, tmp_path: Pa
 
 def test_what_is_there_is_compiled(shipment: Shipment, tmp_path: Path) -> None:
     python = install(shipment.for_worker(), tmp_path) / "bin" / "python"
-    ask(python, "import clusterctl.head.daemons")
+    ask(python, "import clusterctl.head.worker")
     written = [path for path in tmp_path.rglob("*.pyc") if path.stat().st_mtime > 0]
     assert written == []
 

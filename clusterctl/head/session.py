@@ -1,0 +1,110 @@
+"""Where the daemons of this machine keep their files, and whose turn it is to start some. Imports little."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+
+from clusterctl.errors import NotFound, TimedOut, UsageProblem
+from runtime import _files
+from runtime._node import registry
+
+from .record import running
+
+READY_TIMEOUT_S = 45.0
+STOP_S = 15.0
+_TURN_S = READY_TIMEOUT_S + 2 * STOP_S
+_TURN_POLL_S = 0.05
+
+
+@contextlib.contextmanager
+def turn(session: str) -> Iterator[int]:
+    """While it lasts nobody else starts anything in the session folder, unless something runs there already. Its value
+    is a descriptor; who inherits it keeps the turn: a head does so for its life, also one whose `start` was killed."""
+    descriptor = os.open(f"{session}/start.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + _TURN_S
+    try:
+        while running(session) is None:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise TimedOut(
+                        f"another `start` is under way in {session} since {_TURN_S:g} s", "Run it again."
+                    ) from None
+                time.sleep(_TURN_POLL_S)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def session_dir() -> str:
+    """The machine's session folder; on a machine that was not made by a provider, a new one."""
+    named = os.environ.get("CLUSTERCTL_SESSION_DIR")
+    if named:
+        parent = os.path.dirname(named)
+        if not os.path.exists(parent):  # a machine that was restarted has an empty /tmp
+            registry.make_private_dir(parent)
+        for folder in (named, f"{named}/sockets", f"{named}/logs"):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder, 0o700)
+        return named
+    from runtime._session.directories import new_session_dir
+
+    for link, session in hand_started():
+        if running(session) is None:
+            _files.remove(link)
+    session = new_session_dir()
+    os.makedirs(_hand_started_folder(), 0o700, exist_ok=True)
+    with open(f"{_hand_started_folder()}/{os.path.basename(session)}", "w", encoding="utf-8") as file:
+        file.write(session)
+    return session
+
+
+def hand_started() -> list[tuple[str, str]]:
+    """Of each session that was started here by hand: the file that says so, and its folder."""
+    folder = _hand_started_folder()
+    found = []
+    with contextlib.suppress(FileNotFoundError):
+        for name in sorted(os.listdir(folder)):
+            with open(f"{folder}/{name}", encoding="utf-8") as file:
+                found.append((f"{folder}/{name}", file.read()))
+    return found
+
+
+def forget_hand_started(link: str) -> None:
+    """Takes back that a session was started by hand, and removes the folders that are empty then."""
+    _files.remove(link)
+    folder = os.path.dirname(link)
+    for empty in (folder, os.path.dirname(folder)):
+        with contextlib.suppress(OSError):  # others' files are in it
+            os.rmdir(empty)
+
+
+def secret_of(session: str, given: str | None) -> str:
+    """The path of the cluster's secret: what is given, else a new one in the session's folder."""
+    if given is None:
+        path = f"{session}/secret"
+        write_private(path, os.urandom(32).hex().encode())
+        return path
+    path = os.path.abspath(os.path.expanduser(given))
+    try:
+        if os.stat(path).st_mode & 0o077:
+            raise UsageProblem(f"others may read the secret file {path}", f"Run: chmod 600 {path}")
+    except FileNotFoundError:
+        raise NotFound(f"there is no secret file {path}", "Copy it from the head.") from None
+    return path
+
+
+def write_private(path: str, data: bytes) -> None:
+    """Writes a file that only this user may read."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(data)
+
+
+def _hand_started_folder() -> str:
+    return f"{registry.base_dir()}/started"
