@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import logging
-import pathlib
+import os
 import pickle
 import traceback
 from types import GetSetDescriptorType, MemberDescriptorType
@@ -17,7 +17,8 @@ import cloudpickle
 
 logger = logging.getLogger(__name__)
 
-_PACKAGE = str(pathlib.Path(__file__).resolve().parent)
+_PACKAGE = os.path.join(os.path.dirname((lambda: None).__code__.co_filename), "")
+"""What the files of frames begin with that are ours; in a zip they are named from its root."""
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by Python code
 
 

@@ -23,7 +23,8 @@ from clusterctl.spec.definition import ClusterSpec, RayRuntime
 
 from . import node_types
 from .containers import container_of
-from .setup import BASE_PYTHON, KEYS_S, NODE_FOLDER, NodeFacts, Step, commands_env, operators_mounts
+from .setup import BASE_PYTHON, KEYS_S, NODE_FOLDER, NodeFacts, commands_env, operators_mounts
+from .steps import Step
 
 PORT = 6379
 DASHBOARD_PORT = 8265

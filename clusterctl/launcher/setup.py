@@ -9,22 +9,17 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import IO
 
 import msgspec
 
 from autoscaler.provider import (
-    CommandResult,
     Machine,
     NodeType,
     SetupError,
     Shell,
-    ShellError,
-    ShellLost,
     machine_labels,
 )
 from clusterctl.shell import archive
@@ -33,12 +28,13 @@ from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.sync import transfer
 from clusterctl.sync.rules import rules
-from clusterctl.sync.transfer import Mount, SyncError
+from clusterctl.sync.transfer import Mount
 
 from . import containers, lease_guard, readiness
 from .containers import Container
 from .node_look import Found, Question
 from .shipping import Shipment
+from .steps import SetupLog, Step, Trip, in_bash, trips
 
 NODE_FOLDER = "~/.clusterctl-node"
 """Where a node keeps what it was given: the secret, the head's configuration."""
@@ -52,13 +48,8 @@ JOIN = f"{PYTHON} -P -m clusterctl.head.join"
 ORPHAN_MINUTES = 10.0
 """So long a worker's machine that costs waits for its head."""
 KEYS_S = readiness.KEYS_S
-_STEP_TIMEOUT_S = 1800.0
 _LOOK_TIMEOUT_S = 60.0
 _START_TIMEOUT_S = 120.0  # one that was interrupted may be under way
-_ATTEMPTS = 3
-_BACK_S = 30.0
-"""So long a machine whose connection broke may be silent."""
-_LAST_LINES = 10
 _ASKS_NOBODY = {
     "DEBIAN_FRONTEND": "noninteractive",
     "NEEDRESTART_MODE": "a",
@@ -66,30 +57,6 @@ _ASKS_NOBODY = {
     "GIT_TERMINAL_PROMPT": "0",
 }
 """Told to programs that would otherwise wait for an answer; there is no terminal, either."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step: copy `source` to `target`, bring over `mounts`, or run `command`.
-
-    Attributes:
-        files: (where it goes in the node's folder, the file here): they come to the machine as the command's input,
-            which it unpacks first, so that all of the step is one round trip.
-        unless: a command: when it succeeds, the step has been done before.
-        is_users: the command is the spec's.
-        on_machine: also where the node is a container.
-    """
-
-    name: str
-    command: str = ""
-    source: str = ""
-    target: str = ""
-    mounts: tuple[Mount, ...] = ()
-    timeout_s: float = _STEP_TIMEOUT_S
-    files: tuple[tuple[str, str], ...] = ()
-    unless: str = ""
-    is_users: bool = False
-    on_machine: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,16 +121,16 @@ def steps(facts: NodeFacts, found: Found) -> list[Step]:
 
 
 def _install_steps(facts: NodeFacts, found: Found) -> Iterator[Step]:
-    """The runtime, where it is not there already, and the node's private files."""
-    files = (*(("secret", facts.secret_file),) * bool(facts.secret_file), *facts.files)
+    """The runtime, where it is not there already, and the node's private files. Daemons that run keep what they run
+    on."""
+    names = (*(("secret", facts.secret_file),) * bool(facts.secret_file), *facts.files)
+    files = tuple(archive.File(name, path) for name, path in names)
     runtime = facts.runtime
-    if runtime is not None and found.runtime != runtime.digest:
-        archives = tuple((archive.packed, archive.file) for archive in runtime.archives)
-        yield Step(
-            "install the runtime", runtime.install(NODE_FOLDER, found.python), files=(*files, *archives)
-        )
+    if runtime is not None and found.runtime != runtime.digest and (facts.start or not found.runtime):
+        command = runtime.install(NODE_FOLDER, found.python)
+        yield Step("install the runtime", command, input=(*files, *runtime.contents(found.python)))
     elif files:
-        yield Step("copy the private files", files=files)
+        yield Step("copy the private files", archive.unpacking(NODE_FOLDER), input=files)
 
 
 def without_start(facts: NodeFacts) -> NodeFacts:
@@ -208,8 +175,8 @@ def _lease_steps(head: str) -> tuple[Step, ...]:
     return (
         Step(
             "lease",
-            f"echo {shlex.quote(head)} > {file} && (setsid {start} &)",
-            files=((name, lease_guard.__file__),),
+            f"{archive.unpacking(NODE_FOLDER)} && echo {shlex.quote(head)} > {file} && (setsid {start} &)",
+            input=(archive.File(name, lease_guard.__file__),),
             timeout_s=60.0,
             on_machine=True,
         ),
@@ -332,35 +299,6 @@ def worker_facts(
     )
 
 
-def in_bash(command: str) -> str:
-    """The command for bash, which commands in YAMLs are mostly written for; for sh on a machine without it.
-
-    Debian's bash reads ~/.bashrc whenever it believes that sshd has started it, which would make a difference between
-    ways into a machine.
-    """
-    quoted = shlex.quote(command)
-    return (
-        "unset SSH_CLIENT SSH2_CLIENT\n"
-        f'! shell=$(command -v bash) || exec "$shell" --norc -c {quoted}\nexec sh -c {quoted}'
-    )
-
-
-class SetupLog:
-    """The log of one node's setup: a line per step and its output, each with the time."""
-
-    def __init__(self, file: IO[str]) -> None:
-        self._file = file
-        self.last: list[str] = []
-
-    def write(self, text: str) -> None:
-        self._file.write(f"{time.strftime('%H:%M:%S')} {text}\n")
-        self._file.flush()
-
-    def output(self, line: str) -> None:
-        self.write(f"  {line}")
-        self.last = [*self.last, line][-_LAST_LINES:]
-
-
 @contextmanager
 def open_log(path: str) -> Iterator[SetupLog]:
     """Appends to the log at `path`, readable by the owner only."""
@@ -396,21 +334,12 @@ def run(
         readiness.await_command(shell, in_bash(facts.ready), log.write, left_s)
     inside = shell if facts.container is None else ContainerShell(shell, facts.container.name)
 
-    def do(step: Step) -> str:
-        on_step(step.name)
-        log.write(f"step: {step.name}" + (f": {step.command}" if step.command else ""))
-        log.last = []
-        started = time.monotonic()
-        try:
-            output = _persistently(shell if step.on_machine else inside, step, facts, log)
-        except SetupError as error:
-            log.write(f"FAILED: {error.reason}")
-            raise
-        log.write(f"done in {time.monotonic() - started:.2f} s")
-        return output
+    def do(step: Step, *more: Step) -> str:
+        there = shell if step.on_machine else inside
+        return Trip((step, *more), there, log, facts.env, facts.digests, on_step).run()
 
-    for step in steps_before(facts):
-        do(step)
+    for trip in trips(steps_before(facts)):
+        do(*trip)
     found = Found()
     if asked is not None:
         if not first:
@@ -422,68 +351,6 @@ def run(
             log.write(f"FAILED: {error.reason}")
             raise
     output = ""
-    for step in steps(facts, found):
-        output = do(step)
+    for trip in trips(steps(facts, found)):
+        output = do(*trip)
     return output
-
-
-def _persistently(shell: Shell, step: Step, facts: NodeFacts, log: SetupLog) -> str:
-    """A step whose connection breaks is run again when the machine answers again: steps are safe to repeat."""
-    for left in reversed(range(_ATTEMPTS)):
-        try:
-            return _run_step(shell, step, facts, log)
-        except ShellLost as error:
-            if not left:
-                raise SetupError(step.name, f"{error}, {_ATTEMPTS} times{_tail(log.last)}") from error
-            log.write(f"{error}; once more")
-            readiness.await_shell(shell, log.write, _BACK_S)
-    raise AssertionError("the last attempt returns or raises")
-
-
-def _run_step(shell: Shell, step: Step, facts: NodeFacts, log: SetupLog) -> str:
-    try:
-        if step.unless and shell.run(step.unless, timeout_s=step.timeout_s).exit_status == 0:
-            log.write("it is there already")
-            return ""
-        if step.source:
-            if not os.path.exists(step.source):
-                raise SetupError(step.name, f"there is no {step.source}")
-            shell.put(step.source, step.target)
-            return ""
-        if step.mounts:
-            bring(shell, step.mounts, facts.digests, log.output)
-            return ""
-        command = in_bash(step.command) if step.is_users else step.command
-        if step.files:
-            command = " && ".join(part for part in (archive.unpacking(NODE_FOLDER), command) if part)
-        result: CommandResult = shell.run(
-            command,
-            env=facts.env if step.is_users else None,
-            timeout_s=step.timeout_s,
-            on_output=log.output,
-            stdin=archive.packed(step.files) if step.files else None,
-        )
-    except ShellLost:
-        raise
-    except (ShellError, SyncError, OSError) as error:
-        raise SetupError(step.name, f"{error}{_tail(log.last)}") from error
-    if result.exit_status != 0:
-        raise SetupError(step.name, f"exit status {result.exit_status}{_tail(log.last)}")
-    return result.output
-
-
-def _tail(lines: Sequence[str]) -> str:
-    return ": " + "\n  ".join(lines) if lines else ""
-
-
-def bring(
-    shell: Shell, mounts: Sequence[Mount], digests: str, tell: Callable[[str], None] = lambda line: None
-) -> None:
-    """Makes the mounts on the machine as they are here.
-
-    Raises:
-        SyncError: a file cannot be read here or written there.
-        ShellError: the machine cannot be reached.
-    """
-    for done in transfer.push(shell, mounts, transfer.manifests(mounts, digests)):
-        tell(f"{done.target}: {done.changes.describe()}, {done.entries} in all")

@@ -1,6 +1,9 @@
 """The runtime in two archives, for machines that have nothing but Python: our packages and what they need, as they are
 installed here, already compiled. Neither side needs the internet, pip or `venv`.
 
+What every node runs on is imported from one zip, for a file is what a set-up costs: unpacked, it is seven hundred.
+Beside it are the packages with extension modules, which no zip can hold. What a head needs besides is files.
+
 An archive is named by the digest of what is in it, so that a machine that has it already gets nothing. The head keeps
 both beside its runtime, and ships the one on to its workers.
 """
@@ -11,6 +14,7 @@ import gzip
 import hashlib
 import importlib
 import importlib.metadata
+import io
 import os
 import py_compile
 import re
@@ -19,18 +23,24 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
+import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from typing import IO
+
+from clusterctl.shell import archive
 
 _PACKAGES = ("autoscaler", "clusterctl", "runtime")
 _DISTRIBUTION = "clusterctl"
-_PARTS = ("runtime", "head")
+_PARTS = {"runtime": ".tar", "head": ".tar.gz"}
 """What every node needs, and what a head needs besides: the rest of what we require, and the extras of its provider."""
 _ON_NODES = ("cloudpickle", "msgspec", "psutil", "pyyaml")
 """What the engine imports."""
 _LIBYAML = "yaml/_yaml."
 """Two megabytes that make reading YAML quicker, which a worker hardly ever does."""
+_OTHER_SYSTEMS = re.compile(r"psutil/_ps(aix|bsd|osx|sunos|windows)\.py")
 _OURS_ON_NODES = (
     "runtime/",
     "clusterctl/__init__.py",
@@ -43,7 +53,7 @@ _OURS_ON_NODES = (
     "clusterctl/head/worker.py",
     "clusterctl/jobs/",
 )
-"""What of ours runs on a worker: the engine, its start, and programs of jobs. Each file more is one to unpack."""
+"""What of ours runs on a worker: the engine, its start, and programs of jobs. Each more makes the zip longer."""
 _BOTOCORE = "botocore/data/"
 _BOTOCORE_SERVICES = ("ec2", "iam", "pricing", "service-quotas", "ssm", "sts")
 """Of four hundred services, those that a head may ask: the rest is a hundred megabytes."""
@@ -51,7 +61,11 @@ _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?[^;]*(?:;(.*))?")
 _EXTRA_MARKER = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 _DIGEST = "digest"
 _KEEP = 3
-SITE = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+_FOLDER = "runtime"
+"""In a node's folder."""
+SITE = f"{_FOLDER}/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+_ZIP = "runtime.zip"
+_ON_PATH = "runtime.pth"
 _COMMAND = '#!/bin/sh\nexec "$(dirname "$0")/python" -m clusterctl "$@"\n'
 
 
@@ -64,9 +78,9 @@ class Archive:
     file: str
 
     @property
-    def packed(self) -> str:
-        """What it is called in a node's folder."""
-        return f"{self.name}.tar.gz"
+    def kept(self) -> str:
+        """Where a head keeps it, in a node's folder."""
+        return f"{_FOLDER}/{self.name}{_PARTS[self.name]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,34 +97,48 @@ class Shipment:
         """Without what only a head needs."""
         return Shipment(self.archives[:1])
 
-    def install(self, folder: str, python: str) -> str:
-        """Command: makes `folder`/runtime, a virtual environment, of the archives in `folder`, for a Python's path.
+    @property
+    def _is_heads(self) -> bool:
+        return len(self.archives) > 1
 
-        It is made by hand, for Debian's Python has no `ensurepip`, and a minimal one not even `venv`.
-        """
-        new = "runtime.new"
-        return " && ".join(
+    def contents(self, python: str) -> tuple[archive.Item, ...]:
+        """What travels: a virtual environment for a Python's path, made by hand, for Debian's Python has no
+        `ensurepip`, and a minimal one not even `venv`. A head gets its archives whole, to ship them on."""
+        return (
+            archive.Link(f"{_FOLDER}/bin/python", python),
+            archive.Link(f"{_FOLDER}/bin/python3", "python"),
+            *(
+                archive.File(part.kept, part.file) if self._is_heads else archive.Members(part.file)
+                for part in self.archives
+            ),
+        )
+
+    def install(self, folder: str, python: str) -> str:
+        """Command: makes `folder`/runtime of its input, `contents`. A runtime has its digest when it is whole; one that
+        is whole already is not taken away from those who run on it. In the usual case it is a single program."""
+        runtime = f"{folder}/{_FOLDER}"
+        whole = f'{{ read -r digest < {runtime}/{_DIGEST}; }} 2>/dev/null; [ "$digest" = {self.digest} ]'
+        return "\n".join(
             (
-                f"cd {folder} && rm -rf {new} runtime",
-                f"mkdir -p {new}/bin {new}/{SITE}",
-                *self._unpack(new),
-                f"ln -s {shlex.quote(python)} {new}/bin/python && ln -s python {new}/bin/python3",
-                f"printf 'home = %s\\n' {shlex.quote(os.path.dirname(python))} > {new}/pyvenv.cfg",
-                *self._command(new),
-                f"echo {self.digest} > {new}/{_DIGEST} && mv {new} runtime",
+                f"digest=; {whole} || ! [ -e {runtime} ] || rm -rf {runtime} || exit 1",
+                " && ".join(
+                    (
+                        archive.unpacking(folder),
+                        *self._unpack_kept(folder),
+                        f"printf 'home = %s\\n' {shlex.quote(os.path.dirname(python))} > {runtime}/pyvenv.cfg",
+                        f"echo {self.digest} > {runtime}/{_DIGEST}",
+                    )
+                ),
             )
         )
 
-    def _command(self, new: str) -> Iterator[str]:
-        if len(self.archives) > 1:  # a worker has no command line
-            yield f"printf %s {shlex.quote(_COMMAND)} > {new}/bin/clusterctl && chmod 755 {new}/bin/clusterctl"
-
-    def _unpack(self, new: str) -> Iterator[str]:
-        """A head keeps the archives, to ship them on."""
-        is_head = len(self.archives) > 1
+    def _unpack_kept(self, folder: str) -> Iterator[str]:
+        if not self._is_heads:
+            return
         for part in self.archives:
-            unpacked = f"mv {part.packed} {new}/" if is_head else f"rm {part.packed}"
-            yield f"tar -xzf {part.packed} -C {new}/{SITE} && {unpacked}"
+            yield f"tar -x{'z' * part.kept.endswith('.gz')}f {folder}/{part.kept} -C {folder}"
+        command = f"{folder}/{_FOLDER}/bin/clusterctl"
+        yield f"printf %s {shlex.quote(_COMMAND)} > {command} && chmod 755 {command}"
 
 
 def own(cache: str, extras: Collection[str] = ()) -> Shipment:
@@ -124,42 +152,57 @@ def own(cache: str, extras: Collection[str] = ()) -> Shipment:
         digests = shipped.read_text(encoding="ascii").strip().split("-")
         return Shipment(
             tuple(
-                Archive(name, digest, str(shipped.with_name(f"{name}.tar.gz")))
-                for name, digest in zip(_PARTS, digests, strict=False)
+                Archive(name, digest, str(shipped.with_name(f"{name}{suffix}")))
+                for (name, suffix), digest in zip(_PARTS.items(), digests, strict=False)
             )
         )
     needed = _requirements(frozenset(extras))
     everything = dict((*_own_files(), *_files_of(needed)))
     theirs = dict(_files_of({key: found for key, found in needed.items() if key in _ON_NODES}))
-    on_nodes = {
-        name: file
-        for name, file in everything.items()
-        if name.startswith(_OURS_ON_NODES) or (name in theirs and not name.startswith(_LIBYAML))
-    }
-    parts = (on_nodes, {name: file for name, file in everything.items() if name not in on_nodes})
+    on_nodes = {name: file for name, file in everything.items() if _is_on_nodes(name, theirs)}
+    # A package is imported from one place: a head has as files all of those of which it needs more.
+    more = {_package(name) for name in everything if name not in on_nodes}
+    on_heads = {name: file for name, file in everything.items() if _package(name) in more}
     return Shipment(
         tuple(
             _archive(name, dict(sorted(files.items())), Path(cache))
-            for name, files in zip(_PARTS, parts, strict=True)
+            for name, files in zip(_PARTS, (on_nodes, on_heads), strict=True)
         )
     )
 
 
+def _is_on_nodes(name: str, theirs: Collection[str]) -> bool:
+    if name not in theirs:
+        return name.startswith(_OURS_ON_NODES)
+    if _is_metadata(name):
+        return name.endswith("/METADATA")  # which version it is
+    return not name.startswith(_LIBYAML)
+
+
+def _is_metadata(name: str) -> bool:
+    return _package(name).endswith(".dist-info")
+
+
+def _package(name: str) -> str:
+    return name.partition("/")[0]
+
+
 def _archive(name: str, files: dict[str, Path], cache: Path) -> Archive:
     digest = _digest(files)
-    path = cache / f"{name}-{digest}.tar.gz"
+    path = cache / f"{name}-{digest}{_PARTS[name]}"
     if not path.exists():
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for left in cache.glob(".*.tar.gz.*"):
+        for left in cache.glob(".*.tar*.*"):
             if not os.path.exists(f"/proc/{left.name.rpartition('.')[2]}"):  # whoever built it was killed
                 left.unlink(missing_ok=True)
         draft = cache / f".{path.name}.{os.getpid()}"
         try:
-            _build(files, draft)
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+                _BUILDERS[name](files, out)
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
-        for old in sorted(cache.glob(f"{name}-*.tar.gz"), key=os.path.getmtime)[:-_KEEP]:
+        for old in sorted(cache.glob(f"{name}-*.tar*"), key=os.path.getmtime)[:-_KEEP]:
             old.unlink(missing_ok=True)
     return Archive(name, digest, str(path))
 
@@ -181,11 +224,13 @@ def _files_of(distributions: Mapping[str, importlib.metadata.Distribution]) -> I
 
 
 def _wanted(name: str) -> bool:
-    return not name.endswith((".pyc", ".pyi")) and name != "RECORD"
+    return not name.endswith((".pyc", ".pyi")) and name not in ("RECORD", "py.typed")
 
 
 def _asked(path: str) -> bool:
-    """False for what botocore knows of services that no head asks."""
+    """False for what botocore knows of services that no head asks, and for modules of other systems."""
+    if _OTHER_SYSTEMS.fullmatch(path):
+        return False
     folder, found, rest = path.partition(_BOTOCORE)
     service, nested, _ = rest.partition("/")
     return not (found and not folder and nested) or service in _BOTOCORE_SERVICES
@@ -225,30 +270,61 @@ def _digest(files: dict[str, Path]) -> str:
     return total.hexdigest()[:24]
 
 
-def _build(files: dict[str, Path], target: Path) -> None:
+def _build_runtime(files: Mapping[str, Path], out: IO[bytes]) -> None:
+    """Modules are there as what they compile to, without their text."""
+    unzipped = {_package(name) for name in files if name.endswith(tuple(EXTENSION_SUFFIXES))}
+    unzipped |= {
+        _package(name) for name in files if _is_metadata(name)
+    }  # pip takes a zip with these for an old egg
+    packed = io.BytesIO()
+    plain = []
+    with (
+        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as zipped,
+        tempfile.TemporaryDirectory() as scratch,
+    ):
+        for name, file in files.items():
+            compiled = _compiled(name, file, scratch)
+            if compiled:
+                name, file = f"{name}c", compiled
+            if _package(name) in unzipped:
+                plain.append((f"{SITE}/{name}", file.read_bytes()))
+            else:
+                zipped.writestr(zipfile.ZipInfo(name), file.read_bytes(), zipfile.ZIP_DEFLATED)
+    on_path = (f"{SITE}/{_ON_PATH}", f"{_ZIP}\n".encode())
+    archive.write([(f"{SITE}/{_ZIP}", packed.getvalue()), on_path, *plain], out)
+
+
+def _build_head(files: Mapping[str, Path], out: IO[bytes]) -> None:
     with (
         tempfile.TemporaryDirectory() as scratch,
-        open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out,
         gzip.GzipFile(fileobj=out, mode="wb", compresslevel=3, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", dereference=True) as tar,
     ):
         for name, file in files.items():
-            tar.add(file, name, recursive=False, filter=_anonymous)
-            if not name.endswith(".py"):
-                continue
-            compiled = py_compile.compile(
-                str(file),
-                os.path.join(scratch, "compiled"),
-                name,
-                doraise=False,
-                quiet=2,
-                invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
-            )
-            if compiled:
+            tar.add(file, f"{SITE}/{name}", recursive=False, filter=_anonymous)
+            if compiled := _compiled(name, file, scratch):
                 folder, base = os.path.split(name)
                 cached = f"{base[:-3]}.{sys.implementation.cache_tag}.pyc"
-                inside = os.path.join(folder, "__pycache__", cached)
+                inside = os.path.join(SITE, folder, "__pycache__", cached)
                 tar.add(compiled, inside, recursive=False, filter=_anonymous)
+
+
+_BUILDERS = {"runtime": _build_runtime, "head": _build_head}
+
+
+def _compiled(name: str, file: Path, scratch: str) -> Path | None:
+    """What a module compiles to, until the next one; None where it is none, or cannot be compiled."""
+    if not name.endswith(".py"):
+        return None
+    written = py_compile.compile(
+        str(file),
+        os.path.join(scratch, "compiled"),
+        name,
+        doraise=False,
+        quiet=2,
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )
+    return Path(written) if written else None
 
 
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -12,7 +12,7 @@ from autoscaler.provider import Machine, NodeType, ProviderError, SetupError, Sh
 from clusterctl.providers import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec
 
-from . import containers, setup, shipping
+from . import containers, setup, shipping, steps
 from .setup import NodeFacts
 
 _MOST_LOGS = 200
@@ -106,7 +106,7 @@ class WorkerSetup:
         """
         with self._shell(machine) as shell:
             inside = containers.shell_of(self._spec, machine.node_type, False, shell)
-            setup.bring(inside, setup.heads_mounts(self._spec), self._digests)
+            steps.bring(inside, setup.heads_mounts(self._spec), self._digests)
 
     # -- inside
 

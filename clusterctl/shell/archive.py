@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import stat
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import IO
 
 _BLOCK = 256 * 1024
+_END = bytes(2 * tarfile.BLOCKSIZE)
 
 
 def pack(local: str, name: str, stream: IO[bytes]) -> None:
@@ -21,26 +23,77 @@ def pack(local: str, name: str, stream: IO[bytes]) -> None:
             archive.add(os.path.join(local, entry), f"./{entry}", filter=_plain)
 
 
-def packed(files: Sequence[tuple[str, str]]) -> Iterator[bytes]:
-    """The same of single files, as (name, file here), in portions.
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file as `name`. `path`: where it is here."""
+
+    name: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A symbolic link as `name`."""
+
+    name: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """All that is in an archive of `write`, under the names that it has there. `path`: where that is here."""
+
+    path: str
+
+
+Item = File | Link | Members
+
+
+def packed(items: Iterable[Item]) -> Iterator[bytes]:
+    """An archive of single files and links, in portions.
 
     Raises:
         OSError: one cannot be read, or becomes shorter meanwhile.
     """
-    for name, path in files:
-        with open(path, "rb") as file:
-            member = tarfile.TarInfo(name)
-            member.size, member.mode = os.fstat(file.fileno()).st_size, mode_of(path)
-            yield member.tobuf()
-            left = member.size
-            while left:
-                block = file.read(min(left, _BLOCK))
-                if not block:
-                    raise OSError(f"{path} became shorter while it was read")
-                left -= len(block)
-                yield block
-            yield bytes(-member.size % tarfile.BLOCKSIZE)
-    yield bytes(2 * tarfile.BLOCKSIZE)
+    for item in items:
+        if isinstance(item, Link):
+            member = tarfile.TarInfo(item.name)
+            member.type, member.linkname = tarfile.SYMTYPE, item.target
+            yield _header(member)
+            continue
+        with open(item.path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if isinstance(item, Members):
+                yield from _read(file, size - len(_END))
+                continue
+            member = tarfile.TarInfo(item.name)
+            member.size, member.mode = size, mode_of(item.path)
+            yield _header(member)
+            yield from _read(file, size)
+            yield bytes(-size % tarfile.BLOCKSIZE)
+    yield _END
+
+
+def write(contents: Iterable[tuple[str, bytes]], stream: IO[bytes]) -> None:
+    """Writes an archive of what is in memory, as (name, content), which everybody may read."""
+    for name, content in contents:
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        stream.write(_header(member) + content + bytes(-len(content) % tarfile.BLOCKSIZE))
+    stream.write(_END)
+
+
+def _header(member: tarfile.TarInfo) -> bytes:
+    return member.tobuf(tarfile.GNU_FORMAT)  # every tar knows how it writes long names
+
+
+def _read(file: IO[bytes], left: int) -> Iterator[bytes]:
+    while left:
+        block = file.read(min(left, _BLOCK))
+        if not block:
+            raise OSError(f"{file.name} became shorter while it was read")
+        left -= len(block)
+        yield block
 
 
 def unpacking(folder: str) -> str:
@@ -48,7 +101,7 @@ def unpacking(folder: str) -> str:
     it fails for a full disk, for which tar has many words."""
     free = f"df -Pk {folder} 2>/dev/null | {{ read -r line; read -r disk size used free rest; echo ${{free:-1024}}; }}"
     full = f'{{ [ "$({free})" -ge 1024 ] || echo "the disk of {folder} is full"; false; }}'
-    return f"mkdir -p {folder} && {{ tar -xpof - -C {folder} || {full}; }}"
+    return f"{{ [ -d {folder} ] || mkdir -p {folder}; }} && {{ tar -xpof - -C {folder} || {full}; }}"
 
 
 def unpack(stream: IO[bytes], local: str) -> None:

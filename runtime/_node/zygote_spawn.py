@@ -9,9 +9,20 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-_SCRIPT = os.path.join(
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "_worker", "zygote_script.py"
-)
+from runtime import _location
+
+_SCRIPT = f"""\
+# The zygote, for Pythons that are started by another command than the node agent's. Modules that such a Python does
+# not have itself, this library among them, come from where the node agent has them.
+import sys
+
+sys.path.pop(0)  # the folder of this file holds no modules for others
+sys.path += {_location.paths()!r}
+
+from runtime._worker.zygote import main
+
+main()
+"""
 
 
 class ChildProcess(Protocol):
@@ -61,9 +72,13 @@ def spawn_zygote(
     log_path = os.path.join(session_dir, "logs", name)
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    # By its file: what `command` names may run a script only. It need not be our child: the socket tells it our end.
+    # It need not be our child: the socket tells it our end.
     arguments = ["--fd", str(theirs.fileno()), "--parent", "0" if command else str(os.getpid())]
-    program = [*command, _SCRIPT] if command else [sys.executable, "-P", "-m", "runtime._worker.zygote"]
+    program = (
+        [*command, _script(session_dir)]
+        if command
+        else [sys.executable, "-P", "-m", "runtime._worker.zygote"]
+    )
     try:
         with open(log_path, "ab") as output:
             process = subprocess.Popen(
@@ -83,10 +98,19 @@ def spawn_zygote(
     return SpawnedZygote(process, ours, log_path)
 
 
+def _script(session_dir: str) -> str:
+    """The zygote's file, for what `command` names may run a script only."""
+    path = os.path.join(session_dir, "zygote_script.py")
+    draft = f"{path}.{os.urandom(4).hex()}"
+    with open(draft, "w", encoding="utf-8") as file:
+        file.write(_SCRIPT)
+    os.replace(draft, path)
+    return path
+
+
 def daemon_environment() -> dict[str, str]:
     """The environment for our own processes: this one's, and these packages importable from any directory."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    if os.path.basename(root) in ("site-packages", "dist-packages"):
+    if _location.is_installed():
         return dict(os.environ)
-    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [_location.ROOT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}

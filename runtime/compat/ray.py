@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import runtime
+from runtime import _location
 
 
 class _AliasLoader(importlib.abc.Loader):
@@ -86,9 +87,10 @@ def install() -> None:
     known = sys.modules.get("ray")
     if known is runtime:
         return
-    if known is not None and getattr(known, "__file__", None) != _shim_file():
+    file = getattr(known, "__file__", None) or "somewhere"
+    if known is not None and os.path.dirname(file) != _shim():
         raise RuntimeError(
-            f"ray is imported already, from {getattr(known, '__file__', 'somewhere')}: "
+            f"ray is imported already, from {file}: "
             "call runtime.compat.ray.install() before anything imports it."
         )
     sys.meta_path.insert(0, _AliasFinder())
@@ -102,16 +104,15 @@ def is_installed() -> bool:
     return sys.modules.get("ray") is runtime
 
 
-def _shim_file() -> str:
-    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "shim", "ray.py")
+def _shim() -> str:
+    return os.path.join(_location.ROOT, "runtime", "compat", "shim")
 
 
 def python_path(given: str) -> str:
     """A PYTHONPATH, with what lets a Python find `shim/ray.py` first, which installs the alias there."""
-    root = os.path.dirname(os.path.dirname(os.path.abspath(runtime.__file__)))
-    paths = [os.path.dirname(_shim_file()), *filter(None, given.split(os.pathsep))]
-    if os.path.basename(root) not in ("site-packages", "dist-packages"):
-        paths.append(root)
+    paths = [_shim(), *filter(None, given.split(os.pathsep))]
+    if not _location.is_installed():
+        paths.append(_location.ROOT)
     return os.pathsep.join(dict.fromkeys(paths))
 
 

@@ -12,7 +12,8 @@ import pytest
 from autoscaler.provider import Machine, MachineState, NodeType
 from clusterctl.launcher import setup
 from clusterctl.launcher.node_look import Found
-from clusterctl.launcher.setup import NodeFacts, SetupLog
+from clusterctl.launcher.setup import NodeFacts
+from clusterctl.launcher.steps import SetupLog, Trip
 from clusterctl.shell.connections import CONNECTIONS, SshTarget
 from clusterctl.shell.ssh import SshShell
 from clusterctl.spec.load import load_text
@@ -67,7 +68,7 @@ def test_a_worker_without_its_head_shuts_its_machine_down(
         log = SetupLog(io.StringIO())
         for _ in range(2):  # a repeated set-up adds no second guard
             for step in wanted:
-                setup._run_step(shell, step, NodeFacts(False, "", ""), log)
+                Trip([step], shell, log, {}).run()
         assert eventually(lambda: host.run(["pgrep", "-fc", "lease_guard.py"]).strip() == "1")
         for _ in range(5):
             stream, _ = head.accept()

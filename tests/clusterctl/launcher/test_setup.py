@@ -26,8 +26,10 @@ from autoscaler.provider import (
 from clusterctl.head.join import JoinOrder
 from clusterctl.launcher import readiness, setup
 from clusterctl.launcher.node_look import Found
-from clusterctl.launcher.setup import NodeFacts, SetupLog
+from clusterctl.launcher.setup import NodeFacts
 from clusterctl.launcher.shipping import Archive, Shipment
+from clusterctl.launcher.steps import SetupLog, Step, trips
+from clusterctl.shell import archive
 from clusterctl.shell.local import LocalShell
 from clusterctl.spec.load import load_text
 from clusterctl.sync.rules import rules
@@ -102,7 +104,7 @@ def run(tmp_path: pathlib.Path, node: NodeFacts, errors: list[ShellError] | None
 
 def test_the_heads_steps_in_order() -> None:
     steps = setup.steps(setup.head_facts(SPEC, "/secret", "/config", "10.0.0.1"), Found())
-    assert steps[0].files == (("secret", "/secret"), ("head.json", "/config"))
+    assert steps[0].input == (archive.File("secret", "/secret"), archive.File("head.json", "/config"))
     assert [step.name for step in steps] == [
         "copy the private files",
         "initialization_commands[0]",
@@ -119,12 +121,39 @@ def test_a_runtime_that_is_there_is_not_sent_again(tmp_path: pathlib.Path, there
     shipped = Shipment((Archive("runtime", "a", "/r"), Archive("head", "b", "/h")))
     node = facts(tmp_path, runtime=shipped, files=(("head.json", "/config"),))
     step = setup.steps(node, Found("/opt/my python/bin/python3", there))[0]
-    private = (("secret", node.secret_file), ("head.json", "/config"))
+    private = (archive.File("secret", node.secret_file), archive.File("head.json", "/config"))
     if there == "a-b":
-        assert (step.name, step.command, step.files) == ("copy the private files", "", private)
+        assert (step.name, step.input) == ("copy the private files", private)
     else:
-        assert step.files == (*private, ("runtime.tar.gz", "/r"), ("head.tar.gz", "/h"))
-        assert "ln -s '/opt/my python/bin/python3' runtime.new/bin/python" in step.command
+        parts = (archive.File("runtime/runtime.tar", "/r"), archive.File("runtime/head.tar.gz", "/h"))
+        python = (
+            archive.Link("runtime/bin/python", "/opt/my python/bin/python3"),
+            archive.Link("runtime/bin/python3", "python"),
+        )
+        assert (step.name, step.input) == ("install the runtime", (*private, *python, *parts))
+    running = setup.steps(setup.without_start(node), Found("/python", there))[0]
+    assert (running.name == "install the runtime") is (there == ""), "what daemons run on stays"
+
+
+def test_commands_of_ours_that_follow_each_other_share_a_round_trip() -> None:
+    file = (archive.File("secret", "/s"),)
+    install, start, lease = (
+        Step("install", "i", input=file),
+        Step("start", "s"),
+        Step("lease", "l", input=file),
+    )
+    users, look = Step("setup_commands[0]", "u", is_users=True), Step("look", "l", unless="there")
+    inside, outside = Step("a", "a"), Step("b", "b", on_machine=True)
+    assert trips([install, start]) == [(install, start)]
+    assert trips([install, users, start]) == [(install,), (users,), (start,)]
+    assert trips([install, lease, start]) == [(install,), (lease, start)]
+    assert trips([install, look, start, outside, inside]) == [
+        (install,),
+        (look,),
+        (start,),
+        (outside,),
+        (inside,),
+    ]
 
 
 def test_private_files_stay_private(tmp_path: pathlib.Path) -> None:
@@ -205,6 +234,21 @@ def test_a_failed_step_is_named_with_its_last_lines(tmp_path: pathlib.Path) -> N
     assert failed.value.reason.startswith("exit status 7: ")
     assert failed.value.reason.endswith("100")
     assert "\n  80" not in failed.value.reason
+
+
+@pytest.mark.parametrize(("files", "step"), [(False, "copy the private files"), (True, "start")])
+def test_of_what_shares_a_round_trip_the_failed_step_is_named(
+    tmp_path: pathlib.Path, files: bool, step: str
+) -> None:
+    node = facts(tmp_path, start="echo no luck; exit 3")
+    (tmp_path / "home").mkdir()
+    if not files:
+        (tmp_path / "home" / ".clusterctl-node").write_text("no folder")
+    with pytest.raises(SetupError) as failed:
+        run(tmp_path, node)
+    assert failed.value.step == step
+    assert failed.value.reason == "exit status 3: no luck" or not files
+    assert setup.NODE_FOLDER not in failed.value.reason
 
 
 def test_another_python_is_refused_before_anything_is_installed(tmp_path: pathlib.Path) -> None:
@@ -337,7 +381,7 @@ def test_a_step_whose_connection_breaks_is_run_again(
     if comes_up:
         assert setup.run(shell, facts(tmp_path), SetupLog(log), deadline_s=0.0) == "started\n"
     else:
-        with pytest.raises(SetupError, match="start: the connection was lost, 3 times"):
+        with pytest.raises(SetupError, match="copy the private files: the connection was lost, 3 times"):
             setup.run(shell, facts(tmp_path), SetupLog(log), deadline_s=0.0)
     assert log.getvalue().count("once more") == 2
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from clusterctl.launcher import shipping
 from clusterctl.launcher.shipping import Shipment
+from clusterctl.shell import archive
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +27,9 @@ def shipment(cache: Path) -> Shipment:
 
 def install(shipment: Shipment, folder: Path) -> Path:
     """Installs as on a node; returns the folder of its runtime."""
-    for part in shipment.archives:
-        shutil.copy(part.file, folder / part.packed)
     base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
-    subprocess.run(["sh", "-c", shipment.install(str(folder), base)], check=True)
+    data = b"".join(archive.packed(shipment.contents(base)))
+    subprocess.run(["sh", "-c", shipment.install(str(folder), base)], check=True, input=data)
     return folder / "runtime"
 
 
@@ -80,7 +80,8 @@ def test_a_worker_has_no_more_than_it_needs_and_is_not_served_twice(
     part = shipment.for_worker()
     runtime = install(part, tmp_path)
     assert (runtime / "digest").read_text().strip() == part.digest != shipment.digest
-    assert not list(tmp_path.glob("*.tar.gz"))
+    assert not list(tmp_path.rglob("*.tar*"))
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) < 30, "each costs"
     python = runtime / "bin" / "python"
     found = ask(
         python,
@@ -101,11 +102,57 @@ def test_a_workers_part_has_all_that_runs_there(shipment: Shipment, tmp_path: Pa
     assert [path.name for path in python.parent.iterdir() if "clusterctl" in path.name] == []  # a head's
 
 
+def test_a_whole_runtime_stays_under_those_who_run_on_it(shipment: Shipment, tmp_path: Path) -> None:
+    part = shipment.for_worker()
+    runtime = install(part, tmp_path)
+    (runtime / "left").touch()
+    install(part, tmp_path)
+    assert (runtime / "left").exists()
+    (runtime / "digest").write_text("another\n")
+    install(part, tmp_path)
+    assert not (runtime / "left").exists()
+    (runtime / "left").touch()
+    (runtime / "digest").unlink()  # as where the connection broke
+    install(part, tmp_path)
+    assert not (runtime / "left").exists()
+    assert (runtime / "digest").read_text().strip() == part.digest
+
+
+def test_a_worker_knows_the_versions_of_what_it_has(shipment: Shipment, tmp_path: Path) -> None:
+    python = install(shipment.for_worker(), tmp_path) / "bin" / "python"
+    versions = (
+        "import importlib.metadata as m; print(*(m.version(n) for n in ('msgspec', 'pyyaml', 'cloudpickle')))"
+    )
+    assert ask(python, versions) == ask(Path(sys.executable), versions)
+
+
+def test_from_a_zip_it_finds_what_it_needs_of_itself(shipment: Shipment, tmp_path: Path) -> None:
+    runtime = install(shipment.for_worker(), tmp_path)
+    python = runtime / "bin" / "python"
+    program = (
+        "import runtime.compat.ray as alias, os, subprocess, sys; alias.install(); import ray; "
+        "subprocess.run([sys.executable, '-c', 'import ray, runtime; print(ray is runtime)'], check=True)"
+    )
+    assert ask(python, program) == "True"
+    error = (
+        "from runtime._task_error import format_user_traceback as text\n"
+        "from runtime.exceptions import RayTaskError as Error\n"
+        "try: Error.as_instanceof_cause(None)\n"
+        "except Exception as error: print(text(error))"
+    )
+    assert "runtime/" not in ask(python, error), "our frames are nobody's business"
+    assert (
+        ask(python, "from runtime import _location as l; print(l.is_installed(), l.is_zipped())")
+        == "True True"
+    )
+
+
 def test_what_is_there_is_compiled(shipment: Shipment, tmp_path: Path) -> None:
     python = install(shipment.for_worker(), tmp_path) / "bin" / "python"
     ask(python, "import clusterctl.head.worker")
     written = [path for path in tmp_path.rglob("*.pyc") if path.stat().st_mtime > 0]
     assert written == []
+    assert not list(tmp_path.rglob("*.py"))
 
 
 def test_old_archives_go(shipment: Shipment, tmp_path: Path) -> None:
@@ -125,11 +172,11 @@ def test_what_was_built_half_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for draft in (tmp_path / f".head-1.tar.gz.{gone.pid}", mine):
         draft.write_bytes(b"half")
 
-    def full(files: dict[str, Path], target: Path) -> None:
-        target.write_bytes(b"half")
+    def full(files: dict[str, Path], out: IO[bytes]) -> None:
+        out.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(shipping, "_build", full)
+    monkeypatch.setitem(shipping._BUILDERS, "runtime", full)
     with pytest.raises(OSError, match="No space left"):
         shipping._archive("runtime", {}, tmp_path)
     assert list(tmp_path.iterdir()) == [mine]

@@ -104,10 +104,10 @@ def test_a_machine_is_set_up_in_few_round_trips(bed: SshTestbed, tmp_path: Path)
         of_head, of_worker = sessions(head) - before[0], sessions(worker) - before[1]
     finally:
         cli.run("down", "-y", str(spec))
-    # Asked what they are, examined, taken, asked what they have, installed, started; the worker by two, and let in.
+    # Asked what they are, examined, taken, asked what they have, installed and started; the worker by two, and let in.
     # A machine that is asked late is asked once more.
-    assert of_head <= 6 + 2
-    assert of_worker <= 8 + 2
+    assert of_head <= 5 + 2
+    assert of_worker <= 7 + 2
 
 
 def test_from_bare_machines_to_a_jobs_result_and_back(bed: SshTestbed, tmp_path: Path) -> None:
