@@ -122,6 +122,11 @@ def connections(host: Host) -> Counter[str]:
     return Counter(line.split()[2] for line in lines if line.startswith("Connection from "))
 
 
+def sessions(host: Host) -> int:
+    """How many commands the host has been sent so far."""
+    return host.run(["cat", _LOG]).count("Starting session: command")
+
+
 def new_key(path: Path) -> None:
     """Makes a key pair at `path` and `path`.pub."""
     subprocess.run(

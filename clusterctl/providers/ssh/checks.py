@@ -17,7 +17,6 @@ from . import claim as claims
 from .claim import Claim, Facts
 
 THIS_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
-_EXAMINE_S = 20.0
 _LEAST_DISK = 2**30
 _MOST_SKEW_S = 30.0
 _ASK = """-I -S -c 'import os, sys, time
@@ -48,18 +47,18 @@ class Examined:
     taken: tuple[int, ...] = ()  # ports that others have
 
 
-def examine(target: SshTarget, python: str, ports: Sequence[int] = ()) -> Examined:
+def examine(target: SshTarget, python: str, ports: Sequence[int], timeout_s: float) -> Examined:
     """Asks a machine.
 
     Args:
         ports: which of these are taken there?
 
     Raises:
-        ShellError: it does not answer.
+        ShellError: it does not answer within this time.
     """
     asked = " ".join(map(str, ports))
     command = f"answer=$({python} {_ASK} {asked} 2>/dev/null); echo $answer\n{claims.LOOK}"
-    answer, _, look = SshShell(target).run(command, timeout_s=_EXAMINE_S).output.partition("\n")
+    answer, _, look = SshShell(target).run(command, timeout_s=timeout_s).output.partition("\n")
     facts = claims.read_facts(look)
     words = answer.split()
     if len(words) < 4:

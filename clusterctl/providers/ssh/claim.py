@@ -19,6 +19,7 @@ from clusterctl.sync import receiver
 
 FOLDER = ".clusterctl-node"
 FILE = f"{FOLDER}/machine.json"
+_KEYS = ".ssh/authorized_keys"
 
 
 NOT_OURS = 44
@@ -160,13 +161,16 @@ def _count(ranges: str) -> float:
 
 def take(claim: Claim) -> tuple[str, Mapping[str, str]]:
     """Command and environment that claim a free machine; the command prints the claim that holds afterwards."""
-    session = shlex.quote(claim.session_dir)
+    session, users = shlex.quote(claim.session_dir), shlex.quote(os.path.dirname(claim.session_dir))
     command = f"""\
 umask 077
-mkdir -p {FOLDER} && printf %s "$CLAIM" > {FOLDER}/.claim.$$ || exit 1
-ln {FOLDER}/.claim.$$ {FILE} 2>/dev/null && mkdir -p {session} && [ -O {session} ]
+mkdir -p {FOLDER} {session} || exit 1
+[ -O {users} ] || {{ echo {users} belongs to another user: remove it; exit 1; }}
+printf %s "$CLAIM" > {FOLDER}/.claim.$$ || exit 1
+ln {FOLDER}/.claim.$$ {FILE} 2>/dev/null || rmdir {session}
 rm -f {FOLDER}/.claim.$$
-cat {FILE}"""
+claim=; read -r claim < {FILE}; printf %s "$claim"
+"""
     return command, {"CLAIM": msgspec.json.encode(claim).decode()}
 
 
@@ -207,21 +211,30 @@ def _id_in(claim: Claim) -> str:
 
 def let_in(public_key: str) -> tuple[str, Mapping[str, str]]:
     """Command and environment that let the owner of a key in, in the place of one with the same mark (its last word).
-    Repeating it changes nothing."""
+    Repeating it changes nothing. Starts no program where there is none with the mark."""
     mark = public_key.rpartition(" ")[2]
-    unless = 'mkdir -p -m 700 .ssh && grep -qxF "$KEY" .ssh/authorized_keys 2>/dev/null || '
-    return unless + _rewrite('echo "$KEY"'), {"KEY": public_key, "MARK": mark}
+    command = f"""\
+umask 077
+[ -d .ssh ] || mkdir .ssh || exit
+end=
+[ ! -e {_KEYS} ] || while IFS= read -r line || {{ [ -n "$line" ] && end='\\n'; }}; do
+    case $line in
+        "$KEY") exit 0;;
+        *" $MARK") {_rewrite('echo "$KEY"')}; exit;;
+    esac
+done < {_KEYS}
+printf "$end%s\\n" "$KEY" >> {_KEYS}
+"""
+    return command, {"KEY": public_key, "MARK": mark}
 
 
 def keep_out(mark: str) -> tuple[str, Mapping[str, str]]:
     """Command and environment that undo `let_in`."""
-    return '! grep -q " $MARK\\$" .ssh/authorized_keys 2>/dev/null || ' + _rewrite(":"), {"MARK": mark}
+    return f'! grep -q " $MARK\\$" {_KEYS} 2>/dev/null || {_rewrite(":")}', {"MARK": mark}
 
 
 def _rewrite(add: str) -> str:
-    """Whole or not at all: nobody is locked out by an interruption."""
-    new = ".ssh/authorized_keys.$$"
-    return (
-        f"( umask 077; touch .ssh/authorized_keys; cp -p .ssh/authorized_keys {new}; "
-        f'{{ grep -v " $MARK\\$" .ssh/authorized_keys; {add}; }} > {new}; mv {new} .ssh/authorized_keys )'
-    )
+    """Whole or not at all: nobody is locked out by an interruption, or by a full disk."""
+    new = f"{_KEYS}.$$"
+    lines = f'{{ grep -v " $MARK\\$" {_KEYS} || [ $? = 1 ]; }} && {add}'  # 1: it has no other
+    return f"{{ cp -p {_KEYS} {new} && {{ {lines}; }} > {new} && mv {new} {_KEYS} || {{ rm -f {new}; false; }}; }}"

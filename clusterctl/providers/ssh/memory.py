@@ -24,6 +24,11 @@ class Memory:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing was ever kept here: the cluster is new, or another's computer remembers it."""
+        return not (self.knows_whom_it_let_in or (self._folder / _MACHINES).exists())
+
     def machines(self) -> dict[str, Claim]:
         """The machines of the cluster as they were last seen, by name."""
         try:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -61,6 +62,15 @@ _LATELY_S = 5.0
 _CREATING = threading.Lock()
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a machine said, and when; `examined`, where it was asked for all of it."""
+
+    at: float
+    facts: Facts
+    examined: Examined | None = None
+
+
 class SshMachines:
     """The machines of one cluster among those that the spec names. See `autoscaler.provider.Provider`.
 
@@ -98,7 +108,7 @@ class SshMachines:
         # Of the cluster and not of one life of it: a key that an interrupted `up` left behind goes as well.
         self._mark = f"clusterctl:{self._owner}:{spec.cluster_name}"
         self._looking = threading.Lock()
-        self._seen: dict[str, tuple[float, Facts]] = {}  # by name, and when
+        self._seen: dict[str, _Seen] = {}  # by name
         self._named = frozenset(self._targets)
         self._memory = Memory(self._folder)
         for claim in self._memory.machines().values():  # taken when the spec named them: to be given back
@@ -111,13 +121,10 @@ class SshMachines:
         return Capabilities(forward_ports=True)
 
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
-        def ask(target: SshTarget) -> Examined:
-            name = self._name(target)
-            seen = examine(target, self._spec.python, self._ports if name == self._head else ())
-            self._seen[name] = (time.monotonic(), seen.facts)
-            return seen
-
-        answers = self._each(self._entries, _noting(ask))
+        # What `list` was told just now is not asked again.
+        told = {name: seen.examined for name in self._entries if (seen := self._just_seen(name)) is not None}
+        asked = self._examine([name for name in self._entries if not told.get(name)])
+        answers = {name: told.get(name) or asked[name] for name in self._entries}
         version = "" if self._any_python else THIS_VERSION
         found = problems_of(answers, self._head, self._spec.python, self._may_be_taken, version)
         return found + self.check_offline(node_types)
@@ -199,7 +206,9 @@ class SshMachines:
 
     def list(self) -> list[Machine]:
         with self._looking:
-            seen = self._look(self._targets)
+            # Nothing known of the cluster: an `up`, which wants to know all of it next, or somebody for once.
+            is_new = not self._on_head and self._memory.is_blank
+            seen = _facts_of(self._examine(self._targets)) if is_new else self._look(self._targets)
         remembered = self._memory.machines()
         if not remembered and all(isinstance(answer, Exception) for answer in seen.values()):
             error = seen[self._head]
@@ -384,7 +393,19 @@ class SshMachines:
         def ask(target: SshTarget) -> Facts:
             name = self._name(target)
             found = claims.look_here() if self._on_head and name == self._head else _ask(target)
-            self._seen[name] = (time.monotonic(), found)
+            self._seen[name] = _Seen(time.monotonic(), found)
+            return found
+
+        return self._each(names, _noting(ask))
+
+    def _examine(self, names: Sequence[str] | Mapping[str, object]) -> dict[str, Examined | Exception]:
+        """The same, and what would keep them from becoming nodes."""
+
+        def ask(target: SshTarget) -> Examined:
+            name = self._name(target)
+            ports = self._ports if name == self._head else ()
+            found = examine(target, self._spec.python, ports, _LOOK_S)
+            self._seen[name] = _Seen(time.monotonic(), found.facts, found)
             return found
 
         return self._each(names, _noting(ask))
@@ -393,15 +414,13 @@ class SshMachines:
         """The same, but that a machine which has just said something is not asked again. Others may have taken it
         since."""
         with self._looking:  # who comes while a look is under way waits for what that finds
-            since = time.monotonic() - _LATELY_S
-            known = {
-                name: facts
-                for name in names
-                for at, facts in [self._seen.get(name, (0.0, None))]
-                if at > since
-            }
+            known = {name: seen.facts for name in names if (seen := self._just_seen(name)) is not None}
             looked = self._look([name for name in names if name not in known])
         return {name: known.get(name) or looked[name] for name in names}
+
+    def _just_seen(self, name: str) -> _Seen | None:
+        seen = self._seen.get(name)
+        return seen if seen is not None and seen.at > time.monotonic() - _LATELY_S else None
 
     def _look_anew(self, names: Iterable[str]) -> None:
         """Their machines are not what they were."""
@@ -473,6 +492,10 @@ class SshMachines:
 
 def _ask(target: SshTarget) -> Facts:
     return claims.read_facts(SshShell(target).run(claims.LOOK, timeout_s=_LOOK_S).output)
+
+
+def _facts_of(answers: Mapping[str, Examined | Exception]) -> dict[str, Facts | Exception]:
+    return {name: it.facts if isinstance(it, Examined) else it for name, it in answers.items()}
 
 
 def _noting(ask: Callable[[SshTarget], T]) -> Callable[[SshTarget], T]:

@@ -30,7 +30,7 @@ from autoscaler.provider import (
     ShellTimedOut,
     Transient,
 )
-from clusterctl.providers.ssh import checks, hosts
+from clusterctl.providers.ssh import hosts
 from clusterctl.providers.ssh import provider as module
 from clusterctl.providers.ssh.checks import Examined, problems_of
 from clusterctl.providers.ssh.claim import Claim, Facts, _count, id_on
@@ -41,7 +41,7 @@ from clusterctl.shell.ssh import SshShell
 from clusterctl.spec.load import load_text
 from tests.polling import eventually
 from tests.testbed.hosts import Host
-from tests.testbed.sshd import BARE, USER, SshTestbed, connections, missing, new_key
+from tests.testbed.sshd import BARE, USER, SshTestbed, connections, missing, new_key, sessions
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
 WORKER = NodeType("w", max_workers=9)
@@ -198,7 +198,6 @@ def test_a_machine_that_does_not_answer_is_still_listed(
     bed: SshTestbed, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_LOOK_S", 1.0)
-    monkeypatch.setattr(checks, "_EXAMINE_S", 1.0)
     provider = make()
     create(provider, "a", "b")
     host = bed.hosts[1]
@@ -339,7 +338,6 @@ def test_a_machine_that_was_never_let_in_keeps_nothing_up(
     bed: SshTestbed, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_LOOK_S", 1.0)
-    monkeypatch.setattr(checks, "_EXAMINE_S", 1.0)
     CONNECTIONS.close_all()
     with bed.mute(bed.hosts[1]):
         provider = make()
@@ -441,6 +439,17 @@ def test_an_offer_says_what_the_smallest_machine_has(make: Make) -> None:
     assert offer.resources["memory"] > 2**28
     (offer,) = make().offers(NodeType("w", {"CPU": 3.0, "memory": 5.0}))
     assert offer.resources == {"CPU": 3.0, "memory": 5.0}
+
+
+def test_machines_of_a_new_cluster_are_asked_once_for_all(bed: SshTestbed, make: Make) -> None:
+    provider = make()
+    before = [sessions(host) for host in bed.hosts]
+    assert provider.list() == []
+    assert provider.check([WORKER]) == []
+    assert provider.clusters("name") == []
+    assert [sessions(host) for host in bed.hosts] == [count + 1 for count in before]
+    assert provider.list() == []  # which is never what was said before
+    assert [sessions(host) for host in bed.hosts] == [count + 2 for count in before]
 
 
 def test_a_machine_without_the_right_python_is_refused(make: Make) -> None:

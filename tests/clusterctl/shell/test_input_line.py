@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clusterctl.shell import input_line
-
-SHELLS = [
-    [program, *words]
-    for program, words in (("dash", ()), ("bash", ("--posix",)), ("busybox", ("sh",)))
-    if shutil.which(program)
-]
+from tests.shells import SHELLS
 
 
-def begun(shell: list[str], input: bytes) -> bytes:
+def begun(shell: Sequence[str], input: bytes) -> bytes:
     """What comes of an input, where `shell` is the machine's /bin/sh."""
     command = input_line.RUN.replace("/bin/sh", shlex.join(shell))
     return subprocess.run(["/bin/sh", "-c", command], input=input, stdout=subprocess.PIPE, check=True).stdout
@@ -31,12 +26,12 @@ def begun(shell: list[str], input: bytes) -> bytes:
 @example(bytes(range(1, 256)) * 2)
 @example(b"\\c\\0101\\x41\\\\n\\\n'\"$x`x`%s-n\r")
 @example(b"\n long \\ lines \xff\n" * 6000)
-def test_any_text_is_a_script_and_the_rest_of_the_input_is_its_own(shell: list[str], text: bytes) -> None:
+def test_any_text_is_a_script_and_the_rest_of_the_input_is_its_own(shell: Sequence[str], text: bytes) -> None:
     quoted = b"'" + text.replace(b"'", b"'\"'\"'") + b"'"
     script = b"printf %s " + quoted + b"\nprintf '<%s>' $?\ncat"
     assert begun(shell, input_line.encode(script) + b"rest\n") == text + b"<0>rest\n"
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=shlex.join)
-def test_a_line_that_is_cut_off_does_nothing(shell: list[str]) -> None:
+def test_a_line_that_is_cut_off_does_nothing(shell: Sequence[str]) -> None:
     assert begun(shell, input_line.encode(b"echo one\necho two")[:-4]) == b""
