@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -17,7 +18,9 @@ from tests.shells import SHELLS
 def begun(shell: Sequence[str], input: bytes) -> bytes:
     """What comes of an input, where `shell` is the machine's /bin/sh."""
     command = input_line.RUN.replace("/bin/sh", shlex.join(shell))
-    return subprocess.run(["/bin/sh", "-c", command], input=input, stdout=subprocess.PIPE, check=True).stdout
+    env = {**os.environ, "LC_ALL": "C.UTF-8"}
+    ran = subprocess.run(["/bin/sh", "-c", command], input=input, stdout=subprocess.PIPE, check=True, env=env)
+    return ran.stdout
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=shlex.join)
@@ -25,6 +28,7 @@ def begun(shell: Sequence[str], input: bytes) -> bytes:
 @given(st.binary(max_size=200).map(lambda data: data.replace(b"\0", b"")))
 @example(bytes(range(1, 256)) * 2)
 @example(b"\\c\\0101\\x41\\\\n\\\n'\"$x`x`%s-n\r")
+@example(b"\x01\xc2\x01\x7f")
 @example(b"\n long \\ lines \xff\n" * 6000)
 def test_any_text_is_a_script_and_the_rest_of_the_input_is_its_own(shell: Sequence[str], text: bytes) -> None:
     quoted = b"'" + text.replace(b"'", b"'\"'\"'") + b"'"
