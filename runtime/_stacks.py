@@ -18,7 +18,7 @@ from collections.abc import Container, Iterator
 import msgspec
 
 SIGNAL = signal.SIGUSR2
-_NAME = re.compile(r"/memfd:clusterctl-stacks-(\d+)-([a-z ]+) \(deleted\)")
+_NAME = r"/memfd:clusterctl-stacks-(\d+)-([a-z ]+) \(deleted\)"
 _ANSWER_S = 2.0
 _SETTLED_S = 0.05
 
@@ -86,7 +86,7 @@ def _registered() -> Iterator[tuple[int, str, str]]:
         with contextlib.suppress(OSError):  # another user's, or it has ended
             for descriptor in os.listdir(folder):
                 path = f"{folder}/{descriptor}"
-                match = _NAME.fullmatch(os.readlink(path))
+                match = re.fullmatch(_NAME, os.readlink(path))
                 # A fork that registered nothing has its parent's file, and would write over its parent's answer.
                 if match is not None and match[1] == name and _catches(name):
                     yield int(name), match[2], path

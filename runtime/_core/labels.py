@@ -28,9 +28,9 @@ EXISTS = "exists()"
 MISSING = "!exists()"
 
 _NAME = r"[a-zA-Z0-9](?:[a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?"
-_VALUE = re.compile(rf"(?:{_NAME})?")
-_PREFIX = re.compile(rf"(?:{_NAME})?(?:\.(?:{_NAME})?)*")
-_CONDITION = re.compile(rf"(?:!?(?:in)?\({_NAME}(?:, ?{_NAME})*\)|!?{_NAME})?")
+_VALUE = rf"(?:{_NAME})?"
+_PREFIX = rf"(?:{_NAME})?(?:\.(?:{_NAME})?)*"
+_CONDITION = rf"(?:!?(?:in)?\({_NAME}(?:, ?{_NAME})*\)|!?{_NAME})?"
 _MOST_PREFIX = 253
 _SHAPE = (
     "has at most 63 characters, begins and ends with a letter or digit, and holds letters, digits, '-', '_' "
@@ -77,7 +77,7 @@ def one_of(values: Iterable[str], negated: bool = False) -> str:
 
     Values that no label can have are left out: no node carries them.
     """
-    possible = ",".join(value for value in values if value and _VALUE.fullmatch(value))
+    possible = ",".join(value for value in values if value and re.fullmatch(_VALUE, value))
     return f"{'!' if negated else ''}in({possible})"
 
 
@@ -102,7 +102,7 @@ def check_conditions(selector: Mapping[str, str]) -> None:
 def check_key(key: str) -> None:
     """Raises ValueError unless `key` is a label's key: a name, or prefix/name."""
     prefix, slash, name = key.rpartition("/")
-    if slash and (len(prefix) > _MOST_PREFIX or not _PREFIX.fullmatch(prefix)):
+    if slash and (len(prefix) > _MOST_PREFIX or not re.fullmatch(_PREFIX, prefix)):
         raise ValueError(
             f"Invalid label key prefix `{prefix}`: it is a series of DNS labels with dots between, of at most "
             f"{_MOST_PREFIX} characters."
@@ -118,7 +118,7 @@ def check_labels(labels: Mapping[str, str]) -> None:
         if not isinstance(key, str) or not isinstance(value, str):
             raise TypeError(f"Labels must be strings: {key!r}: {value!r}.")
         check_key(key)
-        if not _VALUE.fullmatch(value):
+        if not re.fullmatch(_VALUE, value):
             raise ValueError(f"Invalid label key value `{value}`: it {_SHAPE}.")
 
 
@@ -150,7 +150,7 @@ def check_selector(selector: Mapping[str, str]) -> None:
         if not isinstance(key, str) or not isinstance(text, str):
             raise TypeError(f"A label selector maps strings to strings, not {key!r} to {text!r}.")
         check_key(key)
-        if not _CONDITION.fullmatch(text):
+        if not re.fullmatch(_CONDITION, text):
             raise ValueError(
                 f'Invalid label selector value `{text}` of `{key}`: use "v", "!v", "in(a,b)" or '
                 f'"!in(a,b)", where each value {_SHAPE}.'

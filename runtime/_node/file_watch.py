@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import struct
 from collections.abc import Callable
+from typing import Any
 
-_libc = ctypes.CDLL(None, use_errno=True)
 _IN_MODIFY = 0x2
 _IN_ONESHOT = 0x80000000
 _EVENT = struct.Struct("iIII")  # watch, mask, cookie, length of the name that follows
@@ -24,6 +23,7 @@ class FileWatch:
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
+        self._libc: Any = None
         self._fd = -1
         self._watches: dict[str, int] = {}
         self._paths: dict[int, str] = {}
@@ -34,9 +34,7 @@ class FileWatch:
             return True
         if self._fd < 0 and not self._open():
             return False
-        watch = _libc.inotify_add_watch(
-            self._fd, os.fsencode(path), ctypes.c_uint32(_IN_MODIFY | _IN_ONESHOT)
-        )
+        watch = self._libc.inotify_add_watch(self._fd, os.fsencode(path), _IN_MODIFY | _IN_ONESHOT)
         if watch < 0:
             return False
         self._watches[path] = watch
@@ -48,7 +46,7 @@ class FileWatch:
         watch = self._watches.pop(path, None)
         if watch is not None:
             del self._paths[watch]
-            _libc.inotify_rm_watch(self._fd, watch)  # fails when the file is gone, and the watch with it
+            self._libc.inotify_rm_watch(self._fd, watch)  # fails when the file is gone, and the watch with it
 
     def close(self) -> None:
         """Watches nothing any more."""
@@ -60,7 +58,10 @@ class FileWatch:
         self._paths.clear()
 
     def _open(self) -> bool:
-        self._fd = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        import ctypes  # a node that watches nothing yet comes up faster without it
+
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._fd = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._fd < 0:
             return False
         asyncio.get_running_loop().add_reader(self._fd, self._read)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
+import os
 import re
 
-_MODEL = re.compile(r"\w+\s+((?:[A-Z]+\s+)*[A-Z0-9]*\d[A-Z0-9]*)")
+DRIVER = ("/dev/nvidiactl", "/dev/dxg")
+"""Devices of the driver, the second under Windows: without one there is no need to look for its library."""
+_MODEL = r"\w+\s+((?:[A-Z]+\s+)*[A-Z0-9]*\d[A-Z0-9]*)"
 """A brand, words in capitals, and the first that has a digit: "Tesla V100-SXM2-16GB", "NVIDIA RTX PRO 6000"."""
 
 
 def find_gpus() -> tuple[int, str]:
     """How many GPUs there are, and the type of the first ("" when unknown)."""
+    if not any(map(os.path.exists, DRIVER)):
+        return 0, ""
+    import ctypes  # few nodes need it
+
     try:
         nvml = ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
@@ -31,7 +37,7 @@ def find_gpus() -> tuple[int, str]:
 
 def type_of(product: str) -> str:
     """The accelerator type of a product: "NVIDIA A100-SXM4-40GB" -> "A100"."""
-    found = _MODEL.match(product)
+    found = re.match(_MODEL, product)
     if found and len(found[1]) > 1:
         return found[1].replace(" ", "-")
     return product.removeprefix("NVIDIA ").strip().replace(" ", "-")

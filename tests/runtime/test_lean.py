@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 
-PROGRAM = """
+WITHOUT_TLS = """
 import json, sys
 from runtime._lean import import_asyncio
 import_asyncio()
@@ -16,8 +16,31 @@ asyncio.run(asyncio.sleep(0))
 import ssl
 print(json.dumps([loaded, asyncio.sslproto.ssl is None, ssl.create_default_context() is not None]))
 """
+OF_A_JOINING_NODE = """
+import json, sys
+before = set(sys.modules)
+import clusterctl.head.join
+from runtime._lean import import_asyncio
+import_asyncio()
+import runtime._node.running
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+HEAVY = {"_ssl", "argparse", "ctypes", "pathlib", "pickle", "psutil", "shutil", "tempfile", "urllib"}
+"""Milliseconds each, of the some tens that joining a cluster takes."""
+
+
+def printed(program: str) -> list[object]:
+    ran = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    found: list[object] = json.loads(ran.stdout)
+    return found
 
 
 def test_asyncio_comes_without_tls_which_can_be_had_later() -> None:
-    ran = subprocess.run([sys.executable, "-P", "-c", PROGRAM], capture_output=True, text=True, check=True)
-    assert json.loads(ran.stdout) == [False, True, True]
+    assert printed(WITHOUT_TLS) == [False, True, True]
+
+
+def test_a_node_that_joins_imports_nothing_heavy_and_nothing_of_workers() -> None:
+    imported = {str(name) for name in printed(OF_A_JOINING_NODE)}
+    assert "runtime._node.agent" in imported
+    assert not HEAVY & imported
+    assert not [name for name in imported if name.startswith("runtime._worker")]

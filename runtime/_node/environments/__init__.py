@@ -1,6 +1,6 @@
 """Runtime environments of a node: fetched, unpacked and installed once, kept while they are used and for a while after.
 
-`Environments` is what the rest of the node agent needs.
+`Environments` is what the rest of the node agent needs; `builder` makes what they are made of.
 """
 
 from .place import Interpreter, WorkerPlace

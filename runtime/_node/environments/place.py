@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+Part = tuple[str, str]
+"""One thing that environments are made of: the kind of its cache, and its name there."""
+
 
 class Interpreter(msgspec.Struct, frozen=True):
     """Which Python a worker runs in. Workers of equal interpreters come from one zygote.

@@ -20,7 +20,7 @@ import pytest
 
 from runtime._core.environments import package_key, package_uri
 from runtime._node.environments import Environments
-from runtime._node.environments import service as service_module
+from runtime._node.environments import builder as builder_module
 from runtime._node.environments.place import DEFAULT_INTERPRETER
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
@@ -126,17 +126,17 @@ def test_a_failed_installation_is_shared_for_a_while_and_then_tried_again(
 
         async def build(spec: Any, folder: pathlib.Path, variables: Any) -> None:
             runs.append(spec.config)
-            raise service_module.CommandFailed("pip said: no")
+            raise builder_module.CommandFailed("pip said: no")
 
-        monkeypatch.setattr(service_module.venv, "build", build)
+        monkeypatch.setattr(builder_module.venv, "build", build)
         made = service(tmp_path)
         for job in (b"1", b"2"):
             with pytest.raises(CallError, match="pip said: no") as caught:
                 await made.prepare(key({"pip": {"packages": ["x"]}}, job))
             assert caught.value.kind == ErrorKind.RUNTIME_ENV
         assert len(runs) == 1
-        monkeypatch.setattr(service_module, "FAILURE_KEPT_S", 0.0)
-        made._failed.clear()
+        monkeypatch.setattr(builder_module, "FAILURE_KEPT_S", 0.0)
+        made._made()._failed.clear()
         for _ in range(2):
             with pytest.raises(CallError):
                 await made.prepare(key({"pip": {"packages": ["x"]}}))
@@ -159,7 +159,7 @@ def test_a_preparation_that_takes_too_long_is_given_up(
             finally:
                 ended.set()
 
-        monkeypatch.setattr(service_module.venv, "build", build)
+        monkeypatch.setattr(builder_module.venv, "build", build)
         made = service(tmp_path)
         env = {"pip": {"packages": ["x"]}, "config": {"setup_timeout_seconds": 0.05}}
         with pytest.raises(CallError, match="setup_timeout_seconds"):

@@ -122,12 +122,14 @@ class _Driver:
 
 def test_asking_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = _Driver()
+    monkeypatch.setattr(gpus, "DRIVER", ("/dev/null",))
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: driver)
     assert gpus.find_gpus() == (2, "H100")
     assert driver.shut_down
 
 
 def test_a_driver_without_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "DRIVER", ("/dev/null",))
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: _Driver(status=9))
     assert gpus.find_gpus() == (0, "")
 
@@ -137,4 +139,10 @@ def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(name)
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
+    assert gpus.find_gpus() == (0, "")
+
+
+def test_no_library_is_looked_for_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "DRIVER", ("/dev/no-such-device",))
+    monkeypatch.setattr(ctypes, "CDLL", lambda _name: pytest.fail("it was looked for"))
     assert gpus.find_gpus() == (0, "")

@@ -1,0 +1,284 @@
+"""Builds what environments are made of. It needs much of the standard library, and comes with a node's first job."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from runtime._clients.control import ControlClient
+from runtime._core import environments
+from runtime._core.uri_cache import UriCache
+from runtime._node.zygote_spawn import daemon_environment
+from runtime._packages import fetch
+from runtime._transport.channel import CallError
+from runtime._wire.messages.base import ErrorKind
+from runtime._wire.messages.control import KvGet
+
+from . import venv
+from .command import CommandFailed, run
+from .place import DEFAULT_INTERPRETER, Interpreter, Part, WorkerPlace
+
+log = logging.getLogger(__name__)
+FAILURE_KEPT_S = 10.0
+"""So long a failed installation is not tried again: tasks that wait together share its failure."""
+_DEFAULT_TIMEOUT_S = 600.0
+_FETCH_TIMEOUT_S = 120.0
+_GIB = 2**30
+_UNSUPPORTED = ("conda", "container", "image_uri", "java_jars", "_nsight", "_rocprof_sys")
+_AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "MALLOC_", "NUMEXPR_")
+"""Variables with these beginnings are read when Python or a library starts: a fork would be too late for them."""
+
+
+class _Building(msgspec.Struct, eq=False):
+    """A part that is being built, and how many environments wait for it: it is given up with the last."""
+
+    task: asyncio.Task[None]
+    waiting: int = 0
+
+
+class Builder:
+    """The parts of one node's environments: built once, kept by content, counted.
+
+    Args:
+        folder: for all files; this object's alone.
+        control: where packages are.
+    """
+
+    def __init__(self, folder: str, control: ControlClient) -> None:
+        self._folder = Path(folder)
+        self._control = control
+        self._building: dict[Part, _Building] = {}
+        self._failed: dict[Part, tuple[float, str]] = {}
+        self._folders: dict[Part, Path] = {}
+        self._deleting: set[asyncio.Task[None]] = set()
+        self._caches = {
+            kind: UriCache(int(float(os.environ.get(f"RAY_RUNTIME_ENV_{kind}_CACHE_SIZE_GB", "10")) * _GIB))
+            for kind in ("WORKING_DIR", "PY_MODULES", "PIP")
+        }
+
+    async def build(self, parts: list[Part], env: Mapping[str, Any], job: Mapping[str, Any]) -> WorkerPlace:
+        """Makes an environment ready, and notes in `parts` what it holds.
+
+        Args:
+            job: the configuration of its job.
+
+        Raises:
+            CallError: RUNTIME_ENV, with the cause.
+        """
+        limit = (env.get("config") or {}).get("setup_timeout_seconds", _DEFAULT_TIMEOUT_S)
+        try:
+            async with asyncio.timeout(None if limit == -1 else limit):
+                return await self._build(parts, env, job)
+        except TimeoutError:
+            message = f"it was not ready after setup_timeout_seconds={limit}; set a longer time in its config"
+        except (CommandFailed, ValueError) as error:
+            message = str(error)
+        except (OSError, KeyError, TypeError) as error:
+            message = f"{type(error).__name__}: {error}"
+        raise CallError(ErrorKind.RUNTIME_ENV, message)
+
+    def release(self, parts: list[Part]) -> None:
+        """An environment does not need these any more. They stay while there is room."""
+        now = asyncio.get_running_loop().time()
+        for kind, name in parts:
+            self._caches[kind].release(name, now)
+        self._evict()
+
+    async def close(self) -> None:
+        """Ends what is being built; returns when its programs are gone."""
+        tasks = [building.task for building in self._building.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, *self._deleting, return_exceptions=True)
+
+    # -- inside
+
+    async def _build(self, parts: list[Part], env: Mapping[str, Any], job: Mapping[str, Any]) -> WorkerPlace:
+        for name in _UNSUPPORTED:
+            if env.get(name):
+                raise ValueError(
+                    f"runtime_env['{name}']={env[name]!r} is not supported: use pip or uv for packages, and "
+                    "install what else is needed on the nodes"
+                )
+        path: list[str] = []
+        for uri in env.get("py_modules") or []:
+            path.append(await self._unpacked(parts, "PY_MODULES", uri))
+        cwd = ""
+        if env.get("working_dir"):
+            cwd = await self._unpacked(parts, "WORKING_DIR", env["working_dir"])
+            path.append(cwd)
+        else:
+            cwd = next(iter(_existing([job.get("cwd") or ""])), "")
+        variables = environments.expand(env.get("env_vars") or {}, os.environ)
+        working_dir = cwd if env.get("working_dir") else ""
+        interpreter = await self._interpreter(parts, env, working_dir, variables)
+        if env.get("pip") or env.get("uv"):
+            binaries = os.path.dirname(interpreter.command[0])
+            variables["VIRTUAL_ENV"] = os.path.dirname(binaries)
+            search = variables.get("PATH", os.environ.get("PATH", os.defpath))
+            variables["PATH"] = f"{binaries}{os.pathsep}{search}"
+        path += filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
+        if path:  # for programs that the worker starts
+            inherited = os.environ.get("PYTHONPATH")
+            variables["PYTHONPATH"] = os.pathsep.join([*path, *([inherited] if inherited else [])])
+        path += _existing(job.get("sys_path") or [])
+        hook = env.get("worker_process_setup_hook") or ""
+        return WorkerPlace(cwd, path, variables, interpreter, hook)
+
+    async def _interpreter(
+        self, parts: list[Part], env: Mapping[str, Any], working_dir: str, variables: Mapping[str, str]
+    ) -> Interpreter:
+        """The Python for the workers."""
+        at_start = tuple(
+            sorted((n, v) for n, v in variables.items() if n.startswith(_AT_START) and n != "PYTHONPATH")
+        )
+        tool = next((name for name in ("pip", "uv") if env.get(name)), "")
+        if env.get("py_executable"):
+            if tool:
+                raise ValueError(f"runtime_env sets both py_executable and {tool}; choose one")
+            return Interpreter(tuple(shlex.split(env["py_executable"])), at_start, working_dir)
+        if not tool:
+            return Interpreter((), at_start) if at_start else DEFAULT_INTERPRETER
+        config = env[tool] if isinstance(env[tool], dict) else {"packages": env[tool]}
+        spec = venv.VenvSpec(tool, config, working_dir)
+        folder = self._folder / "venvs" / spec.digest[:32]
+        await self._part(parts, ("PIP", spec.digest), folder, lambda: venv.build(spec, folder, variables))
+        return Interpreter((venv.python_of(folder),), at_start)
+
+    async def _unpacked(self, parts: list[Part], kind: str, uri: str) -> str:
+        name = uri
+        if uri.startswith("file://"):  # the only URIs whose content may change between two jobs
+            status = _status(uri)
+            name = f"{uri}#{status.st_mtime_ns}-{status.st_size}"
+        package = environments.parse_package_uri(uri)
+        label = package[1] if package is not None else hashlib.sha256(name.encode()).hexdigest()
+        folder = self._folder / kind.lower() / f"_ray_pkg_{label[:32]}"
+        await self._part(parts, (kind, name), folder, lambda: self._fetch(uri, package, folder))
+        return str(folder)
+
+    async def _part(
+        self, parts: list[Part], part: Part, folder: Path, build: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Builds a part unless it is there, together with others who need it, and notes that `parts` hold it."""
+        loop = asyncio.get_running_loop()
+        kind, name = part
+        cache = self._caches[kind]
+        while name not in cache:
+            failed = self._failed.get(part)
+            if failed is not None and loop.time() < failed[0]:
+                raise CommandFailed(failed[1])
+            building = self._building.get(part)
+            if building is None:
+                task = loop.create_task(self._build_part(part, folder, build))
+                building = self._building[part] = _Building(task)
+            building.waiting += 1
+            try:
+                await asyncio.shield(building.task)
+            finally:
+                building.waiting -= 1
+                if not building.waiting and not building.task.done():
+                    building.task.cancel()
+                    await asyncio.wait([building.task])
+        cache.use(name, loop.time())
+        parts.append(part)
+        self._evict()
+
+    async def _build_part(self, part: Part, folder: Path, build: Callable[[], Awaitable[None]]) -> None:
+        kind, name = part
+        loop = asyncio.get_running_loop()
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._failed.pop(part, None)
+            await build()
+            size = await asyncio.to_thread(_size_of, folder)
+            self._caches[kind].add(name, size, loop.time())
+            self._folders[part] = folder
+        except CommandFailed as error:
+            self._failed[part] = (loop.time() + FAILURE_KEPT_S, str(error))
+            raise
+        finally:
+            del self._building[part]
+
+    async def _fetch(self, uri: str, package: tuple[str, str] | None, folder: Path) -> None:
+        file = folder.with_name(f"{folder.name}.download")
+        try:
+            if package is None:
+                command = [sys.executable, "-P", "-m", "runtime._packages.fetch", uri, str(file)]
+                try:
+                    await run(command, "/", daemon_environment())
+                except CommandFailed as error:
+                    raise ValueError(f"Failed to download {uri}: {error.output}") from error
+            else:
+                await self._download(uri, *package, file)
+            await asyncio.to_thread(_unpack, uri, file, folder, package is None)
+        finally:
+            file.unlink(missing_ok=True)
+
+    async def _download(self, uri: str, key: str, digest: str, file: Path) -> None:
+        try:
+            reply = await self._control.call(
+                KvGet(environments.PACKAGES, key.encode()), timeout_s=_FETCH_TIMEOUT_S
+            )
+        except CallError as error:
+            raise ValueError(f"Failed to download {uri}: {error}") from error
+        data = reply.value
+        if data is None:
+            raise ValueError(
+                f"Failed to download {uri}: the control store has no such package; start the job again"
+            )
+        if await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest()) != digest:
+            raise ValueError(f"Failed to download {uri}: its content does not match its name")
+        await asyncio.to_thread(file.write_bytes, data)
+
+    def _evict(self) -> None:
+        for kind, cache in self._caches.items():
+            for name in cache.evict():
+                folder = self._folders.pop((kind, name))
+                trash = folder.rename(folder.with_name(f"{folder.name}.{os.urandom(4).hex()}.old"))
+                log.info("deleting %s: the cache is full, and nobody uses it", name)
+                task = asyncio.get_running_loop().create_task(_delete(trash))
+                self._deleting.add(task)
+                task.add_done_callback(self._deleting.discard)
+
+
+async def _delete(folder: Path) -> None:
+    await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+def _unpack(uri: str, file: Path, folder: Path, is_remote: bool) -> None:
+    from runtime._packages import archive  # formats that most sessions never see
+
+    name = uri.rpartition("/")[2]
+
+    def build(draft: Path) -> None:
+        if name.endswith(".whl"):
+            archive.extract_wheel(str(file), str(draft))
+        else:
+            archive.extract(str(file), name, str(draft), strip_single_folder=is_remote)
+
+    archive.in_place(folder, build)
+
+
+def _status(uri: str) -> os.stat_result:
+    try:
+        return os.stat(fetch.path_of(uri))
+    except OSError as error:
+        raise ValueError(f"Failed to download {uri}: {error}") from error
+
+
+def _existing(folders: list[str]) -> list[str]:
+    return [folder for folder in folders if os.path.isdir(folder)]
+
+
+def _size_of(folder: Path) -> int:
+    return sum(file.lstat().st_size for file in folder.rglob("*"))
