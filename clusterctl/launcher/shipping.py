@@ -40,6 +40,8 @@ _ON_NODES = ("cloudpickle", "msgspec", "psutil", "pyyaml")
 """What the engine imports."""
 _LIBYAML = "yaml/_yaml."
 """Two megabytes that make reading YAML quicker, which a worker hardly ever does."""
+_UNUSED = ("invoke",)
+"""Required by paramiko for what no head does, and imported by it wherever it is there, with a third of all."""
 _OTHER_SYSTEMS = re.compile(r"psutil/_ps(aix|bsd|osx|sunos|windows)\.py")
 _OURS_ON_NODES = (
     "runtime/",
@@ -244,7 +246,7 @@ def _requirements(extras: frozenset[str]) -> dict[str, importlib.metadata.Distri
     while queue:
         name, wanted = queue.pop()
         key = re.sub(r"[-_.]+", "-", name).lower()
-        if key in seen:
+        if key in seen or key in _UNUSED:
             continue
         seen.add(key)
         try:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
-import fcntl
 import logging
 import os
 import socket
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from autoscaler.provider import ShellAuthFailed, ShellError, ShellLost, ShellRefused, ShellTimedOut
 
-from . import agent
+from . import agent, known_hosts
 from .channel import Channel
 from .opening import GivenUp, Opening
 from .proxy import Proxy
@@ -52,6 +51,11 @@ _HUNG_UP = ("banner", "eof", "negotiation failed", "session not active")
 """What paramiko says of it; the class of its error does not."""
 _BOOTING = "nologin"
 """In what pam_nologin says while a machine lets nobody in yet."""
+_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
+"""They bring their own MAC; that of others is compared in Python, byte by byte."""
+_KEY_EXCHANGES = ("mlkem768x25519-sha256", "ecdh-sha2-nistp256")
+"""The one that withstands quantum computers, where there is one; then that which sshd leaves to OpenSSL: it computes
+curve25519, which is no stronger, by plain C of its own."""
 
 
 class HostKeyChanged(ShellError):
@@ -308,9 +312,9 @@ def _log_in(stream: Watched, target: SshTarget, deadline: float, allow_agent: bo
     client = paramiko.SSHClient()
     left = max(0.1, deadline - time.monotonic())
     try:
-        if os.path.exists(target.known_hosts):
-            client.get_host_keys().load(target.known_hosts)
-        client.set_missing_host_key_policy(_pinning(target.known_hosts))
+        name = known_hosts.name(target.host, target.port)
+        known_hosts.load(client.get_host_keys(), target.known_hosts, name)
+        client.set_missing_host_key_policy(known_hosts.pinning(target.known_hosts))
         client.connect(
             target.host,
             target.port,
@@ -347,7 +351,8 @@ def _transport(stream: Watched, **options: object) -> paramiko.Transport:
 
     transport = paramiko.Transport(stream, **options)
     security = transport.get_security_options()
-    security.ciphers = sorted(security.ciphers, key=lambda name: "gcm" not in name)
+    security.ciphers = sorted(security.ciphers, key=lambda name: name not in _CIPHERS)
+    security.kex = sorted(security.kex, key=lambda name: name not in _KEY_EXCHANGES)
     return transport
 
 
@@ -371,24 +376,6 @@ def _ask(transport: paramiko.Transport) -> None:
     request.add_string("keepalive@openssh.com")
     request.add_boolean(True)
     transport.packetizer.send_message(request)
-
-
-def _pinning(known_hosts: str) -> paramiko.MissingHostKeyPolicy:
-    """Trusts a machine that is seen for the first time, and writes down who it is."""
-    import paramiko
-
-    class Pin(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]  # paramiko has no types
-        def missing_host_key(self, client: object, hostname: str, key: paramiko.PKey) -> None:
-            os.makedirs(os.path.dirname(known_hosts), mode=0o700, exist_ok=True)
-            with open(os.open(known_hosts, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                pinned = paramiko.HostKeys(known_hosts).lookup(hostname)  # by another process, just now
-                if pinned is None:
-                    file.write(f"{hostname} {key.get_name()} {key.get_base64()}\n")
-                elif pinned.get(key.get_name()) != key:
-                    raise paramiko.BadHostKeyException(hostname, key, next(iter(pinned.values())))
-
-    return Pin()
 
 
 def _is_one_of(words: Sequence[str], error: Exception) -> bool:

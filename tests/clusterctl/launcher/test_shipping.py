@@ -58,6 +58,7 @@ def test_a_head_has_all_and_ships_on_what_workers_need(shipment: Shipment, tmp_p
     python = runtime / "bin" / "python"
     assert ask(python, "import sys; print(sys.prefix)") == str(runtime)
     assert ask(python, "import clusterctl.head.server, paramiko; print('fine')") == "fine"
+    assert ask(python, "import sys, paramiko; print('invoke' in sys.modules)") == "False", "it costs a third"
     assert ask(python, "import runtime; print(runtime.__file__)").startswith(str(runtime))
     own = ask(python, "from clusterctl.launcher import shipping; print(shipping.own('').digest)")
     assert own == shipment.digest

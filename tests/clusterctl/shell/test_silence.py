@@ -36,6 +36,11 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshTestbed]:
         yield bed
 
 
+@pytest.fixture(autouse=True)
+def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watched, "TURN_S", 0.1)
+
+
 class Silenced:
     """A shell of a host, and how the host or what leads there falls silent."""
 

@@ -218,6 +218,19 @@ def test_other_ports_users_and_ip_6(bed: SshTestbed, target: SshTarget) -> None:
         assert f"[{host.address_6}]:2222 ssh-ed25519" in pathlib.Path(target.known_hosts).read_text()
 
 
+def test_cheap_algorithms_are_preferred_and_others_do(bed: SshTestbed, target: SshTarget) -> None:
+    def agreed(target: SshTarget) -> str:
+        assert whoami(target) == "op@h1"
+        client = CONNECTIONS._entry(target).client
+        assert client is not None
+        return str(client.get_transport().remote_cipher)
+
+    assert agreed(target) == "aes128-gcm@openssh.com"
+    others = "KexAlgorithms=curve25519-sha256@libssh.org", "Ciphers=aes256-ctr", "MACs=hmac-sha2-512"
+    with another_sshd(bed, "Port=2222", *others):
+        assert agreed(replace(target, port=2222)) == "aes256-ctr"
+
+
 def test_through_a_proxy_command_and_through_another_machine(bed: SshTestbed, target: SshTarget) -> None:
     behind = replace(target, host=bed.hosts[1].address)
     options = f"-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -i {bed.key_file}"
