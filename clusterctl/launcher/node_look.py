@@ -10,16 +10,27 @@ from dataclasses import dataclass
 from autoscaler.provider import SetupError
 
 _REACHED = "reached"
+# It runs on every machine: `socket`, with what that imports, costs as much as starting Python.
 _PROGRAM = f"""\
 import os, sys
 print("%d.%d" % sys.version_info[:2], os.path.realpath(sys.executable))
 if len(sys.argv) > 1:
-    import socket
+    import _socket
+    error = None
     try:
-        socket.create_connection((sys.argv[1], int(sys.argv[2])), 10).close()
-        print("{_REACHED}")
-    except OSError as error:
-        print(error)
+        for family, kind, number, _, address in _socket.getaddrinfo(*sys.argv[1:], 0, _socket.SOCK_STREAM):
+            try:
+                reach = _socket.socket(family, kind, number)
+                reach.settimeout(10)
+                reach.connect(address)
+                print("{_REACHED}")
+                break
+            except OSError as failure:
+                error = failure
+        else:
+            print(error)
+    except OSError as failure:
+        print(failure)
 """
 
 
