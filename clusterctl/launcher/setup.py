@@ -48,6 +48,7 @@ JOIN = f"{PYTHON} -P -m clusterctl.head.join"
 ORPHAN_MINUTES = 10.0
 """So long a worker's machine that costs waits for its head."""
 KEYS_S = readiness.KEYS_S
+_INSTALL = "install the runtime"
 _LOOK_TIMEOUT_S = 60.0
 _START_TIMEOUT_S = 120.0  # one that was interrupted may be under way
 _ASKS_NOBODY = {
@@ -123,14 +124,41 @@ def steps(facts: NodeFacts, found: Found) -> list[Step]:
 def _install_steps(facts: NodeFacts, found: Found) -> Iterator[Step]:
     """The runtime, where it is not there already, and the node's private files. Daemons that run keep what they run
     on."""
-    names = (*(("secret", facts.secret_file),) * bool(facts.secret_file), *facts.files)
-    files = tuple(archive.File(name, path) for name, path in names)
+    files = _private_files(facts)
     runtime = facts.runtime
     if runtime is not None and found.runtime != runtime.digest and (facts.start or not found.runtime):
-        command = runtime.install(NODE_FOLDER, found.python)
-        yield Step("install the runtime", command, input=(*files, *runtime.contents(found.python)))
+        command = runtime.install(NODE_FOLDER, shlex.quote(found.python))
+        yield Step(_INSTALL, command, input=(*files, *runtime.contents()))
     elif files:
         yield Step("copy the private files", archive.unpacking(NODE_FOLDER), input=files)
+
+
+def _private_files(facts: NodeFacts) -> tuple[archive.Item, ...]:
+    names = (*(("secret", facts.secret_file),) * bool(facts.secret_file), *facts.files)
+    return tuple(archive.File(name, path) for name, path in names)
+
+
+def steps_at_once(facts: NodeFacts) -> list[Step]:
+    """The steps of a worker of which nothing but its start is wanted: it is not asked what it has, for to ask costs
+    more than to send the little that it may have already. They fail where there is something to say about the machine,
+    which its answer then tells. None: it must be asked."""
+    more = (
+        *(facts.ready, facts.container, facts.lease, facts.install, facts.mounts, facts.initialization),
+        *(facts.commands, facts.kind_commands, facts.start_commands),
+    )
+    if facts.is_head or not facts.start or facts.runtime is None or facts.python is None or any(more):
+        return []
+    version = ".".join(str(part) for part in facts.python)
+    # Who has a Python's name with its version is that Python, mostly: whoever is not has no `clusterctl` then.
+    find = (
+        f'python=$(readlink -f "$(command -v {BASE_PYTHON})")\n'
+        f'case $python in */python{version}) ;; *) echo "is $python Python {version}?"; exit 1 ;; esac\n'
+    )
+    install = find + facts.runtime.install(NODE_FOLDER, "$python")
+    return [
+        Step(_INSTALL, install, input=(*_private_files(facts), *facts.runtime.contents())),
+        Step("start", facts.start, timeout_s=_START_TIMEOUT_S),
+    ]
 
 
 def without_start(facts: NodeFacts) -> NodeFacts:
@@ -323,7 +351,21 @@ def run(
     Raises:
         SetupError: a step failed; its reason ends with the last lines that it printed.
     """
+    inside = shell if facts.container is None else ContainerShell(shell, facts.container.name)
+
+    def do(some: Sequence[Step]) -> str:
+        output = ""
+        for trip in trips(some):
+            there = shell if trip[0].on_machine else inside
+            output = Trip(trip, there, log, facts.env, facts.digests, on_step).run()
+        return output
+
     on_step("wait for the shell")
+    if at_once := steps_at_once(facts):
+        try:
+            return do(at_once)
+        except SetupError:
+            log.write("once more, and it is asked first what it has")
     asked = question(facts)
     first = asked is not None and not facts.ready and facts.container is None
     words = asked.command() if asked is not None and first else "true"
@@ -332,25 +374,15 @@ def run(
         on_step("ready_command")
         log.write(f"step: ready_command: {facts.ready}")
         readiness.await_command(shell, in_bash(facts.ready), log.write, left_s)
-    inside = shell if facts.container is None else ContainerShell(shell, facts.container.name)
-
-    def do(step: Step, *more: Step) -> str:
-        there = shell if step.on_machine else inside
-        return Trip((step, *more), there, log, facts.env, facts.digests, on_step).run()
-
-    for trip in trips(steps_before(facts)):
-        do(*trip)
+    do(steps_before(facts))
     found = Found()
     if asked is not None:
         if not first:
-            answer = do(Step("look", asked.command(), timeout_s=_LOOK_TIMEOUT_S))
+            answer = do([Step("look", asked.command(), timeout_s=_LOOK_TIMEOUT_S)])
         log.write(f"the node says: {' '.join(answer.split())}")
         try:
             found = asked.read(answer)
         except SetupError as error:
             log.write(f"FAILED: {error.reason}")
             raise
-    output = ""
-    for trip in trips(steps(facts, found)):
-        output = do(*trip)
-    return output
+    return do(steps(facts, found))

@@ -103,11 +103,9 @@ class Shipment:
     def _is_heads(self) -> bool:
         return len(self.archives) > 1
 
-    def contents(self, python: str) -> tuple[archive.Item, ...]:
-        """What travels: a virtual environment for a Python's path, made by hand, for Debian's Python has no
-        `ensurepip`, and a minimal one not even `venv`. A head gets its archives whole, to ship them on."""
+    def contents(self) -> tuple[archive.Item, ...]:
+        """What travels. A head gets its archives whole, to ship them on."""
         return (
-            archive.Link(f"{_FOLDER}/bin/python", python),
             archive.Link(f"{_FOLDER}/bin/python3", "python"),
             *(
                 archive.File(part.kept, part.file) if self._is_heads else archive.Members(part.file)
@@ -116,18 +114,24 @@ class Shipment:
         )
 
     def install(self, folder: str, python: str) -> str:
-        """Command: makes `folder`/runtime of its input, `contents`. A runtime has its digest when it is whole; one that
-        is whole already is not taken away from those who run on it. In the usual case it is a single program."""
+        """Command: makes `folder`/runtime of its input, `contents`: a virtual environment of a Python's path, which is
+        given as a shell reads it. It is made by hand, for Debian's Python has no `ensurepip`, and a minimal one not
+        even `venv`. In the usual case that takes two programs.
+
+        A runtime has its digest when it is whole; one that is whole already is not taken away from those who run on it.
+        """
         runtime = f"{folder}/{_FOLDER}"
         whole = f'{{ read -r digest < {runtime}/{_DIGEST}; }} 2>/dev/null; [ "$digest" = {self.digest} ]'
         return "\n".join(
             (
+                f"python={python}",
                 f"digest=; {whole} || ! [ -e {runtime} ] || rm -rf {runtime} || exit 1",
                 " && ".join(
                     (
                         archive.unpacking(folder),
                         *self._unpack_kept(folder),
-                        f"printf 'home = %s\\n' {shlex.quote(os.path.dirname(python))} > {runtime}/pyvenv.cfg",
+                        f'ln -sf "$python" {runtime}/bin/python',
+                        f"printf 'home = %s\\n' \"${{python%/*}}\" > {runtime}/pyvenv.cfg",
                         f"echo {self.digest} > {runtime}/{_DIGEST}",
                     )
                 ),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import pathlib
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -24,7 +26,7 @@ from autoscaler.provider import (
     ShellTimedOut,
 )
 from clusterctl.head.join import JoinOrder
-from clusterctl.launcher import readiness, setup
+from clusterctl.launcher import readiness, setup, shipping
 from clusterctl.launcher.node_look import Found
 from clusterctl.launcher.setup import NodeFacts
 from clusterctl.launcher.shipping import Archive, Shipment
@@ -126,11 +128,9 @@ def test_a_runtime_that_is_there_is_not_sent_again(tmp_path: pathlib.Path, there
         assert (step.name, step.input) == ("copy the private files", private)
     else:
         parts = (archive.File("runtime/runtime.tar", "/r"), archive.File("runtime/head.tar.gz", "/h"))
-        python = (
-            archive.Link("runtime/bin/python", "/opt/my python/bin/python3"),
-            archive.Link("runtime/bin/python3", "python"),
-        )
-        assert (step.name, step.input) == ("install the runtime", (*private, *python, *parts))
+        python = archive.Link("runtime/bin/python3", "python")
+        assert (step.name, step.input) == ("install the runtime", (*private, python, *parts))
+        assert step.command.startswith("python='/opt/my python/bin/python3'\n")
     running = setup.steps(setup.without_start(node), Found("/python", there))[0]
     assert (running.name == "install the runtime") is (there == ""), "what daemons run on stays"
 
@@ -154,6 +154,70 @@ def test_commands_of_ours_that_follow_each_other_share_a_round_trip() -> None:
         (outside,),
         (inside,),
     ]
+
+
+class CountingShell(ScriptedShell):
+    """Remembers what it ran. Its Python has the name of its version, or another one."""
+
+    def __init__(self, home: pathlib.Path, is_named: bool) -> None:
+        super().__init__(str(home), [])
+        self.ran: list[str] = []
+        self.python = home / (f"python{_python()[0]}.{_python()[1]}" if is_named else "python-of-ours")
+        self.python.write_text('#!/bin/sh\nexec python3 "$@"\n')
+        self.python.chmod(0o755)
+
+    def run(self, command: str, **options: Any) -> CommandResult:  # type: ignore[override]
+        self.ran.append(command)
+        return super().run(f"export CLUSTERCTL_BASE_PYTHON='{self.python}'\n{command}", **options)
+
+
+def plain_worker(tmp_path: pathlib.Path, **changes: object) -> NodeFacts:
+    packed = tmp_path / "runtime.tar"
+    with packed.open("wb") as file:
+        archive.write([(f"{shipping.SITE}/some.pyc", b"x")], file)
+    (tmp_path / "home").mkdir(exist_ok=True)
+    return facts(tmp_path, runtime=Shipment((Archive("runtime", "abc", str(packed)),)), **changes)
+
+
+@pytest.mark.parametrize(("is_named", "commands"), [(True, 1), (False, 3)])
+def test_a_plain_worker_is_one_command_and_asked_only_where_that_does_not_do(
+    tmp_path: pathlib.Path, is_named: bool, commands: int
+) -> None:
+    node, log = plain_worker(tmp_path), io.StringIO()
+    shell = CountingShell(tmp_path / "home", is_named)
+    assert setup.run(shell, node, SetupLog(log)) == "started\n"
+    assert len(shell.ran) == commands
+    folder = tmp_path / "home" / ".clusterctl-node"
+    assert (folder / "runtime" / "digest").read_text() == "abc\n"
+    assert (folder / "secret").read_text() == "s"
+    python = (folder / "runtime/bin/python").readlink()
+    assert (python == shell.python) is is_named
+    assert os.readlink(folder / "runtime/bin/python3") == "python"
+    assert (folder / "runtime" / "pyvenv.cfg").read_text() == f"home = {python.parent}\n"
+
+
+def test_what_is_wrong_with_a_plain_worker_is_told_by_its_answer(tmp_path: pathlib.Path) -> None:
+    node = plain_worker(tmp_path, start="echo no luck; false", reaches="127.0.0.1:9")
+    with pytest.raises(SetupError, match=r"refused.*firewall") as failed:
+        setup.run(CountingShell(tmp_path / "home", True), node, SetupLog(io.StringIO()))
+    assert failed.value.step == "reach the head"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"is_head": True},
+        {"start": ""},
+        {"runtime": None},
+        {"commands": ("true",)},
+        {"mounts": (Mount("a", "/a"),)},
+        {"lease": "1.2.3.4:5"},
+        {"ready": "true"},
+    ],
+)
+def test_who_wants_more_than_a_start_is_asked_first(tmp_path: pathlib.Path, more: dict[str, Any]) -> None:
+    assert setup.steps_at_once(plain_worker(tmp_path))
+    assert setup.steps_at_once(replace(plain_worker(tmp_path), **more)) == []
 
 
 def test_private_files_stay_private(tmp_path: pathlib.Path) -> None:

@@ -28,7 +28,7 @@ def shipment(cache: Path) -> Shipment:
 def install(shipment: Shipment, folder: Path) -> Path:
     """Installs as on a node; returns the folder of its runtime."""
     base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
-    data = b"".join(archive.packed(shipment.contents(base)))
+    data = b"".join(archive.packed(shipment.contents()))
     subprocess.run(["sh", "-c", shipment.install(str(folder), base)], check=True, input=data)
     return folder / "runtime"
 
