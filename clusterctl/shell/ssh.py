@@ -78,6 +78,17 @@ class SshShell:
             feeder.check()
         return CommandResult(status, output.end())
 
+    def ask(self, script: str, *, env: Mapping[str, str] | None = None, timeout_s: float) -> CommandResult:
+        """Runs a script of this program's own in the shell that reads it, and not in one more. It must not mind that
+        `$$` is that shell's, which outlives it."""
+        output = Output(None)
+        try:
+            with self._started(f"{self._exports(env)}(\n{script}\n) </dev/null 2>&1\n", timeout_s) as running:
+                status = running.finish(output.take)
+        except _Late:
+            raise ShellTimedOut(f"{self._target} did not answer within {timeout_s} s") from None
+        return CommandResult(status, output.end())
+
     def put(self, local: str, remote: str) -> None:
         target = _path(remote)
         parent, name = os.path.split(target)
@@ -242,7 +253,7 @@ class _Running(io.RawIOBase):
             self.channel.execute(input_line.RUN, self._deadline)
             with contextlib.suppress(Broken):  # reading says why
                 self.channel.sendall(script, self._left_s())
-            while (found := re.search(rb"\n" + self._mark + rb"(\d+)\n", self._buffer)) is None:
+            while not self._has_begun():
                 data = self._receive()
                 if not data:
                     raise self._ended_early()
@@ -252,8 +263,6 @@ class _Running(io.RawIOBase):
                 raise _Late from None
             raise TimeoutError from None
         self._deadline = own
-        self.group = int(found.group(1))
-        self._buffer = self._buffer[found.end() :]
 
     def readable(self) -> bool:
         return True
@@ -286,6 +295,13 @@ class _Running(io.RawIOBase):
             raise ShellError(text[-1000:] or f"exit status {status}")
 
     # -- inside
+
+    def _has_begun(self) -> bool:
+        _, _, after = self._buffer.partition(b"\n" + self._mark)
+        group, is_whole, rest = after.partition(b"\n")
+        if is_whole:
+            self.group, self._buffer = int(group), rest
+        return bool(is_whole)
 
     def _next(self, size: int) -> bytes:
         """What comes before the closing mark; b"" from there on."""

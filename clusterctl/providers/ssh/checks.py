@@ -58,7 +58,7 @@ def examine(target: SshTarget, python: str, ports: Sequence[int], timeout_s: flo
     """
     asked = " ".join(map(str, ports))
     command = f"answer=$({python} {_ASK} {asked} 2>/dev/null); echo $answer\n{claims.LOOK}"
-    answer, _, look = SshShell(target).run(command, timeout_s=timeout_s).output.partition("\n")
+    answer, _, look = SshShell(target).ask(command, timeout_s=timeout_s).output.partition("\n")
     facts = claims.read_facts(look)
     words = answer.split()
     if len(words) < 4:

@@ -102,14 +102,13 @@ class Facts:
 
 
 LOOK = f"""\
-read -r name < /proc/sys/kernel/hostname; echo "$name"
-echo "$SSH_CONNECTION"
-echo "$HOME"
-while read -r key uid rest; do [ "$key" != Uid: ] || break; done < /proc/self/status; echo "$uid"
-echo "$PATH"
-read -r cpus < /sys/devices/system/cpu/online; echo "$cpus"
-read -r key kib rest < /proc/meminfo; echo "$kib"
-[ ! -f {FILE} ] || {{ read -r claim < {FILE}; printf %s "$claim"; }}
+claim=
+read -r name < /proc/sys/kernel/hostname
+while read -r key uid rest; do [ "$key" != Uid: ] || break; done < /proc/self/status
+read -r cpus < /sys/devices/system/cpu/online
+read -r key kib rest < /proc/meminfo
+[ ! -f {FILE} ] || read -r claim < {FILE}
+printf '%s\\n' "$name" "$SSH_CONNECTION" "$HOME" "$uid" "$PATH" "$cpus" "$kib" "$claim"
 """
 """Starts no program, and reads no byte too many: it runs on every machine, again and again."""
 

@@ -453,7 +453,7 @@ class SshMachines:
         """Whether the machine is ours now; somebody else may have been faster."""
         draft = drafts[self._name(target)]
         command, env = claims.take(draft)
-        result = SshShell(target).run(command, env=env, timeout_s=_LOOK_S)
+        result = SshShell(target).ask(command, env=env, timeout_s=_LOOK_S)
         try:
             holds = msgspec.json.decode(result.output, type=Claim)
         except msgspec.MsgspecError:
@@ -477,7 +477,7 @@ class SshMachines:
         if self._on_head and self._name(target) == self._head:
             give_back_own(claim, self._spec.python)
         command, env = claims.give_back(claim, self._spec.python)
-        result = SshShell(target).run(command, env=env, timeout_s=_END_S)
+        result = SshShell(target).ask(command, env=env, timeout_s=_END_S)
         if result.exit_status == claims.NOT_OURS:
             raise NotFound(f"there is no machine {machine_id}")
         if result.exit_status:
@@ -491,7 +491,7 @@ class SshMachines:
 
 
 def _ask(target: SshTarget) -> Facts:
-    return claims.read_facts(SshShell(target).run(claims.LOOK, timeout_s=_LOOK_S).output)
+    return claims.read_facts(SshShell(target).ask(claims.LOOK, timeout_s=_LOOK_S).output)
 
 
 def _facts_of(answers: Mapping[str, Examined | Exception]) -> dict[str, Facts | Exception]:
@@ -517,7 +517,7 @@ def _never_reached(answer: object) -> bool:
 
 
 def _run(target: SshTarget, command: str, env: Mapping[str, str]) -> None:
-    result = SshShell(target).run(command, env=env, timeout_s=_LOOK_S)
+    result = SshShell(target).ask(command, env=env, timeout_s=_LOOK_S)
     if result.exit_status:
         raise ShellError(f"{target}: {result.output.strip()[-500:]}")
 

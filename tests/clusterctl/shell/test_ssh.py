@@ -365,6 +365,21 @@ def test_a_machine_that_falls_silent_is_noticed(
     bed.hosts[0].run(["pkill", "-u", USER, "sleep"])
 
 
+def test_a_script_of_ours_is_run_by_the_shell_that_reads_it(target: SshTarget) -> None:
+    shell = SshShell(target, {"A": "a b"})
+    said = shell.ask(
+        'cat; echo "$A $B"; echo no >&2; trap "echo trapped" EXIT; exit 3 # (', env={"B": "'c'"}, timeout_s=20
+    )
+    assert (said.exit_status, said.output) == (3, "a b 'c'\nno\ntrapped\n")
+    parent = 'read -r pid name state parent rest < /proc/self/stat; echo $((parent == $$)); echo "$name"'
+    assert shell.ask(parent, timeout_s=20).output == "1\n(sh)\n"
+    begin = "echo $$ > ~/asked; sleep 300; :"
+    with pytest.raises(ShellTimedOut, match="did not answer within 1 s"):
+        shell.ask(begin, timeout_s=1)
+    ended = 'read -r pid < ~/asked; rm ~/asked; ! kill -0 "-$pid" 2>&1'
+    assert "No such process" in shell.run(ended).output
+
+
 def test_what_log_in_scripts_say_is_no_output(bed: SshTestbed, target: SshTarget) -> None:
     rc = f"/home/{USER}/.bashrc"
     bed.hosts[0].run(["sh", "-c", f"cp {rc} {rc}.kept; sed -i '1i echo WELCOME' {rc}"])
