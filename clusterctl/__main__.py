@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -15,8 +16,11 @@ def main() -> None:
         signal.signal(signal.SIGINT, _end_early)
     status: str | int | None = 0
     try:
+        gc.disable()  # what is imported stays: to look for garbage in it is a tenth of a command
         from clusterctl.app import app
 
+        gc.freeze()
+        gc.enable()
         app(prog_name="clusterctl")
     except SystemExit as end:
         status = end.code
