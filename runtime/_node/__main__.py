@@ -6,13 +6,17 @@ import argparse
 import json
 import sys
 
+from runtime._lean import lean_imports
+
 from .options import NodeOptions
-from .running import run
 
 
 def main() -> int:
     """Runs until the node should end; returns the exit status."""
-    return run(NodeOptions(**vars(_parser().parse_args())))
+    options = NodeOptions(**vars(_parser().parse_args()))
+    with lean_imports():
+        from .running import run
+    return run(options)
 
 
 def _parser() -> argparse.ArgumentParser:

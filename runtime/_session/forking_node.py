@@ -6,7 +6,6 @@ rests at first: a node that has just joined needs no worker yet, and joining is 
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import select
@@ -19,13 +18,13 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from runtime import _lean as lean
+from runtime._lean import lean_imports
 from runtime._node.options import NodeOptions
 from runtime._node.zygote_spawn import SpawnedZygote, daemon_environment
 
 from .coming_up import START_TIMEOUT_S, end, log_file, node_amounts, wait_ready
 
-REST_S = 3.0
+REST_S = 5.0
 """So long a zygote leaves its machine to what else starts there, unless it is asked for a worker."""
 _LOOK_S = 0.01
 
@@ -90,12 +89,8 @@ def _become_agent(options: NodeOptions, log_path: str) -> NoReturn:
         _redirect(log_path)
         _keep_open(options.ready_fd)
         zygote = _fork_zygote(options.session_dir)
-        gc.disable()  # what is imported stays: to look for garbage in it would be a tenth of the start
-        lean.import_asyncio()
-        from runtime._node.running import run  # not before: the zygote needs none of it
-
-        gc.freeze()
-        gc.enable()
+        with lean_imports():
+            from runtime._node.running import run  # not before: the zygote needs none of it
         status = run(options, zygote)
     except BaseException:
         traceback.print_exc()

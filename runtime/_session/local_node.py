@@ -11,6 +11,7 @@ import logging
 import os
 
 from runtime import _stacks
+from runtime._lean import lean_imports
 from runtime._node.zygote_spawn import spawn_zygote
 
 
@@ -30,7 +31,8 @@ def main(argv: list[str] | None = None) -> int:
     os.makedirs(os.path.join(options.session_dir, "logs"), mode=0o700, exist_ok=True)
     zygote = spawn_zygote(options.session_dir)
     # Here and not above: the zygote comes up meanwhile.
-    from .local_cluster import run
+    with lean_imports():
+        from .local_cluster import run
 
     return run(options, zygote)
 

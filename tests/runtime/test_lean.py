@@ -8,9 +8,9 @@ import sys
 
 WITHOUT_TLS = """
 import json, sys
-from runtime._lean import import_asyncio
-import_asyncio()
-import asyncio
+from runtime._lean import lean_imports
+with lean_imports():
+    import asyncio
 loaded = "_ssl" in sys.modules
 asyncio.run(asyncio.sleep(0))
 import ssl
@@ -20,9 +20,9 @@ OF_A_JOINING_NODE = """
 import json, sys
 before = set(sys.modules)
 import clusterctl.head.join
-from runtime._lean import import_asyncio
-import_asyncio()
-import runtime._node.running
+from runtime._lean import lean_imports
+with lean_imports():
+    import runtime._node.running
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
 HEAVY = {"_ssl", "argparse", "ctypes", "pathlib", "pickle", "psutil", "shutil", "tempfile", "urllib"}
