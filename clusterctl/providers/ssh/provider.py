@@ -6,12 +6,9 @@ import contextlib
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
@@ -34,7 +31,6 @@ from autoscaler.provider import (
     ShellAuthFailed,
     ShellError,
     ShellRefused,
-    ShellTimedOut,
     Transient,
 )
 from clusterctl.providers import OWNER_TAG, ForHead, identity
@@ -47,28 +43,15 @@ from clusterctl.spec.platforms.ssh import SshNodeConfig, SshProvider
 
 from . import claim as claims
 from . import hosts
-from .checks import THIS_VERSION, Examined, examine, problems_of
+from .asking import Asking, tell
+from .checks import THIS_VERSION, problems_of
 from .claim import Claim, Facts
 from .memory import Memory
 from .own_end import give_back_own
-from .silence import SILENCES, Silent
+from .silence import Silent
 
-T = TypeVar("T")
-_LOOK_S = 10.0
-"""A machine that does not say by then what it is counts as one that does not answer."""
 _END_S = 30.0
-_LATELY_S = 5.0
-"""What a machine said is believed for so long, where what follows finds out if it is true no more."""
 _CREATING = threading.Lock()
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What a machine said, and when; `examined`, where it was asked for all of it."""
-
-    at: float
-    facts: Facts
-    examined: Examined | None = None
 
 
 class SshMachines:
@@ -107,8 +90,8 @@ class SshMachines:
         self._cluster_name = spec.cluster_name
         # Of the cluster and not of one life of it: a key that an interrupted `up` left behind goes as well.
         self._mark = f"clusterctl:{self._owner}:{spec.cluster_name}"
-        self._looking = threading.Lock()
-        self._seen: dict[str, _Seen] = {}  # by name
+        own = self._head if self._on_head else ""
+        self._asking = Asking(self._targets, own, self._spec.python, self._head, self._ports)
         self._named = frozenset(self._targets)
         self._memory = Memory(self._folder)
         for claim in self._memory.machines().values():  # taken when the spec named them: to be given back
@@ -121,10 +104,7 @@ class SshMachines:
         return Capabilities(forward_ports=True)
 
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
-        # What `list` was told just now is not asked again.
-        told = {name: seen.examined for name in self._entries if (seen := self._just_seen(name)) is not None}
-        asked = self._examine([name for name in self._entries if not told.get(name)])
-        answers = {name: told.get(name) or asked[name] for name in self._entries}
+        answers = self._asking.examine_lately(self._entries)
         version = "" if self._any_python else THIS_VERSION
         found = problems_of(answers, self._head, self._spec.python, self._may_be_taken, version)
         return found + self.check_offline(node_types)
@@ -148,7 +128,7 @@ class SshMachines:
                 f"the cluster's key, and whom it lets in, cannot be written to {self._folder}: "
                 f"{error.strerror or error}; make it writable, or make room there"
             ) from error
-        answers = self._each(workers, lambda target: _run(target, command, env))
+        answers = self._asking.each(workers, lambda target: _run(target, command, env))
         away = {self._entries[name] for name, answer in answers.items() if _never_reached(answer)}
         with contextlib.suppress(OSError):  # then it names too many
             self._memory.keep_let_in([e for e in self._memory.let_in() if e in before or e not in away])
@@ -165,7 +145,7 @@ class SshMachines:
             return []
         smallest: dict[str, float] = {}
         if not {"CPU", "memory"} <= set(node_type.resources):
-            for facts in self._lately(names).values():
+            for facts in self._asking.look_lately(names).values():
                 if isinstance(facts, Facts):
                     for key, amount in (("CPU", facts.cpus), ("memory", facts.memory)):
                         smallest[key] = min(smallest.get(key, amount), amount)
@@ -175,9 +155,9 @@ class SshMachines:
         is_head = request.tags.get(MachineTags.ROLE) == MachineTags.HEAD
         names = [self._head] if is_head else self._eligible(request.node_type)
         with _CREATING:
-            seen = self._lately(names)
+            seen = self._asking.look_lately(names)
             # What has a claim may have been given back since, by an earlier life of this cluster for one.
-            seen |= self._look(
+            seen |= self._asking.look(
                 [name for name, facts in seen.items() if isinstance(facts, Facts) and facts.claim]
             )
             ours = [facts.claim for facts in seen.values() if isinstance(facts, Facts) and facts.claim]
@@ -189,8 +169,8 @@ class SshMachines:
             while wanted and free:
                 batch = [(index, name, free.pop(name)) for index, name in zip(wanted, [*free], strict=False)]
                 drafts = {name: self._draft(request, index, name, facts) for index, name, facts in batch}
-                answers = self._each(drafts, partial(self._take, drafts))
-                self._look_anew(drafts)
+                answers = self._asking.each(drafts, partial(self._take, drafts))
+                self._asking.forget(drafts)
                 taken = {name: drafts[name] for name, answer in answers.items() if answer is True}
                 known = self._memory.machines()
                 self._memory.keep_machines({**known, **taken}, known)
@@ -205,10 +185,8 @@ class SshMachines:
         return LaunchResult(tuple(made), (error,) * len(wanted))
 
     def list(self) -> list[Machine]:
-        with self._looking:
-            # Nothing known of the cluster: an `up`, which wants to know all of it next, or somebody for once.
-            is_new = not self._on_head and self._memory.is_blank
-            seen = _facts_of(self._examine(self._targets)) if is_new else self._look(self._targets)
+        # Where nothing is known of the cluster it is an `up`, which checks it next, or somebody for once.
+        seen = self._asking.look_at_all(examining=not self._on_head and self._memory.is_blank)
         remembered = self._memory.machines()
         if not remembered and all(isinstance(answer, Exception) for answer in seen.values()):
             error = seen[self._head]
@@ -230,8 +208,8 @@ class SshMachines:
 
     def terminate(self, ids: Sequence[str]) -> dict[str, ProviderError | None]:
         names = {claims.host_of(id): id for id in ids if claims.host_of(id) in self._targets}
-        answers = self._each(names, lambda target: self._give_back(names[self._name(target)], target))
-        self._look_anew(names)
+        answers = self._asking.each(names, lambda target: self._give_back(names[self._name(target)], target))
+        self._asking.forget(names)
         result: dict[str, ProviderError | None] = {id: NotFound(f"there is no machine {id}") for id in ids}
         for name, answer in answers.items():
             result[names[name]] = (
@@ -249,7 +227,7 @@ class SshMachines:
             raise NotFound(f"the spec names no machine {claims.host_of(machine.id) or machine.id}")
         claim = self._memory.machines().get(self._name(target))
         if claim is None or claim.id != machine.id:
-            found = self._look([self._name(target)])[self._name(target)]
+            found = self._asking.look([self._name(target)])[self._name(target)]
             if isinstance(found, Exception):
                 return SshShell(target)  # which says why it does not answer
             claim = found.claim
@@ -275,7 +253,7 @@ class SshMachines:
         remembers = self._memory.knows_whom_it_let_in
         owing = self._memory.let_in() if remembers else [*self._entries.values()]
         command, env = claims.keep_out(self._mark)
-        answers = self._each(self._targets, lambda target: _run(target, command, env))
+        answers = self._asking.each(self._targets, lambda target: _run(target, command, env))
         errors = {name: error for name, error in answers.items() if isinstance(error, Exception)}
         left = {name: error for name, error in errors.items() if self._entries.get(name) in owing}
         if left or remembers:
@@ -310,7 +288,7 @@ class SshMachines:
         return sorted(
             {
                 answer.claim.tags[MachineTags.CLUSTER_ID]
-                for answer in self._lately(self._targets).values()
+                for answer in self._asking.look_lately(self._targets).values()
                 if isinstance(answer, Facts)
                 and answer.claim is not None
                 and answer.claim.tags.get(OWNER_TAG) == self._owner
@@ -373,60 +351,6 @@ class SshMachines:
             if self._name(hosts.parse(text, SshTarget("", ""))) not in self._named
         ]
 
-    def _each(
-        self, names: Sequence[str] | Mapping[str, object], ask: Callable[[SshTarget], T]
-    ) -> dict[str, T | Exception]:
-        """Asks machines side by side; a failure is that machine's answer."""
-
-        def one(name: str) -> T | Exception:
-            try:
-                return SILENCES.of(self._targets[name], _ask) or ask(self._targets[name])
-            except (ShellError, ProviderError) as error:
-                return error
-
-        if not names:
-            return {}
-        with ThreadPoolExecutor(min(64, len(names)), thread_name_prefix="ssh machines") as pool:
-            return dict(zip(names, pool.map(one, names), strict=True))
-
-    def _look(self, names: Sequence[str] | Mapping[str, object]) -> dict[str, Facts | Exception]:
-        def ask(target: SshTarget) -> Facts:
-            name = self._name(target)
-            found = claims.look_here() if self._on_head and name == self._head else _ask(target)
-            self._seen[name] = _Seen(time.monotonic(), found)
-            return found
-
-        return self._each(names, _noting(ask))
-
-    def _examine(self, names: Sequence[str] | Mapping[str, object]) -> dict[str, Examined | Exception]:
-        """The same, and what would keep them from becoming nodes."""
-
-        def ask(target: SshTarget) -> Examined:
-            name = self._name(target)
-            ports = self._ports if name == self._head else ()
-            found = examine(target, self._spec.python, ports, _LOOK_S)
-            self._seen[name] = _Seen(time.monotonic(), found.facts, found)
-            return found
-
-        return self._each(names, _noting(ask))
-
-    def _lately(self, names: Sequence[str] | Mapping[str, object]) -> dict[str, Facts | Exception]:
-        """The same, but that a machine which has just said something is not asked again. Others may have taken it
-        since."""
-        with self._looking:  # who comes while a look is under way waits for what that finds
-            known = {name: seen.facts for name in names if (seen := self._just_seen(name)) is not None}
-            looked = self._look([name for name in names if name not in known])
-        return {name: known.get(name) or looked[name] for name in names}
-
-    def _just_seen(self, name: str) -> _Seen | None:
-        seen = self._seen.get(name)
-        return seen if seen is not None and seen.at > time.monotonic() - _LATELY_S else None
-
-    def _look_anew(self, names: Iterable[str]) -> None:
-        """Their machines are not what they were."""
-        for name in names:
-            self._seen.pop(name, None)
-
     def _draft(self, request: LaunchRequest, index: int, name: str, facts: Facts) -> Claim:
         life = f"{self._cluster_id}/{request.instance_ids[index]}/{time.time_ns()}"
         unique = hashlib.sha256(life.encode()).hexdigest()
@@ -453,7 +377,7 @@ class SshMachines:
         """Whether the machine is ours now; somebody else may have been faster."""
         draft = drafts[self._name(target)]
         command, env = claims.take(draft)
-        result = SshShell(target).ask(command, env=env, timeout_s=_LOOK_S)
+        result = tell(target, command, env)
         try:
             holds = msgspec.json.decode(result.output, type=Claim)
         except msgspec.MsgspecError:
@@ -468,7 +392,7 @@ class SshMachines:
     def _give_back(self, machine_id: str, target: SshTarget) -> None:
         claim = self._memory.machines().get(self._name(target))
         if claim is None or claim.id != machine_id:
-            found = self._look([self._name(target)])[self._name(target)]
+            found = self._asking.look([self._name(target)])[self._name(target)]
             if isinstance(found, Exception):
                 raise found
             claim = found.claim
@@ -490,34 +414,13 @@ class SshMachines:
         return f"{name} belongs to cluster '{facts.claim.tags.get(MachineTags.CLUSTER_NAME, '?')}'"
 
 
-def _ask(target: SshTarget) -> Facts:
-    return claims.read_facts(SshShell(target).ask(claims.LOOK, timeout_s=_LOOK_S).output)
-
-
-def _facts_of(answers: Mapping[str, Examined | Exception]) -> dict[str, Facts | Exception]:
-    return {name: it.facts if isinstance(it, Examined) else it for name, it in answers.items()}
-
-
-def _noting(ask: Callable[[SshTarget], T]) -> Callable[[SshTarget], T]:
-    """The same question; a machine that leaves it unanswered counts as silent."""
-
-    def noting(target: SshTarget) -> T:
-        try:
-            return ask(target)
-        except ShellTimedOut as error:
-            SILENCES.note(target, error)
-            raise
-
-    return noting
-
-
 def _never_reached(answer: object) -> bool:
     """Whether nothing was done on the machine: it was silent before it was asked, or let nobody in."""
     return isinstance(answer, ShellRefused | ShellAuthFailed | Silent)
 
 
 def _run(target: SshTarget, command: str, env: Mapping[str, str]) -> None:
-    result = SshShell(target).ask(command, env=env, timeout_s=_LOOK_S)
+    result = tell(target, command, env)
     if result.exit_status:
         raise ShellError(f"{target}: {result.output.strip()[-500:]}")
 

@@ -30,7 +30,7 @@ from autoscaler.provider import (
     ShellTimedOut,
     Transient,
 )
-from clusterctl.providers.ssh import hosts
+from clusterctl.providers.ssh import asking, hosts
 from clusterctl.providers.ssh import provider as module
 from clusterctl.providers.ssh.checks import Examined, problems_of
 from clusterctl.providers.ssh.claim import Claim, Facts, _count, id_on
@@ -59,7 +59,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshTestbed]:
 def make(bed: SshTestbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Providers of clusters: the first host is the head's."""
     made = []
-    monkeypatch.setattr(module, "SILENCES", Silences())
+    monkeypatch.setattr(asking, "SILENCES", Silences())
 
     def make(
         cluster: str = "one",
@@ -81,7 +81,7 @@ def make(bed: SshTestbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
         return made[-1]
 
     yield make
-    monkeypatch.setattr(module, "SILENCES", Silences())
+    monkeypatch.setattr(asking, "SILENCES", Silences())
     for provider in made:
         with contextlib.suppress(Auth):
             provider.terminate([machine.id for machine in provider.list()])
@@ -197,7 +197,7 @@ def test_nothing_runs_on_a_machine_that_was_given_back(bed: SshTestbed, make: Ma
 def test_a_machine_that_does_not_answer_is_still_listed(
     bed: SshTestbed, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_LOOK_S", 1.0)
+    monkeypatch.setattr(asking, "_ANSWER_S", 1.0)
     provider = make()
     create(provider, "a", "b")
     host = bed.hosts[1]
@@ -221,26 +221,26 @@ def test_a_machine_that_does_not_answer_is_still_listed(
 def test_nobody_waits_twice_for_a_silent_machine(
     bed: SshTestbed, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_LOOK_S", 1.0)
+    monkeypatch.setattr(asking, "_ANSWER_S", 1.0)
     provider = make()
     create(provider, "a", "b")
     host = bed.hosts[1]
     asked: list[str] = []
     with bed.mute(host):
         assert any(UNREACHABLE in machine.tags for machine in provider.list())
-        monkeypatch.setattr(module, "_LOOK_S", 3600.0)  # whoever asks now waits for ever
+        monkeypatch.setattr(asking, "_ANSWER_S", 3600.0)  # whoever asks now waits for ever
         for _ in range(3):
             (silent,) = (machine for machine in provider.list() if UNREACHABLE in machine.tags)
             asked.append(silent.instance_id)
         assert isinstance(provider.terminate([silent.id])[silent.id], Transient)
     assert asked == ["a"] * 3
-    monkeypatch.setattr(module, "_LOOK_S", 10.0)
+    monkeypatch.setattr(asking, "_ANSWER_S", 10.0)
 
 
 def test_what_was_let_in_and_is_silent_is_cleaned_up_later(
     bed: SshTestbed, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_LOOK_S", 1.0)
+    monkeypatch.setattr(asking, "_ANSWER_S", 1.0)
     keys = ["cat", f"/home/{USER}/.ssh/authorized_keys"]
     make().prepare([WORKER])
     CONNECTIONS.close_all()
@@ -248,7 +248,7 @@ def test_what_was_let_in_and_is_silent_is_cleaned_up_later(
         with pytest.raises(Transient, match="may have the cluster's key"):
             make().cleanup()
         assert "clusterctl:me:name" not in bed.hosts[2].run(keys)
-    monkeypatch.setattr(module, "_LOOK_S", 10.0)
+    monkeypatch.setattr(asking, "_ANSWER_S", 10.0)
     assert "clusterctl:me:name" in bed.hosts[1].run(keys)
 
     def is_clean() -> bool:
@@ -289,12 +289,12 @@ def test_a_full_disk_keeps_no_machine_from_being_given_back(
         provider = make()
         assert set(provider.terminate([machine.id for machine in provider.list()]).values()) == {None}
         assert provider.list() == []
-        monkeypatch.setattr(module, "_LOOK_S", 1.0)
+        monkeypatch.setattr(asking, "_ANSWER_S", 1.0)
         CONNECTIONS.close_all()
         with bed.mute(bed.hosts[2]), pytest.raises(Transient, match="may have the cluster's key"):
             make().cleanup()
-        monkeypatch.setattr(module, "_LOOK_S", 10.0)
-        monkeypatch.setattr(module, "SILENCES", Silences())
+        monkeypatch.setattr(asking, "_ANSWER_S", 10.0)
+        monkeypatch.setattr(asking, "SILENCES", Silences())
         make().cleanup()
         assert [*(tmp_path / "one").iterdir()] == [filler]
     for host in bed.hosts:
@@ -314,7 +314,7 @@ def test_on_a_full_disk_no_machine_is_let_in(make: Make, tmp_path: Path) -> None
 def test_without_memory_a_silent_machine_may_have_anything(
     bed: SshTestbed, make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(module, "_LOOK_S", 1.0)
+    monkeypatch.setattr(asking, "_ANSWER_S", 1.0)
     make().prepare([WORKER])
     create(make(), "h", role=MachineTags.HEAD)
     shutil.rmtree(tmp_path / "one")
@@ -327,8 +327,8 @@ def test_without_memory_a_silent_machine_may_have_anything(
                 Transient, match=f"may have .*:\n  {bed.hosts[1].address}: .* does not answer"
             ):
                 again.cleanup()
-    monkeypatch.setattr(module, "_LOOK_S", 10.0)
-    monkeypatch.setattr(module, "SILENCES", Silences())
+    monkeypatch.setattr(asking, "_ANSWER_S", 10.0)
+    monkeypatch.setattr(asking, "SILENCES", Silences())
     make().cleanup()
     assert "clusterctl" not in bed.hosts[1].run(["cat", f"/home/{USER}/.ssh/authorized_keys"])
     assert not (tmp_path / "one").exists()
@@ -337,7 +337,7 @@ def test_without_memory_a_silent_machine_may_have_anything(
 def test_a_machine_that_was_never_let_in_keeps_nothing_up(
     bed: SshTestbed, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_LOOK_S", 1.0)
+    monkeypatch.setattr(asking, "_ANSWER_S", 1.0)
     CONNECTIONS.close_all()
     with bed.mute(bed.hosts[1]):
         provider = make()
@@ -401,7 +401,7 @@ def test_home_directories_that_machines_share_are_noticed(bed: SshTestbed, make:
         LaunchRequest("t", WORKER, 1, Offer(), {}, ("b",)),
         0,
         host.address,
-        provider._look([host.address])[host.address],
+        provider._asking.look([host.address])[host.address],
     )
     host.run(["sed", "-i", 's/"hostname":"h2"/"hostname":"elsewhere"/', claim])
     with pytest.raises(Exception, match="shares its home directory with elsewhere"):
