@@ -45,6 +45,8 @@ def start(
 
     from clusterctl.errors import UsageProblem
     from clusterctl.head import daemons
+    from clusterctl.head.order import JoinOrder
+    from clusterctl.head.worker import start_worker
     from runtime._core.labels import parse_labels
 
     if sum((head, address is not None, stop)) != 1:
@@ -67,7 +69,17 @@ def start(
         assert address is not None
         if secret_file is None:
             raise UsageProblem("--address needs --secret-file: the head's secret, copied to this machine")
-        record = daemons.start_worker(address, secret_file, host, amounts, marks, node_type, instance_id)
+        record = start_worker(
+            JoinOrder(
+                address=address,
+                secret_file=secret_file,
+                host=host,
+                resources=amounts,
+                labels=marks,
+                node_type=node_type,
+                instance_id=instance_id,
+            )
+        )
     if json:
         output.say(msgspec.json.encode(record).decode())
         return

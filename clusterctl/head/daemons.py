@@ -28,9 +28,7 @@ from .session import (
     turn,
     write_private,
 )
-from .worker import start_worker
 
-__all__ = ["start_head", "start_worker", "stop_here"]
 _TAIL_BYTES = 3000
 
 

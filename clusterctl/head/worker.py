@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from clusterctl import processes
@@ -10,25 +9,15 @@ from clusterctl.errors import CliError
 from runtime._session.coming_up import DaemonError
 from runtime._session.forking_node import fork_node
 
+from .order import JoinOrder
 from .record import DaemonRecord, remember, running
 from .session import secret_of, session_dir, turn
 
 
-def start_worker(
-    address: str,
-    secret_file: str,
-    host: str,
-    resources: Mapping[str, float],
-    labels: Mapping[str, str],
-    node_type: str,
-    instance_id: str,
-    forked: bool = False,
-) -> DaemonRecord:
+def start_worker(order: JoinOrder, forked: bool = False) -> DaemonRecord:
     """Starts a node agent here that joins a cluster; does nothing when it runs already.
 
     Args:
-        secret_file: the cluster's secret; `~` is the home directory.
-        instance_id: the autoscaler's name of this machine.
         forked: it is a fork of this process, which must have one thread and little in memory.
 
     Raises:
@@ -39,31 +28,31 @@ def start_worker(
         found = running(session)
         if found is not None:
             return found
-        secret_file = secret_of(session, secret_file)
-        amounts = dict(resources)
+        secret_file = secret_of(session, order.secret_file)
+        amounts = dict(order.resources)
         store = amounts.pop("object_store_memory", None)
         options: dict[str, Any] = {
             "resources": amounts,
-            "labels": labels,
+            "labels": order.labels,
             "object_store_memory": None if store is None else int(store),
-            "instance_id": instance_id,
-            "node_type": node_type,
+            "instance_id": order.instance_id,
+            "node_type": order.node_type,
         }
         try:
             if forked:
-                pid, ready = fork_node(address, session, secret_file, host, **options)
+                pid, ready = fork_node(order.address, session, secret_file, order.host, **options)
             else:
                 from runtime._session.daemons import start_node  # imports more
 
-                daemon = start_node(address, session, secret_file, host, detached=True, **options)
+                daemon = start_node(order.address, session, secret_file, order.host, detached=True, **options)
                 pid, ready = daemon.pid, daemon.ready
-        except DaemonError as error:
-            raise CliError(f"the node could not join {address}: {error}") from error
+        except (DaemonError, ValueError) as error:
+            raise CliError(f"the node could not join {order.address}: {error}") from error
         record = DaemonRecord(
             pid=pid,
             start_ticks=processes.start_ticks(pid) or -1,
             role="worker",
-            control_address=address,
+            control_address=order.address,
             node_id=str(ready["node_id"]),
             session_dir=session,
             secret_file=secret_file,

@@ -22,6 +22,7 @@ from autoscaler.provider import (
     Shell,
     machine_labels,
 )
+from clusterctl.head.order import JoinOrder
 from clusterctl.shell import archive
 from clusterctl.shell.container import ContainerShell
 from clusterctl.spec import ray_start
@@ -298,15 +299,15 @@ def worker_facts(
         holds_lease: its machine shuts itself down when the head is gone.
     """
     labels = machine_labels(node_type, machine.zone, machine.market)
-    order = {
-        "address": control_address,
-        "host": machine.address,
-        "secret_file": f"{NODE_FOLDER}/secret",
-        "node_type": node_type.name,
-        "instance_id": instance_id,
-        "resources": dict(node_type.resources),
-        "labels": labels,
-    }
+    order = JoinOrder(
+        address=control_address,
+        host=machine.address,
+        secret_file=f"{NODE_FOLDER}/secret",
+        node_type=node_type.name,
+        instance_id=instance_id,
+        resources=dict(node_type.resources),
+        labels=labels,
+    )
     return NodeFacts(
         is_head=False,
         start=f"{JOIN} {shlex.quote(msgspec.json.encode(order).decode())}",

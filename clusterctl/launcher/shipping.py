@@ -50,6 +50,7 @@ _OURS_ON_NODES = (
     "clusterctl/processes.py",
     "clusterctl/head/__init__.py",
     "clusterctl/head/join.py",
+    "clusterctl/head/order.py",
     "clusterctl/head/record.py",
     "clusterctl/head/session.py",
     "clusterctl/head/worker.py",

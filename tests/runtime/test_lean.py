@@ -19,7 +19,7 @@ print(json.dumps([loaded, asyncio.sslproto.ssl is None, ssl.create_default_conte
 OF_A_JOINING_NODE = """
 import json, sys
 before = set(sys.modules)
-import clusterctl.head.join
+import clusterctl.head.worker
 from runtime._lean import lean_imports
 with lean_imports():
     import runtime._node.running

@@ -25,7 +25,7 @@ from autoscaler.provider import (
     ShellRefused,
     ShellTimedOut,
 )
-from clusterctl.head.join import JoinOrder
+from clusterctl.head.order import JoinOrder
 from clusterctl.launcher import readiness, setup, shipping
 from clusterctl.launcher.node_look import Found
 from clusterctl.launcher.setup import NodeFacts
