@@ -38,6 +38,8 @@ LOG_CHUNK_BYTES = 2**20
 MAX_WAIT_S = 30.0
 _BODY_LIMIT_BYTES = 4 * 2**20
 _POLL_S = 0.05
+_CHANGES_S = 0.01
+"""Between two looks at what changes."""
 _HTTP_STATUS = {ErrorKind.NOT_FOUND: 404, ErrorKind.UNAVAILABLE: 503, ErrorKind.TIMEOUT: 504}
 
 
@@ -119,7 +121,12 @@ class Api:
             Endpoint("GET", "/api/packages/gcs/{package}", "Whether a package is there.", self.has_package),
             Endpoint("PUT", "/api/packages/gcs/{package}", "Uploads a package.", self.put_package),
             Endpoint("GET", "/api/nodes", "All nodes.", self.nodes),
-            Endpoint("GET", "/api/cluster_status", "Nodes, demand and the autoscaler's report.", self.status),
+            Endpoint(
+                "GET",
+                "/api/cluster_status",
+                "Nodes, demand and the autoscaler's report; waits up to `wait_s` for `nodes` that are alive.",
+                self.status,
+            ),
             Endpoint("PUT", "/api/autoscaler/config", "New spec for the autoscaler.", self.configure),
             Endpoint(
                 "PUT",
@@ -235,7 +242,14 @@ class Api:
         return JSONResponse([views.node(node) for node in nodes])
 
     async def status(self, request: Request) -> Response:
+        enough = _number(request, "nodes")
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + min(_number(request, "wait_s"), MAX_WAIT_S)
         state = await self._control.call(messages.WatchClusterState(timeout_s=0.0), 10.0)
+        while views.alive(state) < enough and (left := deadline - clock()) > 0:
+            news = messages.WatchClusterState(state.version, left)
+            state = await self._control.call(news, left + 10.0)
+            await asyncio.sleep(_CHANGES_S)  # a busy cluster changes all the time
         steps = self._scaling.steps if self._scaling is not None else {}
         return JSONResponse(views.cluster_status(self._cluster_name, state, self._jobs.list(), steps))
 

@@ -35,6 +35,11 @@ def node(info: NodeInfo, holding: Holding | None = None) -> dict[str, Any]:
     }
 
 
+def alive(state: ClusterState) -> int:
+    """How many nodes there are, the head's included."""
+    return sum(info.state == "ALIVE" for info in state.nodes)
+
+
 def _holders(holding: Holding) -> str:
     leases = sum(held.count for held in holding.held)
     parts = [f"{leases} lease{'' if leases == 1 else 's'}"] if leases else []

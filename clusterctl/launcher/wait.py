@@ -14,7 +14,10 @@ from clusterctl.spec.definition import ClusterSpec
 from .board import JOINED, NodeRow, rows_of, unserved
 
 _MOST_NAMED = 10
-_POLL_S = 0.1
+_NEWS_S = 0.25
+"""So often it looks for what else has happened than that all have joined, of which the head tells at once."""
+_PAUSE_S = 0.05
+"""Between two looks, whatever a head answers."""
 _TOO_MANY = 3
 
 
@@ -96,8 +99,9 @@ def await_workers(
     deadline = time.monotonic() + timeout_s
     shown = ""
     seen: set[str] = set()
+    awaited: dict[str, object] = {}
     while True:
-        status = api.request("GET", "/api/cluster_status", patience_s=api.patience_s).json()
+        status = api.request("GET", "/api/cluster_status", query=awaited, patience_s=api.patience_s).json()
         missing = missing_workers(spec, status, leaving)
         rows = rows_of(status, seen)
         seen.update(row.name for row in rows)
@@ -120,7 +124,9 @@ def await_workers(
                 "The cluster runs on: `clusterctl status` shows what the autoscaler does, `clusterctl logs` what the "
                 "nodes say, `clusterctl down` ends it.",
             )
-        time.sleep(_POLL_S)
+        alive = sum(node["state"] == "ALIVE" for node in status["nodes"])
+        awaited = {"nodes": alive + sum(missing.values()), "wait_s": _NEWS_S}
+        time.sleep(_PAUSE_S)
 
 
 def _standings(status: Mapping[str, Any], rows: Sequence[NodeRow]) -> list[str]:

@@ -9,10 +9,12 @@ import json
 import pathlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import uvicorn
+from starlette.requests import Request
 
 from clusterctl.api_client import Answer, ApiClient
 from clusterctl.errors import CliError, Denied, NotFound, Unreachable, UsageProblem
@@ -29,7 +31,8 @@ from runtime._control.server import ControlStore
 from runtime._control.storage import Storage, open_storage
 from runtime._core.environments import PACKAGES, package_key, package_uri
 from runtime._transport.channel import CallError, Channel, Handler, LoopbackChannel
-from runtime._wire.messages.control import KvKeys, KvPut
+from runtime._wire.messages.base import NodeInfo
+from runtime._wire.messages.control import ClusterState, KvKeys, KvPut, WatchClusterState
 from tests.polling import eventually
 from tests.processes import is_alive
 
@@ -338,6 +341,31 @@ def test_status_and_new_specs(tmp_path: pathlib.Path) -> None:
             await service.use(lambda api: api.put("/api/autoscaler/config", b"{}"))
 
     run(tmp_path, test)
+
+
+def test_who_waits_for_nodes_hears_of_the_last_one_at_once() -> None:
+    def state(version: int, *states: str) -> ClusterState:
+        nodes = [NodeInfo(b"n", state, "", "", "", "", False, "", {}, {}, {}) for state in states]
+        return ClusterState(version, 0.0, nodes, [], [], [])
+
+    states = [state(7, "ALIVE"), state(8, "ALIVE", "DEAD"), state(9, "ALIVE", "DEAD", "ALIVE")]
+    asked: list[tuple[int, bool]] = []
+
+    class Control:
+        async def call(self, message: WatchClusterState, timeout_s: float) -> ClusterState:
+            asked.append((message.after_version, message.timeout_s > 0))
+            return states[len(asked) - 1]
+
+    def nodes(query: bytes) -> int:
+        asked.clear()
+        no_jobs = SimpleNamespace(list=tuple)
+        api = Api(cast(ControlClient, Control()), cast(JobSupervisor, no_jobs), None, "c")
+        answer = asyncio.run(api.status(Request({"type": "http", "query_string": query})))
+        return len(json.loads(answer.body)["nodes"])
+
+    assert nodes(b"nodes=2&wait_s=25") == 3
+    assert asked == [(-1, False), (7, True), (8, True)]
+    assert nodes(b"") == nodes(b"nodes=1&wait_s=25") == nodes(b"nodes=2") == 1
 
 
 def test_nobody_listens() -> None:

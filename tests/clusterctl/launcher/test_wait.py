@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from clusterctl.launcher.wait import describe_failure, failures, instance_ids, is_hopeless, missing_workers
+from clusterctl.api_client import ApiClient
+from clusterctl.launcher import wait
+from clusterctl.launcher.wait import (
+    Watcher,
+    await_workers,
+    describe_failure,
+    failures,
+    instance_ids,
+    is_hopeless,
+    missing_workers,
+)
 from clusterctl.spec.load import load_text
 
 SPEC = load_text(
@@ -74,3 +85,19 @@ def test_a_failure_names_node_step_and_log() -> None:
     text = describe_failure(failure("setup_commands[0]"))
     for part in ("i1", "a", "setup_commands[0]", "no disk", "/logs/i1.log"):
         assert part in text
+
+
+def test_the_head_is_asked_for_as_many_nodes_as_shall_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    head, gone = node("head", is_head=True), node("a", "DEAD")
+    answers = [[head], [head, gone, node("a", name="j")], [head, node("a"), node("a"), node("b")]]
+    asked = []
+
+    def request(method: str, path: str, query: dict[str, Any], patience_s: float) -> Any:
+        asked.append(query.get("nodes"))
+        return SimpleNamespace(json=lambda: {"nodes": answers[len(asked) - 1], "demands": []})
+
+    monkeypatch.setattr(wait, "_PAUSE_S", 0.0)
+    api = cast(ApiClient, SimpleNamespace(request=request, patience_s=1.0))
+    quiet = cast(Watcher, SimpleNamespace(say=lambda text: None, nodes=lambda rows: None))
+    assert await_workers(api, SPEC, 60.0, quiet) == 3
+    assert asked == [None, 4, 4]
