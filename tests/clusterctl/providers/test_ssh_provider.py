@@ -441,7 +441,10 @@ def test_an_offer_says_what_the_smallest_machine_has(make: Make) -> None:
     assert offer.resources == {"CPU": 3.0, "memory": 5.0}
 
 
-def test_machines_of_a_new_cluster_are_asked_once_for_all(bed: SshTestbed, make: Make) -> None:
+def test_machines_of_a_new_cluster_are_asked_once_for_all(
+    bed: SshTestbed, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "_LATELY_S", 3600.0)
     provider = make()
     before = [sessions(host) for host in bed.hosts]
     assert provider.list() == []

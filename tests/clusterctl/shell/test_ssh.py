@@ -373,11 +373,14 @@ def test_a_script_of_ours_is_run_by_the_shell_that_reads_it(target: SshTarget) -
     assert (said.exit_status, said.output) == (3, "a b 'c'\nno\ntrapped\n")
     parent = 'read -r pid name state parent rest < /proc/self/stat; echo $((parent == $$)); echo "$name"'
     assert shell.ask(parent, timeout_s=20).output == "1\n(sh)\n"
-    begin = "echo $$ > ~/asked; sleep 300; :"
-    with pytest.raises(ShellTimedOut, match="did not answer within 1 s"):
-        shell.ask(begin, timeout_s=1)
-    ended = 'read -r pid < ~/asked; rm ~/asked; ! kill -0 "-$pid" 2>&1'
-    assert "No such process" in shell.run(ended).output
+    for limit_s in (1.0, 30.0):  # by which it has begun also on a loaded machine
+        with pytest.raises(ShellTimedOut, match=f"did not answer within {limit_s} s"):
+            shell.ask("echo $$ > ~/asked; sleep 300; :", timeout_s=limit_s)
+        if shell.run("[ -s ~/asked ]").exit_status == 0:
+            break
+    ended = 'read -r pid < ~/asked && ! kill -0 "-$pid" 2>/dev/null'
+    assert eventually(lambda: shell.run(ended).exit_status == 0)
+    shell.run("rm ~/asked")
 
 
 def test_what_log_in_scripts_say_is_no_output(bed: SshTestbed, target: SshTarget) -> None:
