@@ -3,37 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import json
-import logging
-import os
-import signal
 import sys
 
-from runtime import _stacks
-from runtime._control.server import ControlStore
-from runtime._control.storage import StorageError, open_storage
-from runtime._transport.channel import StreamChannel
-from runtime._transport.tcp import notice_vanished_machine, serve_tcp
-
-log = logging.getLogger("runtime._control")
+from runtime._lean import lean_imports
 
 
-class Ready:
-    """The pipe to whoever started us; it hears one thing."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    def tell(self, words: dict[str, str]) -> None:
-        """Writes one JSON line and closes the pipe, the first time."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            with os.fdopen(fd, "w") as pipe:
-                pipe.write(json.dumps(words) + "\n")
-
-
-def main(argv: list[str] | None = None) -> int:
+def main() -> int:
     """Runs until SIGTERM or SIGINT; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m runtime._control", description=__doc__)
     parser.add_argument("--session-dir", required=True, help="the head's session directory")
@@ -45,59 +20,10 @@ def main(argv: list[str] | None = None) -> int:
         "--ready-fd", type=int, default=-1, help="where to write one JSON line when it listens"
     )
     parser.add_argument("--cluster-id", default="", help="id of a new cluster; default: random")
-    options = parser.parse_args(argv)
-    _stacks.register("control store")
-    logging.basicConfig(
-        level=os.environ.get("CLUSTERCTL_LOG_LEVEL", "INFO"),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
-    ready = Ready(options.ready_fd)
-    try:
-        asyncio.run(_serve(options, ready))
-    except (OSError, StorageError) as error:
-        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        log.error("ending: %s", text)
-        ready.tell({"error": text})
-        return 1
-    return 0
-
-
-async def _serve(options: argparse.Namespace, ready: Ready) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    secret = _read_secret(options.secret_file)
-    store = ControlStore(open_storage(options.state), options.session_dir, cluster_id=options.cluster_id)
-    try:
-        await store.start()
-
-        def accept(channel: StreamChannel) -> None:
-            notice_vanished_machine(channel)
-            store.attach(channel)
-
-        server = await serve_tcp(options.host, options.port, secret, accept, "the control store")
-        try:
-            address = f"{options.host}:{server.port}"
-            log.info("cluster %s: listening on %s", store.cluster_id, address)
-            ready.tell({"address": address, "cluster_id": store.cluster_id})
-            await stop.wait()  # a control store runs until it is told to end
-            log.info("stopping")
-        finally:
-            server.stop()
-    finally:
-        await store.stop()
-
-
-def _read_secret(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            secret = file.read().strip()
-    except OSError as error:
-        raise OSError(error.errno, f"cannot read the secret file {path}: {error.strerror}") from error
-    if not secret:
-        raise OSError(0, f"the secret file {path} is empty")
-    return secret
+    options = parser.parse_args()
+    with lean_imports():
+        from .running import run
+    return run(options)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,90 @@
+"""The life of a process that is a control store."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+
+from runtime import _stacks
+from runtime._transport.channel import StreamChannel
+from runtime._transport.tcp import notice_vanished_machine, serve_tcp
+
+from .server import ControlStore
+from .storage import StorageError, open_storage
+
+log = logging.getLogger("runtime._control")
+
+
+class Ready:
+    """The pipe to whoever started us; it hears one thing."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def tell(self, words: dict[str, str]) -> None:
+        """Writes one JSON line and closes the pipe, the first time."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            with os.fdopen(fd, "w") as pipe:
+                pipe.write(json.dumps(words) + "\n")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs until SIGTERM or SIGINT; returns the exit status. See `__main__` for the options."""
+    _stacks.register("control store")
+    logging.basicConfig(
+        level=os.environ.get("CLUSTERCTL_LOG_LEVEL", "INFO"),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    ready = Ready(options.ready_fd)
+    try:
+        asyncio.run(_serve(options, ready))
+    except (OSError, StorageError) as error:
+        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        log.error("ending: %s", text)
+        ready.tell({"error": text})
+        return 1
+    return 0
+
+
+async def _serve(options: argparse.Namespace, ready: Ready) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    secret = _read_secret(options.secret_file)
+    store = ControlStore(open_storage(options.state), options.session_dir, cluster_id=options.cluster_id)
+    try:
+        await store.start()
+
+        def accept(channel: StreamChannel) -> None:
+            notice_vanished_machine(channel)
+            store.attach(channel)
+
+        server = await serve_tcp(options.host, options.port, secret, accept, "the control store")
+        try:
+            address = f"{options.host}:{server.port}"
+            log.info("cluster %s: listening on %s", store.cluster_id, address)
+            ready.tell({"address": address, "cluster_id": store.cluster_id})
+            await stop.wait()  # a control store runs until it is told to end
+            log.info("stopping")
+        finally:
+            server.stop()
+    finally:
+        await store.stop()
+
+
+def _read_secret(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            secret = file.read().strip()
+    except OSError as error:
+        raise OSError(error.errno, f"cannot read the secret file {path}: {error.strerror}") from error
+    if not secret:
+        raise OSError(0, f"the secret file {path} is empty")
+    return secret
