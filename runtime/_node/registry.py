@@ -37,7 +37,8 @@ class NodeRecord(msgspec.Struct, frozen=True):
 
 def base_dir() -> str:
     """The directory of this user's sessions and records, below `$CLUSTERCTL_TMPDIR` or the system's temporary one."""
-    root = os.environ.get("CLUSTERCTL_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
+    given = os.environ.get("TMPDIR", "")
+    root = os.environ.get("CLUSTERCTL_TMPDIR") or (given if os.access(given, os.W_OK | os.X_OK) else "/tmp")
     return os.path.join(os.path.abspath(root), f"clusterctl-{os.getuid()}")
 
 

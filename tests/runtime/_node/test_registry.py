@@ -39,6 +39,16 @@ def dead_pid() -> int:
     return process.pid
 
 
+def test_the_systems_temporary_directory_is_taken_if_it_can_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CLUSTERCTL_TMPDIR")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert registry.base_dir() == f"{tmp_path}/clusterctl-{os.getuid()}"
+    monkeypatch.setenv("TMPDIR", f"{tmp_path}/gone")
+    assert registry.base_dir() == f"/tmp/clusterctl-{os.getuid()}"
+
+
 def test_the_youngest_comes_first() -> None:
     for number in (1, 3, 2):
         registry.publish(record(number))
