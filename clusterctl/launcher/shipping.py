@@ -57,6 +57,11 @@ _OURS_ON_NODES = (
     "clusterctl/jobs/",
 )
 """What of ours runs on a worker: the engine, its start, and programs of jobs. Each more makes the zip longer."""
+_AT_ONCE = (
+    "clusterctl/",
+    *(f"runtime/_{part}/" for part in ("clients", "core", "node", "store", "transport", "wire")),
+)
+"""What a node agent imports at its start: to unpack it would cost more than that more has to travel."""
 _BOTOCORE = "botocore/data/"
 _BOTOCORE_SERVICES = ("ec2", "iam", "pricing", "service-quotas", "ssm", "sts")
 """Of four hundred services, those that a head may ask: the rest is a hundred megabytes."""
@@ -286,7 +291,7 @@ def _build_runtime(files: Mapping[str, Path], out: IO[bytes]) -> None:
     packed = io.BytesIO()
     plain = []
     with (
-        zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as zipped,
+        zipfile.ZipFile(packed, "w") as zipped,
         tempfile.TemporaryDirectory() as scratch,
     ):
         for name, file in files.items():
@@ -296,7 +301,8 @@ def _build_runtime(files: Mapping[str, Path], out: IO[bytes]) -> None:
             if _package(name) in unzipped:
                 plain.append((f"{SITE}/{name}", file.read_bytes()))
             else:
-                zipped.writestr(zipfile.ZipInfo(name), file.read_bytes(), zipfile.ZIP_DEFLATED)
+                method = zipfile.ZIP_STORED if name.startswith(_AT_ONCE) else zipfile.ZIP_DEFLATED
+                zipped.writestr(zipfile.ZipInfo(name), file.read_bytes(), method)
     on_path = (f"{SITE}/{_ON_PATH}", f"{_ZIP}\n".encode())
     archive.write([(f"{SITE}/{_ZIP}", packed.getvalue()), on_path, *plain], out)
 
