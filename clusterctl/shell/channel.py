@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     import paramiko
 
 
+_NEAR_WINDOW = 2**18
+"""So much may be on its way to a command on a machine that is near. sshd lets it be two megabytes, and copies what the
+command has not taken yet with each packet that comes: for a young connection that is most of what a transfer costs."""
+
+
 class Broken(OSError):
     """The other side reads no more. Whether the connection is lost, reading says."""
 
@@ -49,6 +54,10 @@ class Channel:
         """Begins a command. Raises what `terminal` does."""
         with self._requested("runs no command: its sshd refuses to", deadline):
             self._channel.exec_command(command)
+        stream: Watched = self._channel.get_transport().sock
+        if stream.is_near:
+            with self._channel.lock:  # what was granted is given again, as it is taken
+                self._channel.out_window_size = min(self._channel.out_window_size, _NEAR_WINDOW)
 
     # -- what goes through
 

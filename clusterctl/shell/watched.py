@@ -57,9 +57,15 @@ class Watched:
     Args:
         machine: what the other side is called.
         over: what the stream leads over, if it is a channel of another connection.
+
+    Attributes:
+        is_near: the way there is short, so that little need be on it.
     """
 
-    def __init__(self, stream: Stream, machine: str, over: Watched | None = None) -> None:
+    def __init__(
+        self, stream: Stream, machine: str, over: Watched | None = None, is_near: bool = False
+    ) -> None:
+        self.is_near = is_near
         self._stream = stream
         self._machine = machine
         self._over = over

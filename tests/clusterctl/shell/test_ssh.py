@@ -23,7 +23,7 @@ from clusterctl.shell import agent, connections, ssh, terminal, watched
 from clusterctl.shell.channel import Channel
 from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged, SshTarget
 from clusterctl.shell.ssh import SshShell
-from tests.polling import eventually
+from tests.polling import eventually, stays
 from tests.testbed.sshd import BARE, USER, SshTestbed, missing, new_key
 from tests.testbed.sshd import connections as connections_made
 
@@ -229,6 +229,37 @@ def test_cheap_algorithms_are_preferred_and_others_do(bed: SshTestbed, target: S
     others = "KexAlgorithms=curve25519-sha256@libssh.org", "Ciphers=aes256-ctr", "MACs=hmac-sha2-512"
     with another_sshd(bed, "Port=2222", *others):
         assert agreed(replace(target, port=2222)) == "aes256-ctr"
+
+
+@pytest.mark.parametrize("is_near", [True, False])
+def test_little_is_on_its_way_to_a_command_that_does_not_read_unless_it_is_far(
+    bed: SshTestbed, target: SshTarget, is_near: bool
+) -> None:
+    if not is_near:  # nothing is known of that way's length
+        options = (
+            f"-i {target.key_file} -o UserKnownHostsFile={target.known_hosts} -o StrictHostKeyChecking=no"
+        )
+        target = replace(target, proxy_command=f"ssh {options} -W %h:%p %r@%h")
+    sent, is_as_expected = 0, False
+
+    def blocks() -> Iterator[bytes]:
+        nonlocal sent
+        for _ in range(64):
+            sent += 2**16
+            yield bytes(2**16)
+
+    def look(line: str) -> None:
+        nonlocal is_as_expected
+        if line == "ready":
+            is_as_expected = stays(lambda: sent < 2**19) if is_near else eventually(lambda: sent >= 2**20)
+            bed.hosts[0].run(["touch", "/tmp/go"])
+
+    command = "echo ready; until [ -e /tmp/go ]; do sleep 0.01; done; wc -c"
+    try:
+        assert SshShell(target).run(command, stdin=blocks(), on_output=look).output == f"ready\n{2**22}\n"
+    finally:
+        bed.hosts[0].run(["rm", "-f", "/tmp/go"])
+    assert is_as_expected
 
 
 def test_through_a_proxy_command_and_through_another_machine(bed: SshTestbed, target: SshTarget) -> None:
