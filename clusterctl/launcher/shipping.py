@@ -32,6 +32,8 @@ from typing import IO
 
 from clusterctl.shell import archive
 
+from . import bytecode
+
 _PACKAGES = ("autoscaler", "clusterctl", "runtime")
 _DISTRIBUTION = "clusterctl"
 _PARTS = {"runtime": ".tar", "head": ".tar.gz"}
@@ -295,14 +297,16 @@ def _build_runtime(files: Mapping[str, Path], out: IO[bytes]) -> None:
         tempfile.TemporaryDirectory() as scratch,
     ):
         for name, file in files.items():
-            compiled = _compiled(name, file, scratch)
-            if compiled:
-                name, file = f"{name}c", compiled
+            data = file.read_bytes()
+            if name.startswith(_OURS_ON_NODES) and name.endswith(".py"):
+                name, data = f"{name}c", bytecode.lean(data, name)
+            elif compiled := _compiled(name, file, scratch):
+                name, data = f"{name}c", compiled.read_bytes()
             if _package(name) in unzipped:
-                plain.append((f"{SITE}/{name}", file.read_bytes()))
+                plain.append((f"{SITE}/{name}", data))
             else:
                 method = zipfile.ZIP_STORED if name.startswith(_AT_ONCE) else zipfile.ZIP_DEFLATED
-                zipped.writestr(zipfile.ZipInfo(name), file.read_bytes(), method)
+                zipped.writestr(zipfile.ZipInfo(name), data, method)
     on_path = (f"{SITE}/{_ON_PATH}", f"{_ZIP}\n".encode())
     archive.write([(f"{SITE}/{_ZIP}", packed.getvalue()), on_path, *plain], out)
 
