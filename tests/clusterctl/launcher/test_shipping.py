@@ -148,6 +148,30 @@ def test_from_a_zip_it_finds_what_it_needs_of_itself(shipment: Shipment, tmp_pat
     )
 
 
+def test_programs_run_from_a_zip_also_where_another_command_starts_their_python(
+    shipment: Shipment, tmp_path: Path
+) -> None:
+    python = install(shipment.for_worker(), tmp_path) / "bin" / "python"
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, runtime\n"
+        "runtime.init(num_cpus=1)\n"
+        "@runtime.remote\n"
+        "def where(): return runtime.__file__\n"
+        "other = where.options(runtime_env={'py_executable': f'{sys.executable} -u'})\n"
+        "print(*runtime.get([where.remote(), other.remote()]))\n"
+    )
+    ran = subprocess.run(
+        [python, program],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        timeout=60,
+    )
+    assert [path.partition("/runtime.zip/")[2] for path in ran.stdout.split()] == ["runtime/__init__.pyc"] * 2
+
+
 def test_what_is_there_is_compiled(shipment: Shipment, tmp_path: Path) -> None:
     python = install(shipment.for_worker(), tmp_path) / "bin" / "python"
     ask(python, "import clusterctl.head.worker")
