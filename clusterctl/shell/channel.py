@@ -54,9 +54,11 @@ class Channel:
         """Begins a command. Raises what `terminal` does."""
         with self._requested("runs no command: its sshd refuses to", deadline):
             self._channel.exec_command(command)
-        stream: Watched = self._channel.get_transport().sock
-        if stream.is_near:
-            with self._channel.lock:  # what was granted is given again, as it is taken
+        transport = self._channel.get_transport()
+        stream: Watched = transport.sock
+        # OpenSSH grants again what was taken, however little; another server may wait until half of its own is.
+        if stream.is_near and "OpenSSH" in transport.remote_version:
+            with self._channel.lock:
                 self._channel.out_window_size = min(self._channel.out_window_size, _NEAR_WINDOW)
 
     # -- what goes through
