@@ -121,6 +121,7 @@ class Autoscaler:
         self._reported = b""
         self._reported_s = 0.0
         self._unsettled = False
+        self._has_decided = False
         self._report = self._reconciler.report(clock())
 
     # ------------------------------------------------------------ for the head
@@ -338,12 +339,12 @@ class Autoscaler:
 
     async def _quiet(self) -> bool:
         """Lets a burst of demand come to its end before planning for it; whether it has come to its end. What became of
-        our own doing is no demand, and waits for none."""
+        our own doing is no demand, and waits for none; nor does the first decision, which everybody waits for."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + self._config.patience_s
         while self._wake.is_set() and (now := loop.time()) < latest:
             self._wake.clear()
-            if self._outcomes:
+            if self._outcomes or not self._has_decided:
                 await asyncio.sleep(TOGETHER_S)
                 break
             await _either(
@@ -363,6 +364,7 @@ class Autoscaler:
             self._reconciler.step, world, now, lambda: time.monotonic() - began > PLAN_BUDGET_S
         )
         self._unsettled = self._reconciler.is_unsettled
+        self._has_decided = True
         self._report = self._reconciler.report(now, tuple(self._problems.values()), time.monotonic() - began)
         await self._save()
         for effect in effects:

@@ -91,11 +91,12 @@ class Head:
                     scaling = Autoscaling(
                         self._config, control, address, self._secret_file, self._session_dir
                     )
-                    scaling.look_ahead()  # while the agent comes up
+                    scaling.look_ahead()  # while all the rest comes up
                 await control.start()
+                await self._serve(control, scaling, address, daemons, agent, listener, tell)
             finally:
-                daemons.append(await agent)
-            await self._serve(control, scaling, address, daemons, listener, tell)
+                if len(daemons) == 1:
+                    daemons.append(await agent)
             if self._failure:
                 raise HeadError(self._failure)
         except (CallError, StorageError) as error:
@@ -121,6 +122,7 @@ class Head:
         scaling: Autoscaling | None,
         address: str,
         daemons: list[Daemon],
+        agent: asyncio.Task[Daemon],
         listener: socket.socket,
         tell: Tell,
     ) -> None:
@@ -165,6 +167,7 @@ class Head:
                 lambda: control_store(self._config, self._secret_file, self._session_dir, port),
                 lambda: self._start_agent(address),
             )
+            daemons.append(await agent)
             for index, name in enumerate(("control store", "node agent")):
                 spawn(
                     keep_alive(name, daemons[index], restarts[index], _replacing(daemons, index)),

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -44,6 +45,7 @@ from . import checks, containers, look, machines, node_types, reach, setup, ship
 from .board import JOINED, NodeRow
 from .costs import Costs, estimate
 from .plan import Action, Facts, Health, Plan, Restart, Step, plan
+from .shipping import Shipment
 from .wait import Watcher, await_workers, instance_ids, missing_workers
 
 _STOP_S = 60.0
@@ -95,6 +97,7 @@ class Up:
         self._leaving: frozenset[str] = frozenset()
         self._made_machines = False
         self._made_head: Machine | None = None
+        self._shipped: Shipment | None = None
         self._head_id = self.record.head.id if self.record.head else ""
 
     def facts(self) -> Facts:
@@ -246,7 +249,9 @@ class Up:
         )
         problems: list[ProviderError] = []
         try:
-            machines.patiently(lambda: self._provider.prepare(self._kinds()))
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(self._shipment)  # takes a moment here while the machines are prepared there
+                machines.patiently(lambda: self._provider.prepare(self._kinds()))
             for offer in machines.patiently(lambda: self._provider.offers(head_type)):
                 self._made_machines = True
                 launched = machines.patiently(partial(self._provider.create, self._head_request(offer)))
@@ -348,18 +353,23 @@ class Up:
         config_file = self._home.folder(self.record.name) / "head.json"
         config_file.write_bytes(self._head_config(head).to_json())
         config_file.chmod(0o600)
-        extras = self._provider.head_extras
-        shipped = None if extras is None else shipping.own(str(self._home.root / "cache"), extras)
         facts = setup.head_facts(
             self._spec,
             self._home.secret_file(self.record.name),
             str(config_file),
             head.address,
             self._provider.for_head().files,
-            shipped,
+            self._shipment(),
             self._home.digests_file(self.record.name),
         )
         return replace(facts, keys_s=setup.KEYS_S if self._provider.capabilities.shutdown_ends else 0.0)
+
+    def _shipment(self) -> Shipment | None:
+        """The runtime that travels to the head."""
+        extras = self._provider.head_extras
+        if self._shipped is None and extras is not None:
+            self._shipped = shipping.own(str(self._home.root / "cache"), extras)
+        return self._shipped
 
     def _head_step(self, step: str) -> None:
         self._head_does(f"set up: {step}")
