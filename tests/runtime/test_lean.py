@@ -23,6 +23,26 @@ with lean_imports():
     import runtime._control.running, runtime._node.running, runtime._session.local_cluster
 print(json.dumps([name for name, module in sys.modules.items() if getattr(module, "ssl", "") is None]))
 """
+WITH_OWN_DIGESTS = """
+import json, sys
+from runtime._lean import lean_imports
+with lean_imports():
+    import runtime._control.running, runtime._node.running, runtime._session.local_cluster
+loaded = "_hashlib" in sys.modules
+import hashlib
+modules = [module for module in sys.modules.values() if hasattr(module, "hashlib")]
+print(json.dumps([loaded, *(module.__name__ for module in modules if module.hashlib is not hashlib)]))
+"""
+LATER_DIGESTS = """
+import json
+from runtime._lean import lean_imports
+with lean_imports():
+    import hashlib, hmac
+    proof = hmac.new(b"secret", b"nonces", hashlib.sha256).hexdigest()
+import hashlib, hmac
+complete = hasattr(hashlib, "scrypt") and hasattr(hashlib, "pbkdf2_hmac")
+print(json.dumps([complete, proof == hmac.digest(b"secret", b"nonces", "sha256").hex()]))
+"""
 OF_A_JOINING_NODE = """
 import json, sys
 before = set(sys.modules)
@@ -32,7 +52,18 @@ with lean_imports():
     import runtime._node.running
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
-HEAVY = {"_ssl", "argparse", "ctypes", "pathlib", "pickle", "psutil", "shutil", "tempfile", "urllib"}
+HEAVY = {
+    "_hashlib",
+    "_ssl",
+    "argparse",
+    "ctypes",
+    "pathlib",
+    "pickle",
+    "psutil",
+    "shutil",
+    "tempfile",
+    "urllib",
+}
 """Milliseconds each, of the some tens that joining a cluster takes."""
 
 
@@ -50,6 +81,14 @@ def test_only_asyncio_takes_tls_for_missing() -> None:
     lacking = printed(WITHOUT_SSL)
     assert lacking
     assert all(str(name).startswith("asyncio.") for name in lacking)
+
+
+def test_only_proofs_are_made_without_openssl_which_is_slow_for_much() -> None:
+    assert printed(WITH_OWN_DIGESTS) == [False, "runtime._wire.handshake"]
+
+
+def test_complete_digests_can_be_had_later() -> None:
+    assert printed(LATER_DIGESTS) == [True, True]
 
 
 def test_a_node_that_joins_imports_nothing_heavy_and_nothing_of_workers() -> None:

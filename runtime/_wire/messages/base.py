@@ -6,7 +6,8 @@ Rules: fields are only ever appended, with a default; tags are never reused. A `
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from types import GenericAlias
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
@@ -15,10 +16,19 @@ from runtime._core.placement import Request as PlacementRequest
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Request(Generic[R_co]):
-    """Marks a message that is called and answered by an `R_co`."""
+if TYPE_CHECKING:
 
-    __slots__ = ()
+    class Request(Generic[R_co]):
+        """Marks a message that is called and answered by an `R_co`."""
+
+else:
+
+    class Request:
+        """Subscripted as the other, but no `Generic`: such classes are costly to make, and to look through for msgspec,
+        at the start of every process."""
+
+        __slots__ = ()
+        __class_getitem__ = classmethod(GenericAlias)
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):

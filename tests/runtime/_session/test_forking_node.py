@@ -109,6 +109,29 @@ def test_it_outlives_whoever_forked_it_and_works(control: Daemon, node: dict[str
         runtime.shutdown()
 
 
+def test_its_workers_have_all_of_openssl(control: Daemon, node: dict[str, Any]) -> None:
+    runtime.init(address=control.ready["address"])
+    try:
+
+        @runtime.remote
+        def uses_it() -> list[object]:
+            import hashlib
+            import hmac
+            import ssl
+
+            hashlib.scrypt(b"password", salt=b"salt", n=2, r=1, p=1)
+            hashlib.new("sha3_256", b"data")
+            return [
+                hashlib.sha256.__name__,
+                hmac.digest(b"key", b"data", "sha256") == hmac.new(b"key", b"data", "sha256").digest(),
+                ssl.create_default_context().verify_mode is ssl.CERT_REQUIRED,
+            ]
+
+        assert runtime.get(uses_it.remote()) == ["openssl_sha256", True, True]
+    finally:
+        runtime.shutdown()
+
+
 def test_a_killed_agent_takes_its_zygote_along(node: dict[str, Any]) -> None:
     (zygote,) = psutil.Process(node["pid"]).children()
     os.kill(node["pid"], signal.SIGKILL)
