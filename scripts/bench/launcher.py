@@ -1,10 +1,10 @@
 """How fast a cluster comes up on machines of one's own, and goes: `python scripts/bench/launcher.py`. Needs root.
 
 Bare hosts of network namespaces on this machine, entered by SSH: `up` from nothing, a small job, `up` once more and
-`down`, all by the command line, and what is left then. Prints one line of JSON. `--hosts 1,3,20` says how many hosts,
-the head's included. All of them share the cores of this machine; then once more each has an equal small part of a core
-(`--each 0.09`) to itself, as machines have cores of their own, and only then does the time for many say something of
-the launcher. And once from far away: the round trip to each host takes `--far 100` milliseconds.
+`down`, all by the command line, and what is left then; medians of some rounds. Prints one line of JSON.
+`--hosts 1,3,20` says how many hosts, the head's included. All of them share the cores of this machine; then once more
+each has an equal small part of a core (`--each 0.09`) to itself, as machines have cores of their own. And once from far
+away: the round trip to each host takes `--far 100` milliseconds.
 
 `--against PYTHON` measures something else: our launcher and Ray's, as launcher_against.py does.
 """
@@ -12,21 +12,27 @@ the launcher. And once from far away: the round trip to each host takes `--far 1
 from __future__ import annotations
 
 import argparse
+import compileall
 import contextlib
 import functools
 import os
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from figures import Figures, run
 
+import autoscaler
+import clusterctl
+import runtime
 from clusterctl.launcher import shipping
 from tests.testbed import cores, far
 from tests.testbed.hosts import Host
@@ -37,6 +43,7 @@ SHARED = "as all hosts share the cores of one machine"
 OWN = "as each host has its own part of a core"
 NO_OP_GOAL_S = 1.0
 DOWN_GOAL_S = 3.0
+ROUNDS = 3
 GROWTH_GOAL = 2.0
 """How much longer `up` may take for the most hosts than for one."""
 SPEC = """\
@@ -63,6 +70,7 @@ class Operator:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._env = {**os.environ, "CLUSTERCTL_HOME": str(folder / "home")}
+        self._env.pop("PYTHONDONTWRITEBYTECODE", None)  # or each command compiles us anew
 
     def seconds(self, *arguments: str) -> float:
         """How long a command takes.
@@ -115,15 +123,47 @@ def up_with_own_cores(figures: Figures, took: dict[int, float], count: int, each
     figures.add(f"up, {words}", took[count], "s", "each its own")
 
 
+@dataclass(frozen=True)
+class Round:
+    """One cluster, from nothing and back, in seconds."""
+
+    up: float
+    submit: float
+    again: float
+    down: float
+    left: int
+    connections: int
+
+
 def measure(figures: Figures, took: dict[int, float], count: int) -> None:
-    """One cluster of `count` hosts, from nothing and back. `took`: how long `up` took, by the number of hosts."""
+    """A cluster of `count` hosts, some times. `took`: how long `up` took, by the number of hosts."""
+    rounds = [one_round(count) for _ in range(ROUNDS)]
+    words = f"{count} host{'s' if count > 1 else ''}"
+
+    def add(what: str, seconds: Callable[[Round], float], note: str = "", goal: float | None = None) -> float:
+        middle = statistics.median(map(seconds, rounds))
+        figures.add(f"{what}, {words}", middle, "s", note, at_most=goal)
+        return middle
+
+    took[count] = add("up", lambda one: one.up, "from bare machines until all have joined")
+    add("submit", lambda one: one.submit, "a job of ten small tasks, to its result")
+    add("up once more", lambda one: one.again, "nothing to do", NO_OP_GOAL_S)
+    add("down", lambda one: one.down, "", DOWN_GOAL_S)
+    left = max(one.left for one in rounds)
+    figures.add(f"left behind, {words}", left, "things", "processes, files and keys on all hosts", at_most=0)
+    most = max(one.connections for one in rounds)
+    note = "most that a host saw from one machine during `up`"
+    figures.add(f"connections, {words}", most, "each", note, at_most=1)
+
+
+def one_round(count: int) -> Round:
+    """On hosts of its own."""
     with tempfile.TemporaryDirectory(prefix="launcher-bench-") as name:
         folder = Path(name)
         (folder / "job.py").write_text(PROGRAM)
         operator = Operator(folder)
         with SshTestbed(count, folder, hidden=BARE) as bed, bed.inside():
             spec = write_spec(folder, bed)
-            words = f"{count} host{'s' if count > 1 else ''}"
             pack_runtime(folder)
             try:
                 up_s = operator.seconds("up", "-y", str(spec))
@@ -135,24 +175,9 @@ def measure(figures: Figures, took: dict[int, float], count: int) -> None:
                     operator.seconds("down", "-y", str(spec))
                 raise
             down_s = operator.seconds("down", "-y", str(spec))
-            figures.add(f"up, {words}", up_s, "s", "from bare machines until all have joined")
-            took[count] = up_s
-            figures.add(f"submit, {words}", job_s, "s", "a job of ten small tasks, to its result")
-            figures.add(f"up once more, {words}", again_s, "s", "nothing to do", at_most=NO_OP_GOAL_S)
-            figures.add(f"down, {words}", down_s, "s", at_most=DOWN_GOAL_S)
-            figures.add(
-                f"left behind, {words}",
-                sum(left_on(host) for host in bed.hosts),
-                "things",
-                "processes, files and keys on all hosts",
-                at_most=0,
-            )
-            figures.add(
-                f"connections, {words}",
-                max(most for each in seen for most in each.values()),
-                "each",
-                "most that a host saw from one machine during `up`",
-                at_most=1,
+            left = sum(left_on(host) for host in bed.hosts)
+            return Round(
+                up_s, job_s, again_s, down_s, left, max(most for each in seen for most in each.values())
             )
 
 
@@ -180,7 +205,8 @@ def growth(figures: Figures, sharing: dict[int, float], own: dict[int, float]) -
     fewest, most = min(sharing), max(sharing)
     if fewest == most:
         return
-    figures.add(f"up, {most} hosts to {fewest}", sharing[most] / sharing[fewest], "x", SHARED)
+    ratio = sharing[most] / sharing[fewest]
+    figures.add(f"up, {most} hosts to {fewest}", ratio, "x", SHARED, at_most=GROWTH_GOAL)
     if own:
         ratio = own[most] / own[fewest]
         figures.add(f"up, {most} hosts to {fewest}, own cores", ratio, "x", OWN, at_most=GROWTH_GOAL)
@@ -196,6 +222,8 @@ def write_spec(folder: Path, bed: SshTestbed, far_ms: float = 0) -> Path:
 
 def pack_runtime(folder: Path) -> None:
     """What is done once for each installed version, and not for each cluster."""
+    for package in (autoscaler, clusterctl, runtime):
+        compileall.compile_dir(os.path.dirname(str(package.__file__)), quiet=2)
     shipping.own(str(folder / "home" / "cache"), ["ssh"])
 
 
