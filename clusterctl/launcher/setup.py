@@ -152,8 +152,9 @@ def steps_at_once(facts: NodeFacts) -> list[Step]:
     version = ".".join(str(part) for part in facts.python)
     # Who has a Python's name with its version is that Python, mostly: whoever is not has no `clusterctl` then.
     find = (
-        f'python=$(readlink -f "$(command -v {BASE_PYTHON})")\n'
-        f'case $python in */python{version}) ;; *) echo "is $python Python {version}?"; exit 1 ;; esac\n'
+        f'python=$(command -v python{version}) && ! [ -L "$python" ] '
+        f'&& [ "$python" -ef "$(command -v {BASE_PYTHON})" ] '
+        f'|| {{ echo "is {BASE_PYTHON} Python {version}?"; exit 1; }}\n'
     )
     install = find + facts.runtime.install(NODE_FOLDER, "$python")
     return [

@@ -168,7 +168,8 @@ class CountingShell(ScriptedShell):
 
     def run(self, command: str, **options: Any) -> CommandResult:  # type: ignore[override]
         self.ran.append(command)
-        return super().run(f"export CLUSTERCTL_BASE_PYTHON='{self.python}'\n{command}", **options)
+        ours = f"export CLUSTERCTL_BASE_PYTHON='{self.python}' PATH=\"{self.python.parent}:$PATH\""
+        return super().run(f"{ours}\n{command}", **options)
 
 
 def plain_worker(tmp_path: pathlib.Path, **changes: object) -> NodeFacts:
