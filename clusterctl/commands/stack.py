@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 import typer
 
 from clusterctl import output
@@ -38,6 +37,8 @@ def stack(
             "Run it on the machine where the program runs, as the user who started it.",
         )
     if json:
+        import msgspec
+
         output.as_json([msgspec.structs.asdict(stacks) for stacks in found])
         return
     for stacks in found:

@@ -91,12 +91,11 @@ class Head:
                     scaling = Autoscaling(
                         self._config, control, address, self._secret_file, self._session_dir
                     )
-                    scaling.look_ahead()  # while all the rest comes up
+                    scaling.look_ahead()  # while the agent comes up
                 await control.start()
-                await self._serve(control, scaling, address, daemons, agent, listener, tell)
             finally:
-                if len(daemons) == 1:
-                    daemons.append(await agent)
+                daemons.append(await agent)
+            await self._serve(control, scaling, address, daemons, listener, tell)
             if self._failure:
                 raise HeadError(self._failure)
         except (CallError, StorageError) as error:
@@ -122,7 +121,6 @@ class Head:
         scaling: Autoscaling | None,
         address: str,
         daemons: list[Daemon],
-        agent: asyncio.Task[Daemon],
         listener: socket.socket,
         tell: Tell,
     ) -> None:
@@ -167,7 +165,6 @@ class Head:
                 lambda: control_store(self._config, self._secret_file, self._session_dir, port),
                 lambda: self._start_agent(address),
             )
-            daemons.append(await agent)
             for index, name in enumerate(("control store", "node agent")):
                 spawn(
                     keep_alive(name, daemons[index], restarts[index], _replacing(daemons, index)),

@@ -98,6 +98,7 @@ class Up:
         self._made_machines = False
         self._made_head: Machine | None = None
         self._shipped: Shipment | None = None
+        self._began_s = 0.0
         self._head_id = self.record.head.id if self.record.head else ""
 
     def facts(self) -> Facts:
@@ -147,7 +148,7 @@ class Up:
 
     def apply(self, chosen: Plan) -> UpResult:
         """Does what the plan says. A new cluster that does not come up is removed again."""
-        started = time.monotonic()
+        started, self._began_s = time.monotonic(), time.time()
         result = UpResult(self.record, chosen, steps_s=self._steps_s)
         has_head = not chosen.is_new
         try:
@@ -423,7 +424,13 @@ class Up:
 
     def _await_workers(self) -> int:
         return await_workers(
-            self.api(), self._spec, self._timeout_s, self._watcher, self._earlier, self._leaving
+            self.api(),
+            self._spec,
+            self._timeout_s,
+            self._watcher,
+            self._earlier,
+            self._leaving,
+            self._began_s,
         )
 
     # -- inside

@@ -84,18 +84,20 @@ def await_workers(
     watcher: Watcher,
     earlier: Collection[str] = (),
     leaving: Collection[str] = (),
+    since_s: float | None = None,
 ) -> int:
     """Waits for min_workers of every type; returns how many workers there are.
 
     Args:
         earlier: instances made from an earlier spec, whose failures say nothing about this one.
         leaving: instances that the new spec does away with: they do not count, however well they are.
+        since_s: failures count from then on; default: now.
 
     Raises:
         SetupFailed: machines could not be made ready.
         TimedOut: they did not join in time; the message says where each of them stands.
     """
-    started = time.time()
+    since_s = time.time() if since_s is None else since_s
     deadline = time.monotonic() + timeout_s
     shown = ""
     seen: set[str] = set()
@@ -109,7 +111,7 @@ def await_workers(
         if not missing:
             return len(workers(status, leaving))
         words = ", ".join(f"{count} {name}" for name, count in sorted(missing.items()))
-        failed = failures(status, started, earlier)
+        failed = failures(status, since_s, earlier)
         if is_hopeless(failed):
             raise SetupFailed(
                 f"{words} did not come up:\n" + "\n".join(describe_failure(item) for item in failed[:5]),

@@ -23,16 +23,18 @@ def cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
         cli.run("down", "-y", record.parent.name)
 
 
+SLOW = "worker_setup_commands: ['sleep 60']\n"
+
+
 @pytest.mark.parametrize("moment", ["home", "creating the head", "setting up the head", "waiting for"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_up_leaves_nothing(cli: Cli, moment: str, number: int) -> None:
-    process = cli.start("up", "-y", cli.spec("brief", least=2))
+    process = cli.start("up", "-y", cli.spec("brief", least=2, extra=SLOW))
     assert process.stderr is not None
     if moment == "home":
         assert eventually(lambda: (cli.folder / "home").exists())
     else:
-        while not process.stderr.readline().startswith(moment):
-            pass
+        assert any(line.startswith(moment) for line in process.stderr)
     process.send_signal(number)  # people press it more than once
     ran = cli.interrupt(process, number)
     assert ran.status == 130
@@ -44,7 +46,7 @@ def test_an_interrupted_up_leaves_nothing(cli: Cli, moment: str, number: int) ->
 
 @pytest.mark.parametrize("moment", ["creating the head", "setting up the head", "waiting for"])
 def test_an_up_whose_terminal_is_closed_leaves_nothing(cli: Cli, moment: str) -> None:
-    assert cli.close_terminal(moment, "up", "-y", cli.spec("closed", least=2)) == 130
+    assert cli.close_terminal(moment, "up", "-y", cli.spec("closed", least=2, extra=SLOW)) == 130
     assert not machines_root().exists()
     assert list((cli.folder / "home").glob("clusters/*")) == []
 

@@ -73,7 +73,7 @@ def test_a_running_head_takes_changes_with_as_little_ado_as_they_need(cli: Cli) 
 
 @pytest.mark.parametrize("moment", ["creating the head", "setting up the head", "waiting for"])
 def test_a_killed_up_is_gone_on_with(cli: Cli, moment: str) -> None:
-    spec = cli.spec("killed", least=1)
+    spec = cli.spec("killed", least=1, extra="worker_setup_commands: ['sleep 1']\n")
     process = cli.start("up", "-y", spec)
     assert process.stderr is not None
     assert eventually(lambda: process.stderr.readline().startswith(moment))
