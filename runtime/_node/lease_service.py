@@ -116,6 +116,7 @@ class LeaseService:
         self._kicked = False
         self._resuming: asyncio.TimerHandle | None = None  # while nothing is handed out
         self._asking: set[asyncio.Task[None]] = set()
+        self._recalled_early: set[bytes] = set()  # by other nodes, before `_ask` could take note of the lease
         self._pacing: asyncio.TimerHandle | None = None
         self._sharing: asyncio.TimerHandle | None = None
         self._coming = 0  # granted, but the worker starts yet, or its environment is being built
@@ -288,13 +289,16 @@ class LeaseService:
             worker = await future
         finally:
             self._coming -= 1
-        if isinstance(worker, CallError) or channel.closed:
-            self._ledger.release(allocation)
-            self._queue.zero_leases -= is_zero
-            self.kick()
+        draining = (
+            not self._cluster.table.local.schedulable
+        )  # since it was asked: nobody would ask this lease back
+        if isinstance(worker, CallError) or channel.closed or draining:
+            self._undo(allocation, is_zero)
             if isinstance(worker, CallError):
                 raise worker
             self._pool.give_back(worker)
+            if draining:
+                raise CallError(ErrorKind.BUSY, "the node is draining")
             raise CallError(ErrorKind.UNAVAILABLE, "the asking agent is gone")
         owner = message.owner.worker_id
         shape = _encode(message.request)
@@ -324,6 +328,8 @@ class LeaseService:
         remote = self._remote.get(message.lease_id)
         if remote is not None:
             remote.owner.send(message)
+        elif self._asking:
+            self._recalled_early.add(message.lease_id)
 
     def node_lost(self, node_id: bytes, reason: str) -> None:
         """A node died, or our connection to its agent broke, which ends our leases there."""
@@ -398,7 +404,7 @@ class LeaseService:
             elif isinstance(effect, AskNode):
                 task = asyncio.get_running_loop().create_task(self._ask(effect.waiting, effect.node_id))
                 self._asking.add(task)
-                task.add_done_callback(self._asking.discard)
+                task.add_done_callback(self._asked)
             else:
                 assert isinstance(effect, Refuse)
                 self._send_failed(effect.waiting, ErrorKind.INVALID, effect.message)
@@ -438,7 +444,10 @@ class LeaseService:
 
         def take(worker: Worker | CallError) -> None:
             self._coming -= 1
-            wanted = self._queue.settle(entry, isinstance(worker, Worker))
+            draining = (
+                not self._cluster.table.local.schedulable
+            )  # since it was granted: it waits for another node
+            wanted = self._queue.settle(entry, isinstance(worker, Worker) and not draining)
             channel = entry.owner
             assert isinstance(channel, Channel)
             if isinstance(worker, CallError):
@@ -517,6 +526,13 @@ class LeaseService:
                 granted.other_ids,
             )
         )
+        if granted.lease_id in self._recalled_early:
+            channel.send(LeaseRecall(granted.lease_id))
+
+    def _asked(self, task: asyncio.Task[None]) -> None:
+        self._asking.discard(task)
+        if not self._asking:
+            self._recalled_early.clear()
 
     def _begin(
         self,

@@ -105,19 +105,21 @@ def test_a_task_that_runs_is_finished_and_the_next_goes_elsewhere(
     cluster: Cluster, tmp_path: pathlib.Path
 ) -> None:
     @ray.remote
-    def work(release: str) -> str:
+    def work(began: str, release: str) -> str:
+        pathlib.Path(began).touch()
         while not os.path.exists(release):
             time.sleep(0.01)
         return str(ray.get_runtime_context().get_node_id())
 
     (node,) = cluster.worker_nodes
     release = str(tmp_path / "release")
-    first = work.remote(release)
-    assert eventually(lambda: info(cluster, node).available.get("CPU", 0) == 10_000)
+    began = [tmp_path / "first", tmp_path / "second"]
+    first = work.remote(str(began[0]), release)
+    assert eventually(began[0].exists)
     ask(cluster, DrainNode(bytes.fromhex(node.node_id), "test", only_if_idle=False))
     other = cluster.add_node(num_cpus=1)
-    second = work.remote(release)
-    assert eventually(lambda: info(cluster, other).available.get("CPU", 0) == 0)
+    second = work.remote(str(began[1]), release)
+    assert eventually(began[1].exists)
     assert info(cluster, node).idle_since_s == 0
     pathlib.Path(release).touch()
     assert ray.get([first, second]) == [node.node_id, other.node_id]

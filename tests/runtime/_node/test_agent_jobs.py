@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +237,69 @@ def test_a_drained_node_asks_its_leases_back_and_works_again_when_it_is_called_b
             assert not [m for m in driver.heard if isinstance(m, LeaseGranted)]
             agent._control_handler.handle(driver.channel, Resume("test"))
             assert (await driver.wait(LeaseGranted))[0].resources == {"CPU": 10_000}
+
+    asyncio.run(scenario())
+
+
+async def at_once(condition: Callable[[], bool]) -> None:
+    """Returns in the very step of the loop after which the condition is true."""
+    async with asyncio.timeout(60):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0)
+
+
+def test_a_worker_that_comes_while_its_node_drains_is_not_leased(world: MakeWorld) -> None:
+    """Nobody would ask that lease back: whoever has it would send task after task."""
+
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            driver = await w.driver(agent)
+            driver.demand(1, CPU=1)
+            await at_once(lambda: agent.leases.count == 1)
+            assert not agent.leases.holders()
+            agent._control_handler.handle(driver.channel, Drain("test", only_if_idle=False))
+            await w.until(lambda: agent.leases.count == 0)
+            assert agent.ledger.available == agent.ledger.total
+            await driver.channel.call(GetNodes())
+            assert not [m for m in driver.heard if isinstance(m, LeaseGranted)]
+            agent._control_handler.handle(driver.channel, Resume("test"))
+            await driver.wait(LeaseGranted)
+
+    asyncio.run(scenario())
+
+
+def test_a_worker_that_comes_while_another_node_drains_is_not_leased(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            here, there = await w.node(resources={"CPU": 0}), await w.node(resources={"CPU": 1})
+            driver = await w.driver(here)
+            driver.demand(1, CPU=1)
+            await at_once(lambda: there.leases.count == 1)
+            assert not there.leases.holders()
+            there._control_handler.handle(driver.channel, Drain("test", only_if_idle=False))
+            third = await w.node(resources={"CPU": 1})
+            assert (await driver.wait(LeaseGranted))[0].worker.node_id == third.config.node_id
+            await w.until(lambda: there.leases.count == 0)
+            assert there.ledger.available == there.ledger.total
+
+    asyncio.run(scenario())
+
+
+def test_a_lease_that_is_asked_back_as_it_is_granted(world: MakeWorld) -> None:
+    """The request comes behind the grant, before the asking agent has taken note of it."""
+
+    async def scenario() -> None:
+        async with world() as w:
+            here, there = await w.node(resources={"CPU": 0}), await w.node(resources={"CPU": 1})
+            driver = await w.driver(here)
+            driver.demand(1, CPU=1)
+            await at_once(lambda: bool(there.leases.holders()))
+            there._control_handler.handle(driver.channel, Drain("test", only_if_idle=False))
+            granted = (await driver.wait(LeaseGranted))[0]
+            assert (await driver.wait(LeaseRecall))[0].lease_id == granted.lease_id
 
     asyncio.run(scenario())
 
