@@ -2,60 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from clusterctl import processes
 from clusterctl.errors import CliError
-from runtime._session.coming_up import DaemonError
-from runtime._session.forking_node import fork_node
+from runtime._node.options import NodeOptions
+from runtime._session.coming_up import DaemonError, node_amounts
 
 from .order import JoinOrder
 from .record import DaemonRecord, remember, running
 from .session import secret_of, session_dir, turn
 
 
-def start_worker(order: JoinOrder, forked: bool = False) -> DaemonRecord:
+def start_worker(order: JoinOrder) -> DaemonRecord:
     """Starts a node agent here that joins a cluster; does nothing when it runs already.
-
-    Args:
-        forked: it is a fork of this process, which must have one thread and little in memory.
 
     Raises:
         CliError: it did not start or could not join; the message has its own words.
     """
+    from runtime._session.daemons import start_node  # who becomes the agent needs none of it
+
     session = session_dir()
     with turn(session):
         found = running(session)
         if found is not None:
             return found
-        secret_file = secret_of(session, order.secret_file)
-        amounts = dict(order.resources)
-        store = amounts.pop("object_store_memory", None)
-        options: dict[str, Any] = {
-            "resources": amounts,
-            "labels": order.labels,
-            "object_store_memory": None if store is None else int(store),
-            "instance_id": order.instance_id,
-            "node_type": order.node_type,
-        }
+        options = node_options(order, session)
         try:
-            if forked:
-                pid, ready = fork_node(order.address, session, secret_file, order.host, **options)
-            else:
-                from runtime._session.daemons import start_node  # imports more
+            daemon = start_node(
+                options.control,
+                session,
+                options.secret_file,
+                options.host,
+                resources=options.resources,
+                labels=options.labels,
+                object_store_memory=options.store_bytes,
+                instance_id=options.instance_id,
+                node_type=options.node_type,
+                detached=True,
+            )
+        except DaemonError as error:
+            raise not_joined(options, error) from error
+        return remembered(options, daemon.pid, daemon.ready)
 
-                daemon = start_node(order.address, session, secret_file, order.host, detached=True, **options)
-                pid, ready = daemon.pid, daemon.ready
-        except (DaemonError, ValueError) as error:
-            raise CliError(f"the node could not join {order.address}: {error}") from error
-        record = DaemonRecord(
-            pid=pid,
-            start_ticks=processes.start_ticks(pid) or -1,
-            role="worker",
-            control_address=order.address,
-            node_id=str(ready["node_id"]),
-            session_dir=session,
-            secret_file=secret_file,
-        )
-        remember(session, record)
-        return record
+
+def node_options(order: JoinOrder, session: str) -> NodeOptions:
+    """What the node agent is told.
+
+    Raises:
+        CliError: the cluster's secret is not to be had, or the machine has not what it shall bring.
+    """
+    amounts = dict(order.resources)
+    options = NodeOptions(
+        control=order.address,
+        session_dir=session,
+        secret_file=secret_of(session, order.secret_file),
+        host=order.host,
+        labels=order.labels,
+        store_bytes=int(amounts.pop("object_store_memory", 0)),
+        instance_id=order.instance_id,
+        node_type=order.node_type,
+    )
+    try:
+        options.resources = node_amounts(None, None, None, amounts)
+    except ValueError as error:
+        raise not_joined(options, error) from error
+    return options
+
+
+def not_joined(options: NodeOptions, why: object) -> CliError:
+    """What is said of an agent that did not come up."""
+    return CliError(f"the node could not join {options.control}: {why}")
+
+
+def remembered(options: NodeOptions, pid: int, ready: Mapping[str, Any]) -> DaemonRecord:
+    """Writes down that the agent is up; returns its record."""
+    record = DaemonRecord(
+        pid=pid,
+        start_ticks=processes.start_ticks(pid) or -1,
+        role="worker",
+        control_address=options.control,
+        node_id=str(ready["node_id"]),
+        session_dir=options.session_dir,
+        secret_file=options.secret_file,
+    )
+    remember(options.session_dir, record)
+    return record

@@ -45,7 +45,6 @@ BASE_PYTHON = '"${CLUSTERCTL_BASE_PYTHON:-python3}"'
 """Of a machine that gets the runtime from us: what that runs on."""
 START = f"{PYTHON} -m clusterctl start"
 STOP = f"{START} --stop"
-JOIN = f"{PYTHON} -P -m clusterctl.head.join"
 ORPHAN_MINUTES = 10.0
 """So long a worker's machine that costs waits for its head."""
 KEYS_S = readiness.KEYS_S
@@ -311,7 +310,7 @@ def worker_facts(
     )
     return NodeFacts(
         is_head=False,
-        start=f"{JOIN} {shlex.quote(msgspec.json.encode(order).decode())}",
+        start=join_command(order),
         reaches=control_address,
         secret_file=secret_file,
         runtime=runtime,
@@ -326,6 +325,16 @@ def worker_facts(
         start_commands=tuple(ray_start.parse_start(spec.worker_start_ray_commands).commands),
         lease=control_address if holds_lease else "",
         keys_s=KEYS_S if holds_lease else 0.0,
+    )
+
+
+def join_command(order: JoinOrder) -> str:
+    """Starts the node agent in the background, and waits until it says that it is up, or is gone. Why, it says
+    itself, if nobody killed it."""
+    words = shlex.quote(msgspec.json.encode(order).decode())
+    return (
+        f"record=$({PYTHON} -P -m clusterctl.head.join {words} &)\n"
+        'echo "${record:?the node agent did not come up; its log is in the folder of its session}"'
     )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import logging
 import os
 import signal
 import sys
 
 from runtime import _stacks
+from runtime._ready import Ready, Tell
 from runtime._transport.channel import StreamChannel
 from runtime._transport.tcp import notice_vanished_machine, serve_tcp
 
@@ -18,20 +18,6 @@ from .server import ControlStore
 from .storage import StorageError, open_storage
 
 log = logging.getLogger("runtime._control")
-
-
-class Ready:
-    """The pipe to whoever started us; it hears one thing."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    def tell(self, words: dict[str, str]) -> None:
-        """Writes one JSON line and closes the pipe, the first time."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            with os.fdopen(fd, "w") as pipe:
-                pipe.write(json.dumps(words) + "\n")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -42,18 +28,18 @@ def run(options: argparse.Namespace) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    ready = Ready(options.ready_fd)
+    tell = Ready(options.ready_fd).tell
     try:
-        asyncio.run(_serve(options, ready))
+        asyncio.run(_serve(options, tell))
     except (OSError, StorageError) as error:
         text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         log.error("ending: %s", text)
-        ready.tell({"error": text})
+        tell({"error": text})
         return 1
     return 0
 
 
-async def _serve(options: argparse.Namespace, ready: Ready) -> None:
+async def _serve(options: argparse.Namespace, tell: Tell) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -70,7 +56,7 @@ async def _serve(options: argparse.Namespace, ready: Ready) -> None:
         try:
             address = f"{options.host}:{server.port}"
             log.info("cluster %s: listening on %s", store.cluster_id, address)
-            ready.tell({"address": address, "cluster_id": store.cluster_id})
+            tell({"address": address, "cluster_id": store.cluster_id})
             await stop.wait()  # a control store runs until it is told to end
             log.info("stopping")
         finally:

@@ -7,16 +7,18 @@ import json
 import sys
 
 from runtime._lean import lean_imports
+from runtime._ready import Ready
 
 from .options import NodeOptions
 
 
 def main() -> int:
     """Runs until the node should end; returns the exit status."""
-    options = NodeOptions(**vars(_parser().parse_args()))
+    given = vars(_parser().parse_args())
+    ready = Ready(given.pop("ready_fd"))
     with lean_imports():
         from .running import run
-    return run(options)
+    return run(NodeOptions(**given), ready.tell)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -36,6 +38,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--node-type", default="", help="the node type of the cluster's specification")
     parser.add_argument("--node-id", default="", help="hex; default: random")
     parser.add_argument("--name", default="", help="what users call this node; default: its host")
+    parser.add_argument(
+        "--zygote-delay-s",
+        type=float,
+        default=0.0,
+        help="the zygote comes so much later, unless a worker is wanted before",
+    )
     parser.add_argument("--exit-with-driver", action="store_true", help="end when the driver has left")
     parser.add_argument("--remove-session-dir", action="store_true", help="leave no logs either")
     parser.add_argument(

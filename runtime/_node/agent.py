@@ -184,7 +184,7 @@ class NodeAgent:
         config = self.config
         for folder in (config.session_dir, self.sockets_dir, os.path.join(config.session_dir, "logs")):
             registry.make_private_dir(folder)
-        await self.pool.start(config.zygote)
+        await self.pool.start(config.zygote, config.zygote_delay_s)
         self._unix = await serve_unix(self.unix_path, self._process_handler.accept, "a local process")
         if config.listen_tcp:
             accept = self._peer_handler.accept

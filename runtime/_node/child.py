@@ -7,10 +7,8 @@ import select
 import subprocess
 from typing import Any
 
-from .zygote_spawn import ChildProcess
 
-
-def wait_for_end(process: ChildProcess | subprocess.Popen[Any], timeout_s: float) -> bool:
+def wait_for_end(process: subprocess.Popen[Any], timeout_s: float) -> bool:
     """Whether the process ends within `timeout_s`. `Popen.wait` would look only every 50 ms, after a while."""
     if process.poll() is not None:
         return True

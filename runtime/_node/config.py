@@ -48,6 +48,7 @@ class AgentConfig(msgspec.Struct):
         exit_with_driver: stop when the first driver has left, or none came in time.
         name: what the user calls it; "": its host.
         zygote: one that was started before everything else.
+        zygote_delay_s: so long after the start it comes otherwise, unless a worker is wanted before.
         remove_session_dir: leave nothing of the session at the end, logs included.
     """
 
@@ -69,6 +70,7 @@ class AgentConfig(msgspec.Struct):
     control_reconnect_s: float = 7.0
     local: bool = False
     zygote: SpawnedZygote | None = None
+    zygote_delay_s: float = 0.0
     name: str = ""
 
     @property

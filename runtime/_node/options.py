@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+ZYGOTE_DELAY_S = 5.0
+"""For a node of a cluster that comes up: until then the machine is for what else starts there, unless it has work."""
+
 
 class NodeOptions(msgspec.Struct, kw_only=True):
     """Attributes:
@@ -21,7 +24,7 @@ class NodeOptions(msgspec.Struct, kw_only=True):
     exit_with_driver: end when the driver has left.
     remove_session_dir: leave no logs either.
     control_reconnect_s: end after so long without a control store.
-    ready_fd: where to write one JSON line when up; negative: nowhere.
+    zygote_delay_s: so long after the start the zygote comes, unless a worker is wanted before.
     """
 
     control: str
@@ -39,4 +42,4 @@ class NodeOptions(msgspec.Struct, kw_only=True):
     exit_with_driver: bool = False
     remove_session_dir: bool = False
     control_reconnect_s: float = 7.0
-    ready_fd: int = -1
+    zygote_delay_s: float = 0.0

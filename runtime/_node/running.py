@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
 import sys
-from typing import Any
 
 from runtime import _stacks
 from runtime._clients.control import connecting
+from runtime._ready import Tell
 from runtime._transport.channel import CallError
 
 from .agent import NodeAgent
 from .config import AgentConfig, default_store_bytes, node_inventory
 from .options import NodeOptions
-from .zygote_spawn import SpawnedZygote
 
 log = logging.getLogger("runtime._node")
 
 
-def run(options: NodeOptions, zygote: SpawnedZygote | None = None) -> int:
-    """Runs until the node should end; returns the exit status.
-
-    Args:
-        zygote: the one to use; None: starts one.
-    """
+def run(options: NodeOptions, tell: Tell) -> int:
+    """Runs until the node should end; returns the exit status."""
     _stacks.register("node agent")
     logging.basicConfig(
         level=os.environ.get("CLUSTERCTL_LOG_LEVEL", "INFO"),
@@ -35,40 +29,37 @@ def run(options: NodeOptions, zygote: SpawnedZygote | None = None) -> int:
         stream=sys.stderr,
     )
     try:
-        config = _config(options, zygote)
-        return asyncio.run(serve(NodeAgent, config, options.ready_fd))
+        return asyncio.run(serve(NodeAgent, _config(options), tell))
     except (OSError, ValueError, CallError, RuntimeError) as error:
         log.error("ending: %s", error)
-        tell(options.ready_fd, {"error": str(error)})
+        tell({"error": str(error)})
         return 1
 
 
-async def serve(make: type[NodeAgent], config: AgentConfig, ready_fd: int) -> int:
-    """Runs one agent from start to end and tells `ready_fd` when it is up."""
+async def serve(make: type[NodeAgent], config: AgentConfig, tell: Tell) -> int:
+    """Runs one agent from start to end and tells when it is up."""
     agent = make(config)
     loop = asyncio.get_running_loop()
+    starting = loop.create_task(agent.start())
+
+    def end(reason: str) -> None:
+        agent.finish(reason)
+        starting.cancel()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, agent.finish, f"received {signal.Signals(number).name}")
+        loop.add_signal_handler(number, end, f"received {signal.Signals(number).name}")
     try:
-        tell(ready_fd, await agent.start())
+        tell(await starting)
         await agent.finished.wait()  # a node runs until something ends it
+    except asyncio.CancelledError:
+        if not agent.finished.is_set():
+            raise
     finally:
         await agent.stop()
     return 0
 
 
-def tell(ready_fd: int, words: dict[str, Any]) -> None:
-    """Writes one JSON line to whoever started us, and closes the pipe. Once closed, it does nothing."""
-    if ready_fd < 0:
-        return
-    try:
-        with os.fdopen(ready_fd, "w") as pipe:
-            pipe.write(json.dumps(words) + "\n")
-    except OSError as error:
-        log.warning("whoever started us does not listen: %s", error)
-
-
-def _config(options: NodeOptions, zygote: SpawnedZygote | None) -> AgentConfig:
+def _config(options: NodeOptions) -> AgentConfig:
     with open(options.secret_file, "rb") as file:
         secret = file.read().strip()
     if not secret:
@@ -100,5 +91,5 @@ def _config(options: NodeOptions, zygote: SpawnedZygote | None) -> AgentConfig:
         remove_session_dir=options.remove_session_dir,
         control_reconnect_s=options.control_reconnect_s,
         name=options.name,
-        zygote=zygote,
+        zygote_delay_s=options.zygote_delay_s,
     )

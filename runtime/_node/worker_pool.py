@@ -89,23 +89,34 @@ class WorkerPool:
         self._hosts: dict[Interpreter, ZygoteHost] = {}
         self._unused_since: dict[PoolKey, float] = {}
         self._trimmer: asyncio.TimerHandle | None = None
+        self._delay: asyncio.TimerHandle | None = None
+        self._waking: asyncio.Task[None] | None = None
         self._stopped = False
 
-    async def start(self, spawned: SpawnedZygote | None = None) -> None:
-        """Starts the zygote (unless it is on its way) without waiting for it: first forks queue in its
-        socket.
+    async def start(self, spawned: SpawnedZygote | None = None, delay_s: float = 0.0) -> None:
+        """Starts the zygote (unless it is on its way) without waiting for it: first forks queue in its socket.
+
+        Args:
+            delay_s: it is not started before so long, unless a worker is wanted.
+
+        Raises:
+            OSError: it cannot be started.
         """
-        host = self._hosts[DEFAULT_INTERPRETER] = self._new_host(DEFAULT_INTERPRETER)
-        await host.start(spawned)
+        if delay_s:
+            self._delay = asyncio.get_running_loop().call_later(delay_s, self._wake)
+        else:
+            await self._add_host(DEFAULT_INTERPRETER).start(spawned)
 
     async def wait_ready(self) -> None:
-        """Raises RuntimeError when the zygote cannot come up."""
-        await self._hosts[DEFAULT_INTERPRETER].wait_ready()
+        """Raises RuntimeError when the zygote cannot come up. One that comes later is not waited for."""
+        if self._delay is None:
+            await self._hosts[DEFAULT_INTERPRETER].wait_ready()
 
     def stop(self) -> None:
         """Kills every worker and the zygotes."""
         self._stopped = True
-        for handle in (self._trimmer, *self._preparing.values(), *self._asked.values()):
+        tasks = (*self._preparing.values(), *self._asked.values())
+        for handle in (self._trimmer, self._delay, self._waking, *tasks):
             if handle is not None:
                 handle.cancel()
         for host in self._hosts.values():
@@ -224,8 +235,7 @@ class WorkerPool:
         if host.broken:
             del self._hosts[host.interpreter]
             if host.interpreter == DEFAULT_INTERPRETER:
-                self._stopped = True
-                self._listener.broken(reason)
+                self._give_up(reason)
                 return
         for worker in workers:
             self._ended(worker, reason, retry=False)
@@ -242,8 +252,30 @@ class WorkerPool:
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def _new_host(self, interpreter: Interpreter) -> ZygoteHost:
-        return ZygoteHost(interpreter, self._session_dir, self)
+    def _add_host(self, interpreter: Interpreter) -> ZygoteHost:
+        host = self._hosts[interpreter] = ZygoteHost(interpreter, self._session_dir, self)
+        return host
+
+    def _wake(self) -> None:
+        if DEFAULT_INTERPRETER not in self._hosts:
+            self._waking = asyncio.get_running_loop().create_task(self._start_host(DEFAULT_INTERPRETER))
+
+    async def _start_host(self, interpreter: Interpreter) -> None:
+        host = self._add_host(interpreter)
+        try:
+            await host.start()
+        except OSError as error:
+            del self._hosts[interpreter]
+            if interpreter == DEFAULT_INTERPRETER:
+                self._give_up(f"the worker zygote cannot be started: {error}")
+            else:
+                self._fail_interpreter(interpreter, str(error))
+        else:
+            self.host_ready(host)
+
+    def _give_up(self, reason: str) -> None:
+        self._stopped = True
+        self._listener.broken(reason)
 
     def _interpreter(self, key: PoolKey) -> Interpreter | None:
         place = self._environments.ready(key)
@@ -317,15 +349,8 @@ class WorkerPool:
             self._trim_soon()
         if place.interpreter in self._hosts:
             self._start_missing(key)
-            return
-        host = self._hosts[place.interpreter] = self._new_host(place.interpreter)
-        try:
-            await host.start()
-        except OSError as error:
-            del self._hosts[place.interpreter]
-            self._fail_interpreter(place.interpreter, str(error))
         else:
-            self.host_ready(host)
+            await self._start_host(place.interpreter)
 
     def _fork(self, key: PoolKey, place: WorkerPlace, host: ZygoteHost) -> None:
         worker = self.table.add(os.urandom(28), key)

@@ -42,7 +42,6 @@ class Zygote(asyncio.Protocol):
         self._log_path = spawned.log_path
         self._process = spawned.process
         self._socket = spawned.connection
-        self._rests = spawned.rests
         self._transport: asyncio.WriteTransport | None = None
         self._rest = b""
         self._stopping = False
@@ -65,10 +64,7 @@ class Zygote(asyncio.Protocol):
         await loop.create_unix_connection(lambda: self, sock=self._socket)
 
     async def wait_ready(self) -> None:
-        """Raises RuntimeError, with the end of its log, when the zygote could not come up. One that rests is not
-        waited for: when it cannot, its owner hears that it is lost."""
-        if self._rests:
-            return
+        """Raises RuntimeError, with the end of its log, when the zygote could not come up."""
         assert self._ready is not None
         async with asyncio.timeout(_START_TIMEOUT_S):
             await asyncio.shield(self._ready)

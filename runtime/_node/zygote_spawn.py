@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from runtime import _location
 
@@ -25,31 +25,12 @@ main()
 """
 
 
-class ChildProcess(Protocol):
-    """What is used of `subprocess.Popen`, of which not every child comes."""
-
-    @property
-    def pid(self) -> int: ...
-
-    def poll(self) -> int | None: ...
-
-    def wait(self, timeout: float | None = None) -> int: ...
-
-    def terminate(self) -> None: ...
-
-    def kill(self) -> None: ...
-
-
 class SpawnedZygote(NamedTuple):
-    """A zygote that is coming up, and our end of its socket.
+    """A zygote that is coming up, and our end of its socket."""
 
-    `rests`: it comes up when it is first asked for a worker, or after a while, so nobody waits for that.
-    """
-
-    process: ChildProcess
+    process: subprocess.Popen[bytes]
     connection: socket.socket
     log_path: str
-    rests: bool = False
 
 
 def spawn_zygote(

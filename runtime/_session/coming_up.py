@@ -16,7 +16,6 @@ from typing import Any
 
 from runtime import _files
 from runtime._core.accelerators import HARDWARE, split_ids
-from runtime._node.zygote_spawn import ChildProcess
 
 START_TIMEOUT_S = 30.0
 _TAIL_BYTES = 3000
@@ -56,7 +55,7 @@ def node_amounts(
     return {**(resources or {}), **{name: amount for name, amount in named.items() if amount is not None}}
 
 
-def end(process: ChildProcess) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """Lets a daemon that failed clean up after itself, then makes sure that it is gone."""
     try:
         process.wait(_LAST_WORDS_S)
@@ -65,7 +64,9 @@ def end(process: ChildProcess) -> None:
         process.wait()
 
 
-def wait_ready(process: ChildProcess, read_end: int, log_path: str, timeout_s: float) -> dict[str, Any]:
+def wait_ready(
+    process: subprocess.Popen[bytes], read_end: int, log_path: str, timeout_s: float
+) -> dict[str, Any]:
     """Waits for a daemon's line.
 
     Args:
@@ -92,7 +93,7 @@ def wait_ready(process: ChildProcess, read_end: int, log_path: str, timeout_s: f
     return ready
 
 
-def _exit_status(process: ChildProcess) -> str:
+def _exit_status(process: subprocess.Popen[bytes]) -> str:
     try:
         status = process.wait(5.0)
     except subprocess.TimeoutExpired:

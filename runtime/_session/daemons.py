@@ -150,6 +150,7 @@ def start_node(
     node_id: str = "",
     remove_session_dir: bool = False,
     control_reconnect_s: float | None = None,
+    zygote_delay_s: float = 0.0,
     detached: bool = False,
     env_vars: Mapping[str, str] | None = None,
     timeout_s: float = START_TIMEOUT_S,
@@ -157,6 +158,7 @@ def start_node(
     """Starts a node agent. `ready` holds "node_id", "unix_path", "address" and "session_dir".
 
     Args:
+        zygote_delay_s: see `NodeOptions`.
         env_vars: added to the environment of the agent and of all that it starts.
 
     Raises:
@@ -176,6 +178,7 @@ def start_node(
             "--node-id": node_id,
             "--name": node_name,
             "--control-reconnect-s": "" if control_reconnect_s is None else str(control_reconnect_s),
+            "--zygote-delay-s": str(zygote_delay_s or ""),
         },
     )
     if head:

@@ -14,8 +14,9 @@ from runtime._control.server import ControlStore
 from runtime._control.storage import open_storage
 from runtime._node.agent import NodeAgent
 from runtime._node.config import AgentConfig, default_store_bytes, node_inventory
-from runtime._node.running import serve, tell
+from runtime._node.running import serve
 from runtime._node.zygote_spawn import SpawnedZygote
+from runtime._ready import Ready, Tell
 from runtime._transport.channel import CallError, Channel, Handler, LoopbackChannel
 
 log = logging.getLogger("runtime._session.local_cluster")
@@ -28,11 +29,12 @@ def run(options: argparse.Namespace, zygote: SpawnedZygote) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
+    tell = Ready(options.ready_fd).tell
     try:
-        return asyncio.run(_serve(options, zygote))
+        return asyncio.run(_serve(options, zygote, tell))
     except (OSError, ValueError, CallError, RuntimeError) as error:
         log.error("ending: %s", error)
-        tell(options.ready_fd, {"error": str(error)})
+        tell({"error": str(error)})
         zygote.process.kill()
         zygote.process.wait()
         if not options.keep_logs:
@@ -40,7 +42,7 @@ def run(options: argparse.Namespace, zygote: SpawnedZygote) -> int:
         return 1
 
 
-async def _serve(options: argparse.Namespace, zygote: SpawnedZygote) -> int:
+async def _serve(options: argparse.Namespace, zygote: SpawnedZygote, tell: Tell) -> int:
     control = ControlStore(open_storage(":memory:"), options.session_dir)
 
     async def connect(handler: Handler) -> Channel:
@@ -78,6 +80,6 @@ async def _serve(options: argparse.Namespace, zygote: SpawnedZygote) -> int:
     )
     await control.start()
     try:
-        return await serve(NodeAgent, config, options.ready_fd)
+        return await serve(NodeAgent, config, tell)
     finally:
         await control.stop()

@@ -46,10 +46,7 @@ print(json.dumps([complete, proof == hmac.digest(b"secret", b"nonces", "sha256")
 OF_A_JOINING_NODE = """
 import json, sys
 before = set(sys.modules)
-import clusterctl.head.worker
-from runtime._lean import lean_imports
-with lean_imports():
-    import runtime._node.running
+import clusterctl.head.join
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
 HEAVY = {

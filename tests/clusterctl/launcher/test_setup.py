@@ -236,7 +236,11 @@ def test_a_workers_start_command_carries_all_and_no_secret() -> None:
         ("setup_commands[0]", "s"),
         ("worker_setup_commands[0]", "w"),
     ]
-    words = LocalShell("/", {}).run(f"printf '%s\\n' {node.start.split('-m', 1)[1]}").output.splitlines()
+    words = (
+        LocalShell("/", {})
+        .run(f"printf '%s\\n' {node.start.split('-m', 1)[1].partition(' &)')[0]}")
+        .output.splitlines()
+    )
     order = msgspec.json.decode(words[1], type=JoinOrder)
     assert (order.address, order.host, order.node_type, order.instance_id) == (
         "1.2.3.4:5",

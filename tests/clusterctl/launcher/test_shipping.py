@@ -94,8 +94,7 @@ def test_a_worker_has_no_more_than_it_needs_and_is_not_served_twice(
 def test_a_workers_part_has_all_that_runs_there(shipment: Shipment, tmp_path: Path) -> None:
     python = install(shipment.for_worker(), tmp_path) / "bin" / "python"
     modules = (
-        "runtime._session.forking_node, runtime._node.__main__, runtime._worker.main, clusterctl.head.join, "
-        "clusterctl.jobs.placed, yaml"
+        "runtime._node.__main__, runtime._worker.main, clusterctl.head.join, clusterctl.jobs.placed, yaml"
     )
     assert ask(python, f"import {modules}; print('fine')") == "fine"
     every = "import runtime; [getattr(runtime, name) for name in runtime.__all__]; print('fine')"

@@ -81,3 +81,48 @@ def test_a_python_that_does_not_start_fails_all_that_wait(world: MakeWorld) -> N
             assert len(agent.pool._hosts) == 1
 
     asyncio.run(scenario())
+
+
+def test_a_delayed_zygote_comes_when_a_worker_is_wanted(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node(zygote_delay_s=1000.0)
+            assert agent.pool._hosts == {}
+            driver = await w.driver(agent)
+            granted = await lease(driver, "")
+            assert agent.pool.table.get(granted.worker.worker_id) is not None
+            assert len(agent.pool._hosts) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_delayed_zygote_comes_by_itself(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node(zygote_delay_s=0.01)
+            hosts = agent.pool._hosts
+            await w.until(lambda: any(host.is_up for host in hosts.values()))
+            (host,) = hosts.values()
+            await host.wait_ready()
+            await lease(await w.driver(agent), "")
+            assert list(hosts.values()) == [host]
+
+    asyncio.run(scenario())
+
+
+def test_an_agent_whose_delayed_zygote_cannot_be_started_ends(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise BlockingIOError("no process is left")
+
+    monkeypatch.setattr("runtime._node.zygote_host.spawn_zygote", refuse)
+
+    async def scenario() -> str:
+        async with world() as w:
+            agent = await w.node(zygote_delay_s=0.01)
+            async with asyncio.timeout(60):
+                await agent.finished.wait()
+            return agent.reason
+
+    assert asyncio.run(scenario()) == "the worker zygote cannot be started: no process is left"
