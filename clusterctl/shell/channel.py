@@ -30,11 +30,13 @@ class Channel:
 
     Attributes:
         machine: what it is called in errors.
+        waits: a shell at the other end waits for a script.
     """
 
     def __init__(self, channel: paramiko.Channel, machine: str) -> None:
         self._channel = channel
         self.machine = machine
+        self.waits = False
         self._answer = _Answer()
         channel.event = self._answer
 
@@ -126,6 +128,11 @@ class Channel:
         if self._channel.exit_status < 0 and not self._channel.eof_received:
             raise self.lost()
         return int(self._channel.exit_status)
+
+    @property
+    def is_open(self) -> bool:
+        """Nothing is known of an end."""
+        return not (self._channel.closed or self._channel.eof_received)
 
     @property
     def has_ended(self) -> bool:

@@ -29,6 +29,7 @@ from autoscaler.provider import ShellAuthFailed, ShellError, ShellLost, ShellRef
 
 from . import agent, known_hosts
 from .channel import Channel
+from .kept import Kept
 from .opening import GivenUp, Opening
 from .proxy import Proxy
 from .watched import Watched
@@ -41,7 +42,8 @@ CONNECT_S = 20.0
 _SESSIONS = 8
 """At once, of one connection. sshd allows ten."""
 _SPARE = 2
-"""The rest is for those that it has not yet noticed the end of, and for those that came too late."""
+"""The rest is for those that it has not yet noticed the end of, and for those that came too late. The one that is kept
+goes where there is no room for it."""
 _OPEN_S = 5.0
 """How long the opening of a session may take at least: whatever is slower counts against `_SPARE`."""
 _FULL_RETRY_S = 0.1
@@ -106,6 +108,7 @@ class _Entry:
     client: paramiko.SSHClient | None = None
     proxy: Proxy | None = None
     late: list[Opening] = field(default_factory=list)
+    kept: Kept = field(default_factory=Kept)
 
 
 class Connections:
@@ -116,21 +119,34 @@ class Connections:
         self._entries: dict[SshTarget, _Entry] = {}
 
     @contextlib.contextmanager
-    def session(self, target: SshTarget, deadline: float) -> Iterator[Channel]:
-        """A session channel, closed at the end. Connects first where it must.
+    def session(self, target: SshTarget, deadline: float, *, is_new: bool = True) -> Iterator[Channel]:
+        """A session channel, closed at the end. Connects first where it must. If a shell waits in it at the end, it is
+        kept for whoever needs no new one.
 
         Args:
             deadline: on the monotonic clock, for what happens before the body begins.
+            is_new: nothing has run in it.
         """
         entry = self._entry(target)
         if not entry.sessions.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise ShellTimedOut(f"{target}: no session became free in time")
         try:
-            channel = Channel(self._open(entry, target, deadline, "session", None), str(target))
+            age = entry.kept.age
+            channel = None if is_new else entry.kept.take()
+            if channel is None:
+                channel = Channel(self._open(entry, target, deadline, "session", None), str(target))
+                age = entry.kept.age
             try:
                 yield channel
+            except BaseException:
+                channel.waits = False
+                raise
             finally:
-                channel.close()
+                if channel.waits:
+                    entry.kept.put(channel, age)
+                else:
+                    channel.close()
+                    entry.kept.end_age()
         finally:
             entry.sessions.release()
 
@@ -203,6 +219,7 @@ class Connections:
                         raise ShellRefused(f"{target}: port {destination[1]}: {reason}") from error
                     if time.monotonic() + _FULL_RETRY_S > deadline:
                         raise ShellTimedOut(f"{target} opens no further session: {reason}") from error
+                    entry.kept.end_age()
                     time.sleep(_FULL_RETRY_S)  # its own limit of sessions; others end
                     continue
             self._drop(entry, transport)
@@ -311,6 +328,7 @@ def _disconnect(entry: _Entry) -> None:
     if entry.client is not None:
         entry.client.close()
         entry.client, entry.late = None, []
+        entry.kept.end_age()
     if entry.proxy is not None:
         entry.proxy.end()
         entry.proxy = None

@@ -10,7 +10,6 @@ import contextlib
 import io
 import os
 import re
-import secrets
 import shlex
 import tarfile
 import time
@@ -19,12 +18,13 @@ from typing import IO, cast
 
 from autoscaler.provider import CommandResult, ShellError, ShellTimedOut
 
-from . import archive, input_line, terminal
+from . import archive, terminal
 from .channel import Broken, Channel
 from .connections import CONNECT_S, CONNECTIONS, SshTarget
 from .feeding import Feeder
 from .forwarding import forwarded
 from .output import Output
+from .running import Late, Running
 
 _BLOCK = 65536
 _STALL_S = 60.0
@@ -69,7 +69,7 @@ class SshShell:
                     feeder.start()
                 output = Output(on_output)
                 status = running.finish(output.take)
-        except _Late:
+        except Late:
             raise ShellTimedOut(f"the command did not end within {timeout_s} s: {command}") from None
         finally:
             if feeder is not None:
@@ -79,13 +79,14 @@ class SshShell:
         return CommandResult(status, output.end())
 
     def ask(self, script: str, *, env: Mapping[str, str] | None = None, timeout_s: float) -> CommandResult:
-        """Runs a script of this program's own in the shell that reads it, and not in one more. It must not mind that
-        `$$` is that shell's, which outlives it."""
+        """Runs a script of this program's own in the shell that reads it, which then waits for the next one. So it must
+        leave nothing running that writes to its output, nothing changed that a log-in looks at, and not mind that `$$`
+        is that shell's."""
         output = Output(None)
         try:
-            with self._started(f"{self._exports(env)}(\n{script}\n) </dev/null 2>&1\n", timeout_s) as running:
+            with self._started(self._exports(env) + script, timeout_s, is_asked=True) as running:
                 status = running.finish(output.take)
-        except _Late:
+        except Late:
             raise ShellTimedOut(f"{self._target} did not answer within {timeout_s} s") from None
         return CommandResult(status, output.end())
 
@@ -175,13 +176,20 @@ class SshShell:
 
     @contextlib.contextmanager
     def _started(
-        self, script: str, timeout_s: float | None, stall_s: float | None = None
-    ) -> Iterator[_Running]:
-        """Starts a script; kills all of it when the body is left by an exception."""
+        self, script: str, timeout_s: float | None, stall_s: float | None = None, *, is_asked: bool = False
+    ) -> Iterator[Running]:
+        """Starts a script; kills all of it when the body is left by an exception.
+
+        Args:
+            is_asked: the shell that reads it waits for the next one then.
+        """
+        script = self._guard + script
+        if is_asked:
+            script = f"(\n{script}\n) </dev/null 2>&1\n"
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         connect_by = time.monotonic() + (CONNECT_S if timeout_s is None else min(CONNECT_S, timeout_s))
-        with CONNECTIONS.session(self._target, connect_by) as channel:
-            running = _Running(channel, self._guard + script, deadline, stall_s)
+        with CONNECTIONS.session(self._target, connect_by, is_new=False) as channel:
+            running = Running(channel, script, deadline, stall_s, is_last=not is_asked)
             try:
                 try:
                     running.begin(_BEGIN_S)
@@ -212,151 +220,10 @@ class SshShell:
     def _copying(self, what: str) -> Iterator[None]:
         try:
             yield
-        except _Late:
+        except Late:
             raise ShellTimedOut(f"{what} {self._target}: no progress for {_STALL_S:g} s") from None
         except ShellError as error:
             raise type(error)(f"{what}: {error}") from error
-
-
-class _Late(Exception):
-    """The deadline has passed."""
-
-
-class _Running(io.RawIOBase):
-    """A script on a machine. Reading it gives what the script writes, between the two marks of the start and the end.
-
-    Attributes:
-        group: its process group there; 0 before it has begun.
-    """
-
-    def __init__(self, channel: Channel, script: str, deadline: float | None, stall_s: float | None) -> None:
-        self.channel = channel
-        self.group = 0
-        self._mark = f"<{secrets.token_hex(8)}>".encode()
-        mark = self._mark.decode()
-        self._script = f"printf '\\n%s%s\\n' '{mark}' $$\n{script}printf '%s%s\\n' '{mark}' $?\n"
-        self._deadline = deadline
-        self._stall_s = stall_s
-        self._buffer = b""
-        self._status: int | None = None
-
-    def begin(self, within_s: float) -> None:
-        """Sends the script and waits until it runs. What log-in scripts print before is dropped.
-
-        Raises:
-            TimeoutError: it does not within this time.
-        """
-        script = input_line.encode(os.fsencode(self._script))
-        own, self._deadline = self._deadline, time.monotonic() + within_s
-        self._deadline = self._deadline if own is None else min(own, self._deadline)
-        try:
-            self.channel.execute(input_line.RUN, self._deadline)
-            with contextlib.suppress(Broken):  # reading says why
-                self.channel.sendall(script, self._left_s())
-            while not self._has_begun():
-                data = self._receive()
-                if not data:
-                    raise self._ended_early()
-                self._buffer += data
-        except (TimeoutError, _Late):
-            if self._deadline == own:
-                raise _Late from None
-            raise TimeoutError from None
-        self._deadline = own
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, into: memoryview) -> int:  # type: ignore[override]
-        data = self._next(len(into))
-        into[: len(data)] = data
-        return len(data)
-
-    def finish(self, take: Callable[[bytes], None]) -> int:
-        """Passes on all that comes until the script ends; returns its exit status.
-
-        It does not wait for the end of the stream: a daemon that the script left behind may hold that open for ever.
-        """
-        while data := self._next(_BLOCK):
-            take(data)
-        assert self._status is not None
-        return self._status
-
-    def expect_success(self) -> None:
-        """Waits for the end.
-
-        Raises:
-            ShellError: it failed; the message has its words.
-        """
-        words = bytearray()
-        status = self.finish(words.extend)
-        if status:
-            text = (words.decode(errors="replace").strip() or self.channel.words()).strip()
-            raise ShellError(text[-1000:] or f"exit status {status}")
-
-    # -- inside
-
-    def _has_begun(self) -> bool:
-        _, _, after = self._buffer.partition(b"\n" + self._mark)
-        group, is_whole, rest = after.partition(b"\n")
-        if is_whole:
-            self.group, self._buffer = int(group), rest
-        return bool(is_whole)
-
-    def _next(self, size: int) -> bytes:
-        """What comes before the closing mark; b"" from there on."""
-        while self._status is None:
-            at = self._buffer.find(self._mark)
-            if at == 0 and b"\n" in self._buffer:
-                self._status = int(self._buffer[len(self._mark) : self._buffer.index(b"\n")])
-                return b""
-            if end := min(size, self._safe() if at < 0 else at):
-                data, self._buffer = self._buffer[:end], self._buffer[end:]
-                return data
-            data = self._receive()
-            if not data:
-                return self._ended_unmarked(size)
-            self._buffer += data
-        return b""
-
-    def _safe(self) -> int:
-        """How many bytes of the buffer cannot be the beginning of the mark."""
-        start = self._buffer.rfind(b"<")
-        return start if start >= 0 and self._mark.startswith(self._buffer[start:]) else len(self._buffer)
-
-    def _ended_unmarked(self, size: int) -> bytes:
-        """The stream has ended: the script was killed, or the connection lost."""
-        data, self._buffer = self._buffer[:size], self._buffer[size:]
-        if data:
-            return data
-        if not self.channel.has_ended:
-            raise self.channel.lost()
-        try:
-            status = self.channel.exit_status(self._deadline)
-        except TimeoutError:
-            raise _Late from None
-        self._status = status if status >= 0 else 137  # the signal is SIGKILL as a rule
-        return b""
-
-    def _ended_early(self) -> ShellError:
-        if not self.channel.has_ended:
-            return self.channel.lost()
-        words = self.channel.words() or self._buffer.decode(errors="replace").strip()
-        return ShellError(f"{self.channel.machine} runs no command: {words[-1000:]}")
-
-    def _receive(self) -> bytes:
-        try:
-            return self.channel.recv(_BLOCK, self._left_s())
-        except TimeoutError:
-            raise _Late from None
-
-    def _left_s(self) -> float | None:
-        if self._deadline is None:
-            return self._stall_s  # None: whoever sets no limit waits for as long as the command takes
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise _Late
-        return left
 
 
 class _ToMachine(io.RawIOBase):
@@ -369,7 +236,7 @@ class _ToMachine(io.RawIOBase):
         try:
             self._channel.sendall(data, _STALL_S)
         except TimeoutError:
-            raise _Late from None
+            raise Late from None
         return len(data)
 
 

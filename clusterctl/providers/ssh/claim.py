@@ -161,13 +161,15 @@ def _count(ranges: str) -> float:
 def take(claim: Claim) -> tuple[str, Mapping[str, str]]:
     """Command and environment that claim a free machine; the command prints the claim that holds afterwards. The
     claim's other name stays beside it: to remove it would be one program more on every machine."""
+    # No other claim's draft has this name: what is written to it becomes the claim.
+    draft = f"{FOLDER}/.claim.{shlex.quote(os.path.basename(claim.session_dir))}"
     session, users = shlex.quote(claim.session_dir), shlex.quote(os.path.dirname(claim.session_dir))
     command = f"""\
 umask 077
 mkdir -p {FOLDER} {session} || exit 1
 [ -O {users} ] || {{ echo {users} belongs to another user: remove it; exit 1; }}
-printf %s "$CLAIM" > {FOLDER}/.claim.$$ || exit 1
-ln {FOLDER}/.claim.$$ {FILE} 2>/dev/null || {{ rmdir {session}; rm -f {FOLDER}/.claim.$$; }}
+printf %s "$CLAIM" > {draft} || exit 1
+ln {draft} {FILE} 2>/dev/null || {{ rmdir {session}; rm -f {draft}; }}
 claim=; read -r claim < {FILE}; printf %s "$claim"
 """
     return command, {"CLAIM": msgspec.json.encode(claim).decode()}

@@ -1,4 +1,5 @@
-"""That every shell makes the script of the line, whatever is in it, and leaves the rest of its input alone."""
+"""That every shell makes the script of the line, whatever is in it, and leaves the rest of its input alone; and takes
+the next line for a script only if the one before has ended well."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ def begun(shell: Sequence[str], input: bytes) -> bytes:
     """What comes of an input, where `shell` is the machine's /bin/sh."""
     command = input_line.RUN.replace("/bin/sh", shlex.join(shell))
     env = {**os.environ, "LC_ALL": "C.UTF-8"}
-    ran = subprocess.run(["/bin/sh", "-c", command], input=input, stdout=subprocess.PIPE, check=True, env=env)
+    ran = subprocess.run(
+        ["/bin/sh", "-c", command], input=input, stdout=subprocess.PIPE, check=False, env=env
+    )
     return ran.stdout
 
 
@@ -39,3 +42,14 @@ def test_any_text_is_a_script_and_the_rest_of_the_input_is_its_own(shell: Sequen
 @pytest.mark.parametrize("shell", SHELLS, ids=shlex.join)
 def test_a_line_that_is_cut_off_does_nothing(shell: Sequence[str]) -> None:
     assert begun(shell, input_line.encode(b"echo one\necho two")[:-4]) == b""
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=shlex.join)
+@pytest.mark.parametrize(
+    "end", ["exit", "false", "return 1", "kill -KILL $$", "if (", "echo 'open", "set -e; false"]
+)
+def test_after_a_script_that_ends_the_shell_or_ends_badly_nothing_is_a_script(
+    shell: Sequence[str], end: str
+) -> None:
+    lines = [b"echo one", b"(exit 3); echo $?", b"echo three\n" + end.encode(), b"echo never"]
+    assert begun(shell, b"".join(map(input_line.encode, lines))) == b"one\n3\nthree\n"

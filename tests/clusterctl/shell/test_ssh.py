@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -19,13 +20,14 @@ from typing import Any
 import pytest
 
 from autoscaler.provider import ShellAuthFailed, ShellError, ShellLost, ShellRefused, ShellTimedOut
-from clusterctl.shell import agent, connections, ssh, terminal, watched
+from clusterctl.shell import agent, connections, kept, ssh, terminal, watched
 from clusterctl.shell.channel import Channel
 from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged, SshTarget
 from clusterctl.shell.ssh import SshShell
 from tests.polling import eventually, stays
 from tests.testbed.sshd import BARE, USER, SshTestbed, missing, new_key
 from tests.testbed.sshd import connections as connections_made
+from tests.testbed.sshd import sessions as sessions_made
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
 
@@ -410,8 +412,132 @@ def test_a_script_of_ours_is_run_by_the_shell_that_reads_it(target: SshTarget) -
         if shell.run("[ -s ~/asked ]").exit_status == 0:
             break
     ended = 'read -r pid < ~/asked && ! kill -0 "-$pid" 2>/dev/null'
+    assert CONNECTIONS._entry(target).kept.take() is None
     assert eventually(lambda: shell.run(ended).exit_status == 0)
     shell.run("rm ~/asked")
+
+
+@pytest.fixture
+def no_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow this machine is, no shell that waits becomes too old."""
+    monkeypatch.setattr(kept, "_FRESH_S", 3600.0)
+
+
+def shells(bed: SshTestbed) -> int:
+    """How many shells read scripts on the first host, or run one, each with what it has forked."""
+    look = f"pgrep -u {USER} -x sh | xargs -r ps -o pgid= -p | sort -u | wc -l"
+    return int(bed.hosts[0].run(["sh", "-c", look]))
+
+
+def test_scripts_of_ours_share_a_session_until_a_command_takes_it(
+    bed: SshTestbed, target: SshTarget, no_age: None
+) -> None:
+    shell, before = SshShell(target), sessions_made(bed.hosts[0])
+
+    def begun() -> int:
+        return sessions_made(bed.hosts[0]) - before
+
+    for number in range(3):
+        said = shell.ask("echo $A $B; B=1; exit 3", env={"A": str(number)}, timeout_s=60)
+        assert (said.exit_status, said.output) == (3, f"{number}\n")
+    assert begun() == 1
+    assert SshShell(target, guard="echo no; exit 44\n").ask("echo yes", timeout_s=60).output == "no\n"
+    assert shell.run("cat; echo ran", stdin=[b"and\n"]).output == "and\nran\n"
+    assert begun() == 1
+    assert shells(bed) == 0
+    shell.run("echo 'export SEEN=1' > ~/.rc; cp .bashrc .kept; cat .rc .kept > .bashrc")
+    try:  # it is seen by whoever asks then, and by whoever runs something
+        assert begun() == 2
+        assert shell.ask("echo $SEEN", timeout_s=60).output == "1\n"
+        assert shell.run("echo $SEEN").output == "1\n"
+        assert begun() == 3
+    finally:
+        shell.run("mv .kept .bashrc; rm .rc")
+
+
+def test_a_shell_begun_before_a_command_that_may_have_changed_what_it_finds_is_not_used_after_it(
+    bed: SshTestbed, target: SshTarget, no_age: None
+) -> None:
+    shell, before = SshShell(target), sessions_made(bed.hosts[0])
+
+    def ask(line: str) -> None:
+        shell.ask(":", timeout_s=60)
+
+    shell.run("echo begun; cat", stdin=[], on_output=ask)
+    shell.ask(":", timeout_s=60)
+    assert sessions_made(bed.hosts[0]) - before == 3
+
+
+def test_scripts_of_ours_at_the_same_time_have_a_shell_each_of_which_one_stays(
+    bed: SshTestbed, target: SshTarget, no_age: None
+) -> None:
+    answers: list[str] = []
+    lined_up = threading.Barrier(4)
+
+    def ask(number: int) -> None:
+        lined_up.wait(60)
+        answers.append(SshShell(target).ask(f"sleep 0.1; echo {number}", timeout_s=60).output)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == ["0\n", "1\n", "2\n", "3\n"]
+    assert eventually(lambda: shells(bed) == 1)
+    CONNECTIONS.close(target)
+    assert eventually(lambda: shells(bed) == 0)
+
+
+def test_a_shell_that_waits_takes_no_session_from_anybody(
+    bed: SshTestbed, target: SshTarget, monkeypatch: pytest.MonkeyPatch, no_age: None
+) -> None:
+    with another_sshd(bed, "Port=2222", "MaxSessions=1"):
+        one = replace(target, port=2222)
+        shell = SshShell(one)
+        for _ in range(2):
+            assert shell.ask("echo asked", timeout_s=60).output == "asked\n"
+            assert shell.run("echo ran").output == "ran\n"
+            assert shell.ask("echo asked", timeout_s=60).output == "asked\n"
+            with CONNECTIONS.session(one, deadline=time.monotonic() + 60) as terminal:
+                terminal.execute("exit 7", time.monotonic() + 60)
+                assert terminal.exit_status(time.monotonic() + 60) == 7
+
+
+def test_a_shell_that_ended_or_waited_for_long_is_asked_nothing(
+    bed: SshTestbed, target: SshTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = SshShell(target)
+    monkeypatch.setattr(kept, "_FRESH_S", 0.0)
+    first, second = (shell.ask("echo $$", timeout_s=60).output for _ in range(2))
+    assert first != second
+    assert eventually(lambda: shells(bed) == 1)
+    monkeypatch.setattr(kept, "_FRESH_S", 3600.0)
+    waiting = CONNECTIONS._entry(target).kept._channel
+    assert waiting is not None
+    for end in (f"pkill -KILL -u {USER} -x sh", f"pkill -KILL -u {USER} -x sshd"):
+        bed.hosts[0].run(["sh", "-c", end])
+        assert eventually(lambda waiting=waiting: not waiting.is_open)
+        assert shell.ask("echo once", timeout_s=60).output == "once\n"
+        waiting = CONNECTIONS._entry(target).kept._channel
+        assert waiting is not None
+
+
+ASKS = """
+import os, signal, sys
+from clusterctl.shell.connections import SshTarget
+from clusterctl.shell.ssh import SshShell
+target = SshTarget(sys.argv[1], sys.argv[2], user=sys.argv[3], key_file=sys.argv[4])
+print(SshShell(target).ask("echo asked", timeout_s=60).output, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_nothing_waits_for_an_operator_that_was_killed(bed: SshTestbed, target: SshTarget) -> None:
+    words = [target.host, target.known_hosts, target.user, target.key_file]
+    ran = subprocess.run([sys.executable, "-c", ASKS, *words], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (-9, "asked\n\n")
+    assert eventually(lambda: shells(bed) == 0)
 
 
 def test_what_log_in_scripts_say_is_no_output(bed: SshTestbed, target: SshTarget) -> None:
