@@ -5,11 +5,27 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
-from collections.abc import Iterator
-from typing import cast
+from collections.abc import Callable, Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from threading import RLock
+from types import ModuleType
+from typing import Any, cast
 
-_OPENSSL = {"ssl": "asyncio", "_hashlib": "hashlib"}
-"""The modules that load OpenSSL, and who does without when they are missing."""
+_WITHOUT = {"ssl": "asyncio", "_hashlib": "hashlib", "typing_extensions": "msgspec"}
+"""Costly modules, and who does without when they are missing. The first two load OpenSSL."""
+_LATER = frozenset(
+    (
+        "asyncio.sslproto",
+        "asyncio.staggered",
+        "inspect",
+        "json",
+        "linecache",
+        "locale",
+        "msgspec.inspect",
+        "textwrap",
+    )
+)
+"""What is imported wherever daemons begin, and hardly used: it explains failures, describes code, finds other ways."""
 
 
 @contextlib.contextmanager
@@ -19,17 +35,19 @@ def lean_imports() -> Iterator[None]:
 
     OpenSSL is not loaded: asyncio comes without TLS, which no daemon's event loop uses, and hashlib and hmac come with
     Python's own digests. All that can be had afterwards: `ssl` as ever, and whoever imports `hashlib` or `hmac` then
-    gets OpenSSL's digests, which are faster for much data. And nobody looks for garbage among what is imported: it
-    stays.
+    gets OpenSSL's digests, which are faster for much data. The code of some modules runs when something of them is
+    asked for. And nobody looks for garbage among what is imported: it stays.
     """
     modules = cast("dict[str, object]", sys.modules)
-    hidden = [name for name, user in _OPENSSL.items() if name not in modules and user not in modules]
+    hidden = [name for name, user in _WITHOUT.items() if name not in modules and user not in modules]
     for name in hidden:
-        modules[name] = None  # its user takes this for a Python that was built without OpenSSL
+        modules[name] = None  # its user takes this for a Python that has none
+    sys.meta_path.insert(0, _FindLater)
     gc.disable()
     try:
         yield
     finally:
+        sys.meta_path.remove(_FindLater)
         for name in hidden:
             del modules[name]
         if "_hashlib" in hidden:
@@ -37,3 +55,60 @@ def lean_imports() -> Iterator[None]:
                 modules.pop(name, None)
         gc.freeze()
         gc.enable()
+
+
+class _FindLater:
+    """Finds modules of `_LATER`."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(name, path, target) if name in _LATER else None
+        if spec is not None and spec.loader is not None:
+            spec.loader = cast(Any, _LoadLater(spec.loader))
+        return spec
+
+
+class _LoadLater:
+    """Makes a module whose code runs when something of it is first asked for, by whichever thread."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+        self._lock = RLock()
+        self._begun = False
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Later(spec.name)
+
+    def exec_module(self, module: _Later) -> None:
+        module.run = self._run
+
+    def _run(self, module: _Later) -> None:
+        """Once. Other threads wait meanwhile."""
+        with self._lock:
+            if not self._begun:
+                self._begun = True
+                module.__loader__ = self._loader
+                if module.__spec__ is not None:
+                    module.__spec__.loader = self._loader
+                self._loader.exec_module(module)
+
+
+class _Later(ModuleType):
+    # Not `importlib.util.LazyLoader`: its modules run as soon as they are imported again, and in two threads twice.
+    __slots__ = ("run",)
+    run: Callable[[_Later], None] | None
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.run = None  # it is being imported
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not there, yet or at all."""
+        if self.run is not None:
+            self.run(self)
+        try:
+            return self.__dict__[name]
+        except KeyError:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}") from None

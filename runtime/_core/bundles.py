@@ -21,7 +21,7 @@ STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 BUNDLE_UNITS = 1000 * UNIT
 """How much of its marker resource a bundle offers: room for a thousand zero-resource tasks at a time."""
 
-_GROUP_NAME = re.compile(r"_group_(?:\d+_)?[0-9a-f]{36}\Z")
+_GROUP_NAME = r"_group_(?:\d+_)?[0-9a-f]{36}\Z"  # compiled when there is one
 _MARKER = "bundle"
 
 Bundle = Mapping[str, int]
@@ -338,7 +338,7 @@ def rewrite_for_group(resources: Mapping[str, int], pg_hex: str, index: int) -> 
 
 def base_name(name: str) -> str:
     """The name of a resource without the group and bundle that it may stand in."""
-    return _GROUP_NAME.sub("", name) if "_group_" in name else name
+    return re.sub(_GROUP_NAME, "", name) if "_group_" in name else name
 
 
 def without_groups(amounts: Mapping[str, float]) -> dict[str, float]:
@@ -354,4 +354,4 @@ def without_groups(amounts: Mapping[str, float]) -> dict[str, float]:
 
 def is_group_resource(name: str) -> bool:
     """Whether the name belongs to a placement group's bundle."""
-    return _GROUP_NAME.search(name) is not None
+    return "_group_" in name and re.search(_GROUP_NAME, name) is not None

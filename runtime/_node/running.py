@@ -18,6 +18,7 @@ from .config import AgentConfig, default_store_bytes, node_inventory
 from .options import NodeOptions
 
 log = logging.getLogger("runtime._node")
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 def run(options: NodeOptions, tell: Tell) -> int:
@@ -46,8 +47,11 @@ async def serve(make: type[NodeAgent], config: AgentConfig, tell: Tell) -> int:
         agent.finish(reason)
         starting.cancel()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end, f"received {signal.Signals(number).name}")
+    def hear(number: int, frame: object) -> None:
+        loop.call_soon_threadsafe(end, f"received {signal.Signals(number).name}")
+
+    for number in _ENDING:
+        signal.signal(number, hear)  # `loop.add_signal_handler` would load `inspect`
     try:
         tell(await starting)
         await agent.finished.wait()  # a node runs until something ends it
@@ -56,6 +60,8 @@ async def serve(make: type[NodeAgent], config: AgentConfig, tell: Tell) -> int:
             raise
     finally:
         await agent.stop()
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_DFL)
     return 0
 
 

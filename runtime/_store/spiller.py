@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,6 +14,9 @@ from runtime._core.store_index import StoredObject, StoreIndex
 
 from .arena import Arena
 from .disk import FULL_FROM, SpillDirectory
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 log = logging.getLogger(__name__)
 THREADS = 4
@@ -165,5 +167,7 @@ class Spiller:
 
     def _in_thread(self, work: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         if self._threads is None:
+            from concurrent.futures import ThreadPoolExecutor  # loaded when it is used
+
             self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="spill")
         return asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
