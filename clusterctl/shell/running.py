@@ -1,4 +1,7 @@
-"""A script that runs on a machine, in a session of an SSH connection."""
+"""A script that runs on a machine, in a session of an SSH connection: read by a shell there, which may read another one
+then. A shell reads a group of commands to its end before it runs any, but may read ahead as much as there is. So what
+is sent once a script runs is all its own, and nothing is sent before.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ from collections.abc import Callable
 
 from autoscaler.provider import ShellError
 
-from . import input_line
 from .channel import Broken, Channel
 
 _BLOCK = 65536
+_SHELL = "exec /bin/sh"
+"""Command, which log-in shells of all kinds read alike: a shell that reads its input."""
 
 
 class Late(Exception):
@@ -46,9 +50,10 @@ class Running(io.RawIOBase):
         self.group = 0
         self._mark = f"<{secrets.token_hex(8)}>".encode()
         mark = self._mark.decode()
-        self._script = f"printf '\\n%s%s\\n' '{mark}' $$\n{script}printf '%s%s\\n' '{mark}' $?\n"
-        if is_last:
-            self._script += "exit\n"  # what it has left of the input is no script
+        after = "exit\n" if is_last else ""  # what it has left of its input is no script
+        self._script = (
+            f"{{\nprintf '\\n%s%s\\n' '{mark}' $$\n{script}printf '%s%s\\n' '{mark}' $?\n{after}}}\n"
+        )
         self._is_last = is_last
         self._deadline = deadline
         self._stall_s = stall_s
@@ -56,17 +61,18 @@ class Running(io.RawIOBase):
         self._status: int | None = None
 
     def begin(self, within_s: float) -> None:
-        """Sends the script and waits until it runs. What log-in scripts print before is dropped.
+        """Sends the script and waits until it runs. What log-in scripts print before is dropped, as is what an earlier
+        script has left behind.
 
         Raises:
             TimeoutError: it does not within this time.
         """
-        script = input_line.encode(os.fsencode(self._script))
+        script = os.fsencode(self._script)
         own, self._deadline = self._deadline, time.monotonic() + within_s
         self._deadline = self._deadline if own is None else min(own, self._deadline)
         try:
             if not self.channel.waits:
-                self.channel.execute(input_line.RUN, self._deadline)
+                self.channel.execute(_SHELL, self._deadline)
             self.channel.waits = False
             with contextlib.suppress(Broken):  # reading says why
                 self.channel.sendall(script, self._left_s())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import select
 import shlex
 import subprocess
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from autoscaler.provider import ShellError
@@ -21,7 +22,7 @@ from clusterctl.shell.running import Late, Running
 from tests.shells import SHELLS
 
 LIMIT_S = 30.0
-TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+BYTES = st.binary(max_size=200).map(lambda data: data.replace(b"\0", b""))
 
 
 class Pipes:
@@ -40,7 +41,12 @@ class Pipes:
         self.began += 1
         words = ["/bin/sh", "-c", command.replace("/bin/sh", shlex.join(self._shell))]
         self._process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, process_group=0
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},  # in which not all bytes are characters
+            process_group=0,
         )
 
     def sendall(self, data: bytes, timeout_s: float | None = None) -> None:
@@ -51,6 +57,11 @@ class Pipes:
             self._process.stdin.flush()
         except BrokenPipeError:
             raise Broken from None
+
+    def shutdown_write(self) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
     def await_output(self, timeout_s: float | None) -> None:
         assert self._process is not None
@@ -109,15 +120,19 @@ def asked(script: str) -> str:
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=shlex.join)
-@settings(max_examples=10, deadline=None)
-@given(st.lists(st.tuples(TEXT, st.integers(0, 255)), max_size=4))
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(BYTES, st.integers(0, 255)), max_size=4))
+@example([(bytes(range(1, 256)) * 2, 1)])
+@example([(b"\\c\\0101\\x41\\\\n\\\n'\"$x`x`%s-n\r", 2)])
+@example([(b"\x01\xc2\x01\x7f", 3), (b"\n} \n)", 0)])
+@example([(b"\n long \\ lines \xff\n" * 6000, 4), (b"x", 5)])
 def test_each_script_has_its_own_output_and_status(
-    shell: Sequence[str], scripts: list[tuple[str, int]]
+    shell: Sequence[str], scripts: list[tuple[bytes, int]]
 ) -> None:
     with session(shell) as pipes:
-        for text, status in scripts:
-            script = f"printf %s {shlex.quote(text)}; exit {status}"
-            assert run(pipes, asked(script)) == (status, text.encode())
+        for data, status in scripts:
+            script = f"printf %s {shlex.quote(os.fsdecode(data))}; exit {status}"
+            assert run(pipes, asked(script)) == (status, data)
         assert pipes.began == min(1, len(scripts))
 
 
@@ -158,13 +173,54 @@ def test_input_that_a_last_script_leaves_is_never_run(shell: Sequence[str]) -> N
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=shlex.join)
-@pytest.mark.parametrize("end", ["kill -KILL $$; kill -KILL 0", "fi"])
-def test_a_shell_that_ends_with_a_script_waits_for_none(shell: Sequence[str], end: str) -> None:
+def test_the_input_of_a_last_script_is_all_its_own(shell: Sequence[str]) -> None:
+    with session(shell) as pipes:
+        long = f': {"x" * 100_000}\nread -r line; echo "<$line>"; cat\n'
+        running = Running(cast(Channel, pipes), long, time.monotonic() + LIMIT_S)
+        running.begin(LIMIT_S)
+        pipes.sendall(b"one\ntwo\nthree")
+        pipes.shutdown_write()
+        output = bytearray()
+        assert running.finish(output.extend) == 0
+        assert bytes(output) == b"<one>\ntwo\nthree"
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=shlex.join)
+def test_a_shell_that_is_killed_by_a_script_waits_for_none(shell: Sequence[str]) -> None:
     with session(shell) as pipes:
         assert run(pipes, asked("echo one")) == (0, b"one\n")
-        status, _ = run(pipes, asked(end))
-        assert status != 0
+        status, output = run(pipes, asked("echo two; kill -KILL $$; kill -KILL 0"))
+        assert (status != 0, output) == (True, b"two\n")
         assert not pipes.waits
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=shlex.join)
+@pytest.mark.parametrize("broken", ["fi", "}", "if (", "echo 'open"])
+def test_nothing_of_a_script_runs_that_is_none_or_does_not_come_whole(
+    shell: Sequence[str], broken: str, tmp_path: pathlib.Path
+) -> None:
+    with session(shell) as pipes:
+        sendall = pipes.sendall
+
+        def send_and_end(data: bytes, timeout_s: float | None = None) -> None:
+            sendall(data)
+            pipes.shutdown_write()
+
+        pipes.sendall = send_and_end  # type: ignore[method-assign]
+        with contextlib.suppress(ShellError):
+            run(pipes, asked(f"touch {tmp_path}/ran\n{broken}"))
+        assert not pipes.waits
+    with session(shell) as pipes:
+        sendall = pipes.sendall
+
+        def send_a_part(data: bytes, timeout_s: float | None = None) -> None:
+            sendall(data[:-4])
+            pipes.shutdown_write()
+
+        pipes.sendall = send_a_part  # type: ignore[method-assign]
+        with pytest.raises(ShellError, match="here runs no command"):
+            run(pipes, asked(f"touch {tmp_path}/ran"))
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_script_that_takes_too_long_leaves_no_shell_that_waits() -> None:
