@@ -20,6 +20,11 @@ def is_zipped() -> bool:
     return os.path.basename(os.path.dirname(ROOT)) in _SITES
 
 
+def index() -> str | None:
+    """The file that says where modules are in the zip: {name: (offset, bytes, whether it is a package)}, marshalled."""
+    return f"{ROOT}.index" if is_zipped() else None
+
+
 def paths() -> list[str]:
     """What another Python needs in `sys.path` to import them, and what they need."""
     return [os.path.dirname(ROOT), ROOT] if is_zipped() else [ROOT]

@@ -15,6 +15,7 @@ import hashlib
 import importlib
 import importlib.metadata
 import io
+import marshal
 import os
 import py_compile
 import re
@@ -61,7 +62,8 @@ _OURS_ON_NODES = (
 """What of ours runs on a worker: the engine, its start, and programs of jobs. Each more makes the zip longer."""
 _AT_ONCE = (
     "clusterctl/",
-    *(f"runtime/_{part}/" for part in ("clients", "core", "node", "store", "transport", "wire")),
+    *(f"runtime/_{part}/" for part in ("clients", "core", "node", "session", "store", "transport", "wire")),
+    *(f"runtime/{module}.py" for module in ("__init__", "_files", "_lean", "_location", "_ready", "_stacks")),
 )
 """What a node agent imports at its start: to unpack it would cost more than that more has to travel."""
 _BOTOCORE = "botocore/data/"
@@ -75,6 +77,9 @@ _FOLDER = "runtime"
 """In a node's folder."""
 SITE = f"{_FOLDER}/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 _ZIP = "runtime.zip"
+_INDEX = f"{_ZIP}.index"
+"""See `runtime._location.index`."""
+_PYC_HEADER = 16
 _ON_PATH = "runtime.pth"
 _COMMAND = '#!/bin/sh\nexec "$(dirname "$0")/python" -m clusterctl "$@"\n'
 
@@ -292,6 +297,7 @@ def _build_runtime(files: Mapping[str, Path], out: IO[bytes]) -> None:
     }  # pip takes a zip with these for an old egg
     packed = io.BytesIO()
     plain = []
+    index = {}
     with (
         zipfile.ZipFile(packed, "w") as zipped,
         tempfile.TemporaryDirectory() as scratch,
@@ -305,10 +311,15 @@ def _build_runtime(files: Mapping[str, Path], out: IO[bytes]) -> None:
             if _package(name) in unzipped:
                 plain.append((f"{SITE}/{name}", data))
             else:
-                method = zipfile.ZIP_STORED if name.startswith(_AT_ONCE) else zipfile.ZIP_DEFLATED
-                zipped.writestr(zipfile.ZipInfo(name), data, method)
-    on_path = (f"{SITE}/{_ON_PATH}", f"{_ZIP}\n".encode())
-    archive.write([(f"{SITE}/{_ZIP}", packed.getvalue()), on_path, *plain], out)
+                at_once = name.startswith(_AT_ONCE)
+                member = zipfile.ZipInfo(name)
+                zipped.writestr(member, data, zipfile.ZIP_STORED if at_once else zipfile.ZIP_DEFLATED)
+                if at_once and name.endswith(".pyc"):
+                    module = name.removesuffix(".pyc").removesuffix("/__init__").replace("/", ".")
+                    begin = member.header_offset + len(member.FileHeader()) + _PYC_HEADER
+                    index[module] = (begin, len(data) - _PYC_HEADER, name.endswith("/__init__.pyc"))
+    made = [(_ZIP, packed.getvalue()), (_INDEX, marshal.dumps(index)), (_ON_PATH, f"{_ZIP}\n".encode())]
+    archive.write([*((f"{SITE}/{name}", data) for name, data in made), *plain], out)
 
 
 def _build_head(files: Mapping[str, Path], out: IO[bytes]) -> None:
