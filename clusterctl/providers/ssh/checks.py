@@ -33,6 +33,14 @@ version = "%d.%d" % sys.version_info[:2]
 disk = posix.statvfs(".")
 print(version, _imp.extension_suffixes()[0].split(".")[1], disk.f_bavail * disk.f_frsize, time.time(), *taken)'"""
 """Imports only what is built into the interpreter: anything else is read from files there, on each machine."""
+_ABI = str(sysconfig.get_config_var("SOABI"))
+_TELL = f"""\
+path=$(command -v python{THIS_VERSION}) && [ ! -L "$path" ] && [ -x "$path" ] \\
+    && [ "$path" -ef "$(command -v {{python}})" ] \\
+    && [ -e "${{{{path%/bin/*}}}}/lib/python{THIS_VERSION}/lib-dynload/_json.{_ABI}.so" ] \\
+    && set -- $(stat -f -c '%a %S' . && date +%s) && [ $# = 3 ] && echo {THIS_VERSION} {_ABI} $(($1 * $2)) $3"""
+"""The same of a Python of our own version, as distributions install it: its files say what it would say, and to start
+it costs more than all else that is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +64,9 @@ def examine(target: SshTarget, python: str, ports: Sequence[int], timeout_s: flo
     Raises:
         ShellError: it does not answer within this time.
     """
-    asked = " ".join(map(str, ports))
-    command = f"answer=$({python} {_ASK} {asked} 2>/dev/null); echo $answer\n{claims.LOOK}"
-    answer, _, look = SshShell(target).ask(command, timeout_s=timeout_s).output.partition("\n")
+    answer, _, look = (
+        SshShell(target).ask(question(python, ports), timeout_s=timeout_s).output.partition("\n")
+    )
     facts = claims.read_facts(look)
     words = answer.split()
     if len(words) < 4:
@@ -67,6 +75,15 @@ def examine(target: SshTarget, python: str, ports: Sequence[int], timeout_s: flo
     return Examined(
         facts, version, abi, int(disk), float(now) - time.time(), tuple(int(port) for port in taken)
     )
+
+
+def question(python: str, ports: Sequence[int] = ()) -> str:
+    """What a machine is asked: its first line of answer is `python`, its interface, the bytes free on disk, the time
+    and those of the ports that are taken, or empty where no Python works; then comes the answer to `LOOK`."""
+    command = f"answer=$({python} {_ASK} {' '.join(map(str, ports))} 2>/dev/null); echo $answer"
+    if not ports:
+        command = f"{{ {_TELL.format(python=python)}; }} 2>/dev/null || {{ {command}; }}"
+    return f"{command}\n{claims.LOOK}"
 
 
 def problems_of(
