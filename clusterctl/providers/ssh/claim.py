@@ -169,7 +169,8 @@ umask 077
 mkdir -p {FOLDER} {session} || exit 1
 [ -O {users} ] || {{ echo {users} belongs to another user: remove it; exit 1; }}
 printf %s "$CLAIM" > {draft} || exit 1
-ln {draft} {FILE} 2>/dev/null || {{ rmdir {session}; rm -f {draft}; }}
+if ln {draft} {FILE} 2>/dev/null; then printf %s "$CLAIM"; exit; fi
+rmdir {session}; rm -f {draft}
 claim=; read -r claim < {FILE}; printf %s "$claim"
 """
     return command, {"CLAIM": msgspec.json.encode(claim).decode()}
