@@ -81,6 +81,8 @@ _INDEX = f"{_ZIP}.index"
 """See `runtime._location.index`."""
 _PYC_HEADER = 16
 _ON_PATH = "runtime.pth"
+_USUAL_PYTHON = f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}"
+"""Where distributions have it."""
 _COMMAND = '#!/bin/sh\nexec "$(dirname "$0")/python" -m clusterctl "$@"\n'
 
 
@@ -120,6 +122,7 @@ class Shipment:
         """What travels. A head gets its archives whole, to ship them on."""
         return (
             archive.Link(f"{_FOLDER}/bin/python3", "python"),
+            archive.Link(f"{_FOLDER}/bin/python", _USUAL_PYTHON),
             *(
                 archive.File(part.kept, part.file) if self._is_heads else archive.Members(part.file)
                 for part in self.archives
@@ -129,7 +132,7 @@ class Shipment:
     def install(self, folder: str, python: str) -> str:
         """Command: makes `folder`/runtime of its input, `contents`: a virtual environment of a Python's path, which is
         given as a shell reads it. It is made by hand, for Debian's Python has no `ensurepip`, and a minimal one not
-        even `venv`. In the usual case that takes two programs.
+        even `venv`. In the usual case that takes one program.
 
         A runtime has its digest when it is whole; one that is whole already is not taken away from those who run on it.
         """
@@ -143,7 +146,7 @@ class Shipment:
                     (
                         archive.unpacking(folder),
                         *self._unpack_kept(folder),
-                        f'ln -sf "$python" {runtime}/bin/python',
+                        f'{{ [ "$python" = {_USUAL_PYTHON} ] || ln -sf "$python" {runtime}/bin/python; }}',
                         f"printf 'home = %s\\n' \"${{python%/*}}\" > {runtime}/pyvenv.cfg",
                         f"echo {self.digest} > {runtime}/{_DIGEST}",
                     )
