@@ -301,16 +301,11 @@ def _build_runtime(files: Mapping[str, Path], out: IO[bytes]) -> None:
     packed = io.BytesIO()
     plain = []
     index = {}
-    with (
-        zipfile.ZipFile(packed, "w") as zipped,
-        tempfile.TemporaryDirectory() as scratch,
-    ):
+    with zipfile.ZipFile(packed, "w") as zipped:
         for name, file in files.items():
             data = file.read_bytes()
-            if name.startswith(_OURS_ON_NODES) and name.endswith(".py"):
+            if name.endswith(".py"):
                 name, data = f"{name}c", bytecode.lean(data, name)
-            elif compiled := _compiled(name, file, scratch):
-                name, data = f"{name}c", compiled.read_bytes()
             if _package(name) in unzipped:
                 plain.append((f"{SITE}/{name}", data))
             else:
