@@ -137,5 +137,10 @@ class ZygoteHost:
         return spawn_zygote(self._session_dir, chosen.command, dict(chosen.variables), chosen.cwd)
 
     async def _restart(self) -> None:
-        await self.start()
-        self._events.host_ready(self)
+        try:
+            await self.start()
+        except OSError as error:
+            self.broken = True
+            self._events.workers_lost(self, [], f"the worker zygote cannot be started again: {error}")
+        else:
+            self._events.host_ready(self)

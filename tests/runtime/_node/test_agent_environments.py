@@ -110,12 +110,31 @@ def test_a_delayed_zygote_comes_by_itself(world: MakeWorld) -> None:
     asyncio.run(scenario())
 
 
+def refuse(*_: object) -> None:
+    """Instead of starting a process."""
+    raise BlockingIOError("no process is left")
+
+
+def test_an_agent_whose_zygote_cannot_be_started_again_ends(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> str:
+        async with world() as w:
+            agent = await w.node()
+            [host] = agent.pool._hosts.values()
+            assert host._zygote is not None
+            monkeypatch.setattr("runtime._node.zygote_host.spawn_zygote", refuse)
+            os.kill(host._zygote.pid, signal.SIGKILL)
+            async with asyncio.timeout(60):
+                await agent.finished.wait()
+            return agent.reason
+
+    assert asyncio.run(scenario()) == "the worker zygote cannot be started again: no process is left"
+
+
 def test_an_agent_whose_delayed_zygote_cannot_be_started_ends(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise BlockingIOError("no process is left")
-
     monkeypatch.setattr("runtime._node.zygote_host.spawn_zygote", refuse)
 
     async def scenario() -> str:
