@@ -29,7 +29,8 @@ _LATER = frozenset(
         "textwrap",
     )
 )
-"""What is imported wherever daemons begin, and hardly used: it explains failures, describes code, finds other ways."""
+"""What is imported wherever daemons begin, and hardly used: it explains failures, describes code, finds other ways.
+Whoever has submodules must be the only one that imports them first: two threads could else wait for each other."""
 
 
 @contextlib.contextmanager
