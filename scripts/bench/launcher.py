@@ -34,6 +34,7 @@ import autoscaler
 import clusterctl
 import runtime
 from clusterctl.launcher import shipping
+from tests.polling import eventually
 from tests.testbed import cores, far
 from tests.testbed.hosts import Host
 from tests.testbed.sshd import BARE, USER, SshTestbed, connections, missing
@@ -97,12 +98,19 @@ class Operator:
 
 
 def left_on(host: Host) -> int:
-    """Processes of the user, and files and keys that were not there before."""
+    """Processes of the user, and files and keys that were not there before. A log-in has a moment to end."""
     look = (
         f"pgrep -u {USER} -a | grep -v sshd: ; cd /home/{USER}; find /tmp . -mindepth 1 -newer /run/host_key "
         "! -path './.ssh*'; ls .ssh | grep -vx authorized_keys; grep -v testbed .ssh/authorized_keys; true"
     )
-    return len(host.run(["sh", "-c", look]).splitlines())
+    left: list[str] = []
+
+    def is_empty() -> bool:
+        left[:] = host.run(["sh", "-c", look]).splitlines()
+        return not left
+
+    eventually(is_empty, 2.0)
+    return len(left)
 
 
 def up_with_own_cores(figures: Figures, took: dict[int, float], count: int, each: float) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.clusterctl.cli import Cli, alive
+from tests.polling import eventually
 from tests.testbed import podman
 from tests.testbed.hosts import Host
 from tests.testbed.sshd import BARE, USER, SshTestbed
@@ -104,7 +105,7 @@ def test_a_cluster_in_containers(bed: SshTestbed, tmp_path: Path) -> None:
     finally:
         ended = cli.run("down", "-y", "boxed.yaml")
     assert ended.status == 0, ended.err
-    assert [what_is_left(host) for host in bed.hosts] == ["", ""]
+    assert eventually(lambda: [what_is_left(host) for host in bed.hosts] == ["", ""])
 
 
 def test_a_python_that_does_not_fit_is_refused_before_anything_is_installed(
@@ -120,4 +121,4 @@ def test_a_python_that_does_not_fit_is_refused_before_anything_is_installed(
     ran = cli.run("up", "-y", "boxed.yaml", timeout_s=170)
     assert ran.status == 1
     assert "it says '2.7'; the image localhost/old needs Python" in ran.err
-    assert what_is_left(head) == ""
+    assert eventually(lambda: what_is_left(head) == "")

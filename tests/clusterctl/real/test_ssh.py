@@ -134,8 +134,8 @@ def test_from_bare_machines_to_a_jobs_result_and_back(bed: SshTestbed, tmp_path:
     finally:
         ran = cli.run("down", "-y", str(spec))
     assert ran.status == 0, ran.err
-    for host in bed.hosts:
-        assert what_is_left(host) == ""
+    hosts = bed.hosts
+    assert eventually(lambda: [what_is_left(host) for host in hosts] == [""] * len(hosts))
 
 
 def test_machines_are_exchanged_in_a_running_cluster(bed: SshTestbed, tmp_path: Path) -> None:
@@ -171,5 +171,5 @@ def test_machines_are_exchanged_in_a_running_cluster(bed: SshTestbed, tmp_path: 
         one.run(["sh", "-c", "rm -f /tmp/begun /tmp/enough"])
         ran = cli.run("down", "-y", str(spec))
     assert ran.status == 0, ran.err
-    for host in bed.hosts:
-        assert what_is_left(host) == ""
+    hosts = bed.hosts
+    assert eventually(lambda: [what_is_left(host) for host in hosts] == [""] * len(hosts))

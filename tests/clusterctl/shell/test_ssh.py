@@ -444,7 +444,7 @@ def test_scripts_of_ours_share_a_session_until_a_command_takes_it(
     assert SshShell(target, guard="echo no; exit 44\n").ask("echo yes", timeout_s=60).output == "no\n"
     assert shell.run("cat; echo ran", stdin=[b"and\n"]).output == "and\nran\n"
     assert begun() == 1
-    assert shells(bed) == 0
+    assert eventually(lambda: shells(bed) == 0)
     shell.run("echo 'export SEEN=1' > ~/.rc; cp .bashrc .kept; cat .rc .kept > .bashrc")
     try:  # it is seen by whoever asks then, and by whoever runs something
         assert begun() == 2
