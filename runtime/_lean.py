@@ -22,15 +22,14 @@ _LATER = frozenset(
         "asyncio.sslproto",
         "asyncio.staggered",
         "inspect",
-        "json",
         "linecache",
         "locale",
         "msgspec.inspect",
         "textwrap",
     )
 )
-"""What is imported wherever daemons begin, and hardly used: it explains failures, describes code, finds other ways.
-Whoever has submodules must be the only one that imports them first: two threads could else wait for each other."""
+"""What is imported wherever daemons begin, and hardly used: it explains failures, describes code, finds other ways. No
+packages: whoever imports a submodule of one, and whoever runs the package, could wait for each other."""
 
 
 @contextlib.contextmanager

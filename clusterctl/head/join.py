@@ -19,7 +19,7 @@ with lean_imports():
     import msgspec
 
     from clusterctl.errors import CliError
-    from runtime._node.options import ZYGOTE_DELAY_S, NodeOptions
+    from runtime._node.options import NodeOptions, zygote_delay_s
     from runtime._node.running import run
     from runtime._session.coming_up import log_file
 
@@ -41,7 +41,7 @@ def main() -> NoReturn:
                 print(msgspec.json.encode(found).decode(), flush=True)
                 os._exit(0)
             options = node_options(msgspec.json.decode(sys.argv[1], type=JoinOrder), session)
-            options.zygote_delay_s = ZYGOTE_DELAY_S
+            options.zygote_delay_s = zygote_delay_s()
             starter = _Starter(options, held)
             _become_daemon(log_file(session, "agent"))
             status = run(options, starter.tell)

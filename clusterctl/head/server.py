@@ -26,7 +26,7 @@ from clusterctl.launcher.worker_setup import WorkerSetup
 from clusterctl.spec.definition import ClusterSpec
 from runtime._clients.control import ControlClient
 from runtime._control.storage import StorageError
-from runtime._node.options import ZYGOTE_DELAY_S
+from runtime._node.options import zygote_delay_s
 from runtime._session.daemons import Daemon, DaemonError, start_node
 from runtime._transport.channel import CallError
 from runtime._wire.messages.control import KvPut
@@ -241,7 +241,7 @@ class Head:
             head=True,
             instance_id=self._config.instance_id,
             node_type=self._config.node_type,
-            zygote_delay_s=ZYGOTE_DELAY_S,
+            zygote_delay_s=zygote_delay_s(),
         )
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 
-ZYGOTE_DELAY_S = 5.0
-"""For a node of a cluster that comes up: until then the machine is for what else starts there, unless it has work."""
+_ZYGOTE_DELAY_S = 5.0
+_ZYGOTE_SPREAD_S = 15.0
+
+
+def zygote_delay_s() -> float:
+    """For a node of a cluster that comes up: until then the machine is for what else starts there, unless it has work.
+    Nodes that came up together wait for another time each, as they may share processors."""
+    return _ZYGOTE_DELAY_S + _ZYGOTE_SPREAD_S * os.urandom(1)[0] / 255
 
 
 class NodeOptions(msgspec.Struct, kw_only=True):

@@ -76,7 +76,6 @@ HEAVY = {
     "argparse",
     "ast",
     "ctypes",
-    "json.decoder",
     "pathlib",
     "pickle",
     "psutil",
