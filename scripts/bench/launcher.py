@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +44,7 @@ SHARED = "as all hosts share the cores of one machine"
 OWN = "as each host has its own part of a core"
 NO_OP_GOAL_S = 1.0
 DOWN_GOAL_S = 3.0
-ROUNDS = 3
+ROUNDS = 5
 GROWTH_GOAL = 2.0
 """How much longer `up` may take for the most hosts than for one."""
 SPEC = """\
@@ -143,9 +143,22 @@ class Round:
     connections: int
 
 
-def measure(figures: Figures, took: dict[int, float], count: int) -> None:
-    """A cluster of `count` hosts, some times. `took`: how long `up` took, by the number of hosts."""
-    rounds = [one_round(count) for _ in range(ROUNDS)]
+def measure(figures: Figures, took: dict[int, float], counts: Sequence[int]) -> None:
+    """Clusters of so many hosts, some rounds of all of them, as the machine is not equally fast at all times.
+
+    Args:
+        took: how long `up` took, by the number of hosts; filled.
+    """
+    rounds: dict[int, list[Round]] = {count: [] for count in counts}
+    for _ in range(ROUNDS):
+        for count in counts:
+            rounds[count].append(one_round(count))
+    for count in counts:
+        took[count] = tell(figures, count, rounds[count])
+
+
+def tell(figures: Figures, count: int, rounds: Sequence[Round]) -> float:
+    """Adds the figures of the clusters of `count` hosts; returns how long `up` took."""
     words = f"{count} host{'s' if count > 1 else ''}"
 
     def add(what: str, seconds: Callable[[Round], float], note: str = "", goal: float | None = None) -> float:
@@ -153,7 +166,7 @@ def measure(figures: Figures, took: dict[int, float], count: int) -> None:
         figures.add(f"{what}, {words}", middle, "s", note, at_most=goal)
         return middle
 
-    took[count] = add("up", lambda one: one.up, "from bare machines until all have joined")
+    up_s = add("up", lambda one: one.up, "from bare machines until all have joined")
     add("submit", lambda one: one.submit, "a job of ten small tasks, to its result")
     add("up once more", lambda one: one.again, "nothing to do", NO_OP_GOAL_S)
     add("down", lambda one: one.down, "", DOWN_GOAL_S)
@@ -162,6 +175,7 @@ def measure(figures: Figures, took: dict[int, float], count: int) -> None:
     most = max(one.connections for one in rounds)
     note = "most that a host saw from one machine during `up`"
     figures.add(f"connections, {words}", most, "each", note, at_most=1)
+    return up_s
 
 
 def one_round(count: int) -> Round:
@@ -256,7 +270,7 @@ def main() -> int:
     own: dict[int, float] = {}
     counts = sorted(map(int, options.hosts.split(",")))
     measurements: dict[str, Callable[[], None]] = {
-        f"{count} hosts": functools.partial(measure, figures, sharing, count) for count in counts
+        f"{options.hosts} hosts": functools.partial(measure, figures, sharing, counts)
     }
     if options.each and not cores.missing():
         for count in {counts[0], counts[-1]}:
