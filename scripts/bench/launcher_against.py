@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from figures import Figures, run
 from launcher import TIMEOUT_S, Operator, pack_runtime
 
+from tests.polling import eventually
 from tests.testbed.hosts import Host
 from tests.testbed.sshd import SshTestbed, missing
 
@@ -55,7 +56,7 @@ worker_start_ray_commands:
   - ray start --address=$RAY_HEAD_IP:6379
 """
 COUNT = "import ray; ray.init(address='auto'); print(sum(node['Alive'] for node in ray.nodes()))"
-RUNS = "[r]aylet|[g]cs_server|[r]ay::|/[r]ay/|-m [c]lusterctl|-m [r]untime"
+RUNS = "[r]aylet|[g]cs_server|[r]ay::|/[r]ay/|[r]ay start|-m [c]lusterctl|-m [r]untime"
 LEFT = f"""
 pgrep -f '{RUNS}'
 find /tmp /root -mindepth 1 -maxdepth 1 -newer /run/before ! -name .ssh
@@ -103,10 +104,15 @@ def prepare(bed: SshTestbed, python: str) -> None:
 
 
 def left(bed: SshTestbed) -> int:
-    """Processes, files and keys on the cluster's hosts; processes and files are gone afterwards."""
-    count = 0
+    """Processes, files and keys on the cluster's hosts, when log-ins had a moment to end; processes and files are gone
+    afterwards."""
+
+    def counted() -> int:
+        return sum(len(host.run(["sh", "-c", LEFT]).splitlines()) for host in bed.hosts[:HOSTS])
+
+    eventually(lambda: counted() == 0, 2.0)
+    count = counted()
     for host in bed.hosts[:HOSTS]:
-        count += len(host.run(["sh", "-c", LEFT]).splitlines())
         host.run(["sh", "-c", CLEAN])
     return count
 
