@@ -46,7 +46,8 @@ SECTIONS = {
         "The launcher",
         "Machines of one's own, over SSH: hosts in network namespaces of one machine, which share its cores "
         "or have a part of one each, with a "
-        "Python, an sshd and nothing of ours. From nothing to a job's result and back; medians of five, all sizes by turns.",
+        "Python, an sshd and nothing of ours. From nothing to a job's result and back; medians of five, all sizes by "
+        "turns.",
     ),
     "launcher_against": (
         "The launcher and Ray's",
