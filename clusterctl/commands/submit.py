@@ -67,7 +67,8 @@ def submit(
     The job belongs to the head: it goes on when this terminal closes. Ctrl-C stops watching, not the job. With
     --stop or --down the head then ends the cluster, when nothing has used it for 5 minutes.
 
-    What the folder's .gitignore leaves out does not travel. The exit status is the program's (128 + n if
+    What the folder's .gitignore leaves out does not travel, nor do well-known secrets (.ssh, .aws, .env, ...). The
+    command says what travels before it does, and refuses the home folder. The exit status is the program's (128 + n if
     signal n ended it).
 
     A cluster's YAML may come first, as Ray has it: clusterctl submit cluster.yaml job.py
@@ -98,7 +99,7 @@ def submit(
     folder, excludes = working_dir or asked.get("working_dir"), asked.get("excludes") or ()
     overridable = () if folder or session.runs_ray else ("working_dir",)
     compat = ray_compat and not session.runs_ray
-    package, entrypoint = client.prepare(script, arguments or [], folder, compat, excludes)
+    package, entrypoint = client.prepare(script, arguments or [], folder, compat, excludes, output.progress)
     api = session.api()
     ready = environment.upload_files(api, asked, package, variables)
     wants = {
@@ -117,7 +118,7 @@ def submit(
         return
     with afterwards.of_job(session, api, stop, down):
         name = client.submit(api, entrypoint, ready, submission_id, overridable, given)
-        output.progress(f"job {name} runs on cluster '{session.record.name}' ({package.files} files)")
+        output.progress(f"job {name} runs on cluster '{session.record.name}'")
         record = client.follow_to_end(api, name, output.raw)
     if record.driver_exit_code is None:
         raise CliError(f"job {name}: {record.message}")

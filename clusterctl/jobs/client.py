@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import time
@@ -12,14 +13,18 @@ import msgspec
 
 from clusterctl.api_client import ApiClient
 from clusterctl.errors import Interrupted, NotFound, UsageProblem
+from clusterctl.output import size
 from runtime._core.environments import package_key
 
-from .package import Package, manifest, pack
+from . import secrets
+from .package import Entry, Package, manifest, pack
 from .records import JobRecord
 
 _WAIT_S = 10.0
 _LOGS_S = 60.0
 _POLL_S = 0.5
+_SHOWN = 5
+"""How many left-out paths a line names."""
 _PATIENCE_S = 5.0
 """How long a question is repeated when the head does not answer, before it is said so."""
 
@@ -30,6 +35,7 @@ def prepare(
     working_dir: str | None,
     ray_compat: bool = False,
     excludes: Sequence[str] = (),
+    tell: Callable[[str], None] = lambda line: None,
 ) -> tuple[Package, str]:
     """Packages the folder of a script; returns the package and the command line that runs the script in it.
 
@@ -38,10 +44,12 @@ def prepare(
         arguments: its arguments.
         working_dir: the folder to package; default: the script's own.
         ray_compat: the script says `import ray`.
+        excludes: further patterns in .gitignore's language; `!PATTERN` lets a likely secret travel.
+        tell: told what will travel, and what is left out as a secret, before anything is read.
 
     Raises:
         NotFound: there is no such script.
-        UsageProblem: the folder is too big, or the script lies outside of it.
+        UsageProblem: the folder is the home folder or too big, or the script lies outside of it.
     """
     if not os.path.isfile(script):
         what = f"{script} is a folder" if os.path.isdir(script) else f"there is no file {script}"
@@ -52,14 +60,35 @@ def prepare(
     inside = os.path.relpath(os.path.abspath(script), root)
     if inside.startswith(".."):
         raise UsageProblem(f"{script} is not inside {root}", "Choose a --working-dir that holds the script.")
-    entries = manifest(root, excludes)
+    secrets.refuse_home(root)
+    entries, left_out = secrets.without_secrets(manifest(root, excludes), excludes)
     if inside not in {entry.path for entry in entries}:
         raise UsageProblem(
             f"{script} would not travel: a .gitignore leaves it out (or it is in .git, venv or a cache)",
             "Move it, or change the .gitignore.",
         )
+    tell(_travels(root, entries))
+    if left_out:
+        tell(_stays(left_out))
     runner = ["-m", "runtime.compat.ray"] if ray_compat else []
     return pack(root, entries), shlex.join(["python", "-u", *runner, inside, *arguments])
+
+
+def _travels(root: str, entries: Sequence[Entry]) -> str:
+    """One line: how much of the folder travels, and what is largest."""
+    largest = max(entries, key=lambda entry: entry.size_bytes)
+    files = "1 file" if len(entries) == 1 else f"{len(entries)} files"
+    total = sum(entry.size_bytes for entry in entries)
+    return f"packaging {root}: {files}, {size(total)}; largest {largest.path} ({size(largest.size_bytes)})"
+
+
+def _stays(paths: Sequence[str]) -> str:
+    """One line: which likely secrets are left out, and how to send one all the same."""
+    shown = ", ".join(paths[:_SHOWN]) + (f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else "")
+    return (
+        f"left out as likely secrets: {shown}. To send one, name it in the runtime environment: "
+        f"--runtime-env-json '{json.dumps({'excludes': [f'!{os.path.basename(paths[0])}']})}'"
+    )
 
 
 def upload(api: ApiClient, package: Package) -> bool:

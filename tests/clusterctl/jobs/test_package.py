@@ -169,3 +169,59 @@ def test_what_may_not_be_read_is_named(tmp_path: pathlib.Path, name: str) -> Non
 def test_a_folder_is_no_program(tmp_path: pathlib.Path) -> None:
     with pytest.raises(NotFound, match="is a folder"):
         client.prepare(str(tmp_path), [], None)
+
+
+def test_likely_secrets_stay_behind_and_are_named(tmp_path: pathlib.Path) -> None:
+    names = (
+        "job.py",
+        ".ssh/id_other",
+        ".aws/credentials",
+        ".env",
+        ".env.production",
+        ".env.example",
+        "deploy/id_ed25519",
+        "deploy/.netrc",
+        ".config/gcloud/credentials.db",
+        ".config/tool.toml",
+        "docs/ssh.md",
+    )
+    root = folder(tmp_path, dict.fromkeys(names, "x"))
+    told: list[str] = []
+    package, _ = client.prepare(f"{root}/job.py", [], None, tell=told.append)
+    unpacked = tmp_path / "unpacked"
+    unpack(package.data, str(unpacked))
+    found = sorted(str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file())
+    assert found == [".config/tool.toml", ".env.example", "docs/ssh.md", "job.py"]
+    assert ".aws/credentials" in told[1]
+    assert "2 more" in told[1]
+
+
+def test_a_secret_travels_when_it_is_asked_for(tmp_path: pathlib.Path) -> None:
+    root = folder(tmp_path, {"job.py": "", ".env": "A=1", "sub/.netrc": ""})
+    told: list[str] = []
+    package, _ = client.prepare(f"{root}/job.py", [], None, excludes=["!.env"], tell=told.append)
+    assert package.files == 2
+    assert told[1].startswith("left out as likely secrets: sub/.netrc.")
+
+
+def test_what_travels_is_told_first(tmp_path: pathlib.Path) -> None:
+    root = folder(tmp_path, {"job.py": "x", "data.csv": "y" * 2048})
+    told: list[str] = []
+    client.prepare(f"{root}/job.py", [], None, tell=told.append)
+    assert told == [f"packaging {root}: 2 files, 2.0 KiB; largest data.csv (2.0 KiB)"]
+
+
+@pytest.mark.parametrize("place", ["home", "above", "root", "link"])
+def test_the_home_folder_does_not_travel(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    home = tmp_path / "homes" / "ann"
+    folder(home, {"job.py": ""})
+    monkeypatch.setenv("HOME", str(home))
+    (tmp_path / "link").symlink_to(home)
+    root = {"home": home, "above": home.parent, "root": pathlib.Path("/"), "link": tmp_path / "link"}[place]
+    with pytest.raises(UsageProblem, match="would travel") as raised:
+        client.prepare(str(root / "job.py") if place == "link" else str(home / "job.py"), [], str(root))
+    assert "--working-dir" in str(raised.value.hint)
+    folder(home / "project", {"job.py": ""})
+    client.prepare(str(home / "project" / "job.py"), [], None)
