@@ -118,11 +118,12 @@ def packed_retry(value: Any) -> tuple[bool, bytes]:
 
 
 def method_table(cls: type) -> dict[str, MethodOptions]:
-    """The methods that handles offer, with their defaults."""
+    """The methods that handles offer, with their defaults: routines only, no classes or other callable objects."""
     table = {}
-    for name, member in inspect.getmembers(cls, callable):
-        if isinstance(member, type) or (name.startswith("__") and name not in vars(cls)):
-            continue
+    for name, member in inspect.getmembers(cls, inspect.isroutine):
+        is_python = inspect.isfunction(member) or inspect.ismethod(member)
+        if name.startswith("__") and name not in vars(cls) and not is_python:
+            continue  # `object` has those
         is_static = isinstance(inspect.getattr_static(cls, name), staticmethod)
         table[name] = _options_of(member, getattr(member, "__runtime_method__", {}), is_static)
     table["__ray_ready__"] = table["__ray_terminate__"] = table["__ray_call__"] = MethodOptions()

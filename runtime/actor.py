@@ -264,14 +264,14 @@ class ActorMethod:
 
     def __init__(self, handle: ActorHandle, name: str, options: MethodOptions) -> None:
         # Not the handle itself, which keeps us: such a circle would keep the actor until the next garbage collection.
-        self._actor = handle._actor
-        self._shape = handle._shape
-        self._ref = handle._ref
+        self._actor = handle._ray_actor
+        self._shape = handle._ray_shape
+        self._ref = handle._ray_ref
         self._method_name = name
         self._options = options
         self._retry = options.retry()
         self._check = ArgumentCheck(options.parameters)
-        self._task_name = f"{handle._shape.class_name.rpartition('.')[2]}.{name}"
+        self._task_name = f"{handle._ray_shape.class_name.rpartition('.')[2]}.{name}"
 
     def __call__(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         raise TypeError(
@@ -298,7 +298,7 @@ class ActorMethod:
         from runtime.dag.class_node import bind_method
 
         handle = ActorHandle.__new__(ActorHandle)
-        handle._actor, handle._shape, handle._ref = self._actor, self._shape, self._ref
+        handle._ray_actor, handle._ray_shape, handle._ray_ref = self._actor, self._shape, self._ref
         return bind_method(handle, self._method_name, num_returns, args, kwargs, options)
 
     def _call(self, args: Any, kwargs: Any, options: MethodOptions, retry: Retry, name: str) -> Any:
@@ -397,12 +397,13 @@ def _check_num_returns(value: Any) -> None:
 class ActorHandle:
     """A reference to an actor. While any handle lives, so does the actor (unless detached, or killed)."""
 
-    _actor: Actor
-    _shape: ActorShape
-    _ref: ObjectRef | None  # counts the handles
+    # A prefix of its own, since an actor may have a method `_actor` or `_ref`.
+    _ray_actor: Actor
+    _ray_shape: ActorShape
+    _ray_ref: ObjectRef | None  # counts the handles
 
     def __getattr__(self, name: str) -> ActorMethod:
-        shape: ActorShape = self.__dict__["_shape"]
+        shape: ActorShape = self.__dict__["_ray_shape"]
         options = shape.methods.get(name)
         if options is None:
             raise AttributeError(
@@ -412,37 +413,37 @@ class ActorHandle:
         return method
 
     def __dir__(self) -> list[str]:
-        return list(self._shape.methods)
+        return list(self._ray_shape.methods)
 
     @property
     def _actor_id(self) -> ids.ActorID:
-        return ids.ActorID(self._actor.actor_id)
+        return ids.ActorID(self._ray_actor.actor_id)
 
     @property
     def _ray_actor_id(self) -> ids.ActorID:
         return self._actor_id
 
     def __repr__(self) -> str:
-        return f"Actor({self._shape.class_name}, {self._actor.actor_id.hex()})"
+        return f"Actor({self._ray_shape.class_name}, {self._ray_actor.actor_id.hex()})"
 
     def __hash__(self) -> int:
-        return hash(self._actor.actor_id)
+        return hash(self._ray_actor.actor_id)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ActorHandle) and self._actor.actor_id == other._actor.actor_id
+        return isinstance(other, ActorHandle) and self._ray_actor.actor_id == other._ray_actor.actor_id
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self._actor.actor_id, msgspec.msgpack.encode(self._shape), self._ref)
+        return _rebuild, (self._ray_actor.actor_id, msgspec.msgpack.encode(self._ray_shape), self._ray_ref)
 
 
 def _new_handle(core: Core, actor: Actor, shape: ActorShape, counted: bool = True) -> ActorHandle:
     handle = ActorHandle.__new__(ActorHandle)
-    handle._actor = actor
-    handle._shape = shape
-    handle._ref = None
+    handle._ray_actor = actor
+    handle._ray_shape = shape
+    handle._ray_ref = None
     if counted and actor.handle is not None:
         with core.lock:
-            handle._ref = core.objects.new_ref(actor.handle)
+            handle._ray_ref = core.objects.new_ref(actor.handle)
     return handle
 
 

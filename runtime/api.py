@@ -119,7 +119,7 @@ def put(value: Any, *, _owner: ActorHandle | None = None, _tensor_transport: Any
         if not isinstance(_owner, ActorHandle):
             raise ValueError(f"put(_owner=) takes the handle of an actor, not {_owner!r}.")
         core = current()
-        return core.owner_requests.put_for(value, core.actors.address(_owner._actor))
+        return core.owner_requests.put_for(value, core.actors.address(_owner._ray_actor))
     return current().objects.put(value)
 
 
@@ -204,8 +204,8 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
             f"ray.kill() only supported for actors. For tasks, try ray.cancel(). Got: {type(actor)}."
         )
     core = current()
-    core.actors.check(actor._actor)
-    reply = core.actors.kill(actor._actor, no_restart)
+    core.actors.check(actor._ray_actor)
+    reply = core.actors.kill(actor._ray_actor, no_restart)
     if isinstance(reply, ErrorReply):
         raise exceptions.RaySystemError(f"cannot kill {actor!r}: {reply.message}")
 

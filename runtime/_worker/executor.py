@@ -42,6 +42,7 @@ from runtime._wire.messages.worker import (
 
 from . import arguments, thread_limit
 from .async_executor import AsyncExecutor, is_async
+from .bound_method import bound_method
 from .context import Execution, execution
 from .devices import Devices
 from .functions import full_name
@@ -451,8 +452,7 @@ class Executor:
             return lambda: True
         if push.method == "__ray_terminate__":
             return self._terminate
-        method: Callable[..., Any] = getattr(self.actor, push.method)
-        return method
+        return bound_method(self.actor, push.method)
 
     def _terminate(self) -> None:
         self.leave("exit_actor() is called.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import typing
 
 import pytest
@@ -264,3 +265,117 @@ def test_names_of_calls() -> None:
     assert name == "Named.names"
     assert function.endswith("test_actor_classes.Named.names")
     assert ray.get(actor.names.options(name="mine").remote())[0] == "mine"
+
+
+class Hidden:
+    """Its instances have attributes with the names of its methods."""
+
+    def __init__(self) -> None:
+        for name in ("items", "static", "of_class", "inherited", "partial", "__call__"):
+            setattr(self, name, "an attribute")
+
+    def __call__(self, x: int) -> int:
+        return x + 1
+
+    def inherited(self) -> str:
+        return "inherited"
+
+
+class Hiding(Hidden):
+    def items(self) -> tuple[str, typing.Any]:
+        return "items", self.items
+
+    @staticmethod
+    def static() -> str:
+        return "static"
+
+    @classmethod
+    def of_class(cls) -> str:
+        return cls.__name__
+
+    partial = functools.partialmethod(lambda self, x: f"partial {x}", 5)
+
+    def replace(self) -> None:
+        self.__dict__.update(replace=None, fails=str)
+
+    def fails(self) -> None:
+        raise ValueError("the method of the class")
+
+
+class TestAttributesWithTheNamesOfMethods:
+    def test_calls_go_to_the_class(self) -> None:
+        actor = ray.remote(Hiding).remote()
+        assert ray.get(actor.items.remote()) == ("items", "an attribute")
+        names = ("static", "of_class", "inherited", "partial")
+        called = ray.get([getattr(actor, name).remote() for name in names])
+        assert called == ["static", "Hiding", "inherited", "partial 5"]
+
+    def test_special_methods_are_inherited(self) -> None:
+        actor = ray.remote(Hiding).remote()
+        assert ray.get(actor.__call__.remote(1)) == 2
+        with pytest.raises(TypeError, match="missing a required argument"):
+            actor.__call__.remote()
+
+    def test_what_is_hidden_later(self) -> None:
+        actor = ray.remote(Hiding).remote()
+        ray.get([actor.replace.remote(), actor.replace.remote()])
+        with pytest.raises(ValueError, match="the method of the class"):
+            ray.get(actor.fails.remote())
+
+    def test_methods_of_async_and_threaded_actors(self) -> None:
+        class Async(Hidden):
+            def __init__(self) -> None:
+                super().__init__()
+                self.__dict__["wait"] = "an attribute"
+
+            async def wait(self) -> str:
+                return "method"
+
+        threaded = ray.remote(Hiding).options(max_concurrency=2).remote()
+        assert ray.get(threaded.items.remote()) == ("items", "an attribute")
+        actor = ray.remote(Async).remote()
+        assert ray.get([actor.wait.remote(), actor.inherited.remote()]) == ["method", "inherited"]
+
+    def test_the_names_that_every_actor_has(self) -> None:
+        class Named:
+            def __ray_ready__(self) -> str:
+                return "mine"
+
+            def __ray_call__(self, function: typing.Any) -> str:
+                return "mine"
+
+        actor = ray.remote(Named).remote()
+        assert ray.get(actor.__ray_ready__.remote()) is True
+        assert ray.get(actor.__ray_call__.remote(lambda self: "theirs")) == "theirs"
+
+    def test_handles_hide_no_method(self) -> None:
+        class Private:
+            def _actor(self) -> str:
+                return "actor"
+
+            def _shape(self) -> str:
+                return "shape"
+
+            def _ref(self) -> str:
+                return "ref"
+
+        actor = ray.remote(Private).remote()
+        calls = [actor._actor.remote(), actor._shape.remote(), actor._ref.remote()]
+        assert ray.get(calls) == ["actor", "shape", "ref"]
+
+    def test_callable_attributes_of_the_class_are_no_methods(self) -> None:
+        class Callable:
+            def __call__(self) -> int:
+                return 1
+
+        class Owner:
+            tool = Callable()
+            half = functools.partial(int, base=2)
+
+            def use(self) -> int:
+                return self.tool() + self.half("10")
+
+        actor = ray.remote(Owner).remote()
+        assert ray.get(actor.use.remote()) == 3
+        with pytest.raises(AttributeError, match="tool"):
+            _ = actor.tool

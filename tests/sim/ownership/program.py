@@ -249,7 +249,7 @@ class Program:
             core = core_worker.current()
             order = book().next()
             try:
-                address = core.actors.address(self.rng.choice(owners)._actor)
+                address = core.actors.address(self.rng.choice(owners)._ray_actor)
                 ref = core.owner_requests.put_for(self.value(order, f"put {order}"), address)
             except exceptions.RayError as error:
                 self.check_error(error)
