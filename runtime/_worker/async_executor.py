@@ -150,7 +150,7 @@ class AsyncExecutor:
                     else:
                         args, kwargs, made = arguments.unpack(self._core, push)
                     result = self._executor.callable_of(push)(*args, **kwargs)
-                    if inspect.isawaitable(result):
+                    if isinstance(result, Coroutine):  # other awaitables, such as references, are results
                         result = await result
                     if running.cancelled:
                         raise asyncio.CancelledError  # whatever the method made of it
@@ -199,7 +199,7 @@ def is_async(cls: type) -> bool:
     members: dict[str, Any] = {}
     for base in reversed(cls.__mro__[:-1]):  # `object` has none; what a class overrides does not count
         members.update(vars(base))
-    functions = (m.__func__ if isinstance(m, staticmethod) else m for m in members.values())
+    functions = (m.__func__ if isinstance(m, staticmethod | classmethod) else m for m in members.values())
     return any(
         inspect.isfunction(function)
         and (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function))

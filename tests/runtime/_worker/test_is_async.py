@@ -17,7 +17,7 @@ class Plain:
     def call(self) -> None: ...
 
     @classmethod
-    async def build(cls) -> None: ...
+    def build(cls) -> None: ...
 
 
 class Coroutine(Plain):
@@ -32,6 +32,11 @@ class Generator:
 class Static:
     @staticmethod
     async def call() -> None: ...
+
+
+class OfTheClass:
+    @classmethod
+    async def call(cls) -> None: ...
 
 
 class Overridden(Coroutine):
@@ -49,6 +54,7 @@ class Inherited(Coroutine):
         (Coroutine, True),
         (Generator, True),
         (Static, True),
+        (OfTheClass, True),
         (Overridden, False),
         (Inherited, True),
         (object, False),
@@ -58,6 +64,6 @@ def test_a_class_with_coroutines(cls: type[Any], expected: bool) -> None:
     assert is_async(cls) is expected
     by_the_book = any(
         inspect.iscoroutinefunction(member) or inspect.isasyncgenfunction(member)
-        for _, member in inspect.getmembers(cls, inspect.isfunction)
+        for _, member in inspect.getmembers(cls, inspect.isroutine)
     )
     assert by_the_book is expected

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.under_test import exceptions, ray
+from tests.under_test import OWN, exceptions, ray
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -262,3 +262,57 @@ class TestConstructors:
                 return self.value
 
         assert ray.get(Waits.remote().get.remote(), timeout=60) == 1
+
+
+@ray.remote(num_cpus=0)
+class Returning:
+    """Its plain methods return things that could be awaited."""
+
+    def __init__(self) -> None:
+        self.ref = ray.put("value")
+
+    async def coroutine(self) -> str:
+        await asyncio.sleep(0)
+        return "awaited"
+
+    async def gives_reference(self) -> Any:
+        return self.ref
+
+    def reference(self) -> Any:
+        return self.ref
+
+    def references(self) -> Any:
+        return self.ref, self.ref
+
+    def task(self) -> Any:
+        return asyncio.ensure_future(self.coroutine())
+
+    def its_coroutine(self) -> Any:
+        return self.coroutine()
+
+
+def test_a_reference_that_a_plain_method_returns_stays_one() -> None:
+    actor = Returning.remote()
+    for method in (actor.reference, actor.gives_reference):
+        returned = ray.get(method.remote())
+        assert isinstance(returned, ray.ObjectRef)
+        assert ray.get(returned) == "value"
+    first, second = actor.references.options(num_returns=2).remote()
+    assert ray.get(ray.get([first, second])) == ["value", "value"]
+
+
+def test_only_coroutines_are_awaited() -> None:
+    actor = Returning.remote()
+    with pytest.raises(TypeError, match=r"cannot pickle '_asyncio.Task' object"):
+        ray.get(actor.task.remote())
+    if OWN:  # there, not even these
+        assert ray.get(actor.its_coroutine.remote()) == "awaited"
+
+
+def test_a_class_method_may_be_the_only_coroutine() -> None:
+    class OfTheClass:
+        @classmethod
+        async def name(cls) -> str:
+            return cls.__name__
+
+    assert ray.get(ray.remote(OfTheClass).remote().name.remote()) == "OfTheClass"
