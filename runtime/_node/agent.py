@@ -114,7 +114,7 @@ class NodeAgent:
             self.cluster.address_of,
             self.cluster.is_dead,
             self._peer_handler.on_our_connection,
-            lambda node_id: self.leases.node_lost(node_id, "the connection to its node's agent broke"),
+            lambda node_id: self.leases.remote.node_lost(node_id, "the connection to its node's agent broke"),
         )
         zero_cap = max(8, 4 * config.cpu_count)
         self.leases = LeaseService(self.ledger, self.cluster, self.pool, self.peers, zero_cap, self._changed)
@@ -398,7 +398,7 @@ class NodeAgent:
             self.finish(f"the control store counts this node as dead: {info.death_reason}")
             return
         reason = f"its node {info.node_id.hex()[:12]} died: {info.death_reason or 'no reason is known'}"
-        self.leases.node_lost(info.node_id, reason)
+        self.leases.remote.node_lost(info.node_id, reason)
         self._process_handler.tell_all(NodeDied(info.node_id))
         self.peers.drop(info.node_id)
         self.object_sources.drop(info.node_id)

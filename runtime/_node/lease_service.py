@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import os
 import random
 from collections import Counter
@@ -38,10 +37,9 @@ from runtime._wire.messages.node import (
 from .cluster import Cluster
 from .peers import PeerTable
 from .processes import Peer, Process
+from .remote_leases import RemoteLeases
 from .worker_pool import WorkerPool
 
-log = logging.getLogger(__name__)
-BUSY_PAUSE_S = 0.1
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -75,16 +73,6 @@ class LocalLease(msgspec.Struct, eq=False):
         return self.allocation.resources
 
 
-class RemoteLeaseHere(msgspec.Struct, eq=False):
-    """A worker of another node in the hands of a process of this node."""
-
-    lease_id: bytes
-    worker_id: bytes
-    node_id: bytes
-    owner: Channel
-    resources: Mapping[str, int]  # as they were requested
-
-
 class LeaseService:
     """Owns every lease that this node gave or took.
 
@@ -104,19 +92,18 @@ class LeaseService:
         self._ledger = ledger
         self._cluster = cluster
         self._pool = pool
-        self._peers = peers
         self._zero_cap = zero_cap
         self._on_change = on_change
         self._queue = LeaseQueue(ledger, cluster.table, random.Random(), zero_cap)
+        self.remote = RemoteLeases(
+            self._queue, cluster.table, peers, self.new_lease_id, self.kick, self._refuse
+        )
         self._local: dict[bytes, LocalLease] = {}
-        self._remote: dict[bytes, RemoteLeaseHere] = {}
         self._owned: dict[Channel, set[bytes]] = {}
         self._prefix = os.urandom(8)
         self._numbers = itertools.count(1)
         self._kicked = False
         self._resuming: asyncio.TimerHandle | None = None  # while nothing is handed out
-        self._asking: set[asyncio.Task[None]] = set()
-        self._recalled_early: set[bytes] = set()  # by other nodes, before `_ask` could take note of the lease
         self._pacing: asyncio.TimerHandle | None = None
         self._sharing: asyncio.TimerHandle | None = None
         self._coming = 0  # granted, but the worker starts yet, or its environment is being built
@@ -132,8 +119,7 @@ class LeaseService:
         for timer in (self._pacing, self._resuming, self._sharing):
             if timer is not None:
                 timer.cancel()
-        for task in self._asking:
-            task.cancel()
+        self.remote.close()
 
     def new_lease_id(self) -> bytes:
         return self._prefix + next(self._numbers).to_bytes(8, "big")
@@ -166,7 +152,7 @@ class LeaseService:
         self.kick()
 
     def give_back(self, owner: Channel, message: LeaseReturn | RemoteLeaseReturn) -> None:
-        """The owner is done with a lease. An unknown one ended before."""
+        """The owner, or the other node's agent, is done with a lease. An unknown one ended before."""
         lease = self._local.get(message.lease_id)
         if lease is not None and lease.owner is owner:
             self._end(lease)
@@ -175,12 +161,8 @@ class LeaseService:
             else:
                 self._pool.give_back(lease.worker)
             self.kick()
-            return
-        remote = self._remote.get(message.lease_id)
-        if remote is not None and remote.owner is owner:
-            self._forget_remote(remote)
-            self._return_remote(remote.node_id, remote.lease_id, message.discard)
-            self.kick()
+        elif isinstance(message, LeaseReturn):
+            self.remote.give_back(owner, message)
 
     def set_blocked(self, worker: Worker, blocked: bool) -> None:
         """The worker's task waits for others, or runs on."""
@@ -206,10 +188,7 @@ class LeaseService:
             lease = self._local.get(lease_id)
             if lease is not None:
                 self._pool.stop_worker(lease.worker, "the owner of its lease died", True)
-            remote = self._remote.get(lease_id)
-            if remote is not None:
-                self._forget_remote(remote)
-                self._return_remote(remote.node_id, lease_id, True)
+        self.remote.owner_gone(owner)
         self.kick()
 
     def owners_dead(self, worker_ids: set[bytes]) -> None:
@@ -302,41 +281,13 @@ class LeaseService:
             raise CallError(ErrorKind.UNAVAILABLE, "the asking agent is gone")
         owner = message.owner.worker_id
         shape = _encode(message.request)
-        lease = self._begin(worker, allocation, channel, owner, is_zero, message.retriable, owner, shape)
+        lease = self._begin(
+            message.lease_id, worker, allocation, channel, owner, is_zero, message.retriable, owner, shape
+        )
         address = self._address(worker)
         return RemoteLeaseGranted(
             lease.lease_id, address, allocation.resources, allocation.gpu_ids, allocation.other_ids
         )
-
-    def remote_lost(self, message: RemoteLeaseLost) -> None:
-        """The agent of another node says that a worker we lease there died."""
-        remote = self._remote.get(message.lease_id)
-        if remote is not None:
-            self._forget_remote(remote)
-            remote.owner.send(
-                LeaseLost(
-                    message.lease_id,
-                    message.worker_id,
-                    message.reason,
-                    out_of_memory=message.out_of_memory,
-                    retry=message.retry,
-                )
-            )
-
-    def remote_recalled(self, message: LeaseRecall) -> None:
-        """The agent of another node wants a worker back that a process here leases."""
-        remote = self._remote.get(message.lease_id)
-        if remote is not None:
-            remote.owner.send(message)
-        elif self._asking:
-            self._recalled_early.add(message.lease_id)
-
-    def node_lost(self, node_id: bytes, reason: str) -> None:
-        """A node died, or our connection to its agent broke, which ends our leases there."""
-        for remote in [remote for remote in self._remote.values() if remote.node_id == node_id]:
-            self._forget_remote(remote)
-            remote.owner.send(LeaseLost(remote.lease_id, remote.worker_id, reason, node_died=True))
-        self.kick()
 
     # -- reports
 
@@ -402,9 +353,7 @@ class LeaseService:
             if isinstance(effect, GrantHere):
                 self._grant(effect.waiting, effect.allocation)
             elif isinstance(effect, AskNode):
-                task = asyncio.get_running_loop().create_task(self._ask(effect.waiting, effect.node_id))
-                self._asking.add(task)
-                task.add_done_callback(self._asked)
+                self.remote.ask(effect.waiting, effect.node_id)
             else:
                 assert isinstance(effect, Refuse)
                 self._send_failed(effect.waiting, ErrorKind.INVALID, effect.message)
@@ -459,6 +408,7 @@ class LeaseService:
             else:
                 process = channel.context
                 lease = self._begin(
+                    self.new_lease_id(),
                     worker,
                     allocation,
                     channel,
@@ -482,60 +432,9 @@ class LeaseService:
         self._coming += 1
         self._pool.acquire((entry.job_id, entry.runtime_env), WorkerEvent.LEASE, take)
 
-    async def _ask(self, entry: Waiting, node_id: bytes) -> None:
-        channel = entry.owner
-        assert isinstance(channel, Channel)
-        process: Process = channel.context
-        request = msgspec.msgpack.decode(entry.shape, type=ResourceRequest)
-        loop = asyncio.get_running_loop()
-        try:
-            peer = await self._peers.channel(node_id)
-            granted = await peer.call(
-                RemoteLease(process.address, entry.job_id, request, entry.runtime_env, entry.retriable),
-                timeout_s=60.0,
-            )
-        except CallError as error:
-            self._queue.settle(entry, False)
-            pause = BUSY_PAUSE_S if error.kind == ErrorKind.BUSY else 10 * BUSY_PAUSE_S
-            self._cluster.table.refused(node_id, entry.request.resources, loop.time() + pause)
-            if error.kind in (ErrorKind.RUNTIME_ENV, ErrorKind.SETUP_HOOK):
-                self._refuse(entry, error.kind, error.message)
-            elif error.kind != ErrorKind.BUSY:
-                log.warning("node %s gave no lease: %s", node_id.hex()[:12], error)
-            loop.call_later(pause + 0.001, self.kick)
-            self.kick()
-            return
-        wanted = self._queue.settle(entry, True)
-        if not wanted or channel.closed:
-            self._return_remote(node_id, granted.lease_id, False)
-            self._cluster.table.restore(node_id, entry.request.resources)
-            self.kick()
-            return
-        remote = RemoteLeaseHere(
-            granted.lease_id, granted.worker.worker_id, node_id, channel, entry.request.resources
-        )
-        self._remote[granted.lease_id] = remote
-        self._owned.setdefault(channel, set()).add(granted.lease_id)
-        channel.send(
-            LeaseGranted(
-                entry.class_key,
-                granted.lease_id,
-                granted.worker,
-                granted.resources,
-                granted.gpu_ids,
-                granted.other_ids,
-            )
-        )
-        if granted.lease_id in self._recalled_early:
-            channel.send(LeaseRecall(granted.lease_id))
-
-    def _asked(self, task: asyncio.Task[None]) -> None:
-        self._asking.discard(task)
-        if not self._asking:
-            self._recalled_early.clear()
-
     def _begin(
         self,
+        lease_id: bytes,
         worker: Worker,
         allocation: Allocation,
         owner: Channel,
@@ -546,7 +445,7 @@ class LeaseService:
         shape: bytes,
     ) -> LocalLease:
         lease = LocalLease(
-            self.new_lease_id(),
+            lease_id,
             worker,
             allocation,
             owner,
@@ -574,18 +473,6 @@ class LeaseService:
         self._ledger.release(allocation)
         self._queue.zero_leases -= is_zero
         self.kick()
-
-    def _forget_remote(self, remote: RemoteLeaseHere) -> None:
-        del self._remote[remote.lease_id]
-        self._cluster.table.restore(remote.node_id, remote.resources)
-        owned = self._owned.get(remote.owner)
-        if owned is not None:
-            owned.discard(remote.lease_id)
-
-    def _return_remote(self, node_id: bytes, lease_id: bytes, discard: bool) -> None:
-        channel = self._peers.open_channel(node_id)
-        if channel is not None:
-            channel.send(RemoteLeaseReturn(lease_id, discard))
 
     def _refuse(self, entry: Waiting, kind: str, message: str) -> None:
         self._queue.fail(entry)

@@ -43,9 +43,9 @@ class PeerHandler:
     def on_our_connection(self, channel: Channel, message: Message) -> None:
         """What a peer says, unasked, on a connection that we opened."""
         if isinstance(message, RemoteLeaseLost):
-            self._agent.leases.remote_lost(message)
+            self._agent.leases.remote.lost(message)
         elif isinstance(message, LeaseRecall):
-            self._agent.leases.remote_recalled(message)
+            self._agent.leases.remote.recalled(message)
         else:
             raise CallError(ErrorKind.INVALID, f"unexpected {type(message).__name__} of {channel.name}")
 
