@@ -297,9 +297,15 @@ class ActorMethod:
     def _bind(self, args: Any, kwargs: Any, num_returns: int, options: Mapping[str, Any]) -> Any:
         from runtime.dag.class_node import bind_method
 
+        return bind_method(self._handle(), self._method_name, num_returns, args, kwargs, options)
+
+    def _handle(self) -> ActorHandle:
         handle = ActorHandle.__new__(ActorHandle)
         handle._ray_actor, handle._ray_shape, handle._ray_ref = self._actor, self._shape, self._ref
-        return bind_method(handle, self._method_name, num_returns, args, kwargs, options)
+        return handle
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_method, (self._handle(), self._method_name)
 
     def _call(self, args: Any, kwargs: Any, options: MethodOptions, retry: Retry, name: str) -> Any:
         self._check(args, kwargs)
@@ -384,6 +390,9 @@ class _BoundMethod:
         """See `ActorMethod.bind`."""
         return self._method._bind(args, kwargs, self._options.num_returns, self._given)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _BoundMethod, (self._method, self._given)
+
 
 def _check_num_returns(value: Any) -> None:
     if value in ("streaming", "dynamic"):
@@ -453,6 +462,10 @@ def _rebuild(actor_id: bytes, shape: bytes, ref: ObjectRef | None) -> ActorHandl
     entry = ref._entry if ref is not None else None
     actor = core.actors.actor(actor_id, entry, decoded.ordered)
     return _new_handle(core, actor, decoded, counted=ref is not None)
+
+
+def _rebuild_method(handle: ActorHandle, name: str) -> ActorMethod:
+    return ActorMethod(handle, name, handle._ray_shape.methods[name])
 
 
 def handle_of(core: Core, info: ActorInfo) -> ActorHandle:
