@@ -63,8 +63,9 @@ def init(
 
     Args:
         address: None (what CLUSTERCTL_ADDRESS or RAY_ADDRESS says, else a cluster that has a node on this machine,
-            else a new local one), "local" (a new one), "auto" (the cluster that has a node on this machine, be it
-            another program's local one), "host:port" of a control store, or "ray://host:port", which means the same.
+            else a new local one), "local" (a new one), "auto" (what these variables say, else the cluster that has a
+            node on this machine, be it another program's local one), "host:port" of a control store, or
+            "ray://host:port", which means the same. `localhost` means 127.0.0.1.
         num_cpus: of a new cluster; default: those of the machine. num_gpus, resources, labels and
             object_store_memory (bytes) likewise; with any of them, None as address never joins a cluster.
         ignore_reinit_error: a second call does nothing instead of raising.

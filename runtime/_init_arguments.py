@@ -119,23 +119,31 @@ def own_cluster(**own: Any) -> dict[str, Any]:
 def agent_of(address: Any, own: Mapping[str, Any], hidden: Mapping[str, Any]) -> str:
     """The socket of the node agent to join; "" to start a cluster.
 
+    CLUSTERCTL_ADDRESS, or else RAY_ADDRESS, replaces None and "auto".
+
     Raises:
-        TypeError, ValueError: the address is none, or arguments of a new cluster are given with one to join.
+        TypeError, ValueError: `init` takes no such address, or arguments of a new cluster are given with one to join.
         ConnectionError: no such cluster has a node on this machine.
     """
     given = [name for name, value in own.items() if value is not None]
     given += ["_system_config"] if hidden.get("_system_config") is not None else []
-    if address is None:
-        address = os.environ.get("CLUSTERCTL_ADDRESS") or os.environ.get("RAY_ADDRESS")
-        if address is None and not given:
+    if address in (None, "auto"):
+        named = os.environ.get("CLUSTERCTL_ADDRESS") or os.environ.get("RAY_ADDRESS")
+        if not named and address is None and not given:
             record = find_agent(None)
             return record.unix_path if record is not None else ""
+        address = named or address
     if address is None or address == "local":
         return ""
     if not isinstance(address, str):
         raise TypeError(f"address must be None or a string, not {address!r}.")
     if not address:
         raise ValueError('Invalid address format: "". Give "auto", "local", "host:port", or leave it out.')
+    if address.startswith(("http://", "https://")):
+        raise ValueError(
+            f"Invalid Ray address: {address!r} is the address of a job API, which `JobSubmissionClient` takes and "
+            "RAY_API_SERVER_ADDRESS may hold. `init` and RAY_ADDRESS take the host:port of a control store."
+        )
     if given:
         raise ValueError(
             f"When connecting to an existing cluster, {' and '.join(given)} must not be provided: they are for a "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runtime._core.addresses import canonical
 from runtime._node.registry import NodeRecord, records
 
 __all__ = ["NodeRecord", "find_agent"]
@@ -17,8 +18,9 @@ def find_agent(address: str | None) -> NodeRecord | None:
     """
     found = records()
     shared = [record for record in found if not record.local]
-    if address not in (None, "", "auto"):
-        shared = [record for record in shared if record.control_address == address]
+    if address and address != "auto":
+        wanted = canonical(address)
+        shared = [record for record in shared if canonical(record.control_address) == wanted]
     # The head first: on one machine the other nodes are only there for their resources.
     chosen = max(shared, key=lambda record: (record.is_head, record.started_s), default=None)
     if address != "auto":

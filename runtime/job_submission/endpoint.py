@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from runtime._core.addresses import canonical
 from runtime._node import registry
 from runtime._wire.messages.control import KvGet, KvValue
 from runtime._worker.core_worker import current_or_none
@@ -37,9 +38,10 @@ def find(address: str | None) -> Endpoint:
     """The API that an address means.
 
     Args:
-        address: `http://host:port` of the API, `host:port` of the cluster's control store, "auto", or None: the
-            cluster that this program is connected to, else the one of a node on this machine, else the operator's
-            current one. RAY_API_SERVER_ADDRESS and RAY_ADDRESS win, as in Ray.
+        address: `http://host:port` of the API (of a known cluster also without `http://`), `host:port` of the
+            cluster's control store, "auto", or None: the cluster that this program is connected to, else the one of a
+            node on this machine, else the operator's current one. RAY_API_SERVER_ADDRESS and RAY_ADDRESS win, as in
+            Ray.
 
     Raises:
         ConnectionError: no such cluster is known here.
@@ -48,8 +50,10 @@ def find(address: str | None) -> Endpoint:
     wanted = (wanted or "auto").removeprefix("ray://").rstrip("/")
     if wanted == "auto":
         wanted = os.environ.get("CLUSTERCTL_ADDRESS", "auto")
+    place = canonical(wanted)
     for known in _known():
-        if wanted in ("auto", known.url, known.control_address):
+        names = (known.url, known.url.removeprefix("http://"), known.control_address)
+        if wanted == "auto" or place in map(canonical, names):
             return replace(known, url=_tunnel(known.behind)) if known.behind else known
     if wanted.startswith(("http://", "https://")):
         return Endpoint(wanted, _token())

@@ -121,7 +121,9 @@ def test_who_submits_under_the_alias_gives_it_to_the_job(cli: Cli, client: JobSu
 def test_addresses(client: JobSubmissionClient, monkeypatch: pytest.MonkeyPatch) -> None:
     url = client.get_address()
     assert url.startswith("http://")
-    assert JobSubmissionClient(url + "/").get_version() == client.get_version()
+    local = url.replace("127.0.0.1", "localhost")
+    for address in (url + "/", local, local.removeprefix("http://")):
+        assert JobSubmissionClient(address).get_version() == client.get_version()
     monkeypatch.setenv("RAY_API_SERVER_ADDRESS", url)
     assert JobSubmissionClient("http://127.0.0.1:1").get_address() == url
     secret = pathlib.Path(os.environ["CLUSTERCTL_HOME"], "clusters", "submits", "secret").read_text()

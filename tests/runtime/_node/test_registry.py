@@ -130,3 +130,14 @@ def test_an_agent_is_found_by_its_cluster() -> None:
     assert found is not None
     assert found.unix_path == "/socket2"
     assert find_agent("127.0.0.1:3000") is None
+
+
+def test_localhost_is_this_machines_loopback() -> None:
+    registry.publish(record(1))
+    registry.publish(record(2, control_address="127.0.0.1:2000"))
+    registry.publish(record(3, control_address="localhost:3000"))
+    for address, socket in (("localhost:2000", "/socket2"), ("127.0.0.1:3000", "/socket3")):
+        found = find_agent(address)
+        assert found is not None
+        assert found.unix_path == socket
+    assert find_agent("localhost:4000") is None

@@ -288,6 +288,29 @@ def test_another_program_joins() -> None:
 
 
 @own
+def test_localhost_and_the_environment_name_a_cluster() -> None:
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 5})
+    try:
+        address = str(cluster.address).replace("127.0.0.1", "localhost")
+        assert joins(repr(address)) == ["5.0"]
+        init(address="local", num_cpus=7)  # the cluster that "auto" would find without the variable
+        assert joins("", "'auto'", "'local', num_cpus=3", RAY_ADDRESS=address) == ["5.0", "5.0", "3.0"]
+        assert joins(repr(address), RAY_ADDRESS="127.0.0.1:1") == ["5.0"]
+        assert joins("'auto'", RAY_ADDRESS="") == ["7.0"]
+    finally:
+        cluster.shutdown()
+    assert joins("'auto', num_cpus=2", RAY_ADDRESS="local") == ["2.0"]
+
+
+@own
+@pytest.mark.parametrize("address", [None, "auto"])
+def test_the_address_of_a_job_api_is_refused(monkeypatch: pytest.MonkeyPatch, address: str | None) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "http://localhost:8265")
+    with pytest.raises(ValueError, match=r"Invalid Ray address: .* is the address of a job API"):
+        ray.init(address)
+
+
+@own
 @pytest.mark.parametrize(
     "arguments",
     [
