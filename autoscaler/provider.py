@@ -344,6 +344,15 @@ class CommandResult:
     output: str
 
 
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Descriptors of this process that a command reads from and writes to. `stdin` None: it reads nothing."""
+
+    stdin: int | None
+    stdout: int
+    stderr: int
+
+
 class Shell(Protocol):
     """A way into one machine. Belongs to one thread at a time; every method may raise `ShellError`."""
 
@@ -359,11 +368,26 @@ class Shell(Protocol):
         """Runs `command` with the machine's POSIX shell, without a terminal, and waits.
 
         Args:
-            env: added to the command's environment; never visible in the machine's process list.
+            env: added to the command's environment; like the command, never visible in the machine's process list.
             timeout_s: the command and its children are killed after it, and `ShellTimedOut` is raised.
             on_output: gets every line (without its newline) as it appears.
             stdin: what the command reads; it is gone through in another thread. None: nothing. What it raises is
                 raised here.
+        """
+        ...
+
+    def pipe(
+        self,
+        command: str,
+        streams: Streams,
+        *,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> int:
+        """Runs `command` as `run` does, but connects it with `streams`, byte by byte; returns its exit status.
+
+        Raises:
+            BrokenPipeError: nobody reads `streams.stdout` any more; the command was killed.
         """
         ...
 

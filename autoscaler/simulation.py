@@ -5,6 +5,7 @@ are made twice, never boot or vanish, stale listings."""
 from __future__ import annotations
 
 import math
+import os
 import random
 import threading
 import time
@@ -31,6 +32,7 @@ from autoscaler.provider import (
     Quota,
     Shell,
     ShellTimedOut,
+    Streams,
     Throttled,
     Transient,
 )
@@ -333,6 +335,18 @@ class SimulatedShell:
         if on_output is not None:
             on_output(output)
         return CommandResult(0, output + "\n")
+
+    def pipe(
+        self,
+        command: str,
+        streams: Streams,
+        *,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> int:
+        result = self.run(command)
+        os.write(streams.stdout, result.output.encode())
+        return result.exit_status
 
     def put(self, local: str, remote: str) -> None:
         self._must_exist()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +17,7 @@ from . import afterwards
 from .options import Cluster, Forwards, Node, Screen, Start, Tmux
 
 if TYPE_CHECKING:
-    from autoscaler.provider import Machine
+    from autoscaler.provider import Machine, Streams
 
     from .session import Session
 
@@ -43,8 +46,9 @@ def execute(
 ) -> None:
     """Runs a command on the cluster's head, on another node, or on all.
 
-    It has no terminal; its exit status is passed on. Of several nodes it is the worst one, and 255 when a node could
-    not be entered.
+    It reads this command's input (unless that is a terminal), and its output and errors stay apart and unchanged, as in
+    a pipe. Its exit status is passed on. With --all-nodes it reads nothing, output and errors are merged by lines, and
+    the exit status is the worst one, or 255 when a node could not be entered.
 
     With --stop or --down the cluster ends afterwards, however the command did: by itself, by --timeout, by Ctrl-C, or
     because the connection to it was lost.
@@ -57,6 +61,8 @@ def execute(
     \b
       clusterctl exec python -c 'import runtime; runtime.init(); print(runtime.nodes())'
       clusterctl exec 'ls | wc -l'
+      tar c . | clusterctl exec 'tar x -C data'
+      clusterctl exec 'cat results.tgz' > results.tgz
       clusterctl exec --all-nodes 'df -h /'
     """
     from clusterctl.errors import UsageProblem
@@ -103,8 +109,19 @@ def _run(session: Session, machine: Machine, text: str, timeout_s: float | None,
     from .ports import forwarding
 
     with session.entered(machine) as shell, forwarding(shell, ports):
-        result = shell.run(text, env=session.environment(), timeout_s=timeout_s, on_output=output.say)
-    return process_status(result.exit_status)
+        try:
+            status = shell.pipe(text, _streams(), env=session.environment(), timeout_s=timeout_s)
+        except BrokenPipeError:
+            return 128 + signal.SIGPIPE  # as `ssh HOST yes | head`
+    return process_status(status)
+
+
+def _streams() -> Streams:
+    """This process's own. A terminal is no input: `attach` connects terminals."""
+    from autoscaler.provider import Streams
+
+    is_input = sys.stdin is not None and not os.isatty(0)  # None: it was closed
+    return Streams(0 if is_input else None, 1, 2)
 
 
 def _begin(session: Session, node: str | None, text: str, program: str) -> int:

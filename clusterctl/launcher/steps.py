@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from autoscaler.provider import CommandResult, SetupError, Shell, ShellError, ShellLost
-from clusterctl.shell import archive
+from clusterctl.shell import archive, hidden
 from clusterctl.sync import transfer
 from clusterctl.sync.transfer import Mount, SyncError
 
@@ -194,10 +194,10 @@ def in_bash(command: str) -> str:
     Debian's bash reads ~/.bashrc whenever it believes that sshd has started it, which would make a difference between
     ways into a machine.
     """
-    quoted = shlex.quote(command)
+    evaluate = shlex.quote(hidden.evaluate())
     return (
-        "unset SSH_CLIENT SSH2_CLIENT\n"
-        f'! shell=$(command -v bash) || exec "$shell" --norc -c {quoted}\nexec sh -c {quoted}'
+        f"unset SSH_CLIENT SSH2_CLIENT\nexport {hidden.VARIABLE}={shlex.quote(command)}\n"
+        f'! shell=$(command -v bash) || exec "$shell" --norc -c {evaluate}\nexec sh -c {evaluate}'
     )
 
 

@@ -79,6 +79,14 @@ class Channel:
         except channel_errors() as error:  # of the word that there is room again; nothing more comes
             raise self.lost(error) from error
 
+    def recv_errors(self, size: int) -> bytes:
+        """What comes next on the command's standard error; b"" when nothing more does.
+
+        Raises:
+            TimeoutError: nothing came for as long as the last `recv` was willing to wait.
+        """
+        return bytes(self._channel.recv_stderr(size))
+
     def sendall(self, data: bytes, timeout_s: float | None = None) -> None:
         """All of it goes there.
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import IO, cast
 
-from autoscaler.provider import CommandResult, Shell, ShellError, ShellTimedOut
+from autoscaler.provider import CommandResult, Shell, ShellError, ShellTimedOut, Streams
 
-from . import archive, marks
+from . import archive, hidden, marks
 
 _ENGINE = "~/.clusterctl-node/engine"
 _IN = "\x1ein"
@@ -35,6 +35,10 @@ export HOME="${HOME:-$PWD}" PYTHONUNBUFFERED=1 CLUSTERCTL_BASE_PYTHON=python3
 bin=$HOME/.clusterctl-node/runtime/bin
 export PATH="$bin:$PATH" CLUSTERCTL_PYTHON=$bin/python
 """
+
+_INSIDE = "CLUSTERCTL_INSIDE"
+"""The command for the container; the machine's own shell uses `hidden.VARIABLE`."""
+_RUN = f"exec /bin/sh -c {shlex.quote(hidden.evaluate(_INSIDE))}"
 
 
 class ContainerShell:
@@ -63,9 +67,9 @@ class ContainerShell:
             elif on_output is not None:
                 on_output(line)
 
-        inside = f"exec 2>&1; echo '{_IN}'; {_BEGIN}exec /bin/sh -c {shlex.quote(command)}"
+        inside = f"exec 2>&1; echo '{_IN}'; {_BEGIN}{_RUN}"
         flags = "-i" if stdin is not None else ""
-        values = {**(env or {}), _MARK: mark}
+        values = {**(env or {}), _MARK: mark, _INSIDE: command}
         try:
             result = self._machine.run(
                 self._exec(flags, values, inside),
@@ -83,6 +87,29 @@ class ContainerShell:
         if not is_in:
             raise ShellError(f"container {self._name}: {result.output.strip()[-1000:]}")
         return CommandResult(result.exit_status, result.output.removeprefix(f"{_IN}\n"))
+
+    def pipe(
+        self,
+        command: str,
+        streams: Streams,
+        *,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> int:
+        self.run(":", timeout_s=_KILL_S)  # the engine's own words would pass for the command's
+        mark = secrets.token_hex(8)
+        flags = "" if streams.stdin is None else "-i"
+        values = {**(env or {}), _MARK: mark, _INSIDE: command}
+        try:
+            return self._machine.pipe(
+                self._exec(flags, values, _BEGIN + _RUN), streams, env=values, timeout_s=timeout_s
+            )
+        except ShellTimedOut as error:
+            self._kill(mark)
+            raise ShellTimedOut(f"the command did not end within {timeout_s} s: {command}") from error
+        except BaseException:
+            self._kill(mark)
+            raise
 
     def put(self, local: str, remote: str) -> None:
         target = _path(remote)
@@ -134,8 +161,11 @@ class ContainerShell:
 
     def interactive(self, command: str | None = None, *, env: Mapping[str, str] | None = None) -> int:
         log_in = 'exec "$(command -v bash || echo /bin/sh)" -i'
-        run = log_in if command is None else f"exec /bin/sh -c {shlex.quote(command)}"
-        return self._machine.interactive(self._exec("-it", env or {}, _BEGIN + run), env=env)
+        values = dict(env or {})
+        if command is not None:
+            values[_INSIDE] = command
+        inside = _BEGIN + (log_in if command is None else _RUN)
+        return self._machine.interactive(self._exec("-it", values, inside), env=values)
 
     def forward(self, port: int) -> AbstractContextManager[int]:
         return self._machine.forward(port)  # the network is the machine's

@@ -12,9 +12,9 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from autoscaler.provider import CommandResult, ShellTimedOut
+from autoscaler.provider import CommandResult, ShellTimedOut, Streams
 
-from . import terminal
+from . import hidden, terminal
 from .feeding import Feeder
 from .output import Output
 
@@ -39,9 +39,9 @@ class LocalShell:
         with (
             _input(stdin) as descriptor,
             subprocess.Popen(
-                ["/bin/sh", "-c", command],
+                ["/bin/sh", "-c", hidden.evaluate()],
                 cwd=self._home,
-                env={**self._environment, **(env or {})},
+                env=self._variables(command, env),
                 stdin=descriptor,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -60,6 +60,32 @@ class LocalShell:
             status = process.wait()
         return CommandResult(status, output)
 
+    def pipe(
+        self,
+        command: str,
+        streams: Streams,
+        *,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> int:
+        with subprocess.Popen(
+            ["/bin/sh", "-c", hidden.evaluate()],
+            cwd=self._home,
+            env=self._variables(command, env),
+            stdin=subprocess.DEVNULL if streams.stdin is None else streams.stdin,
+            stdout=streams.stdout,
+            stderr=streams.stderr,
+            start_new_session=True,
+        ) as process:
+            try:
+                return process.wait(timeout_s)
+            except BaseException as error:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise ShellTimedOut(f"the command did not end within {timeout_s} s: {command}") from None
+                raise
+
     def put(self, local: str, remote: str) -> None:
         _copy(local, self._resolve(remote))
 
@@ -77,6 +103,9 @@ class LocalShell:
 
     def close(self) -> None:
         pass  # nothing is kept open
+
+    def _variables(self, command: str, env: Mapping[str, str] | None) -> dict[str, str]:
+        return {**self._environment, **(env or {}), hidden.VARIABLE: command}
 
     def _resolve(self, remote: str) -> str:
         path = remote[2:] if remote.startswith("~/") else remote

@@ -1,7 +1,7 @@
 """The shell of a machine that is entered by SSH. All shells of a machine share one connection (`connections`).
 
-What runs there is sent as a script on the command's input, never as arguments: neither the machine's log-in shell nor
-its process list see it. The script's process leads a process group, so that all of it can be killed.
+What runs there is sent as a script on the command's input, never as arguments, so the machine's log-in shell and its
+process list do not show it (`hidden`). The script's process leads a process group, so that all of it can be killed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, cast
 
-from autoscaler.provider import CommandResult, ShellError, ShellTimedOut
+from autoscaler.provider import CommandResult, ShellError, ShellTimedOut, Streams
 
-from . import archive, terminal
+from . import archive, hidden, terminal
 from .channel import Broken, Channel
 from .connections import CONNECT_S, CONNECTIONS, SshTarget
 from .feeding import Feeder
 from .forwarding import forwarded
 from .output import Output
+from .piping import LocalInput, RemoteErrors, write_all
 from .running import Late, Running
 
 _BLOCK = 65536
@@ -60,7 +61,7 @@ class SshShell:
         stdin: Iterable[bytes] | None = None,
     ) -> CommandResult:
         source = "</dev/null" if stdin is None else ""
-        script = self._exports(env) + f"/bin/sh -c {shlex.quote(command)} {source} 2>&1\n"
+        script = self._exports(env) + f"{hidden.in_shell(command)} {source} 2>&1\n"
         feeder: Feeder | None = None
         try:
             with self._started(script, timeout_s) as running:
@@ -77,6 +78,40 @@ class SshShell:
         if feeder is not None:
             feeder.check()
         return CommandResult(status, output.end())
+
+    def pipe(
+        self,
+        command: str,
+        streams: Streams,
+        *,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> int:
+        errors = RemoteErrors(streams.stderr)
+        source = "</dev/null" if streams.stdin is None else ""
+        script = self._exports(env) + errors.around(f"{hidden.in_shell(command)} {source}")
+        feeder: Feeder | None = None
+        local = None if streams.stdin is None else LocalInput(streams.stdin)
+        try:
+            with self._started(script, timeout_s) as running:
+                errors.start(running.channel)
+                if local is not None:
+                    channel = running.channel
+                    feeder = Feeder(local.blocks(), channel.sendall, channel.shutdown_write)
+                    feeder.start()
+                status = running.finish(lambda data: write_all(streams.stdout, data))
+                errors.finish()
+        except Late:
+            raise ShellTimedOut(f"the command did not end within {timeout_s} s: {command}") from None
+        finally:
+            if local is not None:
+                local.stop()
+                if feeder is not None:
+                    feeder.end()  # the channel is closed
+                local.close()
+        if feeder is not None:
+            feeder.check()
+        return status
 
     def ask(self, script: str, *, env: Mapping[str, str] | None = None, timeout_s: float) -> CommandResult:
         """Runs a script of this program's own in the shell that reads it, which then waits for the next one. So it must
@@ -120,9 +155,13 @@ class SshShell:
             running.expect_success()
 
     def interactive(self, command: str | None = None, *, env: Mapping[str, str] | None = None) -> int:
-        run = "exec /bin/sh -c " + shlex.quote(command) if command else 'exec "${SHELL:-/bin/sh}" -i'
+        run = 'exec "${SHELL:-/bin/sh}" -i'
+        exports = self._exports(env)
+        if command:
+            run = f"exec /bin/sh -c {shlex.quote(hidden.evaluate())}"
+            exports += self._exports({hidden.VARIABLE: command})
         with (
-            self._left_there(self._exports(env)) as file,
+            self._left_there(exports) as file,
             CONNECTIONS.session(self._target, time.monotonic() + CONNECT_S) as channel,
         ):
             begin = f"exec /bin/sh -c {shlex.quote(f'. {file}; rm -f {file}; {run}')}"

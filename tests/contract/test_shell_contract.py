@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
+import os
 import pathlib
 import socket
 import threading
@@ -11,8 +13,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from autoscaler.provider import Shell, ShellError, ShellTimedOut
+from autoscaler.provider import Shell, ShellError, ShellTimedOut, Streams
 from clusterctl.launcher.containers import Container
+from clusterctl.launcher.steps import in_bash
 from clusterctl.shell.connections import CONNECTIONS, SshTarget
 from clusterctl.shell.container import ContainerShell
 from clusterctl.shell.local import LocalShell
@@ -247,3 +250,131 @@ def test_a_source_that_fails_says_so(shell: Shell) -> None:
 
     with pytest.raises(LookupError, match="the source"):
         shell.run("cat", stdin=broken())
+
+
+class Piped:
+    """What `pipe` wrote, collected by threads from real pipes."""
+
+    def __init__(self) -> None:
+        self.ends = {name: os.pipe() for name in ("out", "err")}
+        self.got = {name: bytearray() for name in self.ends}
+        self._threads = [threading.Thread(target=self._collect, args=(name,)) for name in self.ends]
+        for thread in self._threads:
+            thread.start()
+
+    def _collect(self, name: str) -> None:
+        while data := os.read(self.ends[name][0], 65536):
+            self.got[name].extend(data)
+
+    def streams(self, stdin: int | None) -> Streams:
+        return Streams(stdin, self.ends["out"][1], self.ends["err"][1])
+
+    def end(self) -> tuple[bytes, bytes]:
+        for _, write in self.ends.values():
+            os.close(write)
+        for thread in self._threads:
+            thread.join()
+        for read, _ in self.ends.values():
+            os.close(read)
+        return bytes(self.got["out"]), bytes(self.got["err"])
+
+
+def piped(shell: Shell, command: str, data: bytes | None = None) -> tuple[int, bytes, bytes]:
+    collected = Piped()
+    read, write = os.pipe()
+    feeder = threading.Thread(target=lambda: (_write_all(write, data or b""), os.close(write)))
+    feeder.start()
+    try:
+        status = shell.pipe(command, collected.streams(None if data is None else read))
+    finally:
+        out, err = collected.end()
+        os.close(read)
+        feeder.join()
+    return status, out, err
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        while data:
+            data = data[os.write(descriptor, data) :]
+
+
+EVERY_BYTE = bytes(range(256)) * 4000 + b"no newline at the end <\xff"
+
+
+def test_a_pipe_changes_no_byte_in_either_direction(shell: Shell) -> None:
+    assert piped(shell, "cat", EVERY_BYTE) == (0, EVERY_BYTE, b"")
+    assert piped(shell, "cat > file; exit 4", EVERY_BYTE) == (4, b"", b"")
+    assert piped(shell, "cat file") == (0, EVERY_BYTE, b"")
+
+
+def test_a_pipe_keeps_output_and_errors_apart(shell: Shell) -> None:
+    status, out, err = piped(shell, "printf 'a\\rb'; printf 'oops <' >&2; printf c; exit 7")
+    assert (status, out, err) == (7, b"a\rbc", b"oops <")
+    assert piped(shell, "cat >&2", EVERY_BYTE) == (0, b"", EVERY_BYTE)
+
+
+def test_a_pipe_without_input_reads_nothing(shell: Shell) -> None:
+    assert piped(shell, "cat; echo $MARK") == (0, b"m\n", b"")
+
+
+def test_a_pipe_ends_with_its_command(shell: Shell) -> None:
+    """Also when the input goes on, and when a daemon keeps output and errors open."""
+    collected = Piped()
+    read, write = os.pipe()
+    try:
+        status = shell.pipe("sleep 300 & echo $!; exit 3", collected.streams(read))
+        assert status == 3
+    finally:
+        os.close(read)
+        os.close(write)
+        pid = int(collected.got["out"] or 0) if not isinstance(shell, LocalShell) else 0
+        if isinstance(shell, LocalShell):  # the daemon has the pipes themselves
+            assert eventually(lambda: bool(collected.got["out"]))
+            pid = int(collected.got["out"])
+        shell.run(f"kill -9 {pid}")
+        collected.end()
+
+
+def test_a_pipe_that_nobody_reads_ends_its_command(shell: Shell) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with open(os.devnull, "wb") as nothing:
+        try:
+            status = shell.pipe(
+                "echo $$ > pid; while echo y; do :; done", Streams(None, write, nothing.fileno())
+            )
+        except BrokenPipeError:
+            status = 1
+        finally:
+            os.close(write)
+    assert status != 0
+    pid = int(shell.run("cat pid").output)
+    assert eventually(lambda: not is_alive(shell, pid))
+
+
+def test_a_pipe_has_a_deadline(shell: Shell) -> None:
+    collected = Piped()
+    try:
+        with pytest.raises(ShellTimedOut):
+            shell.pipe("sleep 300", collected.streams(None), timeout_s=2.0)
+    finally:
+        collected.end()
+
+
+def test_commands_are_on_no_command_line(shell: Shell) -> None:
+    """`look` finds the word only where others would, for it has its parts."""
+    look = """for file in /proc/[0-9]*/cmdline; do
+        words=$(tr "\\0" " " < $file) 2>/dev/null
+        case "$words" in *"$A-$B"*) echo "$words";; esac
+    done"""
+    parts = {"A": "not-to", "B": "be-seen"}
+    command = f": not-to-be-seen; {look}; true"
+    assert shell.run(command, env=parts).output == ""
+    if not isinstance(shell, ContainerShell):
+        assert shell.run(in_bash(command), env=parts).output == ""
+    collected = Piped()
+    try:
+        shell.pipe(f"export A=not-to B=be-seen; {command}", collected.streams(None))
+    finally:
+        assert collected.end() == (b"", b"")

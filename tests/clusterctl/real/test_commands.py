@@ -42,6 +42,24 @@ def test_a_command_runs_on_all_nodes_side_by_side(cli: Cli, workers: list[str]) 
     assert len(lines) == 6
 
 
+def test_exec_is_a_pipe(cli: Cli) -> None:
+    data = bytes(range(256)) * 1000 + b"\r\nno end"
+    ran = piped(cli, data, "exec", "cat; printf 'oops\r' >&2; exit 5")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (5, data, b"oops\r")
+    assert piped(cli, data, "exec", "cat > data.bin").returncode == 0
+    assert piped(cli, None, "exec", "cat data.bin; cat").stdout == data
+
+
+def piped(cli: Cli, data: bytes | None, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Runs a command with binary input; None: its standard input is closed."""
+    command = [sys.executable, "-m", "clusterctl", *arguments]
+    if data is None:
+        command = ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *command]
+    return subprocess.run(
+        command, input=data or b"", capture_output=True, env=cli.env(), cwd=cli.folder, timeout=60
+    )
+
+
 def test_the_worst_status_of_all_nodes_is_passed_on(cli: Cli) -> None:
     command = (
         'case "$CLUSTERCTL_ADDRESS$HOME" in *) grep -q is_head.*true ../machine.json && exit 3; exit 7; esac'
