@@ -75,7 +75,7 @@ class NodeAgent:
         self.address = ""
         self._unix: UnixListener | None = None
         self._tcp: TcpListener | None = None
-        self._record: str | None = None
+        self._record: registry.Published | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._driver_timer: asyncio.TimerHandle | None = None
         self._stopping = False
@@ -226,7 +226,8 @@ class NodeAgent:
         """Kills the workers and leaves nothing behind but the logs (not even those if so configured)."""
         self._stopping = True
         if self._record is not None:
-            registry.withdraw(self._record)
+            self._record.withdraw()
+            self._record = None
             registry.records()  # removes those of agents that were killed
         self.reporter.close()
         self.memory.close()

@@ -82,7 +82,7 @@ class AutoscalingCluster:
         if not self._root:
             return
         if self._record is not None:
-            registry.withdraw(self._record)
+            registry.remove_record(self._record)
             self._record = None
         self._run("down", "--yes", str(self._spec_file))
         shutil.rmtree(self._root, ignore_errors=True)
@@ -106,9 +106,9 @@ class AutoscalingCluster:
             raise RuntimeError(f"clusterctl {arguments[0]} failed:\n{done.stdout}{done.stderr}".rstrip())
 
     def _publish_head(self) -> str:
-        """The head's agent keeps its record in its machine's folder: put one where programs of this user look."""
+        """The head's agent keeps its record in its machine's folder: link it to where programs of this user look."""
         for path in Path(self._root).glob("*/clusterctl-*/nodes/*.json"):
             record = registry.NodeRecord(**json.loads(path.read_text()))
             if record.is_head:
-                return registry.publish(record)
+                return registry.publish_link(str(path))
         raise RuntimeError(f"The head came up, but left no record below {self._root}.")
