@@ -225,5 +225,22 @@ def check_one(name: str, value: Any) -> None:
         raise TypeError(
             f"The type of keyword '{name}' must be {shown}, but received type {type(value)}: {value!r}."
         )
+    _check_text(name, value)
     if check is not None:
         check(name, value)
+
+
+def _check_text(name: str, value: Any) -> None:
+    """Raises ValueError for text that cannot be sent."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"The keyword '{name}' must be text that UTF-8 can encode, and {value!r} has a lone surrogate at "
+                f"position {error.start}. Python makes them from bytes that are not UTF-8: decode those differently."
+            ) from error
+    elif isinstance(value, dict):
+        for pair in value.items():
+            for item in pair:
+                _check_text(name, item)

@@ -64,7 +64,11 @@ class Connection:
         self._next = 0
 
     def send(self, message: Message, correlation: int = 0) -> None:
-        """Buffers one message; it leaves when a thread waits, when enough is buffered, or within milliseconds."""
+        """Buffers one message; it leaves when a thread waits, when enough is buffered, or within milliseconds.
+
+        Raises:
+            TypeError, OverflowError: a field holds what the wire does not carry. Nothing is sent.
+        """
         with self._pump.lock:
             if self.closed:
                 return
@@ -73,26 +77,50 @@ class Connection:
             if not start:
                 self._pump.dirty.append(self)
             out += b"\0\0\0\0\0\0\0\0"
-            codec.encode_into(message, out, -1)
+            try:
+                codec.encode_into(message, out, -1)
+            except Exception as error:
+                self._encode_again(message, start, error)
             HEADER.pack_into(out, start, len(out) - start - HEADER_BYTES, correlation)
             if len(out) >= FLUSH_BYTES:
                 self._pump.sent_much = True
                 self.flush()
         self._pump.kick()
 
+    def _encode_again(self, message: Message, start: int, error: Exception) -> None:
+        """Takes back what a failed encoding has left behind the header at `start`. Texts get a second chance."""
+        out = self._out
+        del out[start + HEADER_BYTES :]
+        try:
+            if not isinstance(error, UnicodeEncodeError):
+                raise error
+            out += codec.encode(message)
+        except Exception:
+            del out[start:]
+            raise
+
     def call(self, request: Request[Any], callback: ReplyCallback) -> None:
-        """Sends a request; `callback` runs on the pumping thread, under the lock."""
+        """Sends a request; `callback` runs on the pumping thread, under the lock. It gets an `ErrorReply` (INVALID)
+        at once when the request cannot be sent."""
         with self._pump.lock:
             if self.closed:
                 callback(ErrorReply(ErrorKind.UNAVAILABLE, f"the connection to {self.name} is closed"))
                 return
             self._next = number = (self._next % 0x7FFF_FFFE) + 1
             self._calls[number] = callback
-            self.send(request, number)  # type: ignore[arg-type]
+            try:
+                self.send(request, number)  # type: ignore[arg-type]
+            except Exception as error:
+                del self._calls[number]
+                callback(ErrorReply(ErrorKind.INVALID, _cannot_send(request, error)))
 
     def reply(self, message: Message, correlation: int) -> None:
-        """Answers a call that came in with this correlation."""
-        self.send(message, correlation | REPLY_BIT)
+        """Answers a call that came in with this correlation; with an `ErrorReply` when `message` cannot be sent."""
+        try:
+            self.send(message, correlation | REPLY_BIT)
+        except Exception as error:
+            refusal = ErrorReply(ErrorKind.INVALID, _cannot_send(message, error))
+            self.send(refusal, correlation | REPLY_BIT)
 
     def flush(self) -> None:
         """Writes what the socket takes now; the rest follows when it is writable."""
@@ -240,6 +268,10 @@ class Connection:
             log.exception("%s from %s could not be handled", type(message).__name__, self.name)
             if correlation and not correlation & REPLY_BIT:
                 self.reply(ErrorReply(ErrorKind.INTERNAL, f"{type(error).__name__}: {error}"), correlation)
+
+
+def _cannot_send(message: Any, error: Exception) -> str:
+    return f"{type(message).__name__} cannot be sent: {type(error).__name__}: {error}"
 
 
 class _LargeFrame:

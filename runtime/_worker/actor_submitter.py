@@ -34,7 +34,7 @@ from . import arguments
 from .actor_calls import Actor, Call, death_of, died_of
 from .arguments import NO_ARGUMENTS, PackedArguments
 from .objects import INLINE, Entry
-from .submission import NO_REFERENCES, parent
+from .submission import NO_REFERENCES, cannot_send, parent
 
 if TYPE_CHECKING:
     from runtime.object_ref import ObjectRef
@@ -483,7 +483,12 @@ class ActorSubmitter:
             call.move(TaskState.PUSHED)
             actor.inflight[call.push.task_id] = call
             self._core.pending[call.push.task_id] = call
-            connection.send(call.push)
+            try:
+                connection.send(call.push)
+            except Exception as error:  # nothing was sent, and the connection goes on
+                if actor.inflight.pop(call.push.task_id, None) is not None:
+                    self._core.pending.pop(call.push.task_id, None)
+                    self._fail(call, cannot_send(f"call of {call.push.name or call.push.method}", error))
         if waiting:
             actor.calls.extendleft(reversed(waiting))
 

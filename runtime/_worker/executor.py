@@ -49,6 +49,7 @@ from .functions import full_name
 from .objects import Entry
 from .process_end import end_fork, exit_status, flush_output
 from .results import PartialResult, Results
+from .submission import cannot_send
 from .threaded_executor import ThreadedExecutor
 
 if TYPE_CHECKING:
@@ -476,9 +477,18 @@ class Executor:
             kept = [e for e in made if not e.registered and entries.get(e.object_id) is e] if made else ()
             if kept:
                 # The caller lets go of its references with our answer: ours must be known by then.
-                core.borrowing.when_registered(kept, lambda: connection.send(done))
+                core.borrowing.when_registered(kept, lambda: self._send(connection, done))
             else:
-                connection.send(done)
+                self._send(connection, done)
+
+    def _send(self, connection: Connection, done: Done) -> None:
+        """Sends an answer; where it cannot be sent, the reason instead."""
+        try:
+            connection.send(done)
+        except Exception as error:
+            value = self._core.objects.error_value(cannot_send("result of the call", error))
+            self.results.release(done.task_id, -1)
+            connection.send(msgspec.structs.replace(done, values=[value], failed=True))
 
     def _cancelled(self, task_id: bytes) -> Done:
         error = exceptions.TaskCancelledError(ids.TaskID(task_id))

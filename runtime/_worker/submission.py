@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from runtime import exceptions
 from runtime._core import ids
 from runtime._core.tasks import TRANSITIONS, TaskState, step
 from runtime._transport.connection import Connection
@@ -35,6 +36,11 @@ def parent() -> bytes:
     """The task that runs here, or b""."""
     running = context.execution.get()
     return running.task_id if running is not None else b""
+
+
+def cannot_send(what: str, error: Exception) -> exceptions.RaySystemError:
+    """What the results of a call get whose message could not be encoded."""
+    return exceptions.RaySystemError(f"The {what} could not be sent: {type(error).__name__}: {error}")
 
 
 class Submission(msgspec.Struct, eq=False, gc=False):

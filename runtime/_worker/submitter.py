@@ -45,7 +45,7 @@ from . import arguments
 from .actor_calls import Call
 from .arguments import NO_ARGUMENTS
 from .objects import STORED
-from .submission import NO_REFERENCES, Submission, parent
+from .submission import NO_REFERENCES, Submission, cannot_send, parent
 
 if TYPE_CHECKING:
     from runtime.object_ref import ObjectRef
@@ -254,16 +254,23 @@ class TaskSubmitter:
         connection: Connection = lease.connection
         function = task.function
         if function.key not in connection.sent_functions:
-            connection.sent_functions.add(function.key)
             connection.send(
                 DefineFunction(function.key, function.pickled, function.full_name, function.max_calls)
             )
+            connection.sent_functions.add(function.key)
         if not lease.inflight:
             lease.last_done = time.monotonic()
         lease.inflight[task.push.task_id] = task
         task.lease = lease
         task.move(TaskState.PUSHED)
-        connection.send(task.push)
+        try:
+            connection.send(task.push)
+        except (
+            Exception
+        ) as error:  # nothing was sent: the worker is free, and the task is what cannot be done
+            if lease.inflight.pop(task.push.task_id, None) is not None:
+                task.lease = None
+                self._fail(task, cannot_send(f"task {function.name}", error))
 
     def close(self) -> None:
         """The process leaves the cluster: what is not done never will be."""

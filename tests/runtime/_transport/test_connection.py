@@ -12,7 +12,8 @@ from runtime._transport.connection import RECEIVE_BYTES, Connection
 from runtime._transport.pump import Pump
 from runtime._wire.framing import HEADER, MAX_FRAME_BYTES
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
-from runtime._wire.messages.worker import BorrowRefs, ObjectValue, ReturnRefs, Value
+from runtime._wire.messages.node import StateRows
+from runtime._wire.messages.worker import BorrowRefs, GetObject, ObjectValue, ReturnRefs, Value
 from tests.polling import eventually
 from tests.runtime._transport.pair import LIMIT_S, ask, client_and_server, ignore
 
@@ -87,6 +88,48 @@ def test_an_answer_that_nobody_knows_is_ignored() -> None:
     with client_and_server() as (pump, connection, server):
         server.accepted[0].reply(Ok(), 12345)
         assert pump.call(connection, ask(2), LIMIT_S).value.data == b"\0\0"
+
+
+# ---------------------------------------------------------------- what cannot be sent
+
+
+@pytest.mark.parametrize("wrong", [object(), 2**70], ids=["type", "number"])
+def test_a_message_that_cannot_be_encoded_hurts_nobody_else(wrong: Any) -> None:
+    with client_and_server() as (pump, connection, server):
+        connection.send(ReturnRefs([b"before"]))
+        with pytest.raises((TypeError, OverflowError)):
+            connection.send(StateRows([{"name": "x" * 1000, "wrong": wrong}]))
+        connection.send(ReturnRefs([b"after"]))
+        assert pump.call(connection, ask(1), LIMIT_S).value.data == b"\0"
+        assert server.notes == [b"before", b"after"]
+
+
+def test_a_request_that_cannot_be_encoded_is_answered_so() -> None:
+    with client_and_server() as (pump, connection, _):
+        reply = pump.call(connection, GetObject(object()), LIMIT_S)  # type: ignore[arg-type]
+        assert reply.kind == ErrorKind.INVALID
+        assert "GetObject cannot be sent" in reply.message
+        assert pump.call(connection, ask(1), LIMIT_S).value.data == b"\0"
+
+
+def test_a_reply_that_cannot_be_encoded_becomes_an_error() -> None:
+    with client_and_server() as (pump, connection, server):
+        server.accepted[0].handler = lambda connection, _message, correlation: connection.reply(
+            StateRows([{"wrong": object()}]), correlation
+        )
+        reply = pump.call(connection, ask(1), LIMIT_S)
+        assert reply.kind == ErrorKind.INVALID
+        assert "StateRows cannot be sent" in reply.message
+        assert not connection.closed
+
+
+def test_lone_surrogates_arrive_escaped() -> None:
+    with client_and_server() as (pump, connection, server):
+        got: list[Any] = []
+        server.accepted[0].handler = lambda _connection, message, _correlation: got.append(message)
+        connection.send(StateRows([{"file \udcff": "\udc80 and ü"}]))
+        assert pump.wait(lambda: got, LIMIT_S)
+        assert got == [StateRows([{"file \\udcff": "\\udc80 and ü"}])]
 
 
 # ---------------------------------------------------------------- the end of a connection

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from runtime._wire.messages import codec
 from runtime._wire.messages.base import ErrorReply, Message, Ok, Request, WorkerAddress
+from runtime._wire.messages.worker import Hello
 
 messages = pytest.mark.parametrize("cls", codec.ALL, ids=lambda cls: cls.__name__)
 DEPTH = 4
@@ -153,3 +154,16 @@ def test_encoding_behind_what_is_there() -> None:
 
 def test_addresses_are_no_messages_of_their_own() -> None:
     assert WorkerAddress not in codec.ALL
+
+
+def test_lone_surrogates_are_escaped_and_nothing_else_changes() -> None:
+    address = WorkerAddress(b"\xff", b"\x80", "/tmp/\udc80", "host", 7)
+    sent = codec.decode(codec.encode(address_book := Hello(address, b"\xff")))
+    assert sent == msgspec.structs.replace(
+        address_book, address=msgspec.structs.replace(address, unix_path="/tmp/\\udc80")
+    )
+
+
+def test_what_the_wire_does_not_carry_is_refused() -> None:
+    with pytest.raises(TypeError):
+        codec.encode(ErrorReply("kind", object()))  # type: ignore[arg-type]
