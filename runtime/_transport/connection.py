@@ -14,6 +14,8 @@ from runtime._wire.framing import HEADER, HEADER_BYTES, MAX_FRAME_BYTES, REPLY_B
 from runtime._wire.messages import codec
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request
 
+from .failures import report
+
 if TYPE_CHECKING:
     from .pump import Pump
 
@@ -151,10 +153,16 @@ class Connection:
                 self._pump.forget(self._sock.fileno())
                 self._sock.close()
             if self.on_close is not None:
-                self.on_close(self)
+                try:
+                    self.on_close(self)
+                except Exception:
+                    report("telling of a closed connection")
             calls, self._calls = self._calls, {}
             for callback in calls.values():
-                callback(ErrorReply(ErrorKind.UNAVAILABLE, f"the connection to {self.name} closed"))
+                try:
+                    callback(ErrorReply(ErrorKind.UNAVAILABLE, f"the connection to {self.name} closed"))
+                except Exception:
+                    report("a callback of a call")
 
     def abandon(self) -> None:
         """In a forked child: closes the descriptor and nothing else. See `Pump.abandon`."""

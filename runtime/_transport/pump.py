@@ -25,6 +25,7 @@ from runtime._wire.handshake import GREETING_BYTES, PROOF_BYTES, Handshake, Hand
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request
 
 from .connection import Connection
+from .failures import report
 
 log = logging.getLogger(__name__)
 NAP_S = 0.002
@@ -290,7 +291,11 @@ class Pump:
         """Flush, poll, dispatch. The caller leads. `interruptible`: `kick` may end the poll. Whether anything came."""
         if self.on_wait is not None:
             with self.lock:
-                self._sleep_s = self.on_wait()
+                try:
+                    self._sleep_s = self.on_wait()
+                except Exception:
+                    report("the work before a wait")
+                    self._sleep_s = LONG_NAP_S
             timeout_s = min(timeout_s, self._sleep_s)
         if self.dirty:
             self.flush_all()
@@ -306,7 +311,10 @@ class Pump:
             for fd, mask in events:
                 source = self._sources.get(fd)
                 if source is not None:
-                    source(mask)
+                    try:
+                        source(mask)
+                    except Exception:
+                        report("the handling of a socket")
         if events and self._followers:
             self._wake_followers()
         return bool(events)
@@ -316,7 +324,10 @@ class Pump:
         with self.lock:
             dirty, self.dirty = self.dirty, []
             for connection in dirty:
-                connection.flush()
+                try:
+                    connection.flush()
+                except Exception:
+                    report("sending")
 
     def interruptible(self, retry: Callable[[], None]) -> bool:
         """For a signal handler: whether it may raise now. Not while its thread changes shared state: then `retry`
@@ -351,6 +362,15 @@ class Pump:
         _write(self._alarm_fd)
 
     def _background(self) -> None:
+        while not self.stopped:
+            try:
+                self._background_turns()
+            except Exception:
+                if not self.stopped:  # else it met what `stop` has closed
+                    report("the background thread")
+                    time.sleep(LONG_NAP_S)
+
+    def _background_turns(self) -> None:
         idle_naps = 0
         while not self.stopped:
             if self._external:

@@ -17,6 +17,7 @@ import msgspec
 from runtime import exceptions
 from runtime._core import ids
 from runtime._transport.connection import Connection
+from runtime._transport.failures import report
 from runtime._transport.pump import REST_S, Pump
 from runtime._wire.messages import node
 from runtime._wire.messages import worker as messages
@@ -322,10 +323,15 @@ class Core:
         worker_id = connection.peer.worker_id
         if self._peers.get(worker_id) is connection:
             del self._peers[worker_id]
-        self.submitter.connection_lost(connection)
-        self.actors.connection_lost(connection)
+        lost: list[Callable[[Connection], None]]
+        lost = [self.submitter.connection_lost, self.actors.connection_lost]
         if self.executor is not None:
-            self.executor.connection_lost(connection)
+            lost.append(self.executor.connection_lost)
+        for tell in lost:
+            try:
+                tell(connection)
+            except Exception:
+                report("telling of a lost process")
         self.objects.peer_lost(worker_id)
 
     def _agent_lost(self, _connection: Connection) -> None:
@@ -417,15 +423,34 @@ class Core:
         if now - self._last_tick < TICK_S:
             return TICK_S
         self._last_tick = now
-        self.store.tick(now)
-        metrics.tick(self, now)
-        remembered = self.waiter.tick()
-        if self.submitter.tick(now) or remembered:
+        if self._tick(now):
             return TICK_S
         if self.store.lingers or metrics.changed:
             return WATCH_S
         released.resting = True
         return TICK_S if released else REST_S  # what died just now woke nobody
+
+    def _tick(self, now: float) -> bool:
+        """What is done now and then; each part although another one fails. Whether there is something to watch."""
+        watches = False
+        try:
+            self.store.tick(now)
+        except Exception:
+            report("the store's tick")
+        try:
+            metrics.tick(self, now)
+        except Exception:
+            report("the tick of the metrics")
+        try:
+            watches = self.waiter.tick()
+        except Exception:
+            report("the tick of waits")
+        try:
+            watches |= self.submitter.tick(now)
+        except Exception:
+            report("the submitter's tick")
+            watches = True
+        return watches
 
     # ------------------------------------------------------------ the end
 

@@ -18,6 +18,7 @@ from runtime import exceptions
 from runtime._core import ids
 from runtime._core.references import Reference, ReferenceTable
 from runtime._transport.connection import Connection
+from runtime._transport.failures import report
 from runtime._wire import serialization
 from runtime._wire.messages.base import Ok, WorkerAddress
 from runtime._wire.messages.node import StoreFree
@@ -223,7 +224,10 @@ class Objects:
         borrowed: list[Entry] = []
         for entry in dead:
             if entry.on_free is not None:
-                entry.on_free()
+                try:
+                    entry.on_free()
+                except Exception:
+                    report("a callback of a freed object")
             if entry.owner is None:
                 value = entry.value
                 if value is not None and value.kind & 1 and not entry.seen:
@@ -252,7 +256,10 @@ class Objects:
         callbacks, entry.callbacks = entry.callbacks, None
         if callbacks is not None:
             for callback in callbacks:
-                callback()
+                try:
+                    callback()
+                except Exception:
+                    report("a callback of an object")
 
     def when_ready(self, entry: Entry, callback: Callable[[], None]) -> None:
         """Calls back, under the lock, when the value is there (at once if it is)."""
@@ -466,7 +473,10 @@ class Objects:
             elif item.__class__ is Pin:
                 store.release(item)
             else:
-                item.abandon()  # a stream
+                try:
+                    item.abandon()  # a stream
+                except Exception:
+                    report("abandoning a stream")
         if dead:
             self.bury(dead)
 

@@ -236,6 +236,68 @@ def test_a_callback_runs_in_the_background() -> None:
         assert eventually(lambda: got)
 
 
+# ---------------------------------------------------------------- callbacks that fail
+
+
+def fail(*_: Any) -> Any:
+    raise RuntimeError("a callback failed")
+
+
+def test_a_failing_tick_neither_ends_a_wait_nor_the_background_thread() -> None:
+    with client_and_server() as (pump, connection, server):
+        pump.on_wait = server.pump.on_wait = fail
+        assert (
+            pump.call(connection, ask(1), LIMIT_S).value.data == b"\0"
+        )  # the server's background thread answers
+        got: list[Any] = []
+        connection.call(ask(2), got.append)  # nobody waits: our own does
+        assert eventually(lambda: got)
+        assert pump._thread.is_alive()
+        assert server.pump._thread.is_alive()
+
+
+def test_a_failing_end_of_a_connection_is_not_raised_and_pending_calls_are_told() -> None:
+    with client_and_server() as (pump, connection, server):
+        connection.on_close = fail
+        replies: list[Any] = []
+        connection.call(BorrowRefs([]), fail)
+        connection.call(BorrowRefs([]), replies.append)
+        server.accepted[0].close()
+        assert pump.wait(lambda: replies, LIMIT_S)
+        assert replies[0].kind == ErrorKind.UNAVAILABLE
+        assert eventually(pump._thread.is_alive)
+
+
+def test_a_failing_source_does_not_starve_the_others() -> None:
+    with client_and_server() as (pump, connection, _server):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            pump.watch(ours, fail)
+            theirs.sendall(b"x")
+            assert pump.call(connection, ask(3), LIMIT_S).value.data == bytes(3)
+            with pump.lock:
+                pump.forget(ours.fileno())
+
+
+def test_the_background_thread_survives_what_it_cannot_foresee(monkeypatch: pytest.MonkeyPatch) -> None:
+    with client_and_server() as (pump, connection, _server):
+        failed = threading.Event()
+
+        def stop_leading() -> None:
+            monkeypatch.undo()
+            pump._stop_leading()
+            failed.set()
+            raise RuntimeError("unforeseen")
+
+        monkeypatch.setattr(pump, "_stop_leading", stop_leading)
+        pump.wake()
+        connection.send(Ok())
+        got: list[Any] = []
+        connection.call(ask(1), got.append)
+        assert eventually(lambda: got)
+        assert pump._thread.is_alive()
+
+
 # ---------------------------------------------------------------- listeners
 
 

@@ -171,3 +171,35 @@ def test_one_that_has_left_the_table_does_not_take_another_with_it(core: Core) -
     new = core.objects.own(b"o" * 28)
     core.objects.release(old)
     assert core.objects.table.entries == {b"o" * 28: new}
+
+
+def test_a_callback_that_fails_does_not_starve_the_others(
+    core: Core, caplog: pytest.LogCaptureFixture
+) -> None:
+    entry = core.objects.own(name(1))
+    called: list[int] = []
+
+    def fail() -> None:
+        raise RuntimeError("no luck")
+
+    for callback in (lambda: called.append(1), fail, lambda: called.append(2)):
+        core.objects.when_ready(entry, callback)
+    core.objects.set_value(entry, Value(INLINE, b"N."))
+    assert called == [1, 2]
+    assert any("no luck" in str(record.exc_info) for record in caplog.records)
+
+
+def test_an_object_that_cannot_be_freed_does_not_keep_the_others(core: Core) -> None:
+    first, second = core.objects.own(name(1)), core.objects.own(name(2))
+    freed: list[bytes] = []
+
+    def fail() -> None:
+        freed.append(first.object_id)
+        raise RuntimeError("no luck")
+
+    for entry, on_free in ((first, fail), (second, lambda: freed.append(second.object_id))):
+        entry.value = Value(INLINE, b"N.")
+        entry.holds = 1
+        entry.on_free = on_free
+    core.objects.release_all([first, second])
+    assert freed == [first.object_id, second.object_id]
