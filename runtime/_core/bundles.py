@@ -21,8 +21,10 @@ STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 BUNDLE_UNITS = 1000 * UNIT
 """How much of its marker resource a bundle offers: room for a thousand zero-resource tasks at a time."""
 
+GROUP_HEX_DIGITS = 36  # of a placement group's id
 _GROUP_NAME = r"_group_(?:\d+_)?[0-9a-f]{36}\Z"  # compiled when there is one
-_MARKER = "bundle"
+BUNDLE_MARKER = "bundle"
+"""Every bundle offers this resource, so that a request for nothing can be tied to the bundle."""
 
 Bundle = Mapping[str, int]
 Key = Callable[[Bundle, NodeView, bool], tuple[Any, ...]]
@@ -315,7 +317,7 @@ def group_resources(resources: Mapping[str, int], pg_hex: str, index: int) -> di
     markers.
     """
     out: dict[str, int] = {}
-    for name, amount in {**resources, _MARKER: BUNDLE_UNITS}.items():
+    for name, amount in {**resources, BUNDLE_MARKER: BUNDLE_UNITS}.items():
         out[f"{name}_group_{index}_{pg_hex}"] = amount
         out[f"{name}_group_{pg_hex}"] = amount
     return out
@@ -327,7 +329,9 @@ def rewrite_for_group(resources: Mapping[str, int], pg_hex: str, index: int) -> 
     A request for one bundle takes from the group's common name too, so that requests for any bundle see
     what is left. A request for nothing takes a sliver of the marker, which ties it to the group's nodes.
     """
-    wanted = {name: amount for name, amount in resources.items() if amount} or {_MARKER: max(1, UNIT // 1000)}
+    wanted = {name: amount for name, amount in resources.items() if amount} or {
+        BUNDLE_MARKER: max(1, UNIT // 1000)
+    }
     out: dict[str, int] = {}
     for name, amount in wanted.items():
         if index >= 0:
@@ -346,7 +350,7 @@ def without_groups(amounts: Mapping[str, float]) -> dict[str, float]:
     out: dict[str, float] = {}
     for name, amount in amounts.items():
         base = base_name(name)
-        if base != name and base == _MARKER:
+        if base != name and base == BUNDLE_MARKER:
             continue
         out[base] = max(amount, out.get(base, 0.0))
     return out

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from .accelerators import HARDWARE
-from .bundles import base_name
+from .bundle_choice import Preference, any_bundle, preference
+from .bundles import GROUP_HEX_DIGITS, base_name
 from .placement import group_resources, is_group_resource
 from .resources import UNIT, Resources, add, fits, subtract
 
@@ -196,9 +197,14 @@ class Ledger:
         return list(self._bundles)
 
     def _resolve(self, request: Resources) -> tuple[tuple[bytes, int], Resources] | None:
-        """Finds the bundle for a request with group names; adds the names of that bundle if only the group is
-        named."""
+        """Finds the bundle for a request with group names, the one that suits it best if only the group is named; adds
+        the names of that bundle."""
+        pg_hex = next(name for name in request if is_group_resource(name))[-GROUP_HEX_DIGITS:]
+        pg_id = bytes.fromhex(pg_hex)
+        found = []
         for key, bundle in self._bundles.items():
+            if key[0] != pg_id:
+                continue
             resources = _with_bundle_names(request, *key)
             named = [name for name in resources if is_group_resource(name)]
             if (
@@ -206,8 +212,17 @@ class Ledger:
                 and fits(resources, self.available)
                 and (not bundle.devices or _pick_devices(bundle.devices, resources) is not None)
             ):
-                return key, resources
-        return None
+                found.append((key, resources))
+        if len(found) < 2:  # as always when the bundle is named
+            return found[0] if found else None
+        wanted, _ = any_bundle(request) or (request, pg_hex)
+        return min(found, key=lambda one: (self._preference(wanted, one[0]), one[0]))
+
+    def _preference(self, wanted: Resources, key: tuple[bytes, int]) -> Preference:
+        pg_hex, index = key[0].hex(), key[1]
+        reserved = self._bundles[key].parent.resources
+        free = {name: self.available.get(f"{name}_group_{index}_{pg_hex}", 0) for name in reserved}
+        return preference(wanted, reserved, free)
 
     def _devices_of(self, allocation: Allocation) -> Devices:
         return self._devices if allocation.bundle is None else self._bundles[allocation.bundle].devices

@@ -14,6 +14,7 @@ from enum import Enum
 
 import msgspec
 
+from runtime._core.bundle_choice import any_bundle, with_best_bundles
 from runtime._core.bundles import (
     bundles_feasible,
     group_resources,
@@ -131,6 +132,12 @@ def choose_node(
         return _WAITING if feasible else _INFEASIBLE
     if request.preferred:
         open_nodes = [node for node in open_nodes if accepts(node, request.preferred)] or open_nodes
+    inside = any_bundle(request.resources)
+    if inside is not None:
+        wanted, pg_hex = inside
+        open_nodes = with_best_bundles(wanted, pg_hex, open_nodes, locality)
+        if not open_nodes:
+            return _WAITING
     if len(open_nodes) == 1:
         return Choice(Fit.AVAILABLE, open_nodes[0].node_id)
     if request.kind == "SPREAD":

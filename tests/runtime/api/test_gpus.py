@@ -150,6 +150,21 @@ class TestDevices:
         util.remove_placement_group(group)
         assert eventually(lambda: free() == 4)
 
+    @pytest.mark.parametrize(
+        "bundles", [[{"CPU": 1, "GPU": 1}, {"CPU": 1}], [{"CPU": 1}, {"CPU": 1, "GPU": 1}]]
+    )
+    def test_cpu_actors_leave_the_bundle_with_the_gpu_alone(self, bundles: list[dict[str, float]]) -> None:
+        assert eventually(lambda: free() == 4)
+        group = util.placement_group(bundles)
+        assert group.wait(30)
+        inside = scheduling_strategies.PlacementGroupSchedulingStrategy(group)
+        on_cpu = Holder.options(num_cpus=1, num_gpus=0, scheduling_strategy=inside).remote()
+        assert ray.get(on_cpu.gpus.remote(), timeout=60) == []
+        on_gpu = Holder.options(num_cpus=1, num_gpus=1, scheduling_strategy=inside).remote()
+        assert len(ray.get(on_gpu.gpus.remote(), timeout=60)) == 1
+        util.remove_placement_group(group)
+        assert eventually(lambda: free() == 4)
+
     def test_a_task_that_says_so_keeps_its_variable(self) -> None:
         noset = {"env_vars": {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}}
         found = ray.get(seen.options(num_gpus=1, runtime_env=noset).remote(), timeout=60)
