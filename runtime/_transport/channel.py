@@ -20,6 +20,7 @@ from runtime._wire.framing import (
     REPLY_BIT,
     FrameDecoder,
     FrameError,
+    MessageTooLargeError,
     encode_frame,
 )
 from runtime._wire.messages import codec
@@ -73,9 +74,13 @@ class Channel:
         return self._closed
 
     def send(self, message: Message) -> None:
-        """Sends one way. Silently does nothing on a closed channel: `on_close` tells."""
+        """Sends one way. Silently does nothing on a closed channel: `on_close` tells.
+
+        Raises:
+            CallError: INVALID, the message is too large. Nothing is sent.
+        """
         if not self._closed:
-            self._write(codec.encode(message), ONE_WAY)
+            self._write(_encode(message), ONE_WAY)
 
     def send_encoded(self, payload: bytes) -> None:
         """The same for a message that was encoded already, because it goes to many."""
@@ -86,7 +91,8 @@ class Channel:
         """Sends a request and waits for its reply.
 
         Raises:
-            CallError: the peer refused, the channel closed (UNAVAILABLE), or no reply came in time (TIMEOUT).
+            CallError: the peer refused, the request is too large (INVALID), the channel closed (UNAVAILABLE), or no
+                reply came in time (TIMEOUT).
         """
         if self._closed:
             raise CallError(ErrorKind.UNAVAILABLE, f"the connection to {self.name or 'the peer'} is closed")
@@ -96,7 +102,7 @@ class Channel:
         self._calls[number] = future
         timer = None
         try:
-            self._write(codec.encode(request), number)
+            self._write(_encode(request), number)
             if timeout_s is not None:
                 timer = loop.call_later(timeout_s, _time_out, future)
             reply = await future
@@ -194,7 +200,20 @@ class Channel:
         if correlation != ONE_WAY and not self._closed:
             if reply is None:
                 reply = ErrorReply(ErrorKind.INTERNAL, "the request has no answer")
-            self._write(codec.encode(reply), correlation | REPLY_BIT)
+            try:
+                payload = _encode(reply)
+            except Exception as error:
+                refusal = f"{type(reply).__name__} cannot be sent: {error}"
+                payload = codec.encode(ErrorReply(ErrorKind.INVALID, refusal))
+            self._write(payload, correlation | REPLY_BIT)
+
+
+def _encode(message: Message | Request[Any]) -> bytes:
+    payload = codec.encode(message)
+    if len(payload) > MAX_FRAME_BYTES:
+        error = MessageTooLargeError(type(message).__name__, len(payload), MAX_FRAME_BYTES)
+        raise CallError(ErrorKind.INVALID, str(error))
+    return payload
 
 
 def _time_out(future: asyncio.Future[Message]) -> None:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from runtime._wire.framing import HEADER, HEADER_BYTES, MAX_FRAME_BYTES, REPLY_BIT
+from runtime._wire.framing import (
+    HEADER,
+    HEADER_BYTES,
+    MAX_FRAME_BYTES,
+    REPLY_BIT,
+    MessageTooLargeError,
+)
 from runtime._wire.messages import codec
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request
 
@@ -70,6 +76,7 @@ class Connection:
 
         Raises:
             TypeError, OverflowError: a field holds what the wire does not carry. Nothing is sent.
+            MessageTooLargeError: likewise.
         """
         with self._pump.lock:
             if self.closed:
@@ -83,7 +90,11 @@ class Connection:
                 codec.encode_into(message, out, -1)
             except Exception as error:
                 self._encode_again(message, start, error)
-            HEADER.pack_into(out, start, len(out) - start - HEADER_BYTES, correlation)
+            size = len(out) - start - HEADER_BYTES
+            if size > MAX_FRAME_BYTES:
+                del out[start:]
+                raise MessageTooLargeError(type(message).__name__, size, MAX_FRAME_BYTES)
+            HEADER.pack_into(out, start, size, correlation)
             if len(out) >= FLUSH_BYTES:
                 self._pump.sent_much = True
                 self.flush()
@@ -279,7 +290,7 @@ class Connection:
 
 
 def _cannot_send(message: Any, error: Exception) -> str:
-    return f"{type(message).__name__} cannot be sent: {type(error).__name__}: {error}"
+    return f"{type(message).__name__} cannot be sent: {error}"
 
 
 class _LargeFrame:

@@ -22,6 +22,16 @@ class FrameError(Exception):
     """The peer sent bytes that are not a frame; the connection cannot be used any more."""
 
 
+class MessageTooLargeError(Exception):
+    """A message does not fit into a frame. Nothing was sent."""
+
+    def __init__(self, name: str, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"{name} has {size_bytes} bytes, and one message may have at most {limit_bytes}. Put large values into the "
+            "object store (put) and pass their references, or send fewer at once."
+        )
+
+
 def encode_frame(payload: bytes, correlation: int = ONE_WAY) -> bytes:
     """Returns `payload` with its header."""
     return HEADER.pack(len(payload), correlation) + payload

@@ -40,7 +40,7 @@ def parent() -> bytes:
 
 def cannot_send(what: str, error: Exception) -> exceptions.RaySystemError:
     """What the results of a call get whose message could not be encoded."""
-    return exceptions.RaySystemError(f"The {what} could not be sent: {type(error).__name__}: {error}")
+    return exceptions.RaySystemError(f"The {what} could not be sent: {error}")
 
 
 class Submission(msgspec.Struct, eq=False, gc=False):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from typing import Any
 
 import pytest
 
+from runtime._transport import connection as connection_module
 from runtime._transport.connection import RECEIVE_BYTES, Connection
 from runtime._transport.pump import Pump
-from runtime._wire.framing import HEADER, MAX_FRAME_BYTES
+from runtime._wire.framing import HEADER, MAX_FRAME_BYTES, MessageTooLargeError
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
 from runtime._wire.messages.node import StateRows
 from runtime._wire.messages.worker import BorrowRefs, GetObject, ObjectValue, ReturnRefs, Value
@@ -121,6 +123,22 @@ def test_a_reply_that_cannot_be_encoded_becomes_an_error() -> None:
         assert reply.kind == ErrorKind.INVALID
         assert "StateRows cannot be sent" in reply.message
         assert not connection.closed
+
+
+def test_messages_over_the_limit_fail_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with client_and_server() as (pump, connection, server):
+        monkeypatch.setattr(connection_module, "MAX_FRAME_BYTES", 1000)
+        words = r"has 10\d\d bytes, and one message may have at most 1000.*references"
+        with pytest.raises(MessageTooLargeError, match=f"ReturnRefs {words}"):
+            connection.send(ReturnRefs([bytes(1000)]))
+        request = pump.call(connection, BorrowRefs([bytes(1000)]), LIMIT_S)
+        assert request.kind == ErrorKind.INVALID
+        assert re.search(f"BorrowRefs {words}", request.message)
+        reply = pump.call(connection, ask(1000), LIMIT_S)
+        assert reply.kind == ErrorKind.INVALID
+        assert re.search(f"ObjectValue {words}", reply.message)
+        assert len(pump.call(connection, ask(900), LIMIT_S).value.data) == 900
+        assert server.notes == []
 
 
 def test_lone_surrogates_arrive_escaped() -> None:
