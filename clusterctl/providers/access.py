@@ -16,6 +16,7 @@ from pathlib import Path
 
 from autoscaler.provider import Config
 from clusterctl.providers.ssh import hosts
+from clusterctl.shell import words
 from clusterctl.shell.connections import SshTarget
 from clusterctl.shell.ssh import SshShell
 from clusterctl.spec.definition import Auth
@@ -105,7 +106,7 @@ class SshAccess:
         return {
             "PATH": f"{runtime}:{_PATH}",
             "CLUSTERCTL_PYTHON": f"{runtime}/python",
-            "CLUSTERCTL_BASE_PYTHON": self._python,
+            "CLUSTERCTL_BASE_PYTHON": words.in_home(self._python, home),
             "CLUSTERCTL_SESSION_DIR": f"/tmp/clusterctl-{short}",  # short, for the sake of Unix sockets
             "PYTHONUNBUFFERED": "1",
         }

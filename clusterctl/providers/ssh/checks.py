@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autoscaler.provider import MachineTags, Problem, ShellAuthFailed, ShellError
+from clusterctl.shell import words
 from clusterctl.shell.connections import HostKeyChanged, SshTarget
 from clusterctl.shell.ssh import SshShell
 
@@ -68,10 +69,10 @@ def examine(target: SshTarget, python: str, ports: Sequence[int], timeout_s: flo
         SshShell(target).ask(question(python, ports), timeout_s=timeout_s).output.partition("\n")
     )
     facts = claims.read_facts(look)
-    words = answer.split()
-    if len(words) < 4:
+    said = answer.split()
+    if len(said) < 4:
         return Examined(facts)
-    version, abi, disk, now, *taken = words
+    version, abi, disk, now, *taken = said
     return Examined(
         facts, version, abi, int(disk), float(now) - time.time(), tuple(int(port) for port in taken)
     )
@@ -80,9 +81,10 @@ def examine(target: SshTarget, python: str, ports: Sequence[int], timeout_s: flo
 def question(python: str, ports: Sequence[int] = ()) -> str:
     """What a machine is asked: its first line of answer is `python`, its interface, the bytes free on disk, the time
     and those of the ports that are taken, or empty where no Python works; then comes the answer to `LOOK`."""
-    command = f"answer=$({python} {_ASK} {' '.join(map(str, ports))} 2>/dev/null); echo $answer"
+    word = words.path(python)
+    command = f"answer=$({word} {_ASK} {' '.join(map(str, ports))} 2>/dev/null); echo $answer"
     if not ports:
-        command = f"{{ {_TELL.format(python=python)}; }} 2>/dev/null || {{ {command}; }}"
+        command = f"{{ {_TELL.format(python=word)}; }} 2>/dev/null || {{ {command}; }}"
     return f"{command}\n{claims.LOOK}"
 
 
@@ -118,6 +120,22 @@ def _silent(error: Exception, is_head: bool) -> Problem:
     return Problem(str(error), "`up` waits for it; a cluster that runs does without it.", fatal=False)
 
 
+def wrong_address(name: str, address: str, is_head: bool, is_alone: bool) -> Problem | None:
+    """What is wrong with the address at which a machine's sshd was reached: other nodes reach the machine there."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:  # an sshd that a proxy hands a pipe says UNKNOWN
+        said = f"the sshd of {name} does not know at which address it was reached (it says {address!r})"
+        return Problem(said, "Nodes use that address: enter the machine by an sshd that listens on it.")
+    if is_alone or not found.is_loopback:
+        return None
+    if is_head:
+        advice = "Name it in provider.head by an address by which the workers reach it, too."
+        return Problem(f"{name} was reached as itself, by {address}", advice)
+    said = f"{name} was reached through a tunnel that ends at its loopback address {address}"
+    return Problem(said, "Name it by an address that the other nodes reach; auth.ssh_proxy_jump leads there.")
+
+
 def _of(
     name: str,
     seen: Examined,
@@ -134,9 +152,8 @@ def _of(
         other = claim.tags.get(MachineTags.CLUSTER_NAME, "?")
         advice = f"End cluster '{other}' first, or name another machine."
         out.append(Problem(f"{name} belongs to cluster '{other}'", advice, fatal=is_head))
-    if is_head and not is_alone and ipaddress.ip_address(seen.facts.address.partition("%")[0]).is_loopback:
-        advice = "Name it in provider.head by an address by which the workers reach it, too."
-        out.append(Problem(f"{name} was reached as itself, by {seen.facts.address}", advice))
+    if wrong := wrong_address(name, seen.facts.address, is_head, is_alone):
+        out.append(wrong)
     if not seen.python:
         advice = f"Install Python {version or '3'} there, or name it as provider.python."
         out.append(Problem(f"{name} has no `{python}` that works", advice))

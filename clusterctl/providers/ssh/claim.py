@@ -15,6 +15,7 @@ import msgspec
 
 from autoscaler.provider import Machine, MachineState, MachineTags, ShellError
 from clusterctl import processes
+from clusterctl.shell import words
 from clusterctl.sync import receiver
 
 FOLDER = ".clusterctl-node"
@@ -71,7 +72,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
             processes.TAG: self.id,
             "PATH": f"{runtime}:{self.path}",
             "CLUSTERCTL_PYTHON": f"{runtime}/python",
-            "CLUSTERCTL_BASE_PYTHON": python,
+            "CLUSTERCTL_BASE_PYTHON": words.in_home(python, self.home),
             "CLUSTERCTL_SESSION_DIR": self.session_dir,
             "PYTHONUNBUFFERED": "1",
         }
@@ -169,9 +170,11 @@ umask 077
 mkdir -p {FOLDER} {session} || exit 1
 [ -O {users} ] || {{ echo {users} belongs to another user: remove it; exit 1; }}
 printf %s "$CLAIM" > {draft} || exit 1
-if ln {draft} {FILE} 2>/dev/null; then printf %s "$CLAIM"; exit; fi
+if said=$(ln {draft} {FILE} 2>&1); then printf %s "$CLAIM"; exit; fi
 rmdir {session}; rm -f {draft}
-claim=; read -r claim < {FILE}; printf %s "$claim"
+claim=; {{ read -r claim < {FILE}; }} 2>/dev/null
+[ -n "$claim" ] || {{ echo "its home folder must allow hard links, and does not: $said"; exit 1; }}
+printf %s "$claim"
 """
     return command, {"CLAIM": msgspec.json.encode(claim).decode()}
 
@@ -187,9 +190,9 @@ def give_back(claim: Claim, python: str) -> tuple[str, Mapping[str, str]]:
     command = f"""\
 cd && case "$(cat {FILE})" in *{shlex.quote(_id_in(claim))}*) ;; *) exit {NOT_OURS};; esac
 [ ! -f {FOLDER}/leave ] || . {FOLDER}/leave || exit 1
-stuck=$({python} -I -c 'import os; exec(os.environ["END"])') || exit 1
+stuck=$({words.path(python)} -I -c 'import os; exec(os.environ["END"])') || exit 1
 [ -z "$stuck" ] || {{ echo "$stuck"; exit 1; }}
-[ ! -d {FOLDER}/sync ] || {python} -I -c 'import os; exec(os.environ["TAKE_BACK"])' || exit 1
+[ ! -d {FOLDER}/sync ] || {words.path(python)} -I -c 'import os; exec(os.environ["TAKE_BACK"])' || exit 1
 rm -rf {session}; rmdir "$(dirname {session})" 2>/dev/null
 for entry in {FOLDER}/* {FOLDER}/.[!.]*; do [ "$entry" = {FILE} ] || rm -rf "$entry"; done
 rm -rf {FOLDER}"""

@@ -44,7 +44,7 @@ from clusterctl.spec.platforms.ssh import SshNodeConfig, SshProvider
 from . import claim as claims
 from . import hosts
 from .asking import Asking, tell
-from .checks import THIS_VERSION, problems_of
+from .checks import THIS_VERSION, problems_of, wrong_address
 from .claim import Claim, Facts
 from .memory import Memory
 from .own_end import give_back_own
@@ -164,7 +164,11 @@ class SshMachines:
             here = {claim.tags[MachineTags.INSTANCE_ID]: claim for claim in ours if self._is_ours(claim)}
             made = [here[name].machine() for name in request.instance_ids if name in here]
             wanted = [index for index, name in enumerate(request.instance_ids) if name not in here]
-            free = {n: facts for n, facts in seen.items() if isinstance(facts, Facts) and not facts.claim}
+            free = {
+                n: facts
+                for n, facts in seen.items()
+                if isinstance(facts, Facts) and not self._why_not(n, facts)
+            }
             reasons = [self._why_not(name, facts) for name, facts in seen.items() if name not in free]
             while wanted and free:
                 batch = [(index, name, free.pop(name)) for index, name in zip(wanted, [*free], strict=False)]
@@ -408,10 +412,12 @@ class SshMachines:
             raise Transient(f"{machine_id} cannot be given back yet: {result.output.strip()[-500:]}", 1.0)
 
     def _why_not(self, name: str, facts: Facts | Exception) -> str:
+        """Why a machine cannot be taken, or ""."""
         if isinstance(facts, Exception):
             return f"{facts}"
-        assert facts.claim is not None
-        return f"{name} belongs to cluster '{facts.claim.tags.get(MachineTags.CLUSTER_NAME, '?')}'"
+        if facts.claim is not None:
+            return f"{name} belongs to cluster '{facts.claim.tags.get(MachineTags.CLUSTER_NAME, '?')}'"
+        return str(wrong_address(name, facts.address, name == self._head, len(self._named) == 1) or "")
 
 
 def _never_reached(answer: object) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.providers.ssh.checks import THIS_VERSION, question
+from clusterctl.providers.ssh.checks import THIS_VERSION, question, wrong_address
 from tests.shells import SHELLS
 
 ABI = sysconfig.get_config_var("SOABI")
@@ -43,7 +43,7 @@ def ask(request: pytest.FixtureRequest, root: Path) -> Ask:
         ran = subprocess.run(
             [*shell, "-c", question(python, ports)],
             cwd=root,
-            env={"PATH": f"{root}/bin:/usr/bin:/bin"},
+            env={"PATH": f"{root}/bin:/usr/bin:/bin", "HOME": str(root)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
@@ -83,3 +83,31 @@ def test_any_other_is_started(ask: Ask, root: Path, change: str) -> None:
 def test_where_there_is_none_nothing_is_said_of_it(ask: Ask, root: Path) -> None:
     shutil.rmtree(root / "bin")
     assert ask(f"{root}/bin/python3") == []
+
+
+def test_a_python_in_the_home_folder_is_named_by_a_tilde(ask: Ask, root: Path) -> None:
+    (root / "own pythons").mkdir()
+    shutil.copy(root / "bin" / NAME, root / "own pythons" / "python")
+    assert ask("~/own pythons/python") == ["started"]
+    assert ask(f"{root}/own pythons/python") == ["started"]
+
+
+@pytest.mark.parametrize(
+    ("address", "is_head", "is_alone", "words"),
+    [
+        ("10.0.0.7", False, False, ""),
+        ("fe80::1%eth0", True, False, ""),
+        ("127.0.0.1", True, True, ""),
+        ("127.0.0.1", True, False, "reached as itself"),
+        ("127.0.0.1", False, False, "through a tunnel"),
+        ("::1", False, False, "through a tunnel"),
+        ("UNKNOWN", True, True, "does not know"),
+        ("UNKNOWN", False, False, "does not know"),
+    ],
+)
+def test_an_address_must_lead_other_nodes_to_the_machine(
+    address: str, is_head: bool, is_alone: bool, words: str
+) -> None:
+    found = wrong_address("m", address, is_head, is_alone)
+    assert bool(found) == bool(words)
+    assert found is None or words in found.what

@@ -134,3 +134,27 @@ def test_a_folder_that_is_anothers_is_not_used(run: Run, tmp_path: Path) -> None
     os.chown(users, 12345, 12345)
     assert "the user's belongs to another user" in run(claims.take(drafted(tmp_path, "one")), status=1)
     assert not (tmp_path / FILE).exists()
+
+
+def test_a_home_without_hard_links_is_named_as_the_reason(run: Run, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    refusing = programs / "ln"
+    refusing.write_text("#!/bin/sh\necho 'ln: Operation not permitted' >&2\nexit 1\n")
+    refusing.chmod(0o755)
+    path = f"{programs}:{os.environ['PATH']}"
+    said = run(claims.take(drafted(tmp_path, "one")), status=1, path=path)
+    assert said == "its home folder must allow hard links, and does not: ln: Operation not permitted\n"
+    assert not (tmp_path / "the user's" / "one").exists()
+
+
+def test_a_python_below_the_home_folder_starts_what_ends_processes(run: Run, tmp_path: Path) -> None:
+    claim = drafted(tmp_path, "one")
+    run(claims.take(claim))
+    python = tmp_path / "my pythons" / "python"
+    python.parent.mkdir()
+    python.symlink_to(shutil.which("python3") or "")
+    command, env = claims.give_back(claim, "~/my pythons/python")
+    run((command, {**env, "HOME": str(tmp_path)}))
+    assert not (tmp_path / FILE).exists()
+    assert claim.environment("~/my pythons/python")["CLUSTERCTL_BASE_PYTHON"] == str(python)
