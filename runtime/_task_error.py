@@ -13,7 +13,7 @@ import traceback
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Self
 
-import cloudpickle
+from runtime._wire import serialization
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +157,11 @@ class RayTaskError(RayError):
 
 def format_user_traceback(error: BaseException) -> str:
     """The traceback of `error` and what it was raised from, without the frames that belong to the engine."""
-    rendered = traceback.TracebackException.from_exception(error)
+    try:
+        rendered = traceback.TracebackException.from_exception(error)
+    except Exception as failure:  # the user's class may answer wrongly when it is asked for its notes
+        name = f"{type(error).__module__}.{type(error).__qualname__}"
+        return f"{name} (its traceback cannot be shown: {type(failure).__name__}: {failure})"
     pending, seen = [rendered], set[int]()
     while pending:
         one = pending.pop()
@@ -173,14 +177,24 @@ def format_user_traceback(error: BaseException) -> str:
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    while isinstance(error, RayTaskError) and error.cause is not None:
-        error = error.cause
+    while isinstance(error, RayTaskError):
+        # Not `error.cause`: the user's class may have a property of that name.
+        cause: BaseException | None = _attributes(error)["cause"]
+        if cause is None:
+            break
+        error = cause
     return error
+
+
+def _attributes(error: BaseException) -> dict[str, Any]:
+    """The error's own `__dict__`, also where the user's class has a property of that name."""
+    found: dict[str, Any] = vars(BaseException)["__dict__"].__get__(error)
+    return found
 
 
 def _dump_cause(cause: BaseException | None, traceback_str: str) -> bytes:
     try:
-        return bytes(cloudpickle.dumps(cause))
+        return serialization.dumps(cause)
     except Exception as error:
         name = type(cause).__qualname__
         return pickle.dumps(
@@ -209,6 +223,7 @@ class _DualError(RayTaskError):
     """What all `RayTaskError(<Cause>)` classes share. Built without running the cause's constructor."""
 
     _plain: RayTaskError
+    args: Any = vars(BaseException)["args"]  # which the cause's class may have made read-only
 
     def __init__(self, *_ignored: object) -> None:
         """Everything is filled in by `_make_dual`."""
@@ -247,11 +262,12 @@ def _make_dual(plain: RayTaskError, cause: BaseException) -> RayTaskError:
                 allocates.__base__
             )  # by layout, which for MemoryError is not its first class made in C
         dual = allocates.__new__(cls)
-        object.__setattr__(dual, "args", (cause,))  # the user's class may be frozen
+        vars(BaseException)["args"].__set__(dual, (cause,))  # the user's class may be frozen
     _copy_slots(cause, dual)
-    dual.__dict__.update(vars(plain))
-    dual.__dict__.update(vars(cause))
-    dual.__dict__.update(cause=cause, _plain=plain)
+    attributes = _attributes(dual)
+    attributes.update(vars(plain))
+    attributes.update(_attributes(cause))
+    attributes.update(cause=cause, _plain=plain)
     assert isinstance(dual, RayTaskError)
     return dual
 

@@ -215,13 +215,19 @@ def _finish() -> None:
         after()
 
 
+def dumps(value: Any) -> bytes:
+    """cloudpickles a value in one piece, with the registered serializers. For values that travel inside others, such as
+    the cause of an error: references are collected by the pickling that is under way."""
+    file = io.BytesIO()
+    cloud_pickler()(file, PROTOCOL).dump(value)
+    return file.getvalue()
+
+
 def dumps_function(function: Any) -> tuple[bytes, list[Any]]:
     """cloudpickles a function or class in one piece; returns it with the references in its closure."""
     previous, collector.pickled = collector.pickled, []
     try:
-        file = io.BytesIO()
-        cloud_pickler()(file, PROTOCOL).dump(function)
-        return file.getvalue(), collector.pickled
+        return dumps(function), collector.pickled
     finally:
         collector.pickled = previous
 

@@ -8,6 +8,8 @@ import os
 import sys
 from typing import Any
 
+import cloudpickle  # noqa: F401 - functions need it to be unpickled; the zygote imports it once for all workers
+
 from runtime import _stacks
 from runtime._logging_config import LoggingConfig
 from runtime._wire.messages.base import WorkerAddress

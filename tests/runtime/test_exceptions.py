@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import threading
 from typing import Any
 
 import pytest
 
 from runtime import exceptions as exc
 from runtime._core.ids import TaskID
+from runtime.util import deregister_serializer, register_serializer
 
 TASK = TaskID(b"t" * 24)
 
@@ -56,6 +58,48 @@ class UnpicklableError(Exception):
     def __init__(self) -> None:
         super().__init__("has a generator")
         self.generator = (number for number in ())
+
+
+class ComputedArgs(Exception):
+    """Its `args` cannot be set."""
+
+    def __init__(self, left: int, right: int) -> None:
+        self.left = left
+        self.right = right
+
+    @property
+    def args(self) -> Any:
+        return self.left, self.right
+
+
+class TakenNames(Exception):
+    """Has properties with the names of what a task error holds."""
+
+    @property
+    def cause(self) -> str:
+        return "mine"
+
+    @property
+    def traceback_str(self) -> str:
+        return "mine"
+
+    @property
+    def __dict__(self) -> Any:
+        return {}
+
+
+class Refusing(Exception):
+    """Raises when it is asked for what it does not have."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"no {name}")
+
+
+class Locked(Exception):
+    def __init__(self, value: int) -> None:
+        super().__init__(value)
+        self.value = value
+        self.lock = threading.Lock()
 
 
 def task_error(cause: BaseException | None, **fields: Any) -> exc.RayTaskError:
@@ -236,6 +280,43 @@ def test_unicode_errors_keep_their_position() -> None:
 
 def test_a_frozen_cause_works() -> None:
     assert isinstance(task_error(Frozen("x")).as_instanceof_cause(), Frozen)
+
+
+def test_a_cause_whose_args_cannot_be_set_works() -> None:
+    error: Any = reload(task_error(ComputedArgs(1, 2))).as_instanceof_cause()
+    assert isinstance(error, ComputedArgs)
+    assert (error.left, error.right) == (1, 2)
+    assert error.args == (error.cause,)
+    assert isinstance(reload(error), ComputedArgs)
+
+
+def test_a_cause_whose_properties_have_our_names_works() -> None:
+    error: Any = task_error(TakenNames("x")).as_instanceof_cause()
+    assert isinstance(error, TakenNames)
+    assert error.cause == "mine"
+    assert str(error) == "ray::work()\nValueError: x"
+    outer = exc.RayTaskError("outer", "tb", error).as_instanceof_cause()
+    assert isinstance(outer, TakenNames)
+    assert isinstance(reload(outer), TakenNames)
+
+
+def test_a_cause_that_refuses_questions_is_named() -> None:
+    error = exc.RayTaskError.from_exception(Refusing("x"), "work").as_instanceof_cause()
+    assert isinstance(error, Refusing)
+    assert "Refusing (its traceback cannot be shown: RuntimeError: no __notes__)" in str(error)
+
+
+def test_a_cause_with_a_registered_serializer() -> None:
+    register_serializer(Locked, serializer=lambda error: error.value, deserializer=Locked)
+    try:
+        for error in (task_error(Locked(3)), task_error(ExceptionGroup("many", [Locked(3)]))):
+            copy = reload(error)
+            cause = copy.cause.exceptions[0] if isinstance(copy.cause, ExceptionGroup) else copy.cause
+            assert (type(cause), cause.value) == (Locked, 3)
+        assert isinstance(reload(task_error(Locked(3)).as_instanceof_cause()), Locked)
+    finally:
+        deregister_serializer(Locked)
+    assert "isn't serializable" in str(reload(task_error(Locked(3))).cause)
 
 
 def test_a_cause_with_a_metaclass_works() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.under_test import exceptions, ray
+from tests.under_test import OWN, exceptions, ray, util
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -23,6 +23,27 @@ class CustomError(Exception):
 class HardToLoadError(Exception):
     def __init__(self, left: int, right: int) -> None:
         super().__init__(f"{left} {right}")
+
+
+class ComputedArgsError(Exception):
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    @property
+    def args(self) -> Any:
+        return (self.code,)
+
+
+class LockedError(Exception):
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+        self.lock = threading.Lock()
+
+
+class RefusingError(Exception):
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"no {name}")
 
 
 @ray.remote
@@ -181,6 +202,39 @@ def test_an_exception_that_cannot_be_rebuilt_keeps_its_text() -> None:
     with pytest.raises(exceptions.UnserializableException) as caught:
         ray.get(hard.remote())
     assert "1 2" in str(caught.value)
+
+
+def test_an_exception_whose_args_cannot_be_set_is_caught_by_its_class() -> None:
+    for call in (fail, get):
+        failed = fail.remote(ComputedArgsError(3))
+        with pytest.raises(ComputedArgsError) as caught:
+            ray.get(failed if call is fail else get.remote([failed]))
+        assert caught.value.code == 3
+
+
+def test_an_exception_travels_by_its_registered_serializer() -> None:
+    @ray.remote(max_calls=1)
+    def registered() -> None:
+        util.register_serializer(LockedError, serializer=lambda error: error.code, deserializer=LockedError)
+        raise LockedError(4)
+
+    with pytest.raises(LockedError) as caught:
+        ray.get(registered.remote())
+    assert caught.value.code == 4
+
+
+@pytest.mark.skipif(not OWN, reason="the worker dies there")
+def test_an_exception_that_refuses_questions_does_not_end_the_worker() -> None:
+    @ray.remote(max_retries=0)
+    def refuse() -> None:
+        raise RefusingError("x")
+
+    text = ""
+    try:
+        ray.get(refuse.remote())
+    except RefusingError as error:  # pytest.raises would ask it, too
+        text = str(error)
+    assert "its traceback cannot be shown" in text
 
 
 def test_a_worker_that_dies() -> None:
