@@ -241,7 +241,7 @@ class NodeAgent:
         for listener in (self._unix, self._tcp):
             if listener is not None:
                 listener.stop()
-        self.pool.stop()
+        await self.pool.stop()
         self._process_handler.close()
         self._peer_handler.close()
         self.peers.close()

@@ -91,6 +91,7 @@ class WorkerPool:
         self._trimmer: asyncio.TimerHandle | None = None
         self._delay: asyncio.TimerHandle | None = None
         self._waking: asyncio.Task[None] | None = None
+        self._ending_hosts: set[asyncio.Task[None]] = set()
         self._stopped = False
 
     async def start(self, spawned: SpawnedZygote | None = None, delay_s: float = 0.0) -> None:
@@ -112,7 +113,7 @@ class WorkerPool:
         if self._delay is None:
             await self._hosts[DEFAULT_INTERPRETER].wait_ready()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Kills every worker and the zygotes."""
         self._stopped = True
         tasks = (*self._preparing.values(), *self._asked.values())
@@ -120,7 +121,8 @@ class WorkerPool:
             if handle is not None:
                 handle.cancel()
         for host in self._hosts.values():
-            host.stop()
+            self._end_host(host)
+        await asyncio.gather(*self._ending_hosts, return_exceptions=True)
 
     def acquire(self, key: PoolKey, event: WorkerEvent, taker: Taker) -> None:
         """Finds a worker of `key` for a lease or an actor: an idle one at once, else a new one when it is up."""
@@ -255,6 +257,11 @@ class WorkerPool:
     def _add_host(self, interpreter: Interpreter) -> ZygoteHost:
         host = self._hosts[interpreter] = ZygoteHost(interpreter, self._session_dir, self)
         return host
+
+    def _end_host(self, host: ZygoteHost) -> None:
+        ending = asyncio.get_running_loop().create_task(host.stop())
+        self._ending_hosts.add(ending)
+        ending.add_done_callback(self._ending_hosts.discard)
 
     def _wake(self) -> None:
         if DEFAULT_INTERPRETER not in self._hosts:
@@ -447,7 +454,7 @@ class WorkerPool:
         for host in unused:
             if not host.is_used:
                 del self._hosts[host.interpreter]
-                host.stop()
+                self._end_host(host)
         return bool(self._unused_since or unused)
 
     def _output_files(self, worker: Worker, pid: str) -> tuple[str, str]:

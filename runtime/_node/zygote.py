@@ -78,7 +78,7 @@ class Zygote(asyncio.Protocol):
         hit."""
         self._send({"op": "kill", "pid": pid})
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Ends the zygote and all its workers."""
         self._stopping = True
         if self._transport is not None:
@@ -86,6 +86,9 @@ class Zygote(asyncio.Protocol):
         else:
             self._socket.close()
         self._process.terminate()  # it ends its workers with all that they started
+        await asyncio.to_thread(self._wait_for_end)
+
+    def _wait_for_end(self) -> None:
         if not wait_for_end(self._process, _END_S):
             self._process.kill()
             self._process.wait()

@@ -82,12 +82,12 @@ class ZygoteHost:
         if self._zygote is not None:
             await self._zygote.wait_ready()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Kills the workers and the zygote."""
         if self._restarting is not None:
             self._restarting.cancel()
         if self._zygote is not None:
-            self._zygote.stop()
+            await self._zygote.stop()
 
     def fork(self, worker: Worker, request: dict[str, Any]) -> None:
         """Asks for the worker's process; see `runtime._worker.zygote` for the fields."""

@@ -99,7 +99,8 @@ class Builder:
         tasks = [building.task for building in self._building.values()]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, *self._deleting, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._deleting, return_exceptions=True)
 
     # -- inside
 
@@ -203,8 +204,10 @@ class Builder:
             size = await asyncio.to_thread(_size_of, folder)
             self._caches[kind].add(name, size, loop.time())
             self._folders[part] = folder
-        except CommandFailed as error:
-            self._failed[part] = (loop.time() + FAILURE_KEPT_S, str(error))
+        except BaseException as error:
+            if isinstance(error, CommandFailed):
+                self._failed[part] = (loop.time() + FAILURE_KEPT_S, str(error))
+            self._discard(folder)
             raise
         finally:
             del self._building[part]
@@ -243,12 +246,18 @@ class Builder:
     def _evict(self) -> None:
         for kind, cache in self._caches.items():
             for name in cache.evict():
-                folder = self._folders.pop((kind, name))
-                trash = folder.rename(folder.with_name(f"{folder.name}.{os.urandom(4).hex()}.old"))
                 log.info("deleting %s: the cache is full, and nobody uses it", name)
-                task = asyncio.get_running_loop().create_task(_delete(trash))
-                self._deleting.add(task)
-                task.add_done_callback(self._deleting.discard)
+                self._discard(self._folders.pop((kind, name)))
+
+    def _discard(self, folder: Path) -> None:
+        """Takes a folder out of the way at once, and deletes it in a thread."""
+        try:
+            trash = folder.rename(folder.with_name(f"{folder.name}.{os.urandom(4).hex()}.old"))
+        except FileNotFoundError:
+            return
+        task = asyncio.get_running_loop().create_task(_delete(trash))
+        self._deleting.add(task)
+        task.add_done_callback(self._deleting.discard)
 
 
 async def _delete(folder: Path) -> None:

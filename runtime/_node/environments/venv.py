@@ -47,7 +47,7 @@ def python_of(folder: Path) -> str:
 
 
 async def build(spec: VenvSpec, folder: Path, variables: Mapping[str, str]) -> None:
-    """Makes the virtual environment in `folder`: whole, or not at all.
+    """Makes the virtual environment in `folder`. When it fails, or is cancelled, the caller removes what is there.
 
     Args:
         variables: further environment variables for the installer.
@@ -56,14 +56,7 @@ async def build(spec: VenvSpec, folder: Path, variables: Mapping[str, str]) -> N
         CommandFailed: a program failed; the message holds its last lines.
     """
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-    try:
-        await _build(spec, folder, {**os.environ, **variables, _WORKING_DIR: spec.working_dir})
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-
-
-async def _build(spec: VenvSpec, folder: Path, environment: Mapping[str, str]) -> None:
+    environment = {**os.environ, **variables, _WORKING_DIR: spec.working_dir}
     cwd = spec.working_dir or str(folder.parent)
     inherits_pip = importlib.util.find_spec("pip") is not None
     await run(

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import sys
 import threading
 import zipfile
@@ -145,6 +146,34 @@ def test_a_failed_installation_is_shared_for_a_while_and_then_tried_again(
         await made.close()
 
     asyncio.run(scenario())
+
+
+def test_a_half_built_environment_is_deleted_beside_the_loop(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleting: list[tuple[bool, int]] = []
+    delete = shutil.rmtree
+
+    def rmtree(folder: Any, ignore_errors: bool = False) -> None:
+        deleting.append((exists(str(folder)), threading.get_ident()))
+        delete(folder, ignore_errors=ignore_errors)
+
+    async def fail(command: list[str], cwd: str, environment: Any) -> None:
+        os.makedirs(f"{command[-1]}/lib")
+        raise builder_module.CommandFailed("pip said: no")
+
+    async def scenario() -> None:
+        monkeypatch.setattr(builder_module.venv, "run", fail)
+        made = service(tmp_path)
+        monkeypatch.setattr(shutil, "rmtree", rmtree)
+        with pytest.raises(CallError, match="pip said: no"):
+            await made.prepare(key({"pip": {"packages": ["x"]}}))
+        await made.close()
+
+    asyncio.run(scenario())
+    assert not list(tmp_path.rglob("lib"))
+    assert any(was_there for was_there, _ in deleting)
+    assert threading.get_ident() not in [thread for _, thread in deleting]
 
 
 def test_a_preparation_that_takes_too_long_is_given_up(

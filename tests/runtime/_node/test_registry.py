@@ -222,10 +222,10 @@ def test_an_agent_is_found_by_its_cluster(publish: Publish) -> None:
     assert find_agent("127.0.0.1:3000") is None
 
 
-def test_localhost_is_this_machines_loopback() -> None:
-    registry.publish(record(1))
-    registry.publish(record(2, control_address="127.0.0.1:2000"))
-    registry.publish(record(3, control_address="localhost:3000"))
+def test_localhost_is_this_machines_loopback(publish: Publish) -> None:
+    publish(record(1))
+    publish(record(2, control_address="127.0.0.1:2000"))
+    publish(record(3, control_address="localhost:3000"))
     for address, socket in (("localhost:2000", "/socket2"), ("127.0.0.1:3000", "/socket3")):
         found = find_agent(address)
         assert found is not None

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runtime._node.zygote import Zygote, describe_exit
-from runtime._node.zygote_spawn import spawn_zygote
+from runtime._node.zygote_spawn import SpawnedZygote, spawn_zygote
 from tests.processes import is_alive
 
 
@@ -86,7 +89,7 @@ def test_a_worker_that_fails_is_reported_and_leaves_its_traceback(tmp_path: Path
             pid, _, err = events.forked[1]
             return events.exited[pid], err
         finally:
-            zygote.stop()
+            await zygote.stop()
 
     status, err = asyncio.run(scenario())
     assert status == 1
@@ -132,6 +135,31 @@ def test_the_zygote_ends_when_its_agent_closes_the_socket(tmp_path: Path) -> Non
     assert asyncio.run(scenario()) == 0
 
 
+def test_the_loop_runs_on_while_a_zygote_is_slow_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime._node.zygote._END_S", 0.2)
+
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
+    process = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout:
+        process.stdout.readline()
+    ours, theirs = socket.socketpair()
+
+    async def scenario() -> None:
+        zygote = Zygote(Events(), SpawnedZygote(process, ours, str(tmp_path / "log")))
+        await zygote.start()
+        stopping = asyncio.create_task(zygote.stop())
+        await asyncio.sleep(0)
+        assert process.poll() is None
+        await stopping
+        assert process.poll() == -signal.SIGKILL
+
+    with theirs:
+        asyncio.run(scenario())
+
+
 def test_a_pid_that_is_no_child_is_never_killed(tmp_path: Path) -> None:
     async def scenario() -> None:
         zygote, events = await started(tmp_path)
@@ -141,7 +169,7 @@ def test_a_pid_that_is_no_child_is_never_killed(tmp_path: Path) -> None:
             await events.until(lambda: events.exited)
             assert is_alive(os.getppid())
         finally:
-            zygote.stop()
+            await zygote.stop()
 
     asyncio.run(scenario())
 
