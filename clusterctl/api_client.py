@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from clusterctl.errors import CliError, Denied, NotFound, TimedOut, Unreachable, UsageProblem
+from runtime._core.api_secret import with_secret
 
 _ATTEMPT_GAP_S = 0.2
 
@@ -53,18 +54,22 @@ class ApiClient:
 
     Attributes:
         patience_s: how long whoever follows something goes on when the head does not answer.
+        headers: sent with every request, beside the secret: for proxies on the way.
     """
 
     def __init__(
         self, url: str, secret: str, cluster: str, timeout_s: float = 5.0, patience_s: float = 5.0
     ) -> None:
         self.patience_s = patience_s
+        self.headers: Mapping[str, str] = {}
         self._secret = secret
         self._cluster = cluster
         self._timeout_s = timeout_s
         self._url = url
         parts = urlsplit(url)
-        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
+        self._is_tls = parts.scheme == "https"
+        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or (443 if self._is_tls else 80)
+        self._prefix = parts.path.rstrip("/")
         self._connection: http.client.HTTPConnection | None = None
 
     def get(self, path: str, timeout_s: float | None = None, **query: object) -> Any:
@@ -151,16 +156,17 @@ class ApiClient:
     def _once(self, method: str, target: str, body: bytes | None, timeout_s: float) -> Answer:
         fresh = self._connection is None
         if self._connection is None:
-            self._connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
+            make = http.client.HTTPSConnection if self._is_tls else http.client.HTTPConnection
+            self._connection = make(self._host, self._port, timeout=timeout_s)
             self._connection.connect()
             self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = self._connection
         connection.sock.settimeout(timeout_s)
-        headers = {"Authorization": f"Bearer {self._secret}"}
+        headers = with_secret(self._secret, self.headers)
         if body is not None:
             headers["Content-Type"] = "application/octet-stream" if method == "PUT" else "application/json"
         try:
-            connection.request(method, target, body, headers)
+            connection.request(method, self._prefix + target, body, headers)
             response = connection.getresponse()
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
             if fresh or method == "POST":
@@ -179,6 +185,11 @@ class ApiClient:
             message = f"the head of cluster '{self._cluster}' answered with HTTP status {answer.status} ({self._url})"
             hint = (
                 "If that is another program at the head's port: `clusterctl doctor` looks for what is wrong."
+            )
+        if answer.status in (401, 403) and not self._secret:
+            return Denied(
+                f"the head of cluster '{self._cluster}' asks for its secret ({self._url})",
+                "Set RAY_AUTH_TOKEN to it, or RAY_AUTH_TOKEN_PATH to a file that holds it.",
             )
         if answer.status in (401, 403):
             return Denied(

@@ -20,6 +20,7 @@ from clusterctl.commands import (
     down,
     execute,
     job,
+    job_submit,
     logs,
     monitor,
     rsync,
@@ -101,13 +102,22 @@ _add(app, "stack", stack.stack)
 _add(app, "start", start.start)
 
 jobs = typer.Typer(
-    help="Lists, follows and stops jobs.\n\n\b\n  clusterctl job list\n  clusterctl job logs -f job-1a2b3c4d",
+    help=(
+        "Submits commands as jobs; lists, follows, stops and deletes jobs.\n\n"
+        "\b\n"
+        "  clusterctl job submit --working-dir . -- python job.py\n"
+        "  clusterctl job list\n"
+        "  clusterctl job logs -f job-1a2b3c4d"
+    ),
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+_add(jobs, "submit", job_submit.submit_job, "job ", context_settings={"allow_interspersed_args": False})
 _add(jobs, "list", job.list_jobs, "job ")
-_add(jobs, "stop", job.stop_job, "job ")
+_add(jobs, "status", job.job_status, "job ")
 _add(jobs, "logs", job.job_logs, "job ")
+_add(jobs, "stop", job.stop_job, "job ")
+_add(jobs, "delete", job.delete_job, "job ")
 app.add_typer(jobs, name="job")
 
 copies = typer.Typer(

@@ -1,4 +1,4 @@
-"""`clusterctl job list|stop|logs`."""
+"""`clusterctl job list|status|logs|stop|delete`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from clusterctl import output
 
+from .job_api import Address, Headers, job_api
 from .options import Cluster, Json
 
 JobName = Annotated[
@@ -15,15 +16,15 @@ JobName = Annotated[
 ]
 
 
-def list_jobs(cluster: Cluster = None, json: Json = False) -> None:
+def list_jobs(
+    cluster: Cluster = None, address: Address = None, headers: Headers = None, json: Json = False
+) -> None:
     """Lists jobs, submitted ones and programs that connected by themselves.
 
     \b
       clusterctl job list --json
     """
-    from .session import open_session
-
-    jobs = open_session(cluster).api().get("/api/jobs/")
+    jobs = job_api(cluster, address, headers).get("/api/jobs/")
     if json:
         output.as_json(jobs)
         return
@@ -46,23 +47,63 @@ def _row(job: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def stop_job(name: JobName, cluster: Cluster = None) -> None:
+def job_status(
+    name: JobName,
+    cluster: Cluster = None,
+    address: Address = None,
+    headers: Headers = None,
+    json: Json = False,
+) -> None:
+    """Shows a job's status. Exits with 0 whatever the status is, and with 3 if there is no such job.
+
+    \b
+      clusterctl job status job-1a2b3c4d
+    """
+    job = job_api(cluster, address, headers).get(f"/api/jobs/{name}")
+    if json:
+        output.as_json(job)
+        return
+    output.say(f"Status for job '{name}': {job['status']}")
+    if job.get("message"):
+        output.say(f"Status message: {job['message']}")
+
+
+def stop_job(
+    name: JobName, cluster: Cluster = None, address: Address = None, headers: Headers = None
+) -> None:
     """Stops a job and all its processes.
 
     \b
       clusterctl job stop job-1a2b3c4d
     """
-    from .session import open_session
-
-    api = open_session(cluster).api()
+    api = job_api(cluster, address, headers)
     answer = api.request("POST", f"/api/jobs/{name}/stop", body=b"", timeout_s=20.0).json()
     output.say(f"job {name} is stopped" if answer["stopped"] else f"job {name} had ended already")
+
+
+def delete_job(
+    name: JobName, cluster: Cluster = None, address: Address = None, headers: Headers = None
+) -> None:
+    """Deletes the record and the output of a job that has ended.
+
+    \b
+      clusterctl job delete job-1a2b3c4d
+    """
+    from clusterctl.errors import CliError, UsageProblem
+
+    try:
+        job_api(cluster, address, headers).delete(f"/api/jobs/{name}")
+    except UsageProblem as error:  # the arguments are right: the job runs
+        raise CliError(error.message, f"End it with: clusterctl job stop {name}") from error
+    output.say(f"Job '{name}' deleted successfully")
 
 
 def job_logs(
     name: JobName,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
     cluster: Cluster = None,
+    address: Address = None,
+    headers: Headers = None,
 ) -> None:
     """Shows a job's output.
 
@@ -72,9 +113,7 @@ def job_logs(
     from clusterctl.errors import Interrupted
     from clusterctl.jobs import client
 
-    from .session import open_session
-
-    api = open_session(cluster).api()
+    api = job_api(cluster, address, headers)
     if not follow:
         offset = 0
         while True:

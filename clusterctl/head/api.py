@@ -1,14 +1,13 @@
 """The head's HTTP API: one table of routes, from which the application and its OpenAPI description are made.
 
-Every route but /api/healthz asks for the cluster's secret as bearer token before anything else of the
-request is read.
+Every route but /api/healthz asks for the cluster's secret as bearer token (in `Authorization` or `X-Ray-Authorization`)
+before anything else of the request is read.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import hmac
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from clusterctl.jobs.package import LIMIT_BYTES
 from clusterctl.jobs.records import JobRecord, JobRequest
 from clusterctl.spec.definition import Autostop, ClusterSpec
 from runtime._clients.control import ControlClient
+from runtime._core.api_secret import has_secret
 from runtime._core.environments import parse_package_uri
 from runtime._transport.channel import CallError
 from runtime._wire.messages import control as messages
@@ -314,12 +314,11 @@ class Authenticated:
     def __init__(self, app: ASGIApp, secret: str, on_change: Callable[[], None] = lambda: None) -> None:
         self._app = app
         self._on_change = on_change
-        self._expected = f"Bearer {secret}".encode()
+        self._secret = secret
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] != "/api/healthz":
-            given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-            if not hmac.compare_digest(given, self._expected):
+            if not has_secret(self._secret, scope["headers"]):
                 await JSONResponse({"error": "the cluster's secret is missing or wrong"}, 401)(
                     scope, receive, send
                 )

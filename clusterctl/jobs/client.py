@@ -14,7 +14,7 @@ import msgspec
 from clusterctl.api_client import ApiClient
 from clusterctl.errors import Interrupted, NotFound, UsageProblem
 from clusterctl.output import size
-from runtime._core.environments import package_key
+from runtime._core.environments import package_key, scheme_of
 
 from . import secrets
 from .package import Entry, Package, manifest, pack
@@ -60,18 +60,45 @@ def prepare(
     inside = os.path.relpath(os.path.abspath(script), root)
     if inside.startswith(".."):
         raise UsageProblem(f"{script} is not inside {root}", "Choose a --working-dir that holds the script.")
-    secrets.refuse_home(root)
-    entries, left_out = secrets.without_secrets(manifest(root, excludes), excludes)
+    entries, left_out = _travelling(root, excludes)
     if inside not in {entry.path for entry in entries}:
         raise UsageProblem(
             f"{script} would not travel: a .gitignore leaves it out (or it is in .git, venv or a cache)",
             "Move it, or change the .gitignore.",
         )
-    tell(_travels(root, entries))
-    if left_out:
-        tell(_stays(left_out))
+    _announce(root, entries, left_out, tell)
     runner = ["-m", "runtime.compat.ray"] if ray_compat else []
     return pack(root, entries), shlex.join(["python", "-u", *runner, inside, *arguments])
+
+
+def local_folder(env: Mapping[str, Any], tell: Callable[[str], None]) -> Package | None:
+    """Packages the working directory of a checked runtime environment; None if there is none, or if it is an archive or
+    a URI.
+
+    Raises:
+        UsageProblem: it is the home folder, or too big.
+    """
+    folder = env.get("working_dir")
+    if not folder or scheme_of(folder) or os.path.isfile(folder):
+        return None
+    root = os.path.abspath(folder)
+    entries, left_out = _travelling(root, env.get("excludes") or ())
+    _announce(root, entries, left_out, tell)
+    return pack(root, entries)
+
+
+def _travelling(root: str, excludes: Sequence[str]) -> tuple[list[Entry], list[str]]:
+    """The files of a folder that travel, and the likely secrets that do not."""
+    secrets.refuse_home(root)
+    return secrets.without_secrets(manifest(root, excludes), excludes)
+
+
+def _announce(
+    root: str, entries: Sequence[Entry], left_out: Sequence[str], tell: Callable[[str], None]
+) -> None:
+    tell(_travels(root, entries) if entries else f"packaging {root}: no files")
+    if left_out:
+        tell(_stays(left_out))
 
 
 def _travels(root: str, entries: Sequence[Entry]) -> str:

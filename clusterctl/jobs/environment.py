@@ -20,8 +20,8 @@ from .client import upload, upload_named
 from .package import Package
 
 
-def read(file: str | None, text: str | None) -> RuntimeEnv:
-    """What --runtime-env (a YAML file) or --runtime-env-json says.
+def read(file: str | None, text: str | None, working_dir: str | None = None) -> RuntimeEnv:
+    """What --runtime-env (a YAML file) or --runtime-env-json says, with another working directory if one is given.
 
     Raises:
         UsageProblem: both are given, or it is no runtime environment.
@@ -33,7 +33,7 @@ def read(file: str | None, text: str | None) -> RuntimeEnv:
         parsed = json.loads(text or "{}") if file is None else yaml.safe_load(Path(file).read_text())
         if not isinstance(parsed or {}, dict):
             raise TypeError(f"a mapping of its fields is needed, not {parsed!r}")
-        return RuntimeEnv(**(parsed or {}))
+        return RuntimeEnv(**{**(parsed or {}), **({"working_dir": working_dir} if working_dir else {})})
     except FileNotFoundError as error:
         raise NotFound(f"there is no file {file}") from error
     except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
@@ -41,27 +41,29 @@ def read(file: str | None, text: str | None) -> RuntimeEnv:
 
 
 def upload_files(
-    api: ApiClient, asked: RuntimeEnv, package: Package, variables: Mapping[str, str]
+    api: ApiClient, asked: RuntimeEnv, package: Package | None, variables: Mapping[str, str]
 ) -> dict[str, Any]:
     """Uploads the job's folder and what else is local; returns the environment with their URIs.
 
     Args:
-        package: the job's folder.
+        package: the job's folder; None: the working directory of `asked` is no local folder.
         variables: win over those of `asked`.
 
     Raises:
         CliError: a file cannot be packed.
     """
-    named = {name: value for name, value in asked.items() if name != "working_dir"}
+    named = {name: value for name, value in asked.items() if name != "working_dir" or package is None}
     try:
         ready, uploads = collect(named)
     except PackageError as error:
         raise CliError(error.message, error.hint) from error
     except ValueError as error:
         raise UsageProblem(str(error)) from error
-    upload(api, package)
+    if package is not None:
+        upload(api, package)
+        ready["working_dir"] = package_uri(package.digest)
     for item in uploads:
         upload_named(api, item.key, item.data)
-    ready["working_dir"] = package_uri(package.digest)
-    ready["env_vars"] = {**ready.get("env_vars", {}), **variables}
+    if variables:
+        ready["env_vars"] = {**ready.get("env_vars", {}), **variables}
     return ready

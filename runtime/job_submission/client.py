@@ -18,6 +18,7 @@ from typing import Any, cast
 from urllib.parse import quote, urlencode
 
 import runtime
+from runtime._core.api_secret import with_secret
 from runtime._packages.archive import PackageError
 from runtime._packages.job_files import Upload, collect
 from runtime.runtime_env import RuntimeEnv
@@ -40,7 +41,8 @@ class JobSubmissionClient:
         create_cluster_if_needed: without effect: no call of this client starts a cluster.
         cookies: sent with every request.
         metadata: of every job that this client submits.
-        headers: sent with every request; an `Authorization` here takes the place of the cluster's own secret.
+        headers: sent with every request. The cluster's secret travels in `X-Ray-Authorization` too, so that an
+            `Authorization` here reaches proxies and does not replace it.
         verify: without effect: the API speaks HTTP.
 
     Raises:
@@ -70,10 +72,10 @@ class JobSubmissionClient:
                 raise TypeError(f"{name} must be a {words}, got {type(value)}")
         found = endpoint.find(address)
         self._address = found.url
-        self._headers = {"Authorization": f"Bearer {found.secret}"} if found.secret else {}
+        given: dict[str, str] = {}
         if cookies:
-            self._headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
-        self._headers |= headers or {}
+            given["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
+        self._headers = with_secret(found.secret, {**given, **(headers or {})})
         self._metadata = dict(metadata or {})
         self.get_version()
 
@@ -121,7 +123,7 @@ class JobSubmissionClient:
         """
         request = {
             "entrypoint": entrypoint,
-            "submission_id": submission_id or job_id or _new_id(),
+            "submission_id": submission_id or job_id or new_submission_id(),
             "runtime_env": self._upload_files(copy.deepcopy(dict(runtime_env or {}))),
             "metadata": {**self._metadata, **(metadata or {})},
             "ray_compat": sys.modules.get("ray") is runtime,
@@ -257,5 +259,6 @@ def _words(error: urllib.error.HTTPError) -> str:
     return said
 
 
-def _new_id() -> str:
+def new_submission_id() -> str:
+    """A random submission id, in the form that Ray's are."""
     return "raysubmit_" + "".join(secrets.choice(_ID_LETTERS) for _ in range(16))
