@@ -22,11 +22,12 @@ from runtime._wire.messages.node import PrestartWorkers, Register
 from runtime._worker import core_worker
 from runtime._worker.core_worker import Core, current
 from runtime._worker.driver_logs import LogPrinter
+from runtime._worker.printing import Printing, Room
 from runtime.job_config import JobConfig
 
 log = logging.getLogger("runtime")
 _daemon: Daemon | None = None
-_printer: LogPrinter | None = None
+_printing: Printing | None = None
 _lock = threading.RLock()
 _OPEN_FILES = 65536
 
@@ -191,9 +192,10 @@ def _connect(
     )
     core = Core(agent_path, register, os.urandom(28))
     if prints:
-        global _printer
-        _printer = LogPrinter(core.session.node_host)
-        core.on_driver_logs = _printer.print
+        global _printing
+        room = Room()
+        _printing = Printing(LogPrinter(core.session.node_host, room=room.wait), room)
+        core.on_driver_logs = _printing.put
     core_worker.set_current(core)
     core.start()
     try:
@@ -273,12 +275,12 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
         if core is not None and not core.is_driver:
             return
         if core is not None:
+            global _printing
+            printing, _printing = _printing, None
+            if printing is not None and not core.forked:
+                printing.take_rest(core)
+                printing.close()  # while there is a connection: the program's own `sys.stdout` may call the API
             core_worker.set_current(None)
-            global _printer
-            printer, _printer = _printer, None
-            if printer is not None and not core.forked:
-                printer.take_rest(core)
-                printer.flush()
             core.close()
             _stacks.unregister()
         _stop_daemon()

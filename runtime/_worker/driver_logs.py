@@ -7,20 +7,18 @@ import re
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Callable
+from typing import TextIO
 
-from runtime._wire.messages.node import DriverLogs, Output, TakeOutput
-from runtime.exceptions import RayError
+from runtime._wire.messages.node import DriverLogs
 
 from . import progress
-
-if TYPE_CHECKING:
-    from .core_worker import Core
 
 FOLD_WINDOW_S = float(os.environ.get("RAY_DEDUP_LOGS_AGG_WINDOW_S", "5"))
 _NUMBER = re.compile(r"\d")
 _HINT = " (RAY_DEDUP_LOGS=0 shows every line)"
-TAKE_TIMEOUT_S = 10.0
+_PIECE = 4096
+"""Characters that are written at once."""
 _COLORS = (36, 35, 33, 32, 34, 31)
 
 
@@ -54,12 +52,20 @@ class LogPrinter:
 
     Args:
         host: the driver's own host: lines from there carry no address.
+        room: waits until a stream can be written to; False: it never will be.
     """
 
-    def __init__(self, host: str, out: TextIO | None = None, err: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+        room: Callable[[TextIO], bool] = lambda _stream: True,
+    ) -> None:
         self._host = host
         self._out = out
         self._err = err
+        self._room = room
         self._folds = os.environ.get("RAY_DEDUP_LOGS", "1") != "0"
         self._allowed = _pattern("RAY_DEDUP_LOGS_ALLOW_REGEX")
         self._skipped = _pattern("RAY_DEDUP_LOGS_SKIP_REGEX")
@@ -76,13 +82,21 @@ class LogPrinter:
             self._expire(at)
             prefix = self._prefix(batch)
             for line in batch.lines:
-                if progress.TOKEN in line and progress.manager(self._host).take_line(line):
+                if progress.TOKEN in line and self._take_bar(line):
                     continue
                 if self._folds and self._skipped is not None and self._skipped.search(line):
                     continue
                 if self._folds and not self._is_first(line, source, prefix, batch.is_error_stream, at):
                     continue
                 self._write(f"{prefix}{line}\n", batch.is_error_stream)
+
+    def _take_bar(self, line: str) -> bool:
+        return not self._room(self._stream(True)) or progress.manager(self._host).take_line(line)
+
+    def note(self, text: str) -> None:
+        """Prints a remark on the output itself."""
+        with self._lock:
+            self._write(f"(driver) {text}\n", True)
 
     def _is_first(self, line: str, source: tuple[str, int], prefix: str, error: bool, at: float) -> bool:
         """Whether the line is to be printed now; if not, it is counted."""
@@ -112,16 +126,6 @@ class LogPrinter:
             self._expire(time.monotonic())
             if any(repeat.count for repeat in self._seen.values()):
                 self._expire_later()
-
-    def take_rest(self, core: Core) -> None:
-        """The driver leaves: prints what its workers have written and nobody has sent yet."""
-        try:
-            rest = core.pump.call(core.agent, TakeOutput(core.job_id), TAKE_TIMEOUT_S)
-        except (OSError, RayError):
-            return  # the node agent is gone, and the output with it
-        if isinstance(rest, Output):
-            for batch in rest.batches:
-                self.print(batch)
 
     def flush(self) -> None:
         """Ends every window now."""
@@ -161,9 +165,14 @@ class LogPrinter:
         bars = progress.manager_or_none()
         try:
             if bars is not None:
+                if not self._room(self._stream(True)):
+                    return
                 bars.hide_bars()
-            stream.write(text)
-            stream.flush()
+            for start in range(0, len(text), _PIECE):
+                if not self._room(stream):
+                    return
+                stream.write(text[start : start + _PIECE])
+                stream.flush()
         except (OSError, ValueError):
             return  # the program closed its output: nobody is left to read
         finally:
