@@ -2,7 +2,7 @@
 
 Every member of a group calls the same operations in the same order. Tensors travel through the object store: each
 member puts its own, the members exchange references (`Meeting`), and each reads what it needs, on one node without a
-copy.
+copy. Results are where the caller's tensors are: `tensors.fill` says how, where these are read-only.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from runtime._worker.core_worker import current
 from runtime.experimental import internal_kv
 
 from .meeting import Meeting
+from .tensors import check_equal, fill, view_of
 from .types import Backend, ReduceOp
 
 _NAMESPACE = "collective groups"
@@ -184,38 +185,44 @@ def _group(group_name: str) -> _Group:
 
 def allreduce(tensor: Any, group_name: str = "default", op: ReduceOp = ReduceOp.SUM) -> None:
     """Replaces every member's tensor by the reduction of all."""
-    view = _view(tensor)
-    view[...] = _reduced(_read(_group(group_name).meet(view)), op, view)
+    view = view_of(tensor)
+    fill(view, _reduced("allreduce", _read(_group(group_name).meet(view)), op, view))
 
 
 def reduce(tensor: Any, dst_rank: int = 0, group_name: str = "default", op: ReduceOp = ReduceOp.SUM) -> None:
     """Replaces the tensor of member `dst_rank` by the reduction of all."""
-    group, view = _group(group_name), _view(tensor)
+    group, view = _group(group_name), view_of(tensor)
     _check_rank(group, dst_rank)
     refs = group.meet(view)
     if group.rank == dst_rank:
-        view[...] = _reduced(_read(refs), op, view)
+        fill(view, _reduced("reduce", _read(refs), op, view))
 
 
 def broadcast(tensor: Any, src_rank: int = 0, group_name: str = "default") -> None:
     """Replaces every member's tensor by that of `src_rank`."""
-    group, view = _group(group_name), _view(tensor)
+    group, view = _group(group_name), view_of(tensor)
     _check_rank(group, src_rank)
     refs = group.meet(view if group.rank == src_rank else None)
     if group.rank != src_rank:
-        view[...] = api.get(refs[src_rank])
+        value = api.get(refs[src_rank])
+        check_equal("broadcast", src_rank, value, view)
+        fill(view, value)
 
 
 def allgather(tensor_list: Sequence[Any], tensor: Any, group_name: str = "default") -> None:
     """Fills `tensor_list` with the tensors of all members, by rank.
 
     Raises:
-        RuntimeError: it has not one place per member.
+        RuntimeError: it has not one place per member, or one of another shape or dtype than the member's tensor.
     """
     group = _group(group_name)
     _check_length(group, tensor_list)
-    for target, value in zip(tensor_list, _read(group.meet(_view(tensor))), strict=True):
-        _view(target)[...] = value
+    targets = [view_of(target) for target in tensor_list]
+    values = _read(group.meet(view_of(tensor)))
+    for rank, (target, value) in enumerate(zip(targets, values, strict=True)):
+        check_equal("allgather", rank, value, target)
+    for target, value in zip(targets, values, strict=True):
+        fill(target, value)
 
 
 def reducescatter(
@@ -226,10 +233,10 @@ def reducescatter(
     Raises:
         RuntimeError: the list has not one tensor per member.
     """
-    group, view = _group(group_name), _view(tensor)
+    group, view = _group(group_name), view_of(tensor)
     _check_length(group, tensor_list)
-    lists = _read(group.meet([_view(one) for one in tensor_list]))
-    view[...] = _reduced([one[group.rank] for one in lists], op, view)
+    lists = _read(group.meet([view_of(one) for one in tensor_list]))
+    fill(view, _reduced("reducescatter", [one[group.rank] for one in lists], op, view))
 
 
 def barrier(group_name: str = "default") -> None:
@@ -246,7 +253,7 @@ def send(tensor: Any, dst_rank: int, group_name: str = "default") -> None:
     group = _group(group_name)
     _check_other(group, dst_rank)
     number = group.next_letter(group.rank, dst_rank)
-    api.get(group.meeting.post.remote(group.rank, dst_rank, number, [api.put(_view(tensor))]))
+    api.get(group.meeting.post.remote(group.rank, dst_rank, number, [api.put(view_of(tensor))]))
 
 
 def recv(tensor: Any, src_rank: int, group_name: str = "default") -> None:
@@ -255,11 +262,13 @@ def recv(tensor: Any, src_rank: int, group_name: str = "default") -> None:
     Raises:
         RuntimeError: from itself.
     """
-    group = _group(group_name)
+    group, view = _group(group_name), view_of(tensor)
     _check_other(group, src_rank)
     number = group.next_letter(src_rank, group.rank)
     (ref,) = api.get(group.meeting.fetch.remote(src_rank, group.rank, number))
-    _view(tensor)[...] = api.get(ref)
+    value = api.get(ref)
+    check_equal("recv", src_rank, value, view)
+    fill(view, value)
 
 
 def _read(refs: Sequence[Any]) -> list[Any]:
@@ -267,25 +276,11 @@ def _read(refs: Sequence[Any]) -> list[Any]:
     return values
 
 
-def _view(tensor: Any) -> Any:
-    """The tensor as a numpy array over the same memory.
-
-    Raises:
-        TypeError: neither an array nor a tensor in main memory.
-    """
+def _reduced(operation: str, arrays: Sequence[Any], op: ReduceOp, like: Any) -> Any:
     import numpy
 
-    if isinstance(tensor, numpy.ndarray):
-        return tensor
-    if hasattr(tensor, "detach") and getattr(getattr(tensor, "device", None), "type", "") == "cpu":
-        return tensor.detach().numpy()
-    raise TypeError(
-        f"Collective operations take numpy arrays and torch tensors in main memory, not {type(tensor).__name__}."
-    )
-
-
-def _reduced(arrays: Sequence[Any], op: ReduceOp, like: Any) -> Any:
-    import numpy
+    for rank, array in enumerate(arrays):
+        check_equal(operation, rank, array, like)
 
     merge = {
         ReduceOp.SUM: numpy.add,

@@ -46,6 +46,19 @@ class Member:
         collective.reducescatter(target, [np.array(value, dtype=float) for value in values], group)
         return target.tolist()
 
+    def of_argument(self, operation: str, array: Any, *args: Any) -> Any:
+        """The operation on the argument itself, which is read-only."""
+        assert not isinstance(array, np.ndarray) or not array.flags.writeable
+        if operation == "reducescatter":
+            collective.reducescatter(array, [array, array], *args)
+        else:
+            getattr(collective, operation)(array, *args)
+        return array
+
+    def gather_into(self, targets: Any, value: Any, group: str) -> Any:
+        collective.allgather(targets, value, group)
+        return targets
+
     def wait(self, group: str) -> None:
         collective.barrier(group)
 
@@ -105,6 +118,78 @@ def test_one_to_one(members: list[Any]) -> None:
 
 def test_large_tensors(members: list[Any]) -> None:
     assert both(members, "large", "g") == [8 * 2**18] * 2
+
+
+SIZES = pytest.mark.parametrize("size", [2, 2**16], ids=["in the message", "in the store"])
+OPERATIONS = pytest.mark.parametrize(
+    ("operation", "args", "expected"),
+    [
+        ("allreduce", ("g",), (4, 4)),
+        ("reduce", (0, "g"), (4, 3)),
+        ("broadcast", (1, "g"), (3, 3)),
+        ("reducescatter", ("g",), (4, 4)),
+    ],
+)
+
+
+@SIZES
+@OPERATIONS
+def test_on_arguments(
+    members: list[Any], operation: str, args: Any, expected: tuple[float, float], size: int
+) -> None:
+    refs = [ray.put(np.full(size, value)) for value in (1.0, 3.0)]
+    results = ray.get(
+        [member.of_argument.remote(operation, ref, *args) for member, ref in zip(members, refs, strict=True)],
+        timeout=30,
+    )
+    for result, value in zip(results, expected, strict=True):
+        assert result.tolist() == [value] * size
+    for ref, value in zip(refs, (1, 3), strict=True):
+        assert set(ray.get(ref)) == {value}  # what others read is as it was
+
+
+@SIZES
+def test_one_to_one_into_an_argument(members: list[Any], size: int) -> None:
+    ref = ray.put(np.zeros(size))
+    calls = [
+        members[0].run.remote("send", [5.0] * size, 1, "g"),
+        members[1].of_argument.remote("recv", ref, 0, "g"),
+    ]
+    assert ray.get(calls, timeout=30)[1].tolist() == [5] * size
+    assert not ray.get(ref).any()
+
+
+@OPERATIONS
+def test_on_torch_tensors_that_are_arguments(
+    members: list[Any], operation: str, args: Any, expected: tuple[float, float]
+) -> None:
+    torch = pytest.importorskip("torch", exc_type=ImportError)
+    tensors = [torch.full((2**16,), value) for value in (1.0, 3.0)]
+    results = both(members, "of_argument", operation, tuple(tensors), *args)
+    for result, value in zip(results, expected, strict=True):
+        assert bool((result == value).all())
+
+
+def test_gathering_into_arguments(members: list[Any]) -> None:
+    results = both(members, "gather_into", [np.zeros(2), np.zeros(2)], (np.ones(2), np.full(2, 3.0)), "g")
+    assert [[one.tolist() for one in result] for result in results] == [[[1, 1], [3, 3]]] * 2
+
+
+@pytest.mark.parametrize("shape", [1, 3, (1, 2)], ids=str)
+def test_places_of_another_shape(members: list[Any], shape: Any) -> None:
+    with pytest.raises(RuntimeError, match="All tensors of allgather must have the same shape"):
+        both(members, "gather_into", [np.zeros(shape)] * 2, np.ones(2), "g")
+    both(members, "wait", "g")  # the group is still usable
+
+
+def test_tensors_that_do_not_fit_each_other(members: list[Any]) -> None:
+    for operation, args in (("allreduce", ()), ("broadcast", (0,)), ("reduce", (1,))):
+        calls = [
+            members[rank].of_argument.remote(operation, np.ones(rank + 2), *args, "g") for rank in (0, 1)
+        ]
+        with pytest.raises(RuntimeError, match=f"All tensors of {operation} must have the same shape"):
+            ray.get(calls, timeout=30)
+        ray.wait(calls, num_returns=2)
 
 
 def test_groups_declared_by_the_driver() -> None:
