@@ -24,6 +24,16 @@ ALLOTTED_SHARE = 0.75
 """When more of the memory is used, writers ask for each object."""
 
 
+class IdClash(Exception):
+    """Objects of different owners have one id."""
+
+    def __init__(self, object_id: bytes) -> None:
+        super().__init__(
+            f"Two processes have made different objects with the id {object_id.hex()}: neither can be read by its id. "
+            "Run the tasks that made them again."
+        )
+
+
 class ObjectState(enum.Enum):
     CREATED = "CREATED"
     SEALED = "SEALED"
@@ -57,6 +67,7 @@ class StoredObject(msgspec.Struct, eq=False):
     state: ObjectState = ObjectState.CREATED
     pins: dict[Holder, int] = msgspec.field(default_factory=dict)
     file: str = ""
+    disputed: bool = False  # another owner has made an object with this id: nobody can say which one is meant
 
     @property
     def expendable(self) -> bool:
@@ -103,6 +114,10 @@ class StoreIndex:
         """The object when it can be read."""
         entry = self._objects.get(object_id)
         return entry if entry is not None and entry.state is ObjectState.SEALED else None
+
+    def owner_of(self, object_id: bytes) -> bytes:
+        """The process that owns an object that is here."""
+        return self._objects[object_id].owner_worker
 
     def is_on_disk(self, object_id: bytes) -> bool:
         """Whether there is a file of it."""
@@ -182,7 +197,7 @@ class StoreIndex:
         owner_worker: bytes = b"",
         owner_node: bytes = b"",
     ) -> None:
-        """Enters a sealed object that its creator has written to space it was allotted. What was known by this
+        """Enters a sealed object that its creator has written to space it was allotted. What its owner had by this
         id goes: it was made again.
 
         Args:
@@ -190,25 +205,41 @@ class StoreIndex:
 
         Raises:
             ValueError: the space was not allotted to the creator.
+            IdClash: another owner has an object with this id. That one stays, and from now on nobody can pin either;
+                `keeper` has its pin.
         """
         self.allotments.take(creator, offset, size_bytes)
-        self.free([object_id])
-        entry = self._enter(
-            StoredObject(
-                object_id, offset, size_bytes, owner_worker, owner_node, True, creator, ObjectState.SEALED
-            ),
-            keeper,
+        entry = StoredObject(
+            object_id, offset, size_bytes, owner_worker, owner_node, True, creator, ObjectState.SEALED
         )
+        known = self._objects.get(object_id)
+        if known is not None and known.owner_worker != owner_worker:
+            known.disputed = True
+            entry.state = ObjectState.FREED
+            self._doomed.setdefault(object_id, []).append(entry)
+            self._begin(entry, keeper)
+            raise IdClash(object_id)
+        self.free([object_id])
+        self._objects[object_id] = entry
+        self.primary_count += 1
+        self._begin(entry, keeper)
+
+    def _begin(self, entry: StoredObject, keeper: Holder | None) -> None:
+        """Gives a sealed object its first pin, if any."""
         if keeper is None:
             self._unpinned(entry)
+        else:
+            self._keep(entry, keeper)
 
-    def _enter(self, entry: StoredObject, keeper: Holder | None) -> StoredObject:
+    def _enter(self, entry: StoredObject, keeper: Holder) -> StoredObject:
         self._objects[entry.object_id] = entry
-        if keeper is not None:
-            entry.pins[keeper] = 1
-            self._held.setdefault(keeper, set()).add(entry)
+        self._keep(entry, keeper)
         self.primary_count += entry.primary
         return entry
+
+    def _keep(self, entry: StoredObject, holder: Holder) -> None:
+        entry.pins[holder] = entry.pins.get(holder, 0) + 1
+        self._held.setdefault(holder, set()).add(entry)
 
     def seal(self, object_id: bytes, creator: Holder) -> bool:
         """The writer is done and keeps its pin. False when the object is not there to be read (freed
@@ -232,12 +263,17 @@ class StoreIndex:
         return False
 
     def pin(self, object_id: bytes, holder: Holder) -> StoredObject | None:
-        """Keeps a sealed object for `holder`; None when there is none."""
+        """Keeps a sealed object for `holder`; None when there is none.
+
+        Raises:
+            IdClash: another owner has made an object with the same id.
+        """
         entry = self._objects.get(object_id)
         if entry is None or entry.state is not ObjectState.SEALED:
             return None
-        entry.pins[holder] = entry.pins.get(holder, 0) + 1
-        self._held.setdefault(holder, set()).add(entry)
+        if entry.disputed:
+            raise IdClash(object_id)
+        self._keep(entry, holder)
         self._not_idle(entry)
         return entry
 
@@ -261,15 +297,23 @@ class StoreIndex:
             entry = self._objects.get(object_id)
             if entry is None:
                 continue
+            if entry.disputed:  # perhaps the other one is meant: it stays until its owner ends
+                if unpinning is not None:
+                    released |= self.unpin(object_id, unpinning)
+                continue
             if unpinning is not None and unpinning in entry.pins and entry.state is not ObjectState.CREATED:
                 self._drop_pin(entry, unpinning)
-            if entry.pins or entry in self._spilling:
-                self._forget(entry)
-                self._doomed.setdefault(object_id, []).append(entry)
-            else:
-                self._discard(entry)
-                released = True
+            released |= self._free(entry)
         return released
+
+    def _free(self, entry: StoredObject) -> bool:
+        """True when memory came back at once."""
+        if entry.pins or entry in self._spilling:
+            self._forget(entry)
+            self._doomed.setdefault(entry.object_id, []).append(entry)
+            return False
+        self._discard(entry)
+        return True
 
     def drop_holder(self, holder: Holder) -> bool:
         """A process is gone: its unsealed objects and its pins vanish. True when space may have come back."""
@@ -317,7 +361,10 @@ class StoreIndex:
 
     def drop_where(self, condition: Callable[[StoredObject], bool]) -> bool:
         """Frees the objects for which `condition` holds: those of dead owners and finished jobs."""
-        return self.free([entry.object_id for entry in list(self._objects.values()) if condition(entry)])
+        released = False
+        for entry in [entry for entry in self._objects.values() if condition(entry)]:
+            released |= self._free(entry)
+        return released
 
     def biggest_holders(self, limit: int = 5) -> list[tuple[bytes, int, int]]:
         """`(owner worker, bytes, objects)` of those whose objects fill the store most, biggest first."""

@@ -11,11 +11,12 @@ When memory is short, copies that are elsewhere too are evicted, then primary co
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 
 import msgspec
 
-from runtime._core.store_index import StoredObject, StoreIndex
+from runtime._core.store_index import IdClash, StoredObject, StoreIndex
 from runtime._transport.bulk import Piece
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
@@ -32,6 +33,9 @@ MIB = 1 << 20
 
 async def nobody(_holder: Holder, _give_back: bool) -> None:
     """There are no processes to ask."""
+
+
+log = logging.getLogger(__name__)
 
 
 class _WaitingCreate(msgspec.Struct, eq=False):
@@ -98,8 +102,8 @@ class ObjectStore:
         """Takes space, in memory or in a file, for an object that `holder` will fill and seal.
 
         Raises (or the awaitable does):
-            CallError: EXISTS when it is sealed here; OUT_OF_DISK when neither memory nor disk has room; FULL when
-                there is none within `timeout_s`.
+            CallError: EXISTS when it is sealed here; CLASH when another owner's object has the id; OUT_OF_DISK when
+                neither memory nor disk has room; FULL when there is none within `timeout_s`.
         """
         done: asyncio.Future[StoreSpace] = asyncio.get_running_loop().create_future()
         waiting = _WaitingCreate(object_id, size_bytes, holder, owner_worker, owner_node, primary, done)
@@ -137,15 +141,18 @@ class ObjectStore:
     ) -> None:
         """Enters objects, (id, offset, size), that `holder` has placed; `keeper` pins them."""
         for object_id, offset, size_bytes in objects:
-            self.index.place(
-                object_id,
-                offset,
-                size_bytes,
-                holder,
-                keeper,
-                owner_worker=owner_worker,
-                owner_node=owner_node,
-            )
+            try:
+                self.index.place(
+                    object_id,
+                    offset,
+                    size_bytes,
+                    holder,
+                    keeper,
+                    owner_worker=owner_worker,
+                    owner_node=owner_node,
+                )
+            except IdClash as clash:
+                log.error("%s", clash)  # readers are told; the writer does not wait for an answer
         if self._creates:
             self._retry_creates()
         self._spiller.spill_above_threshold()
@@ -159,8 +166,12 @@ class ObjectStore:
             self._on_change()
 
     def pin(self, object_id: bytes, holder: Holder) -> StorePinned | None:
-        """Pins the local copy; None when there is none that can be read."""
-        entry = self.index.pin(object_id, holder)
+        """Pins the local copy; None when there is none that can be read.
+
+        Raises:
+            CallError: CLASH, objects of two owners have this id.
+        """
+        entry = self.lend(object_id, holder)
         if entry is None:
             return None
         if entry.offset is None:
@@ -219,8 +230,15 @@ class ObjectStore:
                 del self._readers[object_id]
 
     def lend(self, object_id: bytes, holder: Holder) -> StoredObject | None:
-        """Pins the local copy for a holder that wants pieces of it; None when there is none that can be read."""
-        return self.index.pin(object_id, holder)
+        """Pins the local copy for a holder that wants pieces of it; None when there is none that can be read.
+
+        Raises:
+            CallError: CLASH, objects of two owners have this id.
+        """
+        try:
+            return self.index.pin(object_id, holder)
+        except IdClash as clash:
+            raise CallError(ErrorKind.CLASH, str(clash)) from None
 
     async def piece(self, entry: StoredObject, offset: int, length: int) -> Piece:
         """Part of an object that is lent.
@@ -303,7 +321,9 @@ class ObjectStore:
         """Settles the wait if that is possible now."""
         object_id = waiting.object_id
         if object_id in self.index:
-            if self.index.sealed(object_id) is not None:
+            if self.index.owner_of(object_id) != waiting.owner_worker:
+                waiting.done.set_exception(CallError(ErrorKind.CLASH, str(IdClash(object_id))))
+            elif self.index.sealed(object_id) is not None:
                 waiting.done.set_exception(
                     CallError(ErrorKind.EXISTS, f"object {object_id.hex()} is sealed on this node")
                 )

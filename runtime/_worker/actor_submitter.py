@@ -6,7 +6,6 @@ connection says first. Every method but `call` and `create` runs under the pump'
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -58,8 +57,6 @@ class ActorSubmitter:
         self._core = core
         # Handles, calls and the questions that are under way keep them.
         self._actors: WeakValueDictionary[bytes, Actor] = WeakValueDictionary()
-        self._prefix = os.urandom(2)
-        self._count = 0
 
     # ------------------------------------------------------------ creation
 
@@ -362,8 +359,7 @@ class ActorSubmitter:
             )
         packed = arguments.pack(core, name or method, args, kwargs) if args or kwargs else NO_ARGUMENTS
         with core.lock:
-            self._count += 1
-            task_id = self._prefix + (self._count & 0xFFFF_FFFF_FFFF).to_bytes(6, "big") + actor.actor_id
+            task_id = core.ids.call(actor.actor_id)
             actor.sequence += 1
             handle = actor.handle
             call = Call(

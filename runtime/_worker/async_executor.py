@@ -71,7 +71,7 @@ class AsyncExecutor:
             name: _Group(name, limit, core) for name, limit in setup.concurrency_groups.items()
         }
         self._threaded = len(self._groups) > 1
-        self._calls: dict[bytes, asyncio.Task[Any]] = {}  # those that began, by task id
+        self._calls: dict[tuple[Connection, bytes], asyncio.Task[Any]] = {}  # those that began
 
     def construct(self, cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Makes the actor, in the loop: a constructor may start tasks there, or be a coroutine itself."""
@@ -110,9 +110,11 @@ class AsyncExecutor:
         else:
             group.loop.call_soon_threadsafe(self._start, group, connection, push, running)
 
-    def cancel(self, task_id: bytes) -> None:
+    def cancel(self, connection: Connection, task_id: bytes) -> None:
         """Cancels a call that is marked as cancelled. From any thread."""
-        call = self._calls.get(task_id)  # none: it has ended, or will see the mark when it begins
+        call = self._calls.get(
+            (connection, task_id)
+        )  # none: it has ended, or will see the mark when it begins
         if call is not None:
             call.get_loop().call_soon_threadsafe(call.cancel)
 
@@ -130,7 +132,7 @@ class AsyncExecutor:
         execution.set(running)
         task = asyncio.current_task()
         assert task is not None
-        self._calls[push.task_id] = task
+        self._calls[connection, push.task_id] = task
         started = time.perf_counter()
         made: list[Entry] = []
         results = self._executor.results
@@ -167,11 +169,11 @@ class AsyncExecutor:
             done = self._executor.partly_failed(connection, push, running, partial, seconds)
         except BaseException as error:
             done = self._executor.failed(push, running, error, time.perf_counter() - started)
-        del self._calls[push.task_id]
+        del self._calls[connection, push.task_id]
         if done is not None:
             self._executor.answer(connection, done, made)
         else:
-            self._executor.drop(push)
+            self._executor.drop(connection, push)
         group.flush_soon(is_last=self._executor.is_idle)
         if self._executor.may_exit():
             self.exit_if_idle()

@@ -59,7 +59,9 @@ class Backpressure:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.limit = -1
-        self._gates: dict[bytes, Gate] = {}  # changes, like what is in them, under the pump's lock
+        self._gates: dict[
+            tuple[Connection, bytes], Gate
+        ] = {}  # changes, like what is in them, under the pump's lock
         self._version = 0  # grows when there may be room
         self._wakers: list[Callable[[], object]] = []
 
@@ -70,7 +72,7 @@ class Backpressure:
             return None
         gate = Gate(connection, push.task_id, options)
         with self._core.lock:
-            self._gates[push.task_id] = gate
+            self._gates[connection, push.task_id] = gate
             if connection.closed:
                 gate.consumed = sys.maxsize
         return gate
@@ -86,14 +88,14 @@ class Backpressure:
 
     def _changed(self, gate: Gate) -> None:
         if gate.ended and (self.limit <= 0 or not gate.waiting):
-            self._gates.pop(gate.task_id, None)
+            self._gates.pop((gate.connection, gate.task_id), None)
         self._version += 1
         wakers, self._wakers = self._wakers, []
         for waker in wakers:
             waker()
 
-    def on_consumed(self, _connection: Connection, message: StreamConsumed, _correlation: int) -> None:
-        gate = self._gates.get(message.task_id)
+    def on_consumed(self, connection: Connection, message: StreamConsumed, _correlation: int) -> None:
+        gate = self._gates.get((connection, message.task_id))
         if gate is not None:
             gate.asked = False
             gate.consumed = sys.maxsize if message.consumed < 0 else max(gate.consumed, message.consumed)

@@ -159,7 +159,7 @@ class Core:
         self.job_id = self.session.job_id
         self.job_settings: dict[str, Any] = json.loads(self.session.job_config or "{}")
         self.environment = Environment(self.session.job_config, self.session.runtime_env)
-        self.actor_or_job_bytes = b"\0" * (ids.ACTOR_BYTES - ids.JOB_BYTES) + self.job_id
+        self.ids = ids.TaskIds(self.job_id)
         self.store = Store(self, self.session.store_path, self.session.store_capacity_bytes)
         self.functions = Functions(self)
         self.history = History(self)

@@ -81,8 +81,9 @@ class Executor:
         self._lease: BindLease | None = None
         self._main = threading.main_thread()
         self._running: Execution | None = None  # on the main thread
-        self._active: dict[bytes, Execution] = {}  # what was begun, by task id
-        self._cancel_target = b""
+        # What was begun. Like every table of a worker, by caller too: only each caller by itself keeps its ids apart.
+        self._active: dict[tuple[Connection, bytes], Execution] = {}
+        self._cancel_target: Execution | None = None
         self._blocked = False
         self._last_flush = 0.0
         self._ends_when_idle = False
@@ -110,7 +111,7 @@ class Executor:
 
     def _on_push(self, connection: Connection, push: Push, _correlation: int) -> None:
         if self._submit is not None:
-            self._submit(connection, push, self._begin(push))
+            self._submit(connection, push, self._begin(connection, push))
         elif self._blocked and self.actor is None:
             connection.send(Returned([push.task_id], blocked=True))
         else:
@@ -146,18 +147,18 @@ class Executor:
                 return
         if message.recursive:
             self._core.submitter.cancel_children(task_id, message.force)
-        running = self._active.get(task_id)
+        running = self._active.get((connection, task_id))
         if running is None:
             return
         running.cancelled = True
         if self._async is not None:
-            self._async.cancel(task_id)
+            self._async.cancel(connection, task_id)
         elif self.actor is None:
             if message.force:
                 self._core.agent.send(WorkerExiting("its task was cancelled"))
                 self._core.pump.flush_all()
                 os._exit(1)
-            self._cancel_target = task_id
+            self._cancel_target = running
             self._interrupt()
 
     def _interrupt(self) -> None:
@@ -166,14 +167,14 @@ class Executor:
 
     def _interrupted(self, _signal: int, _frame: Any) -> None:
         running = self._running
-        if running is None or running.task_id != self._cancel_target:
+        if running is None or running is not self._cancel_target:
             return  # it has ended meanwhile, or will see the mark when it begins
         if self._core.pump.interruptible(self._interrupt):
-            self._cancel_target = b""
+            self._cancel_target = None
             raise KeyboardInterrupt
 
-    def _on_release(self, _connection: Connection, message: ReleaseHold, _correlation: int) -> None:
-        self.results.release(message.task_id, message.attempt)
+    def _on_release(self, connection: Connection, message: ReleaseHold, _correlation: int) -> None:
+        self.results.release(connection, message.task_id, message.attempt)
 
     def _on_may_end(self, connection: Connection, _message: MayEnd, correlation: int) -> None:
         if self._queue or self._core.pending or self.results.lends or self._core.objects.lends():
@@ -276,7 +277,7 @@ class Executor:
                 if not self._queue:
                     continue  # taken back meanwhile
                 connection, push = self._queue.popleft()
-                running = self._begin(push)
+                running = self._begin(connection, push)
             limits = core.functions.max_calls
             is_last = bool(limits) and self._is_last(push.key)
             self.run(connection, push, running)
@@ -365,10 +366,10 @@ class Executor:
         core.pump.wait(lambda: not core.pending and not self.results.lends and not core.objects.lends())
         self.exit(reason=f"It ran {core.functions.name(key)} as often as its max_calls allows.")
 
-    def _begin(self, push: Push) -> Execution:
+    def _begin(self, connection: Connection, push: Push) -> Execution:
         """From here on the task can be cancelled. Under the lock."""
         function_name = self._prefix + push.method if push.method else self._core.functions.name(push.key)
-        running = self._active[push.task_id] = Execution(
+        running = self._active[connection, push.task_id] = Execution(
             push.task_id,
             push.name or function_name.rpartition(".")[2],
             function_name,
@@ -405,7 +406,7 @@ class Executor:
         if done is not None:
             self.answer(connection, done, made)
         else:
-            self.drop(push)
+            self.drop(connection, push)
         if on_main and self._queue:
             self.flush_now_and_then()
 
@@ -440,7 +441,7 @@ class Executor:
 
     def running_tasks(self) -> list[bytes]:
         """The ids of what has begun here and is not over."""
-        return list(self._active)
+        return [task_id for _, task_id in self._active]
 
     def callable_of(self, push: Push) -> Callable[..., Any]:
         """What a push calls: a function, or a method of the actor."""
@@ -461,16 +462,16 @@ class Executor:
 
     # ------------------------------------------------------------ answers
 
-    def drop(self, push: Push) -> None:
+    def drop(self, connection: Connection, push: Push) -> None:
         """Ends a call without an answer: the process ends, and says more to its caller than we could."""
         with self._core.lock:
-            self._active.pop(push.task_id, None)
+            self._active.pop((connection, push.task_id), None)
 
     def answer(self, connection: Connection, done: Done, made: list[Entry]) -> None:
         """Ends a task: sends its answer, once the owners know of the references in `made` that are still here."""
         core = self._core
         with core.lock:
-            self._active.pop(done.task_id, None)
+            self._active.pop((connection, done.task_id), None)
             if core.released:
                 core.objects.drain()
             entries = core.objects.table.entries
@@ -487,7 +488,7 @@ class Executor:
             connection.send(done)
         except Exception as error:
             value = self._core.objects.error_value(cannot_send("result of the call", error))
-            self.results.release(done.task_id, -1)
+            self.results.release(connection, done.task_id)
             connection.send(msgspec.structs.replace(done, values=[value], failed=True))
 
     def _cancelled(self, task_id: bytes) -> Done:
@@ -547,7 +548,6 @@ class Executor:
         assert running is not None
         running.actor_id = setup.actor_id
         running.lease = self._lease
-        self._core.actor_or_job_bytes = setup.actor_id
         self.current_name = setup.class_name
         cls = self._core.functions.load(push.key)
         self._prefix = f"{full_name(cls)}."
@@ -569,7 +569,7 @@ class Executor:
             self._submit = submit
             while self._queue:
                 connection, push = self._queue.popleft()
-                submit(connection, push, self._begin(push))
+                submit(connection, push, self._begin(connection, push))
 
 
 def _shown_name(actor: Any, class_name: str) -> str:

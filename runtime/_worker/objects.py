@@ -5,8 +5,6 @@ State changes under the pump's lock.
 
 from __future__ import annotations
 
-import itertools
-import os
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -15,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from runtime import exceptions
-from runtime._core import ids
 from runtime._core.references import Reference, ReferenceTable
 from runtime._transport.connection import Connection
 from runtime._transport.failures import report
@@ -109,8 +106,6 @@ class Objects:
         self._core = core
         self.table: ReferenceTable[Entry] = ReferenceTable()
         self._entries = self.table.entries
-        self._put_prefix = os.urandom(4)
-        self._puts = itertools.count(1)
         self._unhandled = UnhandledErrors()
         self._own_address = encode_address(core.address)
         self.errors = 0
@@ -346,7 +341,7 @@ class Objects:
         plain = plain_value(value)
         if plain is not None:
             with core.lock:
-                entry = self.own(self.new_put_id())
+                entry = self.own(core.ids.put())
                 entry.value = plain
                 return self.new_ref(entry)
         try:
@@ -358,7 +353,7 @@ class Objects:
     def put_serialized(self, serialized: serialization.Serialized) -> ObjectRef:
         """Makes an object of ours from a value that is serialized already."""
         core = self._core
-        object_id = self.new_put_id()
+        object_id = core.ids.put()
         stored = self._inline(serialized) or self._stored(serialized, core.store.put(object_id, serialized))
         with core.lock:
             entry = self.own(object_id)
@@ -366,16 +361,6 @@ class Objects:
             if serialized.references:
                 self.table.contain(entry, serialized.references)
             return self.new_ref(entry)
-
-    def new_put_id(self) -> bytes:
-        """A fresh id of a value that is put."""
-        # Many threads put at once: a counter of our own could give two of them the same number.
-        task_id = self._put_prefix + next(self._puts).to_bytes(4, "big") + self._core.actor_or_job_bytes
-        return ids.object_id(task_id, 1)
-
-    def is_put(self, object_id: bytes) -> bool:
-        """Whether it is one of `new_put_id`."""
-        return object_id.startswith(self._put_prefix)
 
     def pack(
         self,

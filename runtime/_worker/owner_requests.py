@@ -10,9 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
+from runtime._core import ids
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
-from runtime._wire.messages.base import ErrorReply, Ok, WorkerAddress
+from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok, WorkerAddress
 from runtime._wire.messages.node import StoreFree
 from runtime._wire.messages.worker import AdoptObject, ForceFree, GetLocations, Location, Locations
 from runtime.object_ref import ObjectRef
@@ -38,13 +39,14 @@ class OwnerRequests:
 
         Raises:
             OwnerDiedError: that process is gone.
+            RaySystemError: it has another object with the same id.
         """
         core, objects = self._core, self._core.objects
         core.check()
         if owner.worker_id == core.address.worker_id:
             return objects.put(value)
         serialized = serialization.serialize(value)
-        object_id = objects.new_put_id()
+        object_id = core.ids.put()
         stored = objects.pack(object_id, serialized, owner)
         with core.lock:
             connection = core.peer(owner)
@@ -56,12 +58,18 @@ class OwnerRequests:
             with core.lock:
                 core.store.forget([object_id])
                 core.agent.send(StoreFree([object_id], []))
+            if reply is not None and reply.kind == ErrorKind.CLASH:
+                raise exceptions.RaySystemError(reply.message)
             raise exceptions.OwnerDiedError(object_id.hex(), objects.encoded(owner), "")
         with core.lock:
             return objects.new_ref(objects.adopted(object_id, owner, stored))
 
     def on_adopt(self, connection: Connection, message: AdoptObject, correlation: int) -> None:
         objects = self._core.objects
+        if message.object_id in objects.table.entries:
+            text = f"This process has an object with the id {message.object_id.hex()} already."
+            connection.reply(ErrorReply(ErrorKind.CLASH, text), correlation)
+            return
         entry = objects.own(message.object_id)
         entry.value = message.value
         objects.table.add_borrower(message.object_id, connection.peer.worker_id)
@@ -159,5 +167,5 @@ class OwnerRequests:
             return Location([], -1)
         if value.kind >= STORED:
             return Location(list(value.locations), value.size_bytes)
-        here = entry.owner is None and self._core.objects.is_put(entry.object_id)
+        here = entry.owner is None and ids.is_put(entry.object_id)
         return Location([self._core.address.node_id] if here else [], value.inline_bytes)

@@ -34,7 +34,7 @@ class Results:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.backpressure = Backpressure(core)
-        self._holds: dict[bytes, dict[int, tuple[Connection, list[Entry]]]] = {}  # by task and attempt
+        self._holds: dict[tuple[Connection, bytes], dict[int, list[Entry]]] = {}  # by call, then by attempt
         self._last_flush = 0.0
 
     def pack(self, connection: Connection, push: Push, result: Any) -> list[Value]:
@@ -147,36 +147,28 @@ class Results:
             self._core.store.say_all()
             for entry in entries:
                 entry.holds += 1
-            attempts = self._holds.setdefault(push.task_id, {})
-            previous = attempts.get(push.attempt)
-            attempts[push.attempt] = (connection, [*(previous[1] if previous else ()), *entries])
+            attempts = self._holds.setdefault((connection, push.task_id), {})
+            attempts.setdefault(push.attempt, []).extend(entries)
 
     @property
     def lends(self) -> bool:
         """Whether a caller has yet to take what is held for it."""
         return bool(self._holds)
 
-    def release(self, task_id: bytes, attempt: int = -1) -> None:
+    def release(self, connection: Connection, task_id: bytes, attempt: int = -1) -> None:
         """The caller has taken what was held for it, in one attempt or (-1) in all. Under the lock."""
-        attempts = self._holds.get(task_id, {})
+        attempts = self._holds.get((connection, task_id), {})
         for number in [attempt] if attempt >= 0 else list(attempts):
-            _, entries = attempts.pop(number, (None, []))
-            for entry in entries:
+            for entry in attempts.pop(number, ()):
                 self._core.objects.release(entry)
         if not attempts:
-            self._holds.pop(task_id, None)
+            self._holds.pop((connection, task_id), None)
 
     def caller_lost(self, connection: Connection) -> None:
         """Lets go of what was held for a caller that died. Under the lock."""
         self.backpressure.caller_lost(connection)
-        held = [
-            (task_id, attempt)
-            for task_id, attempts in self._holds.items()
-            for attempt, (caller, _) in attempts.items()
-            if caller is connection
-        ]
-        for task_id, attempt in held:
-            self.release(task_id, attempt)
+        for caller, task_id in [held for held in self._holds if held[0] is connection]:
+            self.release(caller, task_id)
 
 
 class ItemSender:
@@ -210,6 +202,11 @@ class ItemSender:
         connection, push, index = self._connection, self._push, self.count
         if connection.closed:
             return  # the caller died; the generator runs to its end, as its effects may matter
+        if index >= ids.MAX_STREAM_ITEMS:
+            raise ValueError(
+                f"A generator yielded more than {ids.MAX_STREAM_ITEMS} values, which is all that one call can. Let it "
+                "end earlier, and call it again for the next values."
+            )
         value = plain_value(item)
         if value is None:
             serialized = serialization.serialize(item)

@@ -161,7 +161,9 @@ class Store:
         reply = self._core.call_agent(StoreCreate(object_id, size, owner), 60.0)
         if isinstance(reply, ErrorReply):
             if reply.kind == ErrorKind.EXISTS:
-                return
+                return  # ours: an earlier or later attempt of its task has made it too
+            if reply.kind == ErrorKind.CLASH:
+                raise exceptions.RaySystemError(reply.message)
             if reply.kind == ErrorKind.OUT_OF_DISK:
                 raise exceptions.OutOfDiskError(reply.message)
             raise exceptions.ObjectStoreFullError(reply.message)
@@ -222,6 +224,8 @@ class Store:
                 raise exceptions.OutOfDiskError(reply.message)
             if reply.kind == ErrorKind.FULL:
                 raise exceptions.ObjectStoreFullError(reply.message)
+            if reply.kind == ErrorKind.CLASH:
+                raise exceptions.RaySystemError(reply.message)
             raise exceptions.ObjectLostError(object_id.hex(), b"", reply.message)
         assert isinstance(reply, StorePinned)
         with self._core.lock:

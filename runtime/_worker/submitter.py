@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -102,9 +101,6 @@ class TaskSubmitter:
         self._leases: dict[bytes, Lease] = {}
         self._reasons: dict[bytes, LeaseLost] = {}
         self._unexplained: list[tuple[float, bytes, Task | None]] = []  # deadline, lease id
-        self._prefix = os.urandom(4)
-        self._count = 0
-        self._suffix = b"\0" * 12 + core.job_id
 
     # ------------------------------------------------------------ submission
 
@@ -121,12 +117,6 @@ class TaskSubmitter:
             pool = LeasePool(key, options.request, options.runtime_env, function.name, strict, once)
             self._pools[key] = pool
         return pool
-
-    def new_task_id(self) -> bytes:
-        """A fresh id of a plain task."""
-        self._count += 1
-        task_id: bytes = self._prefix + self._count.to_bytes(4, "big") + self._suffix
-        return task_id
 
     def submit(
         self,
@@ -145,7 +135,7 @@ class TaskSubmitter:
         core.check()
         packed = arguments.pack(core, function.name, args, kwargs) if args or kwargs else NO_ARGUMENTS
         with core.lock:
-            task_id = self.new_task_id()
+            task_id = core.ids.task()
             task = Task(
                 core,
                 packed,

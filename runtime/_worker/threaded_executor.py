@@ -35,8 +35,8 @@ class ThreadedExecutor:
     def drop_waiting(self) -> None:
         """No call begins any more. Under the lock."""
         for threads in (self._default, *self._groups.values()):
-            for _, _, push, _ in threads.clear():
-                self._executor.drop(push)
+            for _, connection, push, _ in threads.clear():
+                self._executor.drop(connection, push)
 
     def _run(self, threads: CallThreads, connection: Connection, push: Push, running: Execution) -> None:
         executor, pump = self._executor, self._core.pump

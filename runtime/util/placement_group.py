@@ -82,7 +82,7 @@ class PlacementGroup:
         if self.is_empty:
             return core.objects.put(self)
         with core.lock:
-            entry = core.objects.own(ids.object_id(core.submitter.new_task_id(), 1))
+            entry = core.objects.own(ids.object_id(core.ids.task(), 1))
             ref = core.objects.new_ref(entry)
         packed = core.objects.pack(entry.object_id, serialization.serialize(self), core.address)
         # A group that nothing has happened to yet has nothing to say: the first answer is for its first change.

@@ -52,6 +52,7 @@ class ErrorKind:
     INVALID = "invalid"  # the request itself is wrong; do not repeat it
     NOT_FOUND = "not_found"
     EXISTS = "exists"
+    CLASH = "clash"  # two owners have made objects with one id
     BUSY = "busy"  # no room now; ask elsewhere or later
     UNAVAILABLE = "unavailable"  # the peer is gone or restarting; repeat later
     TIMEOUT = "timeout"

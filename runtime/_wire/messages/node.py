@@ -193,7 +193,7 @@ class StoreSpace(Message, frozen=True, array_like=True, tag=331):
 class StoreCreate(Message, Request[StoreSpace], frozen=True, array_like=True, tag=330):
     """Asks for `size_bytes`. Waits while copies are evicted, freed or spilled; `FULL` (with who holds what) after
     `timeout_s`, OUT_OF_DISK when neither memory nor disk has room. A creator whose connection closes before the seal
-    leaves nothing. EXISTS when this node has it sealed."""
+    leaves nothing. EXISTS when this node has it sealed, CLASH when another owner's object has the id."""
 
     object_id: bytes  # 28 bytes
     size_bytes: int

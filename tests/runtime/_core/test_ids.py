@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
+import threading
 
 import pytest
 from hypothesis import given
@@ -115,3 +117,91 @@ def test_a_task_names_its_actor_and_its_job() -> None:
     task = ids.TaskID(b"12345678" + actor_id)
     assert task.actor_id() == ids.ActorID(actor_id)
     assert task.job_id() == ids.JobID(b"job1")
+
+
+# ---------------------------------------------------------------- what a process makes
+
+JOB = b"job1"
+
+
+def test_a_thousand_callers_of_one_actor_share_no_id() -> None:
+    actor_id = ids.actor_id(JOB)
+    callers = [ids.TaskIds(JOB) for _ in range(1000)]
+    made = [caller.call(actor_id) for caller in callers for _ in range(100)]
+    assert len(set(made)) == len(made)
+    assert {ids.actor_id_of(task_id) for task_id in made} == {actor_id}
+
+
+def test_a_thousand_processes_share_no_task_and_nothing_they_put() -> None:
+    processes = [ids.TaskIds(JOB) for _ in range(1000)]
+    tasks = [process.task() for process in processes for _ in range(100)]
+    puts = [ids.task_id_of(process.put()) for process in processes for _ in range(100)]
+    assert len({*tasks, *puts}) == len(tasks) + len(puts)
+
+
+def test_tasks_calls_and_puts_cannot_meet_whatever_their_numbers() -> None:
+    one, other = ids.TaskIds(JOB), ids.TaskIds(JOB)
+    for process in (one, other):
+        process._numbers = itertools.repeat(7)  # type: ignore[assignment]
+    actor_id = ids.actor_id(JOB)
+    made = {one.task(), other.task(), one.call(actor_id)}
+    assert len(made) == 3
+    assert not made & {ids.task_id_of(one.put()), ids.task_id_of(other.put())}
+
+
+def test_an_id_tells_what_it_belongs_to() -> None:
+    process, actor_id = ids.TaskIds(JOB), ids.actor_id(JOB)
+    assert ids.is_actor(ids.actor_id_of(process.call(actor_id)))
+    assert not ids.is_actor(ids.actor_id_of(process.task()))
+    assert ids.is_put(process.put())
+    assert not ids.is_put(ids.object_id(process.task(), 1))
+    assert not ids.is_put(ids.object_id(process.call(actor_id), 1))
+    for made in (process.task(), process.call(actor_id), ids.task_id_of(process.put())):
+        assert ids.TaskID(made).job_id() == ids.JobID(JOB)
+
+
+@given(st.binary(min_size=12, max_size=12))
+def test_every_actor_id_is_told_from_a_task(random: bytes) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.urandom", lambda _size: random)
+        assert ids.is_actor(ids.actor_id(JOB))
+
+
+@pytest.mark.parametrize("edge", [2**16, 2**32, 2**48, 2**63])
+def test_counting_never_ends(edge: int) -> None:
+    process, actor_id = ids.TaskIds(JOB), ids.actor_id(JOB)
+    process._numbers = itertools.count(edge - 2)
+    made = [process.task() for _ in range(4)] + [process.call(actor_id) for _ in range(4)]
+    puts = [process.put() for _ in range(4)]
+    assert len({*made, *puts}) == 12
+    assert {len(task_id) for task_id in made} == {ids.TASK_BYTES}
+    assert {len(object_id) for object_id in puts} == {ids.OBJECT_BYTES}
+
+
+@given(st.binary(min_size=11, max_size=11))
+def test_a_process_may_begin_anywhere_and_never_makes_a_constructors_id(random: bytes) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.urandom", lambda size: random[:size])
+        process = ids.TaskIds(JOB)
+    for _ in range(3):
+        assert process.call(b"a" * 16)[:8] < b"\x80" + bytes(7) < ids.CREATION_PREFIX
+
+
+def test_threads_that_put_at_once_share_no_id() -> None:
+    process = ids.TaskIds(JOB)
+    made: list[list[bytes]] = [[] for _ in range(4)]
+
+    def put(mine: list[bytes]) -> None:
+        mine.extend(process.put() for _ in range(5000))
+
+    threads = [threading.Thread(target=put, args=(mine,)) for mine in made]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({object_id for mine in made for object_id in mine}) == 20_000
+
+
+def test_the_last_value_of_a_stream_and_its_end_have_ids() -> None:
+    task_id = bytes(24)
+    assert ids.object_id(task_id, ids.MAX_STREAM_ITEMS + 10) != ids.object_id(task_id, 1)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime._core.store_index import StoredObject, StoreIndex
+from runtime._core.store_index import IdClash, StoredObject, StoreIndex
 
 KIB = 1 << 10
 A, B, C = b"a" * 28, b"b" * 28, b"c" * 28
@@ -367,3 +367,50 @@ def test_all_memory_comes_back_when_everybody_is_gone(steps: list[tuple[str, byt
     assert store.evictable_bytes == store.spilling_bytes == 0
     assert sorted(dropped, key=int) == [str(number + 1) for number in range(files)]
     assert store.primary_count == 0
+
+
+# ---------------------------------------------------------------- two owners, one id
+
+
+def place(store: StoreIndex, owner: bytes, creator: str, keeper: str | None) -> int:
+    """Places an object with the id b"a"; returns where."""
+    [(offset, _)] = store.allotments.allot(creator, KIB, 1)
+    store.place(b"a", offset, KIB, creator, keeper, owner_worker=owner)
+    return offset
+
+
+def test_the_owner_may_make_an_object_again() -> None:
+    store = index()
+    place(store, b"owner", "w", "w")
+    place(store, b"owner", "x", "x")
+    entry = store.pin(b"a", "reader")
+    assert entry is not None
+    assert entry.creator == "x"
+
+
+def test_what_another_owner_has_by_the_id_is_neither_freed_nor_read_by_mistake() -> None:
+    store = index()
+    first = place(store, b"owner", "w", "reader")
+    with pytest.raises(IdClash, match=b"a".hex()):
+        place(store, b"stranger", "x", "other reader")
+    assert len({entry.offset for entry in store.entries()}) == 2  # both who have a pin read on
+    assert {entry.offset for entry in store.entries()} >= {first}
+    with pytest.raises(IdClash, match="different objects with the id"):
+        store.pin(b"a", "third reader")
+
+
+@pytest.mark.parametrize("keeper", [None, "other reader"])
+def test_after_a_clash_all_memory_comes_back(keeper: str | None) -> None:
+    store = index()
+    place(store, b"owner", "w", None)
+    with pytest.raises(IdClash):
+        place(store, b"stranger", "x", keeper)
+    store.free([b"a"])  # whoever says so: the other one's may be meant
+    assert b"a" in store
+    if keeper is not None:
+        store.free([b"a"], unpinning=keeper)
+    assert store.used_bytes == KIB
+    store.drop_where(lambda entry: entry.owner_worker == b"owner")
+    assert store.used_bytes == 0
+    assert store.primary_count == 0
+    assert list(store.entries()) == []

@@ -333,3 +333,36 @@ def test_the_arena_takes_no_memory_until_it_is_written() -> None:
     arena = Arena(1 << 40)
     assert os.stat(arena.path).st_blocks == 0
     arena.close()
+
+
+# ---------------------------------------------------------------- two owners, one id
+
+
+def test_an_object_of_another_owner_is_no_earlier_attempt() -> None:
+    async def scenario(store: ObjectStore) -> None:
+        at_once(store.create(A, KIB, "w", owner_worker=b"one"))
+        for _ in ("unsealed", "sealed"):
+            with pytest.raises(CallError, match=A.hex()) as caught:
+                store.create(A, KIB, "x", owner_worker=b"other")
+            assert caught.value.kind == ErrorKind.CLASH
+            store.seal(A, "w")
+        assert store.pin(A, "reader") is not None  # its owner's is as it was
+
+    run(scenario)
+
+
+def test_placing_another_owners_id_is_logged_and_told_to_readers(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(store: ObjectStore) -> None:
+        for owner in (b"one", b"other"):
+            [(offset, _)] = store.allot(owner, KIB, 2)
+            store.add(owner, [(A, offset, KIB)], owner, owner_worker=owner, owner_node=b"")
+        [(offset, _)] = store.allot("third", KIB, 1)
+        store.add("third", [(B, offset, KIB)], "third", owner_worker=b"third", owner_node=b"")
+        for ask in (store.pin, store.lend):
+            with pytest.raises(CallError, match=A.hex()) as caught:
+                ask(A, "reader")
+            assert caught.value.kind == ErrorKind.CLASH
+            assert ask(B, "reader") is not None
+        assert A.hex() in caplog.text
+
+    run(scenario)

@@ -50,11 +50,16 @@ def pressure(core: Core) -> Backpressure:
 
 @pytest.fixture
 def caller() -> Connection:
-    return Connection()
+    CALLER.sent.clear()
+    CALLER.closed = False
+    return CALLER
 
 
 def execution() -> Execution:
     return Execution(b"t", "", "", None)
+
+
+CALLER = Connection()
 
 
 def gate(
@@ -67,7 +72,7 @@ def gate(
 
 
 def consumed(pressure: Backpressure, count: int, name: bytes = b"s") -> None:
-    pressure.on_consumed(None, StreamConsumed(name, count), 0)  # type: ignore[arg-type]
+    pressure.on_consumed(CALLER, StreamConsumed(name, count), 0)  # type: ignore[arg-type]
 
 
 def test_without_a_limit_there_is_no_gate(pressure: Backpressure, caller: Connection) -> None:
@@ -153,3 +158,17 @@ def test_room_that_was_reserved_and_not_used_is_free(pressure: Backpressure, cal
     pressure.end(first)
     pressure.wait(second, execution())
     assert caller.sent == []
+
+
+def test_what_one_caller_has_taken_makes_no_room_in_anothers_stream_of_the_same_id(
+    core: Core, pressure: Backpressure, caller: Connection
+) -> None:
+    mine, other = gate(pressure, caller, limit=1), gate(pressure, Connection(), limit=1)
+    for stream in (mine, other):
+        pressure.wait(stream, execution())
+        stream.yielded()
+    consumed(pressure, 1)
+    assert (mine.waiting, other.waiting) == (0, 1)
+    pressure.end(mine)
+    pressure.caller_lost(other.connection)
+    assert other.waiting == 0  # it is still known

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runtime._core import ids
 from runtime._wire import serialization
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.worker import Value
@@ -41,7 +42,7 @@ class Core:
             free=lambda object_ids, locations: self.ended.append((object_ids, locations)),
             put=self._put,
         )
-        self.actor_or_job_bytes = b"j" * 16
+        self.ids = ids.TaskIds(b"job1")
         self.lineage = SimpleNamespace(forget=lambda entry: self.ended.append(entry.object_id))
         self.objects = Objects(self)  # type: ignore[arg-type]
         self.borrowing = Borrowing(self)  # type: ignore[arg-type]

@@ -508,3 +508,17 @@ def test_when_memory_is_short_space_goes_back_and_each_object_is_asked_for(
 def test_a_large_object_is_asked_for(core: Core) -> None:
     put(core, A, np.zeros(CAPACITY_BYTES // 256))
     assert core.agent.sent == [StoreSeal(A)]
+
+
+def test_an_object_that_is_there_already_was_made_by_an_earlier_attempt(core: Core) -> None:
+    core.agent.error = ErrorReply(ErrorKind.EXISTS, "it is sealed")
+    serialized = serialization.serialize(np.zeros(2000))
+    assert core.store.create(A, serialized, OWNER, again=True)[1] == -1
+
+
+def test_an_id_that_another_owner_has_is_an_error(core: Core) -> None:
+    core.agent.error = ErrorReply(ErrorKind.CLASH, "two owners")
+    with pytest.raises(exceptions.RaySystemError, match="two owners"):
+        core.store.create(A, serialization.serialize(np.zeros(2000)), OWNER, again=True)
+    with pytest.raises(exceptions.RaySystemError, match="two owners"):
+        core.store.fetch(A, [], None)
