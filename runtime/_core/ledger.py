@@ -26,12 +26,17 @@ Devices = dict[str, dict[str, int]]
 
 
 class Allocation(msgspec.Struct, eq=False):
-    """Resources held by one lease, actor or bundle. Empty again after `Ledger.release`."""
+    """Resources held by one lease, actor or bundle. Empty again after `Ledger.release`.
+
+    Attributes:
+        kept: what of them is not lent while the holder waits: the lifetime resources of an actor.
+    """
 
     resources: Resources
     shares: dict[str, list[Share]] = msgspec.field(default_factory=dict)
     bundle: tuple[bytes, int] | None = None
     lent: Resources = msgspec.field(default_factory=dict)
+    kept: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     @property
     def gpu_ids(self) -> list[str]:
@@ -104,7 +109,7 @@ class Ledger:
         """Keeps only `keep` (names that the allocation holds; more than held is cut) and gives the rest
         back."""
         self.unlend(allocation)
-        wanted = dict(keep) if allocation.bundle is None else _with_bundle_names(keep, *allocation.bundle)
+        wanted = _names_here(keep, allocation)
         kept = {
             name: min(amount, wanted[name])
             for name, amount in allocation.resources.items()
@@ -122,10 +127,15 @@ class Ledger:
         allocation.resources = kept
 
     def lend(self, allocation: Allocation) -> bool:
-        """Its task waits: others may use its CPUs. True when that freed something."""
+        """Its task waits: others may use its CPUs, but for those that are `kept`. True when that freed something."""
         if allocation.lent:
             return False
-        lent = {name: amount for name, amount in allocation.resources.items() if _is_cpu(name)}
+        kept = _names_here(allocation.kept, allocation)
+        lent = {
+            name: amount - kept.get(name, 0)
+            for name, amount in allocation.resources.items()
+            if _is_cpu(name) and amount > kept.get(name, 0)
+        }
         allocation.lent = lent
         add(self.available, lent)
         return bool(lent)
@@ -226,6 +236,10 @@ class Ledger:
 
     def _devices_of(self, allocation: Allocation) -> Devices:
         return self._devices if allocation.bundle is None else self._bundles[allocation.bundle].devices
+
+
+def _names_here(amounts: Mapping[str, int], allocation: Allocation) -> Mapping[str, int]:
+    return amounts if allocation.bundle is None else _with_bundle_names(amounts, *allocation.bundle)
 
 
 def _with_bundle_names(request: Mapping[str, int], pg_id: bytes, index: int) -> Resources:

@@ -116,6 +116,7 @@ class ActorService:
         allocation = self._ledger.allocate(message.spec.placement.resources)
         if allocation is None:
             raise CallError(ErrorKind.BUSY, "the resources are taken")
+        allocation.kept = message.spec.held
         actor = self._actors[actor_id] = Actor(
             message.spec, message.restarts, allocation, asyncio.get_running_loop().time()
         )

@@ -92,6 +92,30 @@ def test_only_cpus_are_lent() -> None:
     assert accounts.available == units(CPU=1)
 
 
+def test_what_an_actor_keeps_is_not_lent() -> None:
+    accounts = ledger(CPU=4)
+    allocation = taken(accounts, CPU=3)
+    allocation.kept = units(CPU=2)
+    assert accounts.lend(allocation)
+    assert accounts.available == units(CPU=2)
+    accounts.shrink(allocation, units(CPU=2))
+    assert accounts.available == units(CPU=2)
+    assert not accounts.lend(allocation)
+    assert accounts.available == units(CPU=2)
+
+
+def test_what_an_actor_keeps_in_a_bundle_is_not_lent() -> None:
+    accounts = ledger(CPU=4)
+    accounts.reserve_bundles(PG, [(0, units(CPU=3))])
+    for index in (0, -1):
+        request = rewrite_for_group(units(CPU=1), HEX, index)
+        allocation = accounts.allocate(request)
+        assert allocation is not None
+        allocation.kept = request
+        assert not accounts.lend(allocation)
+    assert accounts.available[f"CPU_group_0_{HEX}"] == accounts.available[f"CPU_group_{HEX}"] == UNIT
+
+
 def test_lent_cpus_come_back_into_the_negative() -> None:
     accounts = ledger(CPU=1)
     lender = taken(accounts, CPU=1)

@@ -163,6 +163,44 @@ def test_custom_resources_are_not_lent() -> None:
     assert ray.get(outer.remote(), timeout=60) == 0
 
 
+def test_an_actor_keeps_its_cpus_while_it_waits() -> None:
+    @ray.remote(num_cpus=2)
+    def inner() -> None:
+        pass
+
+    @ray.remote(num_cpus=3)
+    class Outer:
+        def __init__(self) -> None:
+            self.seen = [self.wait()]
+
+        def wait(self) -> int:
+            return len(ray.wait([inner.remote()], timeout=0.5)[0])
+
+        def waits(self) -> list[int]:
+            return [*self.seen, self.wait()]
+
+    actor = Outer.remote()
+    assert ray.get(actor.waits.remote(), timeout=60) == [0, 0]
+    ray.kill(actor)
+    assert eventually(lambda: free("CPU") == [4])
+
+
+def test_a_constructor_lends_what_its_actor_will_not_hold() -> None:
+    @ray.remote(num_cpus=4)
+    def inner() -> int:
+        return 1
+
+    @ray.remote
+    class Outer:
+        def __init__(self) -> None:
+            self.found = ray.get(inner.remote())
+
+        def seen(self) -> int:
+            return int(self.found)
+
+    assert ray.get(Outer.remote().seen.remote(), timeout=60) == 1
+
+
 def test_constructors_take_turns_on_the_cpus(tmp_path: pathlib.Path) -> None:
     assert eventually(lambda: free("CPU") == [4])
     actors = [Actor.remote() for _ in range(12)]
