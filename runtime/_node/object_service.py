@@ -193,7 +193,7 @@ class ObjectService:
                     else:
                         await self._bring(object_id, message.locations)
         except TimeoutError:
-            text = f"object {object_id.hex()} did not arrive within {message.timeout_s:g} s"
+            text = f"object {object_id.hex()} did not arrive within {message.timeout_s} s"
             raise CallError(ErrorKind.TIMEOUT, text) from None
 
     async def _bring(self, object_id: bytes, locations: list[bytes]) -> None:

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 LINGER_S = 0.1
 """Pins of nothing stay this long: the next task often wants the same object."""
-PREFETCH_S = 600.0
+ANSWER_S = 10.0
+"""How much later than its time limit the agent's answer may come."""
 UNUSED_SHARE = 16
 """Together they keep at most this part of the store, one over it."""
 
@@ -208,18 +209,22 @@ class Store:
 
         Raises:
             ObjectLostError: no node has it any more.
-            GetTimeoutError: it did not arrive in time.
+            GetTimeoutError: it did not arrive within `timeout_s` (None: no limit).
         """
         with self._core.lock:
             pin = self._pins.get(object_id)
             if pin is not None:
                 self._keep(pin)
                 return pin
-        limit = 3600.0 if timeout_s is None else max(timeout_s, 0.001)
-        reply = self._core.call_agent(StorePin(object_id, list(locations), limit), limit + 10)
+        limit = None if timeout_s is None else max(timeout_s, 0.001)
+        request = StorePin(object_id, list(locations), limit)
+        # Without a limit it ends with the object's arrival or loss, or with the agent.
+        reply = self._core.call_agent(request, None if limit is None else limit + ANSWER_S)
         if isinstance(reply, ErrorReply):
             if reply.kind == ErrorKind.TIMEOUT:
-                raise exceptions.GetTimeoutError(f"Object {object_id.hex()} did not arrive within {limit} s.")
+                raise exceptions.GetTimeoutError(
+                    f"Object {object_id.hex()} did not arrive within {limit:g} s."
+                )
             if reply.kind == ErrorKind.OUT_OF_DISK:
                 raise exceptions.OutOfDiskError(reply.message)
             if reply.kind == ErrorKind.FULL:
@@ -242,8 +247,8 @@ class Store:
     def prefetch(
         self, object_id: bytes, locations: Sequence[bytes], callback: Callable[[ErrorReply | None], None]
     ) -> None:
-        """Has an object brought to this node, where it stays a moment for whoever reads it then. Calls back with what
-        went wrong, if anything."""
+        """Has an object brought to this node, however long that takes. It stays a moment for whoever reads it then.
+        Calls back with what went wrong, if anything."""
         if object_id in self._pins:
             callback(None)
             return
@@ -260,7 +265,7 @@ class Store:
                 self._rest(pin)
             callback(None)
 
-        self._core.agent.call(StorePin(object_id, list(locations), PREFETCH_S), answered)
+        self._core.agent.call(StorePin(object_id, list(locations)), answered)
 
     def read(self, pin: Pin) -> tuple[Any, list[Any]]:
         """Rebuilds the value in place. Returns it with the references made on the way."""

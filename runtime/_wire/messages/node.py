@@ -262,12 +262,12 @@ class StorePinned(Message, frozen=True, array_like=True, tag=335):
 
 class StorePin(Message, Request[StorePinned], frozen=True, array_like=True, tag=334):
     """Makes the object readable here and keeps it until `StoreUnpin` or the connection closes. If this node has no
-    copy it is pulled from one of `locations`; LOST when none of those nodes has it any more. Pins count per process:
-    each answered `StorePin` (and each own seal) needs one `StoreUnpin`."""
+    copy it is pulled from one of `locations`; LOST when none of those nodes has it any more, TIMEOUT after `timeout_s`.
+    Pins count per process: each answered `StorePin` (and each own seal) needs one `StoreUnpin`."""
 
     object_id: bytes
     locations: list[bytes]  # node ids
-    timeout_s: float = 600.0
+    timeout_s: float | None = None
 
 
 class StoreUnpin(Message, frozen=True, array_like=True, tag=336):

@@ -179,6 +179,22 @@ def test_an_object_sealed_between_the_request_and_its_turn(world: MakeWorld) -> 
     asyncio.run(scenario())
 
 
+def test_a_reader_without_a_time_limit_waits_for_the_writer(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            writer, reader = await w.driver(agent), await w.driver(agent)
+            name = object_id(writer, 1)
+            await writer.channel.call(StoreCreate(name, 10, writer.address))
+            request = StorePin(name, [agent.config.node_id], None)
+            reading = asyncio.ensure_future(reader.channel.call(request, timeout_s=None))
+            await reader.channel.call(StorePin(await put(reader, 2, b"x"), []))
+            writer.channel.send(StoreSeal(name))
+            assert isinstance(await reading, StorePinned)
+
+    asyncio.run(scenario())
+
+
 def test_an_unsealed_object_goes_with_its_writer(world: MakeWorld) -> None:
     async def scenario() -> None:
         async with world() as w:

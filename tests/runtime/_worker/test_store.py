@@ -127,8 +127,10 @@ class Core:
         self.pump = Pump(self.agent)
         self.address = OWNER
         self.store: Store
+        self.limits: list[tuple[Any, float | None]] = []  # of the calls: the request, and how long it waits
 
-    def call_agent(self, request: Any, _timeout_s: float | None = None) -> Any:
+    def call_agent(self, request: Any, timeout_s: float | None = None) -> Any:
+        self.limits.append((request, timeout_s))
         return self.agent.answer(request)
 
     def drain(self) -> None:
@@ -244,6 +246,33 @@ def test_what_cannot_be_fetched(core: Core, kind: str, error: type[Exception]) -
     core.agent.error = ErrorReply(kind, "why")
     with pytest.raises(error):
         core.store.fetch(A, [], 1.0)
+
+
+def test_a_fetch_waits_as_long_as_it_is_told(core: Core) -> None:
+    told(core, A, 1)
+    core.store.forget([A])
+    core.released.add(core.store.fetch(A, [], 5.0))
+    [(request, waits_s)] = [call for call in core.limits if isinstance(call[0], StorePin)]
+    assert request.timeout_s == 5.0
+    assert waits_s is not None
+    assert waits_s > 5.0
+
+
+def test_a_fetch_without_a_timeout_waits_for_ever(core: Core) -> None:
+    told(core, A, 1)
+    core.store.forget([A])
+    core.released.add(core.store.fetch(A, [], None))
+    [(request, waits_s)] = [call for call in core.limits if isinstance(call[0], StorePin)]
+    assert (request.timeout_s, waits_s) == (None, None)
+
+
+def test_what_is_brought_ahead_may_take_for_ever(core: Core) -> None:
+    told(core, A, 1)
+    core.store.forget([A])
+    core.agent.late = True
+    core.store.prefetch(A, [], lambda _error: None)
+    assert core.agent.asked[0][0].timeout_s is None
+    core.agent.catch_up()
 
 
 # ---------------------------------------------------------------- pins
