@@ -32,11 +32,16 @@ class ArgumentCheck:
         if parameters is None:
             return
         default = object()
+        kinds = (
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            inspect.Parameter.VAR_POSITIONAL,
+            inspect.Parameter.KEYWORD_ONLY,
+            inspect.Parameter.VAR_KEYWORD,
+        )
         self._signature = inspect.Signature(
             [
-                inspect.Parameter(
-                    name, inspect._ParameterKind(kind), default=default if has else inspect.Parameter.empty
-                )
+                inspect.Parameter(name, kinds[kind], default=default if has else inspect.Parameter.empty)
                 for name, kind, has in parameters
             ]
         )

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import IO
 
 from clusterctl.shell import archive
+from runtime._packages.tar import changed
 
 from . import bytecode
 
@@ -356,4 +357,4 @@ def _compiled(name: str, file: Path, scratch: str) -> Path | None:
 def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
     """Whoever unpacks it owns it, and may read it; when it was made here says nothing there."""
     mode = 0o755 if member.mode & 0o100 else 0o644
-    return member.replace(mtime=0, mode=mode, uid=0, gid=0, uname="", gname="", deep=False)
+    return changed(member, mtime=0, mode=mode, uid=0, gid=0, uname="", gname="")

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO
 
+from runtime._packages.tar import extract
+
 _BLOCK = 256 * 1024
 _END = bytes(2 * tarfile.BLOCKSIZE)
 
@@ -114,7 +116,7 @@ def unpack(stream: IO[bytes], local: str) -> None:
             if member.name == ".":
                 os.makedirs(local, exist_ok=True)
             elif member.name.startswith("./"):
-                archive.extract(member, local, filter=_inside)
+                extract(archive, member, local)
             else:
                 source = archive.extractfile(member)
                 if source is None:
@@ -127,14 +129,6 @@ def unpack(stream: IO[bytes], local: str) -> None:
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return member if member.isreg() or member.isdir() or member.issym() or member.islnk() else None
-
-
-def _inside(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
-    """The standard library's check of where it leads; the owner is the caller, the mode stays."""
-    checked = tarfile.tar_filter(member, folder)
-    return checked.replace(
-        mode=member.mode & 0o777, uid=os.getuid(), gid=os.getgid(), uname="", gname="", deep=False
-    )
 
 
 def mode_of(local: str) -> int:

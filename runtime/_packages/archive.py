@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from . import ignore
+from .tar import extract_all
 from .walk import walk
 
 DEFAULT_EXCLUDES = (".git", ".venv", "venv", "__pycache__")
@@ -189,7 +190,7 @@ def extract(archive: str, name: str, folder: str, strip_single_folder: bool) -> 
     else:
         try:
             with tarfile.open(archive, "r:*") as tar:
-                tar.extractall(folder, filter="data")
+                extract_all(tar, folder)
         except tarfile.TarError as error:
             raise ValueError(f"the package {name} cannot be unpacked: {error}") from error
     if strip_single_folder:

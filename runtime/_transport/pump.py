@@ -42,6 +42,9 @@ class Pump:
 
     def __init__(self, handler: Callable[[Connection, Message, int], None]) -> None:
         self.lock = threading.RLock()
+        self._lock_check = threading.Condition(
+            self.lock
+        )  # tells whether a thread holds the lock, see `interruptible`
         self.handler = handler
         self.epoll = select.epoll()
         self.dirty: list[Connection] = []
@@ -332,7 +335,9 @@ class Pump:
     def interruptible(self, retry: Callable[[], None]) -> bool:
         """For a signal handler: whether it may raise now. Not while its thread changes shared state: then `retry`
         runs a moment later, on another thread, to send the signal again."""
-        if not self.lock._is_owned():  # type: ignore[attr-defined]
+        try:
+            self._lock_check.notify()  # nobody waits for it: it only raises where this thread does not hold the lock
+        except RuntimeError:
             return True
         timer = threading.Timer(NAP_S, retry)
         timer.daemon = True

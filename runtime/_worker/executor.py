@@ -333,6 +333,7 @@ class Executor:
                 log.exception("__ray_shutdown__ of %s failed", self.current_name)
         del hook
         self.actor = None
+        # No public function runs these alone: the interpreter's own end would first wait for threads of user code.
         atexit._run_exitfuncs()
 
     def _is_last(self, key: bytes) -> bool:

@@ -439,3 +439,19 @@ def test_a_connection_that_is_made_too_late_is_closed() -> None:
     connection.attach(ours)
     assert ours.fileno() == -1
     theirs.close()
+
+
+# ---------------------------------------------------------------- signals
+
+
+def test_a_signal_waits_while_its_thread_holds_the_lock() -> None:
+    pump = Pump(ignore)
+    sent_again = threading.Event()
+    with pump.lock:
+        assert not pump.interruptible(sent_again.set)
+        elsewhere: list[bool] = []
+        in_threads(1, lambda _: elsewhere.append(pump.interruptible(sent_again.set)))
+        assert elsewhere == [True]
+    assert sent_again.wait(LIMIT_S)
+    assert pump.interruptible(sent_again.set)
+    pump.stop()
