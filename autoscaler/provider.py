@@ -16,6 +16,7 @@ machines' tags.
           +-- Throttled    too many calls: all calls wait so long
     ShellError
      +-- ShellRefused     nobody listens (yet)
+     |    +-- PortClosed  at the port to which a tunnel should lead
      +-- ShellTimedOut    no answer (wrong address, firewall, still booting)
      +-- ShellAuthFailed  it answered and does not accept us: waiting will not help
      +-- ShellLost        the connection broke while something ran
@@ -87,6 +88,10 @@ class ShellError(Exception):
 
 class ShellRefused(ShellError):
     """The machine is up and nobody listens there yet: worth waiting for."""
+
+
+class PortClosed(ShellRefused):
+    """The machine was entered, and nobody listens at the port to which a tunnel should lead."""
 
 
 class ShellTimedOut(ShellError):
@@ -405,9 +410,11 @@ class Shell(Protocol):
         `env` as for `run`."""
         ...
 
-    def forward(self, port: int) -> AbstractContextManager[int]:
+    def forward(
+        self, port: int, on_tunnel: Callable[[ShellError | None], None] | None = None
+    ) -> AbstractContextManager[int]:
         """While the context lasts, a local loopback port (its value) leads to the machine's loopback
-        `port`."""
+        `port`. Where that takes a tunnel, `on_tunnel` is told of every connection why it got none, or None."""
         ...
 
     def close(self) -> None:

@@ -31,6 +31,7 @@ from autoscaler.provider import (
     ProviderError,
     Quota,
     Shell,
+    ShellError,
     ShellTimedOut,
     Streams,
     Throttled,
@@ -363,7 +364,9 @@ class SimulatedShell:
         return 0
 
     @contextmanager
-    def forward(self, port: int) -> Iterator[int]:
+    def forward(
+        self, port: int, on_tunnel: Callable[[ShellError | None], None] | None = None
+    ) -> Iterator[int]:
         self._must_exist()
         yield port
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from autoscaler.provider import PortClosed, ShellError
 from clusterctl.errors import CliError, Denied, NotFound, TimedOut, Unreachable, UsageProblem
 from runtime._core.api_secret import with_secret
 
@@ -49,17 +50,37 @@ class Answer:
         return str(said.get("error", "")) if isinstance(said, dict) else ""
 
 
+@dataclass(slots=True)
+class TunnelLog:
+    """Why the latest connection got no tunnel to the head's machine. None: it got one, or needs none."""
+
+    failure: ShellError | None = None
+
+    def note(self, failure: ShellError | None) -> None:
+        self.failure = failure
+
+
 class ApiClient:
     """One cluster's API. Keeps a connection; belongs to one thread.
 
     Attributes:
         patience_s: how long whoever follows something goes on when the head does not answer.
         headers: sent with every request, beside the secret: for proxies on the way.
+
+    Args:
+        tunnel: where the URL is the end of a tunnel: what became of the tunnels of its connections.
     """
 
     def __init__(
-        self, url: str, secret: str, cluster: str, timeout_s: float = 5.0, patience_s: float = 5.0
+        self,
+        url: str,
+        secret: str,
+        cluster: str,
+        timeout_s: float = 5.0,
+        patience_s: float = 5.0,
+        tunnel: TunnelLog | None = None,
     ) -> None:
+        self._tunnel = tunnel or TunnelLog()
         self.patience_s = patience_s
         self.headers: Mapping[str, str] = {}
         self._secret = secret
@@ -142,7 +163,13 @@ class ApiClient:
             time.sleep(_ATTEMPT_GAP_S)
 
     def unreachable(self) -> Unreachable:
-        """The error for a head that is not there."""
+        """The error for a head that is not there, or to which there is no way."""
+        failure = self._tunnel.failure
+        if failure is not None and not isinstance(failure, PortClosed):
+            return Unreachable(
+                f"there is no way to the head of cluster '{self._cluster}': {failure}",
+                "What runs there may run on. `clusterctl doctor` looks for what is wrong.",
+            )
         return Unreachable(
             f"the head of cluster '{self._cluster}' does not answer ({self._url})",
             "It may have died: `clusterctl up FILE` starts the cluster over, `clusterctl down` ends it.",

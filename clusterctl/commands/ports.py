@@ -54,9 +54,13 @@ def forward(shell: Shell, port: int, at: int) -> Iterator[int]:
     """
     from clusterctl.shell.forwarding import forwarded_at
 
+    def tell(failure: Exception | None) -> None:
+        if failure is not None:
+            output.warn(f"a connection to port {port} got no tunnel: {failure}")
+
     with contextlib.ExitStack() as stack:
         try:
-            here = stack.enter_context(forwarded_at(shell, port, at))
+            here = stack.enter_context(forwarded_at(shell, port, at, tell))
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise CliError(

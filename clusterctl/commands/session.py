@@ -257,7 +257,7 @@ def started(cluster: str | None) -> None:
     from clusterctl.spec.load import load_file
 
     from .cluster_first import is_cluster_file
-    from .up import up
+    from .up import Agreed, bring_up
 
     home = Home.find()
     if cluster and is_cluster_file(cluster):
@@ -272,4 +272,4 @@ def started(cluster: str | None) -> None:
         if look.health(home, record, Session(home, record).provider()) is Health.ANSWERS:
             return
     with contextlib.redirect_stdout(sys.stderr):
-        up(file, yes=True, cluster_name=name)
+        bring_up(file, Agreed.COSTS, cluster_name=name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
     from clusterctl.spec.definition import ClusterSpec
 
 T = TypeVar("T")
+READY_S = 600.0
+
+
+class Agreed(Enum):
+    """What the operator has agreed to already."""
+
+    NOTHING = "nothing"
+    COSTS = "costs"  # --start: the cluster may cost something, and nothing that runs may end
+    ALL = "all"  # -y
 
 
 def up(
@@ -31,7 +41,7 @@ def up(
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON for programs: an object per event, the result last.")
     ] = False,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for min_workers to join.")] = 600.0,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for min_workers to join.")] = READY_S,
     cluster_name: Name = None,
     min_workers: Annotated[
         list[str] | None,
@@ -62,6 +72,34 @@ def up(
       clusterctl up cluster-configs/local.yaml
       clusterctl up cluster.yaml --min-workers gpu=2     until the next `up`, which goes by the YAML again
     """
+    bring_up(
+        spec,
+        Agreed.ALL if yes else Agreed.NOTHING,
+        dry_run=dry_run,
+        json=json,
+        timeout=timeout,
+        cluster_name=cluster_name,
+        min_workers=min_workers or (),
+        max_workers=max_workers or (),
+        no_restart=no_restart,
+        restart_only=restart_only,
+    )
+
+
+def bring_up(
+    spec: str,
+    agreed: Agreed,
+    *,
+    dry_run: bool = False,
+    json: bool = False,
+    timeout: float = READY_S,
+    cluster_name: str | None = None,
+    min_workers: Sequence[str] = (),
+    max_workers: Sequence[str] = (),
+    no_restart: bool = False,
+    restart_only: bool = False,
+) -> None:
+    """See `up`. `agreed`: what need not be asked."""
     from clusterctl.errors import CliError, UsageProblem
     from clusterctl.home import Home
     from clusterctl.launcher import checks
@@ -74,7 +112,7 @@ def up(
     if no_restart and restart_only:
         raise UsageProblem("--no-restart and --restart-only contradict each other")
     restart = Restart.NEVER if no_restart else Restart.ONLY if restart_only else Restart.IF_NEEDED
-    loaded = resized(renamed(read, cluster_name), max_workers or (), min_workers or ())
+    loaded = resized(renamed(read, cluster_name), max_workers, min_workers)
     home = Home.find()
     with home.locked(loaded.cluster_name, "up"):
         progress = Progress(on_event=output.as_json_line if json else None)
@@ -93,7 +131,7 @@ def up(
         costs = _costs(run) if chosen.may_buy else None
         if chosen.steps:
             _show(run, chosen, costs, False, json)
-        _agree(chosen, costs, yes)
+        _agree(chosen, costs, agreed)
         with progress:
             result = run.apply(chosen)
     _tell(result, progress, spec, json)
@@ -174,7 +212,7 @@ def _show(run: Up, chosen: Plan, costs: Costs | None, dry_run: bool, json: bool)
         (output.say if dry_run else output.progress)(line)
 
 
-def _agree(chosen: Plan, costs: Costs | None, yes: bool) -> None:
+def _agree(chosen: Plan, costs: Costs | None, agreed: Agreed) -> None:
     """Asks what has to be asked. What ends something that may be of use needs a yes; what costs something is asked
     about where somebody is there to answer.
 
@@ -183,11 +221,13 @@ def _agree(chosen: Plan, costs: Costs | None, yes: bool) -> None:
     """
     from clusterctl.errors import CliError
 
-    costs_money = costs is not None and not costs.is_free
-    if yes or not (chosen.asks or (costs_money and output.somebody_is_there())):
+    if agreed is Agreed.ALL:
+        return
+    asks_costs = agreed is not Agreed.COSTS and costs is not None and not costs.is_free
+    if not (chosen.asks or (asks_costs and output.somebody_is_there())):
         return
     if not output.confirm(f"{chosen.asks} Go on?".strip()):
-        raise CliError(chosen.asks or "nothing was done", "Run it with -y to go on.")
+        raise CliError(chosen.asks or "nothing was done", "`clusterctl up -y` goes on without asking.")
 
 
 def _tell(result: UpResult, progress: Progress, spec: str, json: bool) -> None:

@@ -173,9 +173,9 @@ def _ask_head(
     ):
         return out
     try:
-        health = look.health(home, record, provider)
+        health, words = look.answer(home, record, provider)
         if health in _SAYS:
-            return out | {"api": _SAYS[health]}
+            return out | {"api": _SAYS[health], "api_words": words}
         api = reach.api(home, record, provider)
         version = api.get("/api/version", timeout_s=_ASK_S)
         status = api.get("/api/cluster_status", timeout_s=_ASK_S)

@@ -152,7 +152,7 @@ def _heads_daemons(facts: Facts, head: Machine, seen: Seen) -> Iterator[Finding]
     elif facts.api is Api.NOBODY:
         where = f"port {facts.api_port}" if facts.api_port else "its port"
         reason = (
-            f"the head runs, and its API is not reached although {where} is open"
+            f"the head runs, and its API is not reached although {where} is open: {facts.api_words}"
             if facts.api_port in seen.listening
             else f"the head runs, and nobody listens at {where} of its machine"
         )

@@ -104,6 +104,7 @@ class Facts:
         strangers: machines of this cluster's name that no record here knows.
         seen: machine id -> what was seen there.
         api: how the head's API answers.
+        api_words: why the head's API does not answer, where it says nothing.
         api_port: where it should listen; 0: not known.
         head_version: clusterctl's and Python's on the head, as the API says.
         own_version: here.
@@ -130,6 +131,7 @@ class Facts:
     strangers: Sequence[str] = ()
     seen: Mapping[str, Seen] = field(default_factory=dict)
     api: Api = Api.UNASKED
+    api_words: str = ""
     api_port: int = 0
     head_version: tuple[str, str] | None = None
     status: Mapping[str, Any] = field(default_factory=dict)

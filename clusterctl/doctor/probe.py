@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shlex
+
+from clusterctl.launcher import life
 
 from .facts import Entry, Seen
 
@@ -28,9 +29,7 @@ echo now $(date +%s)
 s=${{CLUSTERCTL_SESSION_DIR:-/nonexistent}}
 set -- $(df -Pk "$HOME" 2>/dev/null | tail -n 1); echo disk $4
 {_PYTHON} -c {shlex.quote(_VERSIONS)} 2>&1 | sed 's/^/python /'
-daemon=$(tr -d '\\n' 2>/dev/null < "$s/daemon.json"); echo daemon $daemon
-pid=$(echo "$daemon" | sed -n 's/.*"pid": *\\([0-9]*\\).*/\\1/p')
-[ -z "$pid" ] || echo stat $(cat /proc/$pid/stat 2>/dev/null)
+{life.READ_RECORD}
 for process in /proc/[0-9]*; do
   words=$(tr '\\0' ' ' 2>/dev/null < $process/cmdline) || continue
   case "$words" in
@@ -73,18 +72,9 @@ def read(printed: str, here_s: float) -> Seen:
         version=more[0] if works else "",
         runtime_error="" if works else (more or [python])[-1],
         started=bool(first("daemon")),
-        is_alive=_is_alive(first("daemon"), first("stat")),
+        is_alive=life.is_recorded(first("daemon"), first("stat")),
         daemons=frozenset(_MODULES[module] for module in running),
         listening=frozenset(int(port, 16) for port in said.get("port", ())),
         reaches_head={"yes": True, "no": False}.get(reaches),
         last_words=tuple(said.get("log", ())),
     )
-
-
-def _is_alive(record: str, stat: str) -> bool:
-    """Whether the daemon of a record is the process that has its number now."""
-    state, *fields = stat.rpartition(")")[2].split() or [""]
-    try:
-        return state != "Z" and int(fields[18]) == int(json.loads(record)["start_ticks"])
-    except (ValueError, KeyError, TypeError, IndexError):
-        return False

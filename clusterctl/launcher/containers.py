@@ -137,6 +137,15 @@ cd && umask 077 && mkdir -p .clusterctl-node && cat > .clusterctl-node/machine.j
 [ -z "$CLUSTERCTL_SESSION_DIR" ] || mkdir -p "$CLUSTERCTL_SESSION_DIR\""""
 
 
+def stopped_container(name: str) -> str:
+    """Command: prints "stopped" if the machine has no such container, or it does not run. Fails if nobody can tell."""
+    inspect = f"$engine container inspect -f '{{{{.State.Running}}}}' {shlex.quote(name)} 2>/dev/null"
+    return (
+        f"engine=$(cat {_FOLDER}/engine) && $engine ps >/dev/null 2>&1 || exit 1; "
+        f'[ "$({inspect})" = true ] || echo stopped'
+    )
+
+
 def kept(container: Container | None) -> Container | None:
     """The container as it is, whatever newer image there may be: something runs in it, or was set up there."""
     return None if container is None else replace(container, pull=False, keeps=True)

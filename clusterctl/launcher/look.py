@@ -13,7 +13,8 @@ from clusterctl.providers import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
 from clusterctl.sync.transfer import SyncError
 
-from . import machines, node_types, reach, setup
+from . import life, machines, node_types, reach, setup
+from .life import Life
 from .notice import notice
 from .plan import Change, Facts, Health
 
@@ -47,7 +48,7 @@ def facts(
     if is_known and change is Change.NOTHING and _files_changed(home, spec, record):
         change = Change.SETUP
     asked = is_known and record.state != homes.STOPPED
-    answers = health(home, record, provider) if asked else Health.UNKNOWN
+    answers, trouble = answer(home, record, provider) if asked else (Health.UNKNOWN, "")
     if answers is Health.ANSWERS:
         # A head that answers looks after its machines itself: they are not listed, nothing is planned for them.
         return Facts(record.state, answers, spec_changed=spec_changed, change=change)
@@ -59,23 +60,23 @@ def facts(
         notice(home, record, provider)
     listed = machines.listed_with(provider, record.head.id if is_known and record.head else "")
     head = machines.head_of(listed)
-    trouble = ""
-    if answers is Health.SILENT and head is not None and head.state is MachineState.RUNNING:
-        if record.head is not None and head.address_for_us != record.head.address_for_us:
-            record.head = head  # it was stopped and started by others, and has another address now
-            answers = health(home, record, provider)
-            if answers is Health.ANSWERS:
-                if not is_rehearsal:
-                    home.write(record)
-                return Facts(record.state, answers, spec_changed=spec_changed, change=change)
-        trouble = _trouble(provider, head) if answers is Health.SILENT else ""
+    runs = head is not None and head.state is MachineState.RUNNING
+    if answers is Health.SILENT or (runs and is_known and record.state == homes.STOPPED):  # others started it
+        answers, trouble = _proved(home, record, provider, head, trouble)
+        if answers is Health.ANSWERS:
+            if not is_rehearsal:
+                home.write(record)
+            return Facts(record.state, answers, spec_changed=spec_changed, change=change)
+    may_end = is_known and (record.state != homes.STARTING or change is Change.MACHINE)
+    is_decided = answers in (Health.DEAD, Health.UNKNOWN)
     return Facts(
         record_state=record.state if is_known else "",
-        health=Health.CUT_OFF if trouble else answers,
+        health=answers,
         trouble=trouble,
         head_id=head.id if head else "",
         head_stopped=head is not None and head.state in (MachineState.STOPPING, MachineState.STOPPED),
         machines=tuple(machine.id for machine in listed),
+        live=tuple(life.may_run(provider, record.spec, listed)) if may_end and is_decided else (),
         strangers=tuple(
             machine.id
             for other in _clusters(provider, record.name)
@@ -88,15 +89,41 @@ def facts(
 
 
 def head_is_dead(home: Home, record: ClusterRecord, provider: OperatorProvider) -> bool:
-    """Whether all that ran on the head has surely ended: its machine is gone, or can be entered and nobody listens.
+    """Whether all that ran on the head has ended: its machine proves it, or is gone or stopped.
 
     Raises:
         CliError: the provider does not say what there is.
     """
-    if health(home, record, provider) is not Health.SILENT:
+    answers, trouble = answer(home, record, provider)
+    if answers is not Health.SILENT:
         return False
     head = machines.head_of(machines.existing(provider))
-    return head is None or (head.state is MachineState.RUNNING and not _trouble(provider, head))
+    return _proved(home, record, provider, head, trouble)[0] is Health.DEAD
+
+
+def _proved(
+    home: Home, record: ClusterRecord, provider: OperatorProvider, head: Machine | None, trouble: str
+) -> tuple[Health, str]:
+    """What has become of a head that does not answer, and why it does not if it may live. A head that moved to another
+    address, or whose connection failed by chance, is asked again.
+
+    Args:
+        head: its machine, as it is listed.
+        trouble: why it did not answer.
+    """
+    if head is None or head.state is not MachineState.RUNNING:
+        return Health.DEAD, ""
+    proof = life.of(provider, record.spec, head)
+    if proof.life is Life.ENDED:
+        return Health.DEAD, ""
+    if record.head is None or head.address_for_us != record.head.address_for_us:
+        record.head = head  # others stopped and started it, and it has another address now
+    answers, again = answer(home, record, provider)
+    if answers is not Health.SILENT:
+        return answers, again
+    if proof.life is Life.RUNS:
+        return Health.CUT_OFF, f"its daemon runs ({proof.words}), but {again or trouble}"
+    return Health.CUT_OFF, proof.words
 
 
 def _files_changed(home: Home, spec: ClusterSpec, record: ClusterRecord) -> bool:
@@ -114,20 +141,28 @@ def health(home: Home, record: ClusterRecord, provider: OperatorProvider) -> Hea
     Raises:
         NotFound: the secret is gone.
     """
+    return answer(home, record, provider)[0]
+
+
+def answer(home: Home, record: ClusterRecord, provider: OperatorProvider) -> tuple[Health, str]:
+    """How the head's API answers, and why it does not."""
     if not record.api_url:
-        return Health.UNKNOWN
+        return Health.UNKNOWN, ""
     try:
-        answer = reach.api(home, record, provider).look("/api/version", _ANSWER_S)
-    except Unreachable:
-        return Health.SILENT
-    except TimedOut:
-        return Health.SLOW
-    return judged(answer, None if isinstance(record.spec.runtime, RayRuntime) else record.cluster_id)
+        said = reach.api(home, record, provider).look("/api/version", _ANSWER_S)
+    except Unreachable as error:
+        return Health.SILENT, error.message
+    except TimedOut as error:
+        return Health.SLOW, error.message
+    found = judged(said, None if isinstance(record.spec.runtime, RayRuntime) else record.cluster_id)
+    if found is Health.SILENT:
+        return found, f"another program answers at the port of its API ({record.api_url})"
+    return found, ""
 
 
 def judged(answer: Answer, cluster_id: str | None) -> Health:
     """How the head is that answers so when asked for its version. Where it is not the head that answers, the head is
-    gone, and another program has its port. Pure.
+    not there, and another program has its port. Pure.
 
     Args:
         cluster_id: None: Ray's dashboard is asked, which knows nothing of our ids.
@@ -149,7 +184,7 @@ def judged(answer: Answer, cluster_id: str | None) -> Health:
 
 
 def _trouble(provider: OperatorProvider, head: Machine) -> str:
-    """Why the head's machine cannot be entered; "" when it can: then nobody listens there."""
+    """Why the head's machine cannot be entered; "" when it can."""
     try:
         shell = provider.shell(head)
         try:

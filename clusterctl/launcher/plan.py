@@ -10,8 +10,9 @@ class Health(Enum):
     """How the head's API answers."""
 
     ANSWERS = "answers"
-    SILENT = "silent"  # the head's machine answers, or is gone, and nobody listens: the head is dead
-    CUT_OFF = "cut off"  # neither the API nor the machine answers: the head may well be alive
+    SILENT = "silent"  # nobody answers, which proves nothing
+    DEAD = "dead"  # its machine proves that its daemon has ended, or the provider that the machine is gone or stopped
+    CUT_OFF = "cut off"  # the API does not answer, and the head lives or may live
     SLOW = "slow"  # somebody listens and does not answer
     DENIED = "denied"  # it does not know our secret
     UNKNOWN = "unknown"  # there is no address to ask
@@ -40,10 +41,11 @@ class Facts:
 
     Attributes:
         record_state: STARTING | UP | STOPPED, or "" when nothing is remembered.
-        trouble: why the head is cut off.
+        trouble: why the head is cut off, or may be.
         head_id: the head's machine, by the provider's listing.
         head_stopped: it exists and is stopped.
         machines: all machines of the cluster, by the provider's listing.
+        live: those of `machines` whose node runs or may run.
         strangers: machines of an earlier life, found by tags only.
         spec_changed: the spec differs from the one that is remembered.
         change: what that means for the head.
@@ -56,6 +58,7 @@ class Facts:
     head_id: str = ""
     head_stopped: bool = False
     machines: tuple[str, ...] = ()
+    live: tuple[str, ...] = ()
     strangers: tuple[str, ...] = ()
     spec_changed: bool = False
     change: Change = Change.NOTHING
@@ -134,11 +137,11 @@ def plan(facts: Facts, restart: Restart = Restart.IF_NEEDED) -> Plan:
             refusal="the cluster's head refuses our secret",
             advice="Run `clusterctl down` with the cluster's YAML, then `clusterctl up` again.",
         )
-    if facts.health is Health.CUT_OFF:
+    if facts.health in (Health.CUT_OFF, Health.SILENT):
         return Plan(
-            refusal=f"the head's machine {facts.head_id} runs and cannot be reached: {facts.trouble}",
-            advice="Programs may still run there, so nothing was touched. When the network is back, run this again; "
-            "if the machine is broken, `clusterctl down` and then `clusterctl up` start over.",
+            refusal=f"the head on machine {facts.head_id} does not answer and may be alive: {facts.trouble}",
+            advice="Programs may still run there, so nothing was touched. Run this again when the cause is mended; if "
+            "the machine is broken, `clusterctl down` and then `clusterctl up` start over.",
         )
     if facts.head_id and facts.record_state and facts.change is not Change.MACHINE:
         return _go_on(facts, restart)
@@ -202,32 +205,42 @@ def _go_on(facts: Facts, restart: Restart) -> Plan:
     steps += (Step(Action.START_DAEMONS if only_start else Action.SET_UP_HEAD),)
     if not has_been_up and facts.spec_changed:  # daemons that run already have the spec of before
         steps += (Step(Action.PUSH_SPEC),)
-    return Plan((*steps, Step(Action.AWAIT_WORKERS)), is_new=not has_been_up)
+    return Plan((*steps, Step(Action.AWAIT_WORKERS)), is_new=not has_been_up, asks=_question(facts, steps))
 
 
 def _anew(facts: Facts) -> Plan:
-    asks = ""
+    ends = _end((*facts.strangers, *facts.machines))
+    asks = [_question(facts, ends)]
     if facts.strangers and not facts.record_state:
-        asks = (
+        asks.append(
             f"{len(facts.strangers)} machines of a cluster of this name run that nobody remembers here; "
             "they would be ended."
         )
     elif facts.head_id and facts.record_state != "STARTING":
-        asks = (
+        asks.append(
             f"The spec wants another machine for the head: {facts.head_id} would be ended, and the history of its jobs "
             "with it."
         )
     return Plan(
         (
-            *_end((*facts.strangers, *facts.machines)),
+            *ends,
             Step(Action.CREATE_HEAD),
             Step(Action.SET_UP_HEAD),
             Step(Action.AWAIT_WORKERS),
         ),
         is_new=True,
         keeps_id=facts.record_state == "STARTING" and facts.change is not Change.MACHINE,
-        asks=asks,
+        asks=" ".join(filter(None, asks)),
     )
+
+
+def _question(facts: Facts, steps: tuple[Step, ...]) -> str:
+    """What to ask before machines end whose nodes may run."""
+    ending = {machine for step in steps if step.action is Action.END_MACHINES for machine in step.machines}
+    live = [machine for machine in facts.live if machine in ending]
+    if not live:
+        return ""
+    return f"These machines would be ended, and their nodes run or may still run: {', '.join(live)}."
 
 
 def _end(machines: tuple[str, ...]) -> tuple[Step, ...]:

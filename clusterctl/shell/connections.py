@@ -3,6 +3,7 @@
 Everything that paramiko or a socket raises is translated here, once, into the errors of `Shell`:
 
     ShellRefused      nobody listens, or whoever does hangs up before the greeting, or lets nobody in while it boots
+    PortClosed        nobody listens at the port to which a tunnel should lead
     ShellTimedOut     no answer, or no way there
     ShellAuthFailed   our keys are not accepted, or cannot be read
     HostKeyChanged    it is not the machine that it was
@@ -25,7 +26,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from autoscaler.provider import ShellAuthFailed, ShellError, ShellLost, ShellRefused, ShellTimedOut
+from autoscaler.provider import (
+    PortClosed,
+    ShellAuthFailed,
+    ShellError,
+    ShellLost,
+    ShellRefused,
+    ShellTimedOut,
+)
 
 from . import agent, known_hosts
 from .channel import Channel
@@ -62,6 +70,8 @@ curve25519, which is no stronger, by plain C of its own."""
 _MIN_RTT = 148
 """Where Linux's `struct tcp_info` has the shortest round trip, in microseconds."""
 _NEAR_US = 5000
+_CONNECT_FAILED = 2
+"""SSH_OPEN_CONNECT_FAILED of RFC 4254: sshd has tried."""
 
 
 class HostKeyChanged(ShellError):
@@ -215,8 +225,8 @@ class Connections:
                     lost = error
                 else:  # refused; of refusals at the same time paramiko tells the reason of one only
                     reason = getattr(error, "text", error)
-                    if destination is not None:  # where the tunnel should lead nobody listens
-                        raise ShellRefused(f"{target}: port {destination[1]}: {reason}") from error
+                    if destination is not None:
+                        raise _no_tunnel(target, destination[1], error) from error
                     if time.monotonic() + _FULL_RETRY_S > deadline:
                         raise ShellTimedOut(f"{target} opens no further session: {reason}") from error
                     entry.kept.end_age()
@@ -285,7 +295,10 @@ class Connections:
     def _stream(self, entry: _Entry, target: SshTarget, deadline: float) -> Watched:
         """What SSH is spoken over: a socket, or a channel through another machine."""
         if target.jump is not None:
-            channel = self._tunnel(target.jump, target.host, target.port, deadline)
+            try:
+                channel = self._tunnel(target.jump, target.host, target.port, deadline)
+            except PortClosed as error:  # of the machine itself, not of a port that somebody asked for
+                raise ShellRefused(str(error)) from error
             return Watched(channel, str(target), channel.get_transport().sock)
         if target.proxy_command:
             entry.proxy = Proxy.start(target.proxy_command, target.host, target.port, target.user)
@@ -315,6 +328,14 @@ def _connected(host: str, port: int, deadline: float) -> socket.socket:
             if not left:
                 raise
     raise AssertionError("a name has an address, or is not known")
+
+
+def _no_tunnel(target: SshTarget, port: int, error: paramiko.SSHException) -> ShellError:
+    """Whether nobody listens where the tunnel should lead, or sshd opens no tunnel."""
+    reason = getattr(error, "text", "") or error
+    if getattr(error, "code", _CONNECT_FAILED) == _CONNECT_FAILED:
+        return PortClosed(f"{target}: port {port}: {reason}")
+    return ShellError(f"{target}: its sshd opens no tunnel to port {port}: {reason}")
 
 
 def _is_near(stream: socket.socket) -> bool:

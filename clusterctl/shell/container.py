@@ -17,6 +17,7 @@ from typing import IO, cast
 from autoscaler.provider import CommandResult, Shell, ShellError, ShellTimedOut, Streams
 
 from . import archive, hidden, marks
+from .forwarding import OnTunnel
 
 _ENGINE = "~/.clusterctl-node/engine"
 _IN = "\x1ein"
@@ -167,8 +168,8 @@ class ContainerShell:
         inside = _BEGIN + (log_in if command is None else _RUN)
         return self._machine.interactive(self._exec("-it", values, inside), env=values)
 
-    def forward(self, port: int) -> AbstractContextManager[int]:
-        return self._machine.forward(port)  # the network is the machine's
+    def forward(self, port: int, on_tunnel: OnTunnel | None = None) -> AbstractContextManager[int]:
+        return self._machine.forward(port, on_tunnel)  # the network is the machine's
 
     def close(self) -> None:
         self._machine.close()

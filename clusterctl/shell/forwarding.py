@@ -15,6 +15,8 @@ from autoscaler.provider import Shell, ShellError
 log = logging.getLogger(__name__)
 _BLOCK = 65536
 _END_S = 0.2
+OnTunnel = Callable[[ShellError | None], None]
+"""Is told why a connection got no tunnel; None: it got one."""
 
 
 class Tunnel(Protocol):
@@ -28,11 +30,13 @@ class Tunnel(Protocol):
 
 
 @contextlib.contextmanager
-def forwarded(tunnel: Callable[[], Tunnel], at: int = 0) -> Iterator[int]:
+def forwarded(tunnel: Callable[[], Tunnel], at: int = 0, on_tunnel: OnTunnel | None = None) -> Iterator[int]:
     """While it lasts, every connection to the local port (its value) becomes a `tunnel` of its own.
 
     Args:
         at: the port; 0: any free one.
+        on_tunnel: is told of every connection whether it got its tunnel, before the connection closes for lack of one.
+            Threads of their own call it.
 
     Raises:
         OSError: the port is in use.
@@ -44,7 +48,7 @@ def forwarded(tunnel: Callable[[], Tunnel], at: int = 0) -> Iterator[int]:
         while listener in (ready := select.select([listener, over], [], [])[0]) and over not in ready:
             stream, _ = listener.accept()
             connections[:] = [connection for connection in connections if connection.thread.is_alive()]
-            connections.append(_Connection(stream, tunnel, over))
+            connections.append(_Connection(stream, tunnel, over, on_tunnel))
             connections[-1].thread.start()
 
     with over, end, socket.create_server(("127.0.0.1", at)) as listener:
@@ -60,13 +64,13 @@ def forwarded(tunnel: Callable[[], Tunnel], at: int = 0) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def forwarded_at(shell: Shell, port: int, at: int) -> Iterator[int]:
+def forwarded_at(shell: Shell, port: int, at: int, on_tunnel: OnTunnel | None = None) -> Iterator[int]:
     """Like `Shell.forward`, from the local port `at`; 0: from any.
 
     Raises:
         OSError: the local port is in use.
     """
-    with shell.forward(port) as there:
+    with shell.forward(port, on_tunnel) as there:
         if at in (0, there):
             yield there
         else:
@@ -97,7 +101,14 @@ class _Loopback(socket.socket):
 class _Connection:
     """A connection to the local port. Its thread copies both ways until either side has ended, or all is over."""
 
-    def __init__(self, stream: socket.socket, tunnel: Callable[[], Tunnel], over: socket.socket) -> None:
+    def __init__(
+        self,
+        stream: socket.socket,
+        tunnel: Callable[[], Tunnel],
+        over: socket.socket,
+        on_tunnel: OnTunnel | None,
+    ) -> None:
+        self._on_tunnel = on_tunnel or (lambda failure: None)
         self.thread = threading.Thread(target=self._run, name="forwards a connection", daemon=True)
         self._stream = stream
         self._tunnel = tunnel
@@ -121,8 +132,10 @@ class _Connection:
             try:
                 self._channel = channel = self._tunnel()
             except ShellError as error:
-                log.debug("no tunnel: %s", error)  # whoever connected sees the connection close
+                log.debug("no tunnel: %s", error)
+                self._on_tunnel(error)
                 return
+            self._on_tunnel(None)
             with contextlib.closing(channel), contextlib.suppress(OSError, ShellError):
                 if not self._is_over:  # else `over` may be closed
                     self._copy(stream, channel)

@@ -16,6 +16,7 @@ from autoscaler.provider import CommandResult, ShellTimedOut, Streams
 
 from . import hidden, terminal
 from .feeding import Feeder
+from .forwarding import OnTunnel
 from .output import Output
 
 
@@ -98,7 +99,7 @@ class LocalShell:
         return terminal.join(arguments, self._home, {**self._environment, **(env or {})})
 
     @contextlib.contextmanager
-    def forward(self, port: int) -> Iterator[int]:
+    def forward(self, port: int, on_tunnel: OnTunnel | None = None) -> Iterator[int]:
         yield port  # the machine's loopback is the host's
 
     def close(self) -> None:

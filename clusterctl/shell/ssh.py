@@ -22,7 +22,7 @@ from . import archive, hidden, terminal
 from .channel import Broken, Channel
 from .connections import CONNECT_S, CONNECTIONS, SshTarget
 from .feeding import Feeder
-from .forwarding import forwarded
+from .forwarding import OnTunnel, forwarded
 from .output import Output
 from .piping import LocalInput, RemoteErrors, write_all
 from .running import Late, Running
@@ -176,9 +176,10 @@ class SshShell:
             return status if status >= 0 else 255
 
     @contextlib.contextmanager
-    def forward(self, port: int) -> Iterator[int]:
+    def forward(self, port: int, on_tunnel: OnTunnel | None = None) -> Iterator[int]:
         with forwarded(
-            lambda: CONNECTIONS.tunnel(self._target, "127.0.0.1", port, time.monotonic() + CONNECT_S)
+            lambda: CONNECTIONS.tunnel(self._target, "127.0.0.1", port, time.monotonic() + CONNECT_S),
+            on_tunnel=on_tunnel,
         ) as local:
             yield local
 

@@ -23,7 +23,7 @@ def test_a_cluster_whose_port_another_program_has_does_not_run(
 ) -> None:
     monkeypatch.setenv("CLUSTERCTL_HOME", str(tmp_path / "h"))
     brought_up: list[str] = []
-    monkeypatch.setattr(up, "up", lambda file, yes, cluster_name: brought_up.append(file))
+    monkeypatch.setattr(up, "bring_up", lambda file, agreed, cluster_name: brought_up.append(file))
     home = Home.find()
     record = new_record(home, load_text(SPEC), str(tmp_path / "c.yaml"))
     who = record.cluster_id if is_ours else "other"

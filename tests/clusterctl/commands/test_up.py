@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from clusterctl import output
 from clusterctl.app import app
-from clusterctl.commands.up import _agree
+from clusterctl.commands.up import Agreed, _agree
 from clusterctl.errors import CliError
 from clusterctl.home import UP, Home, new_record
 from clusterctl.launcher.costs import Costs
@@ -42,27 +42,36 @@ def test_what_costs_something_is_asked_about(
 ) -> None:
     person = Person(monkeypatch, True, says)
     if goes_on:
-        _agree(MAKES, PRICED, yes=False)
+        _agree(MAKES, PRICED, Agreed.NOTHING)
     else:
         with pytest.raises(CliError, match="nothing was done"):
-            _agree(MAKES, PRICED, yes=False)
+            _agree(MAKES, PRICED, Agreed.NOTHING)
     assert person.asked == ["Go on?"]
 
 
 def test_nobody_is_asked_about_what_is_free_or_agreed_to(monkeypatch: pytest.MonkeyPatch) -> None:
     person = Person(monkeypatch, True)
-    _agree(MAKES, FREE, yes=False)
-    _agree(MAKES, None, yes=False)
-    _agree(MAKES, PRICED, yes=True)
-    _agree(ENDS, PRICED, yes=True)
+    _agree(MAKES, FREE, Agreed.NOTHING)
+    _agree(MAKES, None, Agreed.NOTHING)
+    _agree(MAKES, PRICED, Agreed.ALL)
+    _agree(ENDS, PRICED, Agreed.ALL)
     assert person.asked == []
 
 
 def test_without_a_terminal_costs_are_no_obstacle_and_ends_are(monkeypatch: pytest.MonkeyPatch) -> None:
     Person(monkeypatch, False)
-    _agree(MAKES, PRICED, yes=False)
+    _agree(MAKES, PRICED, Agreed.NOTHING)
     with pytest.raises(CliError, match="Programs end"):
-        _agree(ENDS, None, yes=False)
+        _agree(ENDS, None, Agreed.NOTHING)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_start_agrees_to_costs_and_to_no_end(monkeypatch: pytest.MonkeyPatch, is_there: bool) -> None:
+    person = Person(monkeypatch, is_there, says=False)
+    _agree(MAKES, PRICED, Agreed.COSTS)
+    assert person.asked == []
+    with pytest.raises(CliError, match="Programs end"):
+        _agree(ENDS, PRICED, Agreed.COSTS)
 
 
 def test_a_rehearsal_forgets_no_cluster_that_has_ended_by_itself(tmp_path: pathlib.Path) -> None:

@@ -85,7 +85,9 @@ BROKEN = {
     "the head's process has ended; the last that it wrote:\n  oh": of_head(
         is_alive=False, daemons=frozenset(), last_words=("oh",)
     ),
-    "its API is not reached although port 8265 is open": replace(WELL, api=Api.NOBODY),
+    "its API is not reached although port 8265 is open: no way": replace(
+        WELL, api=Api.NOBODY, api_words="no way"
+    ),
     "nobody listens at port 1": replace(WELL, api=Api.NOBODY, api_port=1),
     "does not answer in time": replace(WELL, api=Api.SLOW),
     "does not accept this machine's secret": replace(WELL, api=Api.DENIED),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -18,14 +18,16 @@ from autoscaler.provider import (
     Machine,
     MachineState,
     MachineTags,
+    ShellError,
     ShellTimedOut,
 )
 from clusterctl import home as homes
 from clusterctl.api_client import Answer
 from clusterctl.errors import NotFound
 from clusterctl.home import ClusterRecord, Home
-from clusterctl.launcher import look
+from clusterctl.launcher import look, reach
 from clusterctl.launcher.plan import Change, Facts, Health
+from clusterctl.shell.forwarding import Tunnel, _Loopback, forwarded
 from clusterctl.spec.load import load_text
 from tests.clusterctl.answering import answering
 
@@ -33,6 +35,8 @@ TEXT = "cluster_name: c\nprovider: {type: local}\nhead_node_type: h\navailable_n
 HEAD = Machine("h1", MachineState.RUNNING, "h", {MachineTags.ROLE: MachineTags.HEAD}, address="127.0.0.1")
 WORKER = Machine("w1", MachineState.RUNNING, "w", {MachineTags.ROLE: MachineTags.WORKER})
 CLOSED = "http://127.0.0.1:1"
+ENDED = "daemon\nlooked\n"
+RUNS = "daemon\nprocess 7\nlooked\n"
 
 
 @dataclass
@@ -41,6 +45,8 @@ class Platform:
 
     listed: list[Machine] = field(default_factory=list)
     answers: bool = True
+    says: str = ENDED
+    tunnels: bool = True
     lists: int = 0
     capabilities: Capabilities = field(default_factory=Capabilities)
     port: int = 0
@@ -58,14 +64,29 @@ class Platform:
     def run(self, command: str, timeout_s: float) -> CommandResult:
         if not self.answers:
             raise ShellTimedOut("no route to host")
-        return CommandResult(0, "")
+        return CommandResult(0, self.says)
 
     @contextmanager
-    def forward(self, port: int) -> Iterator[int]:
-        yield self.port
+    def forward(
+        self, port: int, on_tunnel: Callable[[ShellError | None], None] | None = None
+    ) -> Iterator[int]:
+        def tunnel() -> Tunnel:
+            if not self.tunnels:
+                raise ShellError("administratively prohibited")
+            return _Loopback(port)
+
+        with forwarded(tunnel, on_tunnel=on_tunnel) as here:
+            yield self.port or here
 
     def close(self) -> None:
         pass
+
+
+@pytest.fixture(autouse=True)
+def _no_way_stays() -> Iterator[None]:
+    yield
+    reach._forwards.close()
+    reach._ways.clear()
 
 
 @pytest.fixture
@@ -119,7 +140,10 @@ def test_a_head_that_does_not_know_the_secret(home: Home) -> None:
 )
 def test_another_program_at_the_heads_port_is_no_head(home: Home, status: int, body: bytes) -> None:
     with answering(status, body) as url:
-        assert facts(home, Platform([HEAD]), record_of(home, url)).health is Health.SILENT
+        found = facts(home, Platform([HEAD], says=RUNS), record_of(home, url))
+        assert found.health is Health.CUT_OFF
+        assert "another program" in found.trouble
+        assert facts(home, Platform([HEAD]), record_of(home, url)).health is Health.DEAD
 
 
 @pytest.mark.parametrize("status", [503, 504])
@@ -150,15 +174,46 @@ def test_without_the_secret_nothing_is_planned(home: Home) -> None:
             facts(home, Platform([WORKER, HEAD]), record)
 
 
-def test_a_head_is_dead_when_its_machine_answers_and_nobody_listens(home: Home) -> None:
+def test_a_head_is_dead_when_its_machine_proves_it(home: Home) -> None:
     found = facts(home, Platform([WORKER, HEAD]), record_of(home, CLOSED))
-    assert (found.health, found.head_id, found.machines) == (Health.SILENT, "h1", ("w1", "h1"))
+    assert (found.health, found.head_id, found.machines) == (Health.DEAD, "h1", ("w1", "h1"))
+    assert found.live == ()
+
+
+def test_workers_that_may_run_are_told_of(home: Home) -> None:
+    platform = Platform([WORKER], answers=False)
+    assert facts(home, platform, record_of(home, CLOSED)).live == ("w1",), (
+        "its head is gone, and it is cut off"
+    )
+
+
+def test_a_head_that_runs_is_not_dead_where_no_tunnel_leads_to_it(home: Home) -> None:
+    platform = Platform(
+        [WORKER, HEAD], says=RUNS, tunnels=False, capabilities=Capabilities(forward_ports=True)
+    )
+    found = facts(home, platform, record_of(home, CLOSED))
+    assert found.health is Health.CUT_OFF
+    assert "process 7" in found.trouble
+    assert "administratively prohibited" in found.trouble
+    assert not look.head_is_dead(home, record_of(home, CLOSED), cast(Any, platform))
+
+
+def test_a_machine_that_cannot_tell_what_runs_proves_nothing(home: Home) -> None:
+    found = facts(home, Platform([WORKER, HEAD], says="sh: grep: not found"), record_of(home, CLOSED))
+    assert found.health is Health.CUT_OFF
+    assert "grep: not found" in found.trouble
 
 
 def test_a_head_whose_machine_does_not_answer_either_is_cut_off(home: Home) -> None:
     found = facts(home, Platform([HEAD], answers=False), record_of(home, CLOSED))
     assert found.health is Health.CUT_OFF
     assert "no route" in found.trouble
+
+
+def test_a_stopped_head_that_others_started_is_asked(home: Home) -> None:
+    with answering(200, b'{"cluster_id": "c-1"}') as url:
+        found = facts(home, Platform([HEAD], says=RUNS), record_of(home, url, homes.STOPPED))
+    assert found.health is Health.ANSWERS
 
 
 @pytest.mark.parametrize(("answers", "health"), [(True, Health.SLOW), (False, Health.CUT_OFF)])
@@ -176,20 +231,21 @@ def test_an_api_that_does_not_answer_in_time_is_slow_if_its_machine_answers(
 def test_a_machine_that_is_stopped_or_gone_is_not_asked(home: Home) -> None:
     for state in (MachineState.STOPPED, MachineState.STOPPING):
         found = facts(home, Platform([replace(HEAD, state=state)], answers=False), record_of(home, CLOSED))
-        assert (found.health, found.head_stopped) == (Health.SILENT, True)
+        assert (found.health, found.head_stopped) == (Health.DEAD, True)
     assert facts(home, Platform([], answers=False), record_of(home, CLOSED)).head_id == ""
 
 
 def test_a_head_that_was_started_by_others_is_remembered_where_it_is_now(home: Home) -> None:
     record = record_of(home, CLOSED)
     record.head = replace(HEAD, address="127.0.0.9")
-    facts(home, Platform([HEAD]), record)
+    facts(home, Platform([HEAD], says=RUNS), record)
     assert record.head == HEAD
 
 
 def test_a_stopped_cluster_is_not_asked(home: Home) -> None:
     with answering(200) as url:
-        found = facts(home, Platform([HEAD]), record_of(home, url, homes.STOPPED))
+        stopped = Platform([replace(HEAD, state=MachineState.STOPPED)])
+        found = facts(home, stopped, record_of(home, url, homes.STOPPED))
     assert (found.health, found.record_state) == (Health.UNKNOWN, homes.STOPPED)
 
 

@@ -14,7 +14,7 @@ RUNNING = Facts(record_state="UP", health=Health.ANSWERS)
 STOPPED = Facts(
     record_state="STOPPED", health=Health.UNKNOWN, head_id="h", head_stopped=True, machines=("h",)
 )
-DEAD = Facts(record_state="UP", health=Health.SILENT, head_id="h", machines=("h", "w"))
+DEAD = Facts(record_state="UP", health=Health.DEAD, head_id="h", machines=("h", "w"))
 NEW = ["CREATE_HEAD", "SET_UP_HEAD", "AWAIT_WORKERS"]
 OVER = ["END_MACHINES", *NEW]
 AGAIN = ["SET_UP_HEAD", "AWAIT_WORKERS"]
@@ -110,7 +110,7 @@ def test_a_creation_whose_answer_was_lost_is_repeated_under_the_same_id() -> Non
     assert not plan(FRESH).keeps_id
 
 
-@pytest.mark.parametrize("health", [Health.SLOW, Health.DENIED, Health.CUT_OFF])
+@pytest.mark.parametrize("health", [Health.SLOW, Health.DENIED, Health.CUT_OFF, Health.SILENT])
 def test_a_head_that_may_be_alive_is_never_ended(health: Health) -> None:
     chosen = decided(DEAD, health=health, trouble="no route to host")
     assert not chosen.steps
@@ -151,6 +151,16 @@ def test_a_restart_alone_runs_no_setup() -> None:
 def test_machines_that_nobody_remembers_are_asked_about() -> None:
     assert decided(FRESH, strangers=("x",)).asks
     assert not decided(DEAD, strangers=("x",)).asks
+
+
+@pytest.mark.parametrize("facts", [DEAD, dataclasses.replace(DEAD, head_id="", machines=("w",)), STOPPED])
+def test_the_end_of_nodes_that_may_run_is_asked_about(facts: Facts) -> None:
+    machines = tuple({*facts.machines, "w"})
+    asked = decided(facts, machines=machines, live=("w",))
+    assert ": w." in asked.asks
+    assert "END_MACHINES" in actions(asked)
+    assert not decided(facts, machines=machines).asks
+    assert not decided(facts, machines=machines, live=("h",)).asks, "it is not ended"
 
 
 def test_only_a_new_cluster_is_removed_on_interruption() -> None:

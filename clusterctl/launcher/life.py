@@ -1,0 +1,127 @@
+"""Whether a node's daemon runs. Its machine proves it, by the daemon's record (pid and start time) and the processes.
+
+Silence proves nothing. A machine that cannot be asked may run the daemon still.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+
+from autoscaler.provider import Machine, MachineState, ProviderError, Shell, ShellError
+from clusterctl.providers import OperatorProvider
+from clusterctl.spec.definition import ClusterSpec, RayRuntime
+
+from .containers import container_of, shell_of, stopped_container
+
+_ASK_S = 15.0
+_AT_ONCE = 32
+
+READ_RECORD = """\
+daemon=$(tr -d '\\n' 2>/dev/null < "$s/daemon.json"); echo daemon $daemon
+pid=$(echo "$daemon" | sed -n 's/.*"pid": *\\([0-9]*\\).*/\\1/p')
+[ -z "$pid" ] || echo stat $(cat /proc/$pid/stat 2>/dev/null)
+"""
+"""Script: prints the record in session folder $s, and what the kernel says of its process. See `is_recorded`."""
+
+_QUESTION = f"""\
+s=${{CLUSTERCTL_SESSION_DIR:-}}
+[ -n "$s" ] && [ -r /proc/self/stat ] || {{ echo "its /proc or its session folder cannot be read"; exit 1; }}
+[ ! -e "$s/daemon.json" ] || [ -r "$s/daemon.json" ] || {{ echo "$s/daemon.json cannot be read"; exit 1; }}
+{READ_RECORD}
+for file in $(grep -lF -e "$s" /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null); do
+  p=${{file%/*}}
+  case "$(tr '\\0' ' ' 2>/dev/null < "$p/cmdline")" in
+    *" clusterctl"".head "*|*" clusterctl"".head.join "*|*" runtime"."_node "*) echo "process ${{p#/proc/}}" ;;
+  esac
+done
+echo looked
+"""
+"""A daemon whose record was removed, e.g. by a program that tidies /tmp, is found in the process list.
+The quotes keep the shell that has this script among its arguments from finding itself."""
+
+_QUESTION_OF_RAY = """\
+[ -r /proc/self/stat ] || { echo "its /proc cannot be read"; exit 1; }
+for file in $(grep -lxE -e 'gcs_server|raylet' /proc/[0-9]*/comm 2>/dev/null); do
+  p=${file%/*}
+  [ ! -O "$p" ] || echo "process ${p#/proc/}"
+done
+echo looked
+"""
+
+
+class Life(Enum):
+    """What the machine proves of its node's daemon."""
+
+    RUNS = "runs"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a machine says of its node. `words`: what runs there, or why that is unknown."""
+
+    life: Life
+    words: str = ""
+
+
+def of(provider: OperatorProvider, spec: ClusterSpec, machine: Machine) -> Proof:
+    """Asks a machine that runs. Never raises because of the machine."""
+    try:
+        shell = provider.shell(machine)
+        try:
+            return _ask(spec, machine, shell)
+        finally:
+            shell.close()
+    except (ShellError, ProviderError, OSError) as error:
+        return Proof(Life.UNKNOWN, str(error))
+
+
+def may_run(provider: OperatorProvider, spec: ClusterSpec, machines: Sequence[Machine]) -> list[str]:
+    """The ids of those machines whose node runs, or may run."""
+    running = [machine for machine in machines if machine.state is MachineState.RUNNING]
+    if not running:
+        return []
+    with ThreadPoolExecutor(min(_AT_ONCE, len(running)), thread_name_prefix="asks a machine") as pool:
+        proofs = list(pool.map(lambda machine: of(provider, spec, machine), running))
+    return [
+        machine.id for machine, proof in zip(running, proofs, strict=True) if proof.life is not Life.ENDED
+    ]
+
+
+def read(printed: str, exit_status: int) -> Proof:
+    """What a machine's answer proves. Pure."""
+    lines = printed.splitlines()
+    if exit_status or "looked" not in lines:
+        return Proof(Life.UNKNOWN, f"it cannot tell what runs there: {printed.strip()[-500:]}")
+    said = dict(line.split(" ", 1) for line in lines if " " in line)
+    if is_recorded(said.get("daemon", ""), said.get("stat", "")):
+        return Proof(Life.RUNS, f"process {said['stat'].split(' ', 1)[0]}")
+    if "process" in said:
+        return Proof(Life.RUNS, f"process {said['process']}")
+    return Proof(Life.ENDED)
+
+
+def is_recorded(record: str, stat: str) -> bool:
+    """Whether the process of a daemon's record is the one that has its number now. Pure."""
+    state, *fields = stat.rpartition(")")[2].split() or [""]
+    try:
+        return state != "Z" and int(fields[18]) == int(json.loads(record)["start_ticks"])
+    except (ValueError, KeyError, TypeError, IndexError):
+        return False
+
+
+def _ask(spec: ClusterSpec, machine: Machine, shell: Shell) -> Proof:
+    question = _QUESTION_OF_RAY if isinstance(spec.runtime, RayRuntime) else _QUESTION
+    container = container_of(spec, machine.node_type, machine.is_head)
+    if container is not None:
+        stopped = shell.run(stopped_container(container.name), timeout_s=_ASK_S)
+        if stopped.exit_status == 0 and stopped.output.strip() == "stopped":
+            return Proof(Life.ENDED)
+    inside = shell_of(spec, machine.node_type, machine.is_head, shell)
+    answer = inside.run(question, timeout_s=_ASK_S)
+    return read(answer.output, answer.exit_status)
