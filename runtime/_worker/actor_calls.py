@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import deque
 from typing import Any
 
@@ -9,7 +10,6 @@ import msgspec
 
 from runtime import exceptions
 from runtime._transport.connection import Connection
-from runtime._wire import serialization
 from runtime._wire.messages.control import ActorInfo
 from runtime._wire.messages.worker import Done, Value
 
@@ -76,8 +76,29 @@ class Actor:
         self.sequence = 0
 
 
-def died_of(raised: Any) -> exceptions.RayError:
-    """What the calls of an actor raise whose constructor raised this."""
+class UnreadDeath(exceptions.ActorDiedError):
+    """What the calls of an actor raise whose constructor raised. It is told to us under the engine's lock, and to
+    rebuild it runs the user's code: its readers do that.
+
+    Args:
+        error: the pickled error of the constructor.
+    """
+
+    def __init__(self, error: bytes) -> None:
+        super().__init__()
+        self._error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _died_of, (self._error,)
+
+
+def _died_of(error: bytes) -> exceptions.RayError:
+    try:
+        raised = pickle.loads(error)
+    except Exception as problem:
+        raised = (
+            f"an error of its constructor that cannot be rebuilt here: {type(problem).__name__}: {problem}"
+        )
     known = isinstance(raised, exceptions.RayTaskError | exceptions.UnserializableException)
     return exceptions.ActorDiedError(raised if known else str(raised))
 
@@ -86,8 +107,7 @@ def death_of(info: ActorInfo) -> exceptions.RayError:
     """What the calls of a dead actor raise, by what the control store says of it."""
     if info.death_cause:
         value = msgspec.msgpack.decode(info.death_cause, type=Value)
-        raised, _ = serialization.deserialize(value.data)
-        return died_of(raised)
+        return UnreadDeath(value.data)
     if info.unplaceable:
         return exceptions.ActorUnschedulableError(info.death_reason)
     if info.no_environment:

@@ -30,10 +30,10 @@ from runtime._wire.messages.control import (
 from runtime._wire.messages.worker import ActorSetup, Cancel, Done, Push, StreamOptions, Value
 
 from . import arguments
-from .actor_calls import Actor, Call, death_of, died_of
+from .actor_calls import Actor, Call, UnreadDeath, death_of
 from .arguments import NO_ARGUMENTS, PackedArguments
 from .objects import INLINE, Entry
-from .submission import NO_REFERENCES, cannot_send, parent
+from .submission import NO_REFERENCES, cannot_send, parent, pickled_classes
 
 if TYPE_CHECKING:
     from runtime.object_ref import ObjectRef
@@ -100,7 +100,7 @@ class ActorSubmitter:
                 register(codec.encode(push))
                 return
             cause = arguments.not_computed(core, f"{spec.class_name}.__init__", error)
-            self._dead(actor, died_of(serialization.deserialize(cause.data)[0]))
+            self._dead(actor, UnreadDeath(cause.data))
             core.agent.send(KillActor(spec.actor_id, cause=msgspec.msgpack.encode(cause)))
 
         def answered(reply: Any) -> None:
@@ -378,6 +378,7 @@ class ActorSubmitter:
                     actor.sequence,
                     concurrency_group,
                     stream=stream,
+                    retry_on=() if retry_exceptions.__class__ is bool else pickled_classes(retry_exceptions),
                 ),
                 retries,
                 retries,
@@ -494,7 +495,7 @@ class ActorSubmitter:
         """The actor answered."""
         actor = call.actor
         actor.inflight.pop(message.task_id, None)
-        if message.failed and call.takes_retry(message.values[-1]):
+        if message.failed and call.takes_retry(message):
             call.begin_attempt(message.seconds)
             call.move(TaskState.QUEUED)
             actor.calls.appendleft(call)

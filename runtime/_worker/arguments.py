@@ -3,6 +3,7 @@ ones stay references."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import msgspec
 
 from runtime._wire import serialization
 from runtime._wire.messages.worker import Argument, InlineArguments, Push, Value
-from runtime.exceptions import RayTaskError
+from runtime.exceptions import RayTaskError, UnserializableException
 from runtime.object_ref import ObjectRef
 
 from .objects import INLINE, INLINE_BYTES, INLINE_ERROR, Entry
@@ -147,11 +148,29 @@ def fill(core: Core, packed: PackedArguments, push: Push) -> tuple[Push, Value |
     return msgspec.structs.replace(push, refs=refs, inline=inline), None
 
 
+class _NotComputed:
+    """Pickles as the error of a call that cannot run because of an argument. To rebuild the argument's error runs the
+    user's code, and the caller holds the engine's lock: its readers do that."""
+
+    def __init__(self, error: bytes, function_name: str, host: str) -> None:
+        self._facts = error, function_name, host
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_argument, self._facts
+
+
+def _of_argument(error: bytes, function_name: str, host: str) -> RayTaskError:
+    try:
+        raised = pickle.loads(error)
+    except Exception as problem:
+        text = f"the error of an argument cannot be rebuilt here: {type(problem).__name__}: {problem}"
+        raised = UnserializableException(text)
+    return RayTaskError.from_argument(raised, function_name, host)
+
+
 def not_computed(core: Core, function_name: str, error: Value) -> Value:
     """The error of a call that cannot run because `error` is what one of its arguments holds."""
-    raised, _ = serialization.deserialize(error.data)
-    failed = RayTaskError.from_argument(raised, function_name, core.session.node_host)
-    return core.objects.error_value(failed)
+    return Value(INLINE_ERROR, pickle.dumps(_NotComputed(error.data, function_name, core.session.node_host)))
 
 
 def unpack(core: Core, push: Push) -> tuple[Sequence[Any], dict[str, Any], list[Entry]]:

@@ -24,6 +24,7 @@ from runtime import exceptions
 from runtime._core import ids
 from runtime._transport.connection import Connection
 from runtime._transport.pump import REST_S
+from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
 from runtime._wire.messages.node import Blocked, MayEnd, Unblocked, WorkerExiting
 from runtime._wire.messages.worker import (
@@ -524,7 +525,8 @@ class Executor:
             print(f"Exception raised in creation task of {wrapped.actor_repr}: {wrapped}", file=sys.stderr)
         if cancelled:
             wrapped = wrapped.because_of(exceptions.TaskCancelledError(ids.TaskID(push.task_id)))
-        return Done(push.task_id, [self._core.objects.error_value(wrapped)], seconds, True)
+        retry = bool(push.retry_on) and _is_one_of(wrapped.cause, push.retry_on)
+        return Done(push.task_id, [self._core.objects.error_value(wrapped)], seconds, True, retry)
 
     def partly_failed(
         self, connection: Connection, push: Push, running: Execution, partial: PartialResult, seconds: float
@@ -571,6 +573,17 @@ class Executor:
             while self._queue:
                 connection, push = self._queue.popleft()
                 submit(connection, push, self._begin(connection, push))
+
+
+def _is_one_of(error: BaseException | None, classes: Sequence[bytes]) -> bool:
+    """Whether an error is of one of these pickled classes. Those that are unknown here cannot be its class."""
+    for pickled in classes:
+        try:
+            if isinstance(error, serialization.deserialize(pickled)[0]):
+                return True
+        except Exception as problem:
+            log.debug("a class of retry_exceptions cannot be loaded: %s", problem)
+    return False
 
 
 def _shown_name(actor: Any, class_name: str) -> str:

@@ -105,7 +105,19 @@ class History:
         rows = {"tasks": self._task_rows, "objects": self._object_rows, "spans": self._span_rows}.get(
             message.kind
         )
-        connection.reply(StateRows(rows() if rows is not None else []), correlation)
+        found = rows() if rows is not None else []
+        unread = [row for row in found if isinstance(row.get("error_message"), bytes)]
+        if not unread:
+            connection.reply(StateRows(found), correlation)
+            return
+
+        def describe() -> None:
+            for row in unread:
+                row["error_type"], row["error_message"] = _described(row["error_message"])
+            connection.reply(StateRows(found), correlation)
+
+        # To rebuild an error runs the user's code: not here, under the lock.
+        self._core.reader.load_in_thread(describe)
 
     def _task_rows(self) -> list[dict[str, Any]]:
         rows = [self._ended_row(EndedTask(*ended)) for ended in list(self._ended)]
@@ -156,7 +168,7 @@ class History:
             row["worker_id"] = ended.worker.worker_id.hex()
             row["node_id"] = ended.worker.node_id.hex()
         if ended.failed:
-            row["error_type"], row["error_message"] = _described(ended.error)
+            row["error_message"] = ended.error  # for now, see `on_list`
         return row
 
     def _span_rows(self) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ give, and how they end. Everything here runs under the pump's lock.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -36,6 +37,12 @@ def parent() -> bytes:
     """The task that runs here, or b""."""
     running = context.execution.get()
     return running.task_id if running is not None else b""
+
+
+@lru_cache(256)
+def pickled_classes(classes: tuple[type[BaseException], ...]) -> tuple[bytes, ...]:
+    """Exception classes as `Push.retry_on` has them: each by itself, as the worker may not know all of them."""
+    return tuple(serialization.dumps_function(cls)[0] for cls in classes)
 
 
 def cannot_send(what: str, error: Exception) -> exceptions.RaySystemError:
@@ -137,15 +144,13 @@ class Submission(msgspec.Struct, eq=False, gc=False):
             release = ReleaseHold(message.task_id, self.push.attempt)
             self.core.borrowing.when_registered(inner, lambda: connection.send(release))
 
-    def takes_retry(self, error: Value) -> bool:
+    def takes_retry(self, message: Done) -> bool:
         """Whether it runs again after an error of user code; that uses up one retry."""
         wanted = self.retry_exceptions
         if not wanted or not self.retries or self.state is TaskState.CANCELLING:
             return False
-        if isinstance(wanted, tuple):
-            raised, _ = serialization.deserialize(error.data)
-            if not isinstance(getattr(raised, "cause", raised), wanted):
-                return False
+        if isinstance(wanted, tuple) and not message.retry:
+            return False
         self.retries -= self.retries > 0
         return True
 

@@ -44,7 +44,7 @@ from . import arguments
 from .actor_calls import Call
 from .arguments import NO_ARGUMENTS
 from .objects import STORED
-from .submission import NO_REFERENCES, Submission, cannot_send, parent
+from .submission import NO_REFERENCES, Submission, cannot_send, parent, pickled_classes
 
 if TYPE_CHECKING:
     from runtime.object_ref import ObjectRef
@@ -134,6 +134,7 @@ class TaskSubmitter:
         core = self._core
         core.check()
         packed = arguments.pack(core, function.name, args, kwargs) if args or kwargs else NO_ARGUMENTS
+        retried = options.retry_exceptions
         with core.lock:
             task_id = core.ids.task()
             task = Task(
@@ -150,6 +151,7 @@ class TaskSubmitter:
                     0,
                     options.name,
                     stream=options.stream,
+                    retry_on=() if retried.__class__ is bool else pickled_classes(retried),
                 ),
                 options.max_retries,
                 options.max_retries,
@@ -411,7 +413,7 @@ class TaskSubmitter:
             if not message.failed:
                 pool.learned(message.seconds)
             task.lease = None
-        if message.failed and task.takes_retry(message.values[-1]):
+        if message.failed and task.takes_retry(message):
             self._again(task, front=False, seconds=message.seconds)
         else:
             task.take_nested(connection, message)

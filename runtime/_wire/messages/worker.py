@@ -110,6 +110,9 @@ class Push(Message, frozen=True, array_like=True, tag=410):
     retry_exceptions: bool = False
     stream: StreamOptions | None = None  # None: the defaults
     inline: InlineArguments | None = None
+    retry_on: tuple[
+        bytes, ...
+    ] = ()  # pickled exception classes: `Done.retry` says whether the error is one of them
 
 
 class ActorSetup(Message, frozen=True, array_like=True):
@@ -130,12 +133,14 @@ class ActorSetup(Message, frozen=True, array_like=True):
 class Done(Message, frozen=True, array_like=True, tag=411):
     """Worker -> caller. One value per return. `seconds`: time in user code. `failed`: the task raised, and `values`
     holds the error once, or, where a generator gave some of the returns before it raised, those and then the error for
-    each of the others. When values nest references the worker keeps them until `ReleaseHold`."""
+    each of the others. When values nest references the worker keeps them until `ReleaseHold`. `retry`: the error is one
+    of `Push.retry_on`; the caller need not rebuild it to know that."""
 
     task_id: bytes
     values: list[Value]
     seconds: float = 0.0
     failed: bool = False
+    retry: bool = False
 
 
 class Returned(Message, frozen=True, array_like=True, tag=412):

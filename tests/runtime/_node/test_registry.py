@@ -187,6 +187,31 @@ def test_a_directory_that_is_open_to_others_is_closed(base: Path) -> None:
     assert base.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_link_is_not_taken_for_a_private_directory(base: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir(mode=0o755)
+    target.chmod(0o755)
+    base.symlink_to(target)
+    with pytest.raises(OSError, match=r"is a symbolic link: remove it or set CLUSTERCTL_TMPDIR"):
+        registry.make_private_dir(str(base))
+    assert target.stat().st_mode & 0o777 == 0o755
+    target.rmdir()
+    with pytest.raises(OSError, match="is a symbolic link"):
+        registry.make_private_dir(str(base))
+    base.unlink()
+    base.touch()
+    with pytest.raises(OSError, match="is no folder"):
+        registry.make_private_dir(str(base))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to give a folder away")
+def test_a_directory_of_another_user_is_refused(base: Path) -> None:
+    base.mkdir()
+    os.chown(base, 12345, -1)
+    with pytest.raises(OSError, match="belongs to user 12345"):
+        registry.make_private_dir(str(base))
+
+
 def test_local_sessions_are_found_by_auto_only(publish: Publish) -> None:
     publish(record(1, local=True))
     assert find_agent(None) is None
