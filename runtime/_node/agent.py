@@ -182,8 +182,9 @@ class NodeAgent:
             RuntimeError: workers cannot be started.
         """
         config = self.config
-        for folder in (config.session_dir, self.sockets_dir, os.path.join(config.session_dir, "logs")):
-            registry.make_private_dir(folder)
+        registry.make_private_dir(config.session_dir)
+        for folder in (self.sockets_dir, os.path.join(config.session_dir, "logs")):
+            os.makedirs(folder, 0o700, exist_ok=True)
         await self.pool.start(config.zygote, config.zygote_delay_s)
         self._unix = await serve_unix(self.unix_path, self._process_handler.accept, "a local process")
         if config.listen_tcp:

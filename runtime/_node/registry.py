@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import stat
 
 import msgspec
 
@@ -64,12 +65,21 @@ def make_private_dir(path: str) -> None:
     """Makes a directory that only this user may enter.
 
     Raises:
-        OSError: it exists and belongs to someone else.
+        OSError: what is there is a link or no directory, or belongs to someone else: in a folder that others can write
+            to, they may have put it there.
     """
-    os.makedirs(path, 0o700, exist_ok=True)
-    status = os.stat(path)
-    if status.st_uid != os.getuid():
-        raise OSError(f"{path} belongs to user {status.st_uid}: remove it or set CLUSTERCTL_TMPDIR")
+    with contextlib.suppress(FileExistsError):
+        os.makedirs(path, 0o700, exist_ok=True)
+    status = os.lstat(path)
+    found = ""
+    if stat.S_ISLNK(status.st_mode):
+        found = "is a symbolic link"
+    elif not stat.S_ISDIR(status.st_mode):
+        found = "is no folder"
+    elif status.st_uid != os.getuid():
+        found = f"belongs to user {status.st_uid}"
+    if found:
+        raise OSError(f"{path} {found}: remove it or set CLUSTERCTL_TMPDIR")
     if status.st_mode & 0o077:
         os.chmod(path, 0o700)
 

@@ -5,6 +5,7 @@ A process of its own, so that it can be ended at any time, and so that a cloud's
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import shutil
 import sys
@@ -35,7 +36,10 @@ def fetch(uri: str, file: str) -> None:
             f"{scheme}:// needs the Python packages fsspec and {_LIBRARIES[scheme]} on every node: {error}"
         ) from error
     except urllib.error.HTTPError as error:
-        raise FetchError(f"the server answers {error.code} {error.reason}") from error
+        hint = ""
+        if error.code in (401, 403) and os.environ.get("RAY_RUNTIME_ENV_BEARER_TOKEN"):
+            hint = "; RAY_RUNTIME_ENV_BEARER_TOKEN goes to the server in the URI only, and only over https"
+        raise FetchError(f"the server answers {error.code} {error.reason}{hint}") from error
     except Exception as error:  # fsspec's libraries raise errors of their own
         raise FetchError(f"{type(error).__name__}: {error}") from error
 
@@ -53,12 +57,24 @@ def _open(uri: str, scheme: str) -> BinaryIO:
 
         request = urllib.request.Request(uri)
         token = os.environ.get("RAY_RUNTIME_ENV_BEARER_TOKEN")
-        if token:
-            request.add_header("Authorization", f"Bearer {token}")
+        if token and _is_private(uri):
+            # Not to where the server may redirect us.
+            request.add_unredirected_header("Authorization", f"Bearer {token}")
         return cast(BinaryIO, urllib.request.urlopen(request, timeout=_TIMEOUT_S))
     import fsspec
 
     return cast(BinaryIO, fsspec.open(uri, "rb").open())
+
+
+def _is_private(uri: str) -> bool:
+    """Whether nobody on the way can read what is sent there: https, or a server of this machine."""
+    parts = urllib.parse.urlsplit(uri)
+    if parts.scheme == "https":
+        return True
+    try:
+        return ipaddress.ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        return parts.hostname == "localhost"
 
 
 def main() -> None:
