@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from clusterctl import processes
 from clusterctl.head.config import HeadConfig
 from clusterctl.head.first import HeadError, first_control_store, listen
-from clusterctl.head.record import DaemonRecord, remember
+from clusterctl.head.record import DaemonRecord, boot_id, remember
 from runtime import _stacks
 
 
@@ -74,6 +74,7 @@ def _record(options: argparse.Namespace, words: dict[str, str]) -> DaemonRecord:
         role="head",
         session_dir=options.session_dir,
         secret_file=options.secret_file,
+        boot_id=boot_id(),
         **words,
     )
 

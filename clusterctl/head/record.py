@@ -23,6 +23,7 @@ class DaemonRecord(msgspec.Struct, kw_only=True):
     api_url: str = ""
     session_dir: str = ""
     secret_file: str = ""
+    boot_id: str = ""  # of the machine when the process began: a record may outlive a reboot
 
 
 def running(session: str) -> DaemonRecord | None:
@@ -32,7 +33,16 @@ def running(session: str) -> DaemonRecord | None:
             record = msgspec.json.decode(file.read(), type=DaemonRecord)
     except (FileNotFoundError, msgspec.MsgspecError):
         return None
-    return record if processes.is_alive(record.pid, record.start_ticks) else None
+    is_of_this_boot = record.boot_id in ("", boot_id())
+    return record if is_of_this_boot and processes.is_alive(record.pid, record.start_ticks) else None
+
+
+def boot_id() -> str:
+    """Names the time since the machine's last boot: a pid and a start time of before name nothing now."""
+    try:
+        return _files.read("/proc/sys/kernel/random/boot_id").strip()
+    except OSError:
+        return ""
 
 
 def remember(session: str, record: DaemonRecord) -> None:

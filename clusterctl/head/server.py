@@ -38,6 +38,7 @@ from .autostop import Autostop
 from .config import HeadConfig
 from .first import HeadError, control_store
 from .jobs import JobSupervisor
+from .session import sockets_dir
 from .supervision import GaveUp, keep_alive, keep_going
 from .worker_files import WorkerFiles
 
@@ -241,6 +242,7 @@ class Head:
             head=True,
             instance_id=self._config.instance_id,
             node_type=self._config.node_type,
+            sockets_dir=sockets_dir(),
             zygote_delay_s=zygote_delay_s(),
         )
 

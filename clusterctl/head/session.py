@@ -46,12 +46,8 @@ def session_dir() -> str:
     """The machine's session folder; on a machine that was not made by a provider, a new one."""
     named = os.environ.get("CLUSTERCTL_SESSION_DIR")
     if named:
-        parent = os.path.dirname(named)
-        if not os.path.exists(parent):  # a machine that was restarted has an empty /tmp
-            registry.make_private_dir(parent)
-        for folder in (named, f"{named}/sockets", f"{named}/logs"):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(folder, 0o700)
+        for folder in (named, f"{named}/logs"):
+            registry.make_private_dir(folder)
         return named
     from runtime._session.directories import new_session_dir
 
@@ -63,6 +59,11 @@ def session_dir() -> str:
     with open(f"{_hand_started_folder()}/{os.path.basename(session)}", "w", encoding="utf-8") as file:
         file.write(session)
     return session
+
+
+def sockets_dir() -> str:
+    """Where the node's Unix sockets are; "": in its session folder. The node agent makes the folder."""
+    return os.environ.get("CLUSTERCTL_SOCKETS_DIR", "") if os.environ.get("CLUSTERCTL_SESSION_DIR") else ""
 
 
 def hand_started() -> list[tuple[str, str]]:

@@ -11,8 +11,8 @@ from runtime._node.options import NodeOptions
 from runtime._session.coming_up import DaemonError, node_amounts
 
 from .order import JoinOrder
-from .record import DaemonRecord, remember, running
-from .session import secret_of, session_dir, turn
+from .record import DaemonRecord, boot_id, remember, running
+from .session import secret_of, session_dir, sockets_dir, turn
 
 
 def start_worker(order: JoinOrder) -> DaemonRecord:
@@ -40,6 +40,7 @@ def start_worker(order: JoinOrder) -> DaemonRecord:
                 object_store_memory=options.store_bytes,
                 instance_id=options.instance_id,
                 node_type=options.node_type,
+                sockets_dir=options.sockets_dir,
                 detached=True,
             )
         except DaemonError as error:
@@ -57,6 +58,7 @@ def node_options(order: JoinOrder, session: str) -> NodeOptions:
     options = NodeOptions(
         control=order.address,
         session_dir=session,
+        sockets_dir=sockets_dir(),
         secret_file=secret_of(session, order.secret_file),
         host=order.host,
         labels=order.labels,
@@ -86,6 +88,7 @@ def remembered(options: NodeOptions, pid: int, ready: Mapping[str, Any]) -> Daem
         node_id=str(ready["node_id"]),
         session_dir=options.session_dir,
         secret_file=options.secret_file,
+        boot_id=boot_id(),
     )
     remember(options.session_dir, record)
     return record

@@ -117,7 +117,7 @@ else
     $engine run -d --name {name} --label {LABEL}={self.digest} --network host $more \\
         --entrypoint /bin/sh {options} {image} -c {shlex.quote(_IDLE)} >/dev/null || exit 1
 fi
-cd && $engine exec -i -e CLUSTERCTL_SESSION_DIR {name} /bin/sh -c {shlex.quote(_FURNISH)} < "$(
+cd && $engine exec -i {name} /bin/sh -c {shlex.quote(_FURNISH)} < "$(
     [ -f {_FOLDER}/machine.json ] && echo {_FOLDER}/machine.json || echo /dev/null)"
 """
 
@@ -133,8 +133,7 @@ fi"""
 
 _FURNISH = """\
 cd && umask 077 && mkdir -p .clusterctl-node && cat > .clusterctl-node/machine.json
-[ -s .clusterctl-node/machine.json ] || rm .clusterctl-node/machine.json
-[ -z "$CLUSTERCTL_SESSION_DIR" ] || mkdir -p "$CLUSTERCTL_SESSION_DIR\""""
+[ -s .clusterctl-node/machine.json ] || rm .clusterctl-node/machine.json"""
 
 
 def stopped_container(name: str) -> str:

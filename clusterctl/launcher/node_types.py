@@ -12,6 +12,7 @@ from autoscaler.provider import MachineTags, NodeType
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit, worker_limit, zones
+from clusterctl.spec.node_dir import node_dir
 from clusterctl.spec.platforms.ssh import SshProvider
 
 from .containers import container_of
@@ -120,6 +121,7 @@ def worker_hash(spec: ClusterSpec, name: str) -> str:
             spec.rsync_filter,
             _worker_commands(spec, name),
             spec.worker_start_ray_commands,
+            *filter(None, [node_dir(spec, name)]),
         ]
     )
     return f"{HASH_VERSION}-{digest}"
@@ -150,6 +152,7 @@ def _machine(spec: ClusterSpec) -> list[object]:
         spec.head_node_type,
         kind.node_config,
         container.digest if container else "",
+        *filter(None, [node_dir(spec, spec.head_node_type)]),
     ]
 
 

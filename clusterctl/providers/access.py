@@ -19,11 +19,11 @@ from clusterctl.providers.ssh import hosts
 from clusterctl.shell import words
 from clusterctl.shell.connections import SshTarget
 from clusterctl.shell.ssh import SshShell
-from clusterctl.spec.definition import Auth
+from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.node_dir import NODE_FOLDER, SOCKETS, session_dir, sockets_dir
 
 from . import identity
 
-_NODE_FOLDER = ".clusterctl-node"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -37,8 +37,9 @@ class SshAccess:
         python: of the machines.
     """
 
-    def __init__(self, auth: Auth, settings: Mapping[str, str], mark: str, python: str) -> None:
-        self._auth = auth
+    def __init__(self, spec: ClusterSpec, settings: Mapping[str, str], mark: str, python: str) -> None:
+        self._spec = spec
+        self._auth = spec.auth
         self._folder = Path(settings["folder"]).expanduser()
         self._on_head = bool(settings.get("on_head"))
         self._mark = mark
@@ -70,7 +71,7 @@ class SshAccess:
             return os.path.expanduser(self._auth.ssh_private_key)
         return str(self._folder / "ssh_key")
 
-    def shell(self, machine_id: str, host: str, user: str) -> SshShell:
+    def shell(self, machine_id: str, node_type: str, host: str, user: str) -> SshShell:
         """The shell of a machine. Its host key is pinned when it is first entered, by the machine's id and not by its
         address, which the next machine may get."""
         pins = self._folder / "host_keys"
@@ -78,7 +79,7 @@ class SshAccess:
         pin = str(pins / machine_id)
         base = SshTarget("", pin) if self._on_head else hosts.operators_base(self._auth, pin)
         target = replace(base, host=host, user=user, key_file=self.key_file())
-        return SshShell(target, self._environment(machine_id, user))
+        return SshShell(target, self._environment(machine_id, node_type, user))
 
     def files_for_head(self) -> tuple[tuple[str, str], ...]:
         """What the head needs to enter the workers: (name in its node's folder, file here)."""
@@ -86,7 +87,7 @@ class SshAccess:
 
     def settings_for_head(self) -> dict[str, str]:
         """What makes this on the head."""
-        return {"folder": f"~/{_NODE_FOLDER}", "on_head": "yes"}
+        return {"folder": f"~/{NODE_FOLDER}", "on_head": "yes"}
 
     def forget(self) -> None:
         """Removes the cluster's key and the pinned host keys from here."""
@@ -98,15 +99,16 @@ class SshAccess:
         with contextlib.suppress(OSError):  # others' files are in it, or it was never made
             self._folder.rmdir()
 
-    def _environment(self, machine_id: str, user: str) -> dict[str, str]:
+    def _environment(self, machine_id: str, node_type: str, user: str) -> dict[str, str]:
         """Of everything that runs there. Images of clouds have their users' homes where these are expected."""
         home = "/root" if user == "root" else f"/home/{user}"
-        runtime = f"{home}/{_NODE_FOLDER}/runtime/bin"
+        runtime = f"{home}/{NODE_FOLDER}/runtime/bin"
         short = hashlib.sha256(machine_id.encode()).hexdigest()[:8]
         return {
             "PATH": f"{runtime}:{_PATH}",
             "CLUSTERCTL_PYTHON": f"{runtime}/python",
             "CLUSTERCTL_BASE_PYTHON": words.in_home(self._python, home),
-            "CLUSTERCTL_SESSION_DIR": f"/tmp/clusterctl-{short}",  # short, for the sake of Unix sockets
+            "CLUSTERCTL_SESSION_DIR": session_dir(self._spec, node_type, home, short),
+            SOCKETS: sockets_dir(short),
             "PYTHONUNBUFFERED": "1",
         }

@@ -27,12 +27,17 @@ _COPY_S = 1800.0
 _FAILED = "-FAILED"
 _BLOCK = 1 << 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_PASSED_ON = ("CLUSTERCTL_MACHINE", "CLUSTERCTL_SESSION_DIR")
+_PASSED_ON = ("CLUSTERCTL_MACHINE", "CLUSTERCTL_SESSION_DIR", "CLUSTERCTL_SOCKETS_DIR")
 """Of the machine's environment."""
+_TO_HOME = """\
+case "$CLUSTERCTL_SESSION_DIR" in "$HOME"/*) CLUSTERCTL_SESSION_DIR="~${CLUSTERCTL_SESSION_DIR#"$HOME"}";; esac
+"""
+"""A folder in the home directory of the machine's user is passed on as one in that of the image's user."""
 
 _BEGIN = """\
 cd 2>/dev/null || cd /
 export HOME="${HOME:-$PWD}" PYTHONUNBUFFERED=1 CLUSTERCTL_BASE_PYTHON=python3
+case "$CLUSTERCTL_SESSION_DIR" in "~/"*) CLUSTERCTL_SESSION_DIR="$HOME${CLUSTERCTL_SESSION_DIR#"~"}";; esac
 bin=$HOME/.clusterctl-node/runtime/bin
 export PATH="$bin:$PATH" CLUSTERCTL_PYTHON=$bin/python
 """
@@ -183,7 +188,7 @@ class ContainerShell:
                 raise ValueError(f"{name!r} is no name of an environment variable")
         names = " ".join(f"-e {name}" for name in (*env, *_PASSED_ON))
         return (
-            f"engine=$(cat {_ENGINE}) || exit 1; "
+            f"{_TO_HOME}engine=$(cat {_ENGINE}) || exit 1; "
             f"exec $engine exec {flags} {names} {shlex.quote(self._name)} /bin/sh -c {shlex.quote(inside)}"
         )
 

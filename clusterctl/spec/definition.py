@@ -117,6 +117,9 @@ class NodeType(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Amount | None, Meta(description="The most that a machine may cost per hour. Default: no limit.")
     ] = None
     docker: Docker | None = None
+    node_dir: Annotated[
+        str, Meta(description="Instead of the cluster's, for nodes of this type.", extra={"env": True})
+    ] = ""
     initialization_commands: Annotated[
         list[str] | None, Meta(description="Instead of the cluster's, for workers of this type.")
     ] = None
@@ -215,6 +218,14 @@ class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Autostop | None, Meta(description="Stop when nobody has used it for long. Default: it stays.")
     ] = None
     ports: Ports = Ports()
+    node_dir: Annotated[
+        str,
+        Meta(
+            description="Folder on every machine for the node's state, logs, environments and spilled objects: a local "
+            "disk that survives a reboot. Default: ~/.clusterctl-node.",
+            extra={"env": True},
+        ),
+    ] = ""
     auth: Auth = Auth()
     docker: Docker | None = None
     runtime: Annotated[

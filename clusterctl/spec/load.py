@@ -174,6 +174,9 @@ def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
                     ("available_node_types", name, key),
                     f"machines of provider type {provider_type(spec)} have no such thing; remove it",
                 )
+    _check_node_dir(spec.node_dir, ("node_dir",), spec, reader)
+    for name, node_type in spec.available_node_types.items():
+        _check_node_dir(node_type.node_dir, ("available_node_types", name, "node_dir"), spec, reader)
     if spec.autostop is not None and not spec.autostop.down and isinstance(spec.provider, SshProvider):
         reader.problem_at(
             ("autostop",), "machines of one's own cannot be stopped, only given back: add `down: true` to it"
@@ -194,6 +197,13 @@ def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
                 ("rsync_filter", index),
                 f"{name!r} is no name of an ignore file, such as .gitignore; patterns belong in rsync_exclude",
             )
+
+
+def _check_node_dir(given: str, path: Path, spec: ClusterSpec, reader: Reader) -> None:
+    if given and not given.startswith(("/", "~/")):
+        reader.problem_at(path, f"'{given}' must be an absolute path, or begin with ~/")
+    elif given and provider_type(spec) == "local":
+        reader.problem_at(path, "a local machine keeps everything in its own folder: set provider.root")
 
 
 def _check_ray(spec: ClusterSpec, runtime: RayRuntime, reader: Reader) -> None:

@@ -44,6 +44,9 @@ def _parser() -> argparse.ArgumentParser:
         default=0.0,
         help="the zygote comes so much later, unless a worker is wanted before",
     )
+    parser.add_argument(
+        "--sockets-dir", default="", help="of Unix sockets; default: in the session directory"
+    )
     parser.add_argument("--exit-with-driver", action="store_true", help="end when the driver has left")
     parser.add_argument("--remove-session-dir", action="store_true", help="leave no logs either")
     parser.add_argument(

@@ -70,7 +70,7 @@ class NodeAgent:
         self.reason = ""
         self.cluster_id = ""
         self.started_s = time.time()
-        self.sockets_dir = os.path.join(config.session_dir, "sockets")
+        self.sockets_dir = config.sockets_dir or os.path.join(config.session_dir, "sockets")
         self.unix_path = os.path.join(self.sockets_dir, f"agent-{config.node_id.hex()[:8]}")
         self.address = ""
         self._unix: UnixListener | None = None
@@ -273,6 +273,8 @@ class NodeAgent:
             for path in self.pool.table:
                 _unlink(path.unix_path)
             registry.remove_empty(self.sockets_dir)
+            if self.config.sockets_dir:
+                _remove_if_empty(self.sockets_dir)
         registry.remove_empty(os.path.dirname(session))
 
     # ---------------------------------------------------------------- shared by the handlers
@@ -445,6 +447,13 @@ class NodeAgent:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("%s failed", task.get_name(), exc_info=task.exception())
+
+
+def _remove_if_empty(folder: str) -> None:
+    try:
+        os.rmdir(folder)
+    except OSError:
+        log.info("%s is not empty, and stays", folder)
 
 
 def _unlink(path: str) -> None:

@@ -37,7 +37,8 @@ class AgentConfig(msgspec.Struct):
 
     Attributes:
         node_id: 28 bytes.
-        session_dir: private directory for sockets, logs and working directories of this node.
+        session_dir: private directory for logs and working directories of this node.
+        sockets_dir: private directory for its Unix sockets; "": `sockets` in the session's.
         host: address under which other nodes reach this one.
         total: resources in wire units.
         store_bytes: size of the shared memory for objects.
@@ -72,6 +73,7 @@ class AgentConfig(msgspec.Struct):
     zygote: SpawnedZygote | None = None
     zygote_delay_s: float = 0.0
     name: str = ""
+    sockets_dir: str = ""
 
     @property
     def cpu_count(self) -> int:

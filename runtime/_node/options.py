@@ -20,6 +20,7 @@ class NodeOptions(msgspec.Struct, kw_only=True):
     """Attributes:
     control: host:port of the control store.
     session_dir: private directory of this node.
+    sockets_dir: private directory of this node's Unix sockets, whose paths must be short; "": in the session's.
     secret_file: holds the cluster's secret.
     host: address under which other nodes reach this one.
     resources: amounts; CPU and memory have defaults.
@@ -51,3 +52,4 @@ class NodeOptions(msgspec.Struct, kw_only=True):
     remove_session_dir: bool = False
     control_reconnect_s: float = 7.0
     zygote_delay_s: float = 0.0
+    sockets_dir: str = ""

@@ -98,4 +98,5 @@ def _config(options: NodeOptions) -> AgentConfig:
         control_reconnect_s=options.control_reconnect_s,
         name=options.name,
         zygote_delay_s=options.zygote_delay_s,
+        sockets_dir=options.sockets_dir,
     )

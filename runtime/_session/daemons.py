@@ -151,6 +151,7 @@ def start_node(
     remove_session_dir: bool = False,
     control_reconnect_s: float | None = None,
     zygote_delay_s: float = 0.0,
+    sockets_dir: str = "",
     detached: bool = False,
     env_vars: Mapping[str, str] | None = None,
     timeout_s: float = START_TIMEOUT_S,
@@ -158,7 +159,7 @@ def start_node(
     """Starts a node agent. `ready` holds "node_id", "unix_path", "address" and "session_dir".
 
     Args:
-        zygote_delay_s: see `NodeOptions`.
+        zygote_delay_s, sockets_dir: see `NodeOptions`.
         env_vars: added to the environment of the agent and of all that it starts.
 
     Raises:
@@ -179,6 +180,7 @@ def start_node(
             "--name": node_name,
             "--control-reconnect-s": "" if control_reconnect_s is None else str(control_reconnect_s),
             "--zygote-delay-s": str(zygote_delay_s or ""),
+            "--sockets-dir": sockets_dir,
         },
     )
     if head:

@@ -72,7 +72,7 @@ class AwsMachines:
             self._config.region, "" if self._on_head else self._config.profile, self._config.endpoint_url
         )
         self._clients = Clients(place, 0.0 if self._on_head else _PATIENCE_S)
-        self._access = SshAccess(spec.auth, settings, cluster_id, self._config.python)
+        self._access = SshAccess(spec, settings, cluster_id, self._config.python)
         self._catalog = Catalog(self._clients)
         self._prices = Prices(self._clients)
         self._recent = listing.Recent(LISTING_LAG_S)
@@ -199,7 +199,7 @@ class AwsMachines:
     def shell(self, machine: Machine) -> Shell:
         found = machine if machine.tags and self._address(machine) else self._with_address(machine.id)
         user = found.tags.get(tagging.USER) or self._spec.auth.ssh_user or _DEFAULT_USER
-        return self._access.shell(found.id, self._address(found), user)
+        return self._access.shell(found.id, machine.node_type, self._address(found), user)
 
     def cleanup(self) -> None:
         if self._on_head or self._has_machines():

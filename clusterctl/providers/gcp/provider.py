@@ -77,7 +77,7 @@ class GcpMachines:
         self._on_head = bool(settings.get("on_head"))
         self._folder = Path(settings["folder"]).expanduser()
         self._user = spec.auth.ssh_user or _USER
-        self._access = SshAccess(spec.auth, settings, cluster_id, self._spec.python)
+        self._access = SshAccess(spec, settings, cluster_id, self._spec.python)
         self._tag = firewall.network_tag(self._owner, self._cluster_name)
         self._network = ClusterNetwork(self._spec, self._tag, lambda: self._api)
         self._lock = threading.Lock()
@@ -173,7 +173,7 @@ class GcpMachines:
         return dict(zip(ids, self._each(ids, self._terminate), strict=True))
 
     def shell(self, machine: Machine) -> Shell:
-        return self._access.shell(machine.id, self._address_of(machine), self._user)
+        return self._access.shell(machine.id, machine.node_type, self._address_of(machine), self._user)
 
     def cleanup(self) -> None:
         """Removes the firewall rules and the cluster's key. They are those of all lives of the cluster of this name,

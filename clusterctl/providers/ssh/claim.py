@@ -16,9 +16,10 @@ import msgspec
 from autoscaler.provider import Machine, MachineState, MachineTags, ShellError
 from clusterctl import processes
 from clusterctl.shell import words
+from clusterctl.spec.node_dir import NODE_FOLDER, SOCKETS, sockets_dir
 from clusterctl.sync import receiver
 
-FOLDER = ".clusterctl-node"
+FOLDER = NODE_FOLDER
 FILE = f"{FOLDER}/machine.json"
 _KEYS = ".ssh/authorized_keys"
 
@@ -34,7 +35,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         host: its name.
         entry: as the spec had it, to reach it by when the spec names it no more.
         hostname: its own, so that home directories that several machines share are noticed.
-        session_dir: short, for the sake of Unix sockets.
+        session_dir: the folder of its node's state.
     """
 
     id: str
@@ -74,6 +75,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
             "CLUSTERCTL_PYTHON": f"{runtime}/python",
             "CLUSTERCTL_BASE_PYTHON": words.in_home(python, self.home),
             "CLUSTERCTL_SESSION_DIR": self.session_dir,
+            SOCKETS: sockets_dir(self.session_dir),
             "PYTHONUNBUFFERED": "1",
         }
 
@@ -164,11 +166,11 @@ def take(claim: Claim) -> tuple[str, Mapping[str, str]]:
     claim's other name stays beside it: to remove it would be one program more on every machine."""
     # No other claim's draft has this name: what is written to it becomes the claim.
     draft = f"{FOLDER}/.claim.{shlex.quote(os.path.basename(claim.session_dir))}"
-    session, users = shlex.quote(claim.session_dir), shlex.quote(os.path.dirname(claim.session_dir))
+    session = shlex.quote(claim.session_dir)
     command = f"""\
 umask 077
 mkdir -p {FOLDER} {session} || exit 1
-[ -O {users} ] || {{ echo {users} belongs to another user: remove it; exit 1; }}
+[ -O {session} ] || {{ echo {session} belongs to another user: remove it; exit 1; }}
 printf %s "$CLAIM" > {draft} || exit 1
 if said=$(ln {draft} {FILE} 2>&1); then printf %s "$CLAIM"; exit; fi
 rmdir {session}; rm -f {draft}
@@ -186,14 +188,14 @@ def give_back(claim: Claim, python: str) -> tuple[str, Mapping[str, str]]:
     container left word how to remove that."""
     script = f"{inspect.getsource(processes)}\nprint(*end([{claim.id!r}]))\n"
     take_back = f"{inspect.getsource(receiver)}\ntake_back({f'{FOLDER}/sync'!r})\n"
-    session = shlex.quote(claim.session_dir)
+    session, sockets = shlex.quote(claim.session_dir), shlex.quote(sockets_dir(claim.session_dir))
     command = f"""\
 cd && case "$(cat {FILE})" in *{shlex.quote(_id_in(claim))}*) ;; *) exit {NOT_OURS};; esac
 [ ! -f {FOLDER}/leave ] || . {FOLDER}/leave || exit 1
 stuck=$({words.path(python)} -I -c 'import os; exec(os.environ["END"])') || exit 1
 [ -z "$stuck" ] || {{ echo "$stuck"; exit 1; }}
 [ ! -d {FOLDER}/sync ] || {words.path(python)} -I -c 'import os; exec(os.environ["TAKE_BACK"])' || exit 1
-rm -rf {session}; rmdir "$(dirname {session})" 2>/dev/null
+rm -rf {session} {sockets}; rmdir "$(dirname {session})" 2>/dev/null
 for entry in {FOLDER}/* {FOLDER}/.[!.]*; do [ "$entry" = {FILE} ] || rm -rf "$entry"; done
 rm -rf {FOLDER}"""
     return command, {"END": script, "TAKE_BACK": take_back}

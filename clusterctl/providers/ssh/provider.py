@@ -39,6 +39,7 @@ from clusterctl.shell.ssh import SshShell
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.docker import all_in_containers
+from clusterctl.spec.node_dir import session_dir
 from clusterctl.spec.platforms.ssh import SshNodeConfig, SshProvider
 
 from . import claim as claims
@@ -65,6 +66,7 @@ class SshMachines:
     def __init__(self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> None:
         assert isinstance(spec.provider, SshProvider)
         self._spec = spec.provider
+        self._cluster = spec
         self._head_type = spec.head_node_type
         self._any_python = all_in_containers(spec)  # then it is the image's that counts
         start = ray_start.parse_start(spec.head_start_ray_commands)
@@ -374,7 +376,7 @@ class SshMachines:
             address=facts.address,
             home=facts.home,
             path=facts.path,
-            session_dir=f"/tmp/clusterctl-{facts.uid}/{unique[:8]}",
+            session_dir=session_dir(self._cluster, request.node_type.name, facts.home, unique[:8]),
         )
 
     def _take(self, drafts: Mapping[str, Claim], target: SshTarget) -> bool:

@@ -12,13 +12,14 @@ from runtime._control.storage import open_storage
 def test_jobs_and_packages_stay_and_the_rest_goes(tmp_path: pathlib.Path) -> None:
     path = str(tmp_path / "state.sqlite")
     old = open_storage(path)
-    for table in ("kv:jobs", "kv:packages", "kv:autoscaler", "nodes"):
+    kept = ("kv:jobs", "kv:packages", "kv:package_holds")
+    for table in (*kept, "kv:autoscaler", "nodes"):
         old.put(table, b"k", table.encode())
     old.commit()
     old.close()
     assert begin_new_life(path)
     new = open_storage(path)
-    assert [new.get(table, b"k") for table in ("kv:jobs", "kv:packages")] == [b"kv:jobs", b"kv:packages"]
+    assert [new.get(table, b"k") for table in kept] == [table.encode() for table in kept]
     assert [new.get(table, b"k") for table in ("kv:autoscaler", "nodes")] == [None, None]
     new.close()
     assert os.listdir(tmp_path) == ["state.sqlite"]

@@ -129,10 +129,10 @@ def test_a_machine_is_taken_once(run: Run, tmp_path: Path) -> None:
 def test_a_folder_that_is_anothers_is_not_used(run: Run, tmp_path: Path) -> None:
     if os.geteuid():
         pytest.skip("only root gives folders to others")
-    users = tmp_path / "the user's"
-    users.mkdir()
-    os.chown(users, 12345, 12345)
-    assert "the user's belongs to another user" in run(claims.take(drafted(tmp_path, "one")), status=1)
+    folder = tmp_path / "the user's" / "one"
+    folder.mkdir(parents=True)
+    os.chown(folder, 12345, 12345)
+    assert "the user's/one belongs to another user" in run(claims.take(drafted(tmp_path, "one")), status=1)
     assert not (tmp_path / FILE).exists()
 
 

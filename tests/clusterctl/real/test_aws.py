@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.clusterctl.cli import Cli, alive
+from tests.clusterctl.real.kept_jobs import assert_kept, what_a_stop_keeps
 from tests.polling import eventually
 from tests.testbed.aws import Fault
 from tests.testbed.aws_hosts import AwsCloud
@@ -126,6 +127,7 @@ def test_a_cluster_is_stopped_and_goes_on(cloud: AwsCloud, cluster: tuple[Cli, s
     assert "nothing to do" in ran.out
     assert aws.asked_by_people.total() == before, "AWS need not be asked for that"
     (head,) = (one for one in aws.instances("running") if not one.lifecycle)
+    kept = what_a_stop_keeps(cli)
     ran = cli.run("stop", "-y", timeout_s=120)
     assert ran.status == 0, ran.err
     assert {one.id: one.state for one in aws.instances()} == {head.id: "stopped"}
@@ -133,6 +135,10 @@ def test_a_cluster_is_stopped_and_goes_on(cloud: AwsCloud, cluster: tuple[Cli, s
     assert ran.status == 0, ran.err
     assert head.id in {one.id for one in aws.instances("running")}
     assert len(workers(cli.status())) >= 1
+    assert cloud.host(head.id).run(["sh", "-c", "find /tmp -type f ! -path '*/nodes/*'"]) == "", (
+        "sockets only"
+    )
+    assert_kept(cli, kept)
 
     # The head's machine is lost, and with it whoever would end the worker: its machine ends itself.
     (worker,) = (one for one in aws.instances("running") if one.lifecycle)

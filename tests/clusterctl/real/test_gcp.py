@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.clusterctl.cli import Cli, alive
+from tests.clusterctl.real.kept_jobs import assert_kept, what_a_stop_keeps
 from tests.polling import eventually
 from tests.testbed.gcp.server import Cloud
 from tests.testbed.sshd import missing
@@ -109,6 +110,7 @@ def test_from_nothing_to_a_jobs_result_and_back_to_nothing_on_a_platform_that_fa
         compute.preempt(lost["name"])
         assert cli.wait(lambda status: workers(status) and address not in workers(status), 200)
 
+        kept = what_a_stop_keeps(cli)
         # Nobody uses it: the head ends the worker and stops itself. It keeps its disk; its public address is
         # another one afterwards.
         assert cli.run("autostop", "--idle-minutes", "0.05").status == 0
@@ -119,6 +121,7 @@ def test_from_nothing_to_a_jobs_result_and_back_to_nothing_on_a_platform_that_fa
         ran = cli.run("up", "-y", str(spec), timeout_s=300)
         assert ran.status == 0, ran.err
         assert len(workers(cli.status())) == 1
+        assert_kept(cli, kept)
 
         # Killed in the middle, `down` does the rest when it is run again.
         compute.faults.delete_s = 5.0
