@@ -20,6 +20,25 @@ from .facts import Api, Entry, Facts, Seen
 
 _LEAST_DISK = 2**30
 _MOST_SKEW_S = 30.0
+_IN_MEMORY = frozenset({"tmpfs", "ramfs"})
+_REMOTE = frozenset(
+    {
+        "nfs",
+        "nfsd",
+        "cifs",
+        "smb",
+        "smb2",
+        "afs",
+        "ceph",
+        "lustre",
+        "gpfs",
+        "fhgfs",
+        "panfs",
+        "ocfs2",
+        "fuseblk",
+        "v9fs",
+    }
+)
 _ON_THE_WAY = frozenset({"QUEUED", "REQUESTED", "ALLOCATED", "SETTING_UP"})
 
 
@@ -200,6 +219,12 @@ def _machine(facts: Facts, machine: Machine, seen: Seen) -> Iterator[Finding]:
         yield _warning(f"the clock of {name} is {seen.skew_s:+.0f} s off", advice, machine.id)
     if facts.runs_ray:
         return
+    kind = "memory" if seen.file_system in _IN_MEMORY else "network" if seen.file_system in _REMOTE else ""
+    if kind:
+        advice = "Name a local disk as node_dir in the YAML: jobs, their output and spilled objects are kept there."
+        yield _warning(
+            f"{name} keeps its files on a {kind} file system ({seen.file_system})", advice, machine.id
+        )
     yield from _runtime(facts, machine, seen, name)
     if machine.is_head or not _has_control_store(facts):
         return

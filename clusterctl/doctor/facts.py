@@ -40,6 +40,7 @@ class Seen:
         words: why the entry failed.
         skew_s: how far its clock is ahead of ours; None: it did not say.
         disk_bytes: free where the node keeps its files; None: it did not say.
+        file_system: type of the one that holds the node's folder, as `stat -f` names it; "": it did not say.
         python: "3.11", of what the node runs on; "" when it does not run.
         version: of our packages there; "" when they cannot be imported.
         runtime_error: the last line of why they cannot.
@@ -55,6 +56,7 @@ class Seen:
     words: str = ""
     skew_s: float | None = None
     disk_bytes: float | None = None
+    file_system: str = ""
     python: str = ""
     version: str = ""
     runtime_error: str = ""

@@ -27,6 +27,7 @@ def command(control_address: str, is_head: bool) -> str:
     return f"""\
 echo now $(date +%s)
 s=${{CLUSTERCTL_SESSION_DIR:-/nonexistent}}
+[ -n "$CLUSTERCTL_SHARES_HOST" ] || echo fs $(stat -f -c %T "$s" 2>/dev/null)
 set -- $(df -Pk "$HOME" 2>/dev/null | tail -n 1); echo disk $4
 {_PYTHON} -c {shlex.quote(_VERSIONS)} 2>&1 | sed 's/^/python /'
 {life.READ_RECORD}
@@ -68,6 +69,7 @@ def read(printed: str, here_s: float) -> Seen:
         Entry.OPEN,
         skew_s=float(first("now")) - here_s if first("now").isdigit() else None,
         disk_bytes=float(first("disk")) * 1024 if first("disk").isdigit() else None,
+        file_system=first("fs"),
         python=python if is_python else "",
         version=more[0] if works else "",
         runtime_error="" if works else (more or [python])[-1],

@@ -181,3 +181,14 @@ def test_failures_are_errors_only_while_something_is_missing() -> None:
     (enough,) = diagnose(replace(of_scaling(types=[{**short[0], "running": 2}]), failures=failures))
     assert lacking.what == enough.what == "node w-0 (gpu) failed: no capacity"
     assert (lacking.severity, enough.severity) == (Severity.ERROR, Severity.WARNING)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("tmpfs", "memory file system (tmpfs)"), ("nfs", "network file system (nfs)")]
+)
+def test_a_folder_that_does_not_last_or_is_far_away_is_told(kind: str, words: str) -> None:
+    (found,) = diagnose(of_head(file_system=kind))
+    assert found.severity is Severity.WARNING
+    assert words in found.what
+    assert "node_dir" in found.advice
+    assert diagnose(of_head(file_system="ext2/ext3")) == []

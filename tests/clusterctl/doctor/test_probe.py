@@ -33,6 +33,7 @@ def test_a_machine_says_how_it_is(tmp_path: pathlib.Path) -> None:
     assert seen.entry is Entry.OPEN
     assert abs(seen.skew_s or 99.0) < 60.0
     assert seen.disk_bytes
+    assert seen.file_system == os.popen(f"stat -f -c %T {tmp_path}").read().strip()
     assert (seen.python, seen.version) == (f"3.{sys.version_info[1]}", clusterctl.__version__)
     assert (seen.started, seen.is_alive) == (True, True)
     assert not seen.daemons  # this process is none of them
