@@ -21,11 +21,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from runtime._wire.handshake import GREETING_BYTES, PROOF_BYTES, Handshake, HandshakeError
+from runtime._wire.handshake import HandshakeError
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request
 
 from .connection import Connection
 from .failures import report
+from .greeting import Greeter, prove
 
 log = logging.getLogger(__name__)
 NAP_S = 0.002
@@ -53,6 +54,9 @@ class Pump:
         self.failure: Exception | None = None  # raised by every wait from then on
         self._sources: dict[int, Callable[[int], None]] = {}
         self._listeners: list[socket.socket] = []
+        self.greeter = Greeter(self)
+        self._secret: bytes | None = None  # None: not known yet
+        self._unwatched: list[tuple[socket.socket, Callable[[socket.socket], None]]] = []  # until it is
         self._leading = threading.Lock()
         self._followers: list[threading.Event] = []
         self._wanted = 0  # threads that would lead instead of the background thread
@@ -157,33 +161,33 @@ class Pump:
 
         self._listen(sock, accept)
 
-    def listen_tcp(
-        self, host: str, secret: Callable[[], bytes], on_accept: Callable[[Connection], None]
-    ) -> int:
-        """Accepts processes that know the secret (asked for at each connection); returns the port."""
-        sock = socket.create_server((host, 0), backlog=128)
+    def listen_tcp(self, host: str, on_accept: Callable[[Connection], None]) -> int:
+        """Listens for processes that know the secret, and returns the port. They are accepted from `admit` on."""
+        sock = socket.create_server((host, 0), backlog=512)
 
-        def greet(peer: socket.socket) -> None:
-            try:
-                peer.settimeout(CONNECT_TIMEOUT_S)
-                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                prove(peer, secret(), is_client=False)
-            except (HandshakeError, OSError) as error:
-                log.warning("refused a connection: %s", error)
-                peer.close()
-                return
-            with self.lock:
-                if self.stopped:
-                    peer.close()
-                else:
-                    on_accept(self.add(peer, "a remote process"))
+        def proven(peer: socket.socket) -> None:
+            on_accept(self.add(peer, "a remote process"))
 
         def accept(peer: socket.socket) -> None:
-            # The proof takes round trips with a peer we do not trust yet: not on the pumping thread.
-            threading.Thread(target=greet, args=(peer,), daemon=True).start()
+            assert self._secret is not None
+            self.greeter.greet(peer, self._secret, proven)
 
-        self._listen(sock, accept)
+        with self.lock:
+            if self._secret is not None:
+                self._listen(sock, accept)
+            else:
+                self._listeners.append(sock)
+                self._unwatched.append((sock, accept))
         return int(sock.getsockname()[1])
+
+    def admit(self, secret: bytes) -> None:
+        """Accepts the processes that come to a TCP listener and know this secret."""
+        with self.lock:
+            self._secret = secret
+            unwatched, self._unwatched = self._unwatched, []
+            for sock, accept in unwatched:
+                self._listeners.remove(sock)
+                self._listen(sock, accept)
 
     def _listen(self, sock: socket.socket, accept: Callable[[socket.socket], None]) -> None:
         def ready(_events: int) -> None:
@@ -300,6 +304,12 @@ class Pump:
                     report("the work before a wait")
                     self._sleep_s = LONG_NAP_S
             timeout_s = min(timeout_s, self._sleep_s)
+        if self.greeter.peers:
+            with self.lock:
+                due_s = self.greeter.expire()
+            timeout_s = min(timeout_s, due_s)
+            if self._sleep_s is not None:
+                self._sleep_s = min(self._sleep_s, due_s)
         if self.dirty:
             self.flush_all()
         if interruptible:
@@ -442,6 +452,7 @@ class Pump:
             connection = getattr(source, "__self__", None)
             if isinstance(connection, Connection):
                 connection.abandon()
+        self.greeter.abandon()
         self._sources = {}
         self.epoll.close()
         self._close_eventfds()
@@ -461,6 +472,7 @@ class Pump:
                 connection = getattr(source, "__self__", None)
                 if isinstance(connection, Connection):
                     connection.close()
+            self.greeter.close()
             self._sources.clear()
             self.epoll.close()
             self._close_eventfds()
@@ -488,26 +500,3 @@ def _read(eventfd: int) -> None:
             os.eventfd_read(eventfd)
         except OSError:
             pass  # nothing was pending
-
-
-def prove(sock: socket.socket, secret: bytes, *, is_client: bool) -> None:
-    """Runs the handshake on a blocking socket with a timeout.
-
-    Raises:
-        HandshakeError: the peer does not know the secret.
-        OSError: the connection broke or timed out.
-    """
-    handshake = Handshake(secret, is_client)
-    sock.sendall(handshake.greeting)
-    sock.sendall(handshake.proof(_exactly(sock, GREETING_BYTES)))
-    handshake.verify(_exactly(sock, PROOF_BYTES))
-
-
-def _exactly(sock: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        part = sock.recv(count - len(data))
-        if not part:
-            raise HandshakeError("the peer closed the connection during the handshake")
-        data += part
-    return data

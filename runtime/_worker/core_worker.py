@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import sys
-import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -134,7 +133,6 @@ class Core:
         self._listen_path = listen_path
         self.pump.listen_unix(listen_path, self._accepted)
         self.session: node.Registered
-        self._registered = threading.Event()
         try:
             port = self._listen_tcp(host) if host else 0
             self.address = WorkerAddress(worker_id, b"", listen_path, host, port)
@@ -151,7 +149,7 @@ class Core:
             self._unlisten()
             raise exceptions.RaySystemError(f"The node agent refused this process: {reply.message}")
         self.session = reply
-        self._registered.set()
+        self.pump.admit(reply.secret)
         host = self.session.node_host
         self.address = WorkerAddress(
             worker_id, self.session.node_id, listen_path, host, port or self._listen_tcp(host)
@@ -302,13 +300,8 @@ class Core:
         return connection
 
     def _listen_tcp(self, host: str) -> int:
-        return self.pump.listen_tcp(host, self._secret, self._accepted)
-
-    def _secret(self) -> bytes:
-        """Callers may come a moment before the agent has told us the secret."""
-        if not self._registered.wait(REGISTER_TIMEOUT_S):
-            raise OSError("this process did not register with its node agent")
-        return self.session.secret
+        """Callers may come before the agent has told us the secret: they wait until `admit`."""
+        return self.pump.listen_tcp(host, self._accepted)
 
     def _accepted(self, connection: Connection) -> None:
         connection.on_close = self._peer_lost

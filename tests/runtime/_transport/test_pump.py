@@ -14,6 +14,9 @@ import pytest
 
 from runtime._transport.connection import Connection
 from runtime._transport.pump import REST_S, Pump
+from runtime._wire.framing import encode_frame
+from runtime._wire.handshake import GREETING_BYTES, Handshake
+from runtime._wire.messages import codec
 from runtime._wire.messages.base import ErrorKind, Ok
 from runtime._wire.messages.worker import BorrowRefs, ReturnRefs
 from tests.polling import eventually, stays
@@ -325,7 +328,8 @@ def test_nobody_listens_on_a_unix_path(tmp_path: pathlib.Path) -> None:
 @contextlib.contextmanager
 def tcp_server(secret: bytes = SECRET) -> Iterator[tuple[Server, int]]:
     server = Server()
-    port = server.pump.listen_tcp("127.0.0.1", lambda: secret, server.accepted.append)
+    port = server.pump.listen_tcp("127.0.0.1", server.accepted.append)
+    server.pump.admit(secret)
     server.pump.start()
     try:
         yield server, port
@@ -383,6 +387,90 @@ def test_two_processes_connect_to_each_other() -> None:
         assert second.pump.call(back, ask(1), LIMIT_S).value.data == b"\0"
 
 
+def dial(port: int) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", port))
+    sock.settimeout(LIMIT_S)
+    return sock
+
+
+def wait_for_the_end(sock: socket.socket) -> None:
+    """Returns when the other side has closed the connection."""
+    with contextlib.suppress(ConnectionResetError):
+        while sock.recv(1000):
+            pass
+
+
+def test_a_peer_that_drips_is_dropped_by_the_deadline_of_the_whole_handshake() -> None:
+    with tcp_server() as (server, port), dial(port) as sock:
+        server.pump.greeter.timeout_s = 0.3
+        sock.settimeout(0.02)
+        ended, sent = False, 0
+        while not ended:
+            try:
+                sock.sendall(b"C")  # each byte in time, and never enough of them
+                sent += 1
+                ended = not sock.recv(1000)
+            except TimeoutError:
+                continue
+            except (ConnectionResetError, BrokenPipeError):
+                ended = True
+        assert sent > 1
+        assert server.accepted == []
+        assert not server.pump.greeter.peers
+
+
+def test_a_silent_peer_is_dropped_though_nothing_happens() -> None:
+    with tcp_server() as (server, port):
+        server.pump.greeter.timeout_s = 0.05
+        with dial(port) as sock:
+            wait_for_the_end(sock)
+        assert server.accepted == []
+
+
+def test_many_silent_peers_cost_no_threads_and_keep_no_proper_one_out() -> None:
+    pump = Pump(ignore)
+    pump.start()
+    with tcp_server() as (server, port), contextlib.ExitStack() as silent:
+        threads = threading.active_count()
+        socks = [silent.enter_context(dial(port)) for _ in range(200)]
+        wait_for_the_end(socks[0])
+        assert threading.active_count() == threads
+        connection = pump.connect_tcp("127.0.0.1", port, SECRET, "server")
+        assert pump.call(connection, ask(1), LIMIT_S).value.data == b"\0"
+        assert 0 < len(server.pump.greeter.peers) <= server.pump.greeter.limit
+        assert server.pump.greeter.dropped >= 200 - server.pump.greeter.limit
+        assert len(server.accepted) == 1
+    pump.stop()
+
+
+def test_who_comes_before_the_secret_is_known_waits_for_it() -> None:
+    pump, server = Pump(ignore), Server()
+    pump.start()
+    server.pump.start()
+    port = server.pump.listen_tcp("127.0.0.1", server.accepted.append)
+    connection = pump.connect_tcp("127.0.0.1", port, SECRET, "server")
+    got: list[Any] = []
+    connection.call(ask(1), got.append)
+    assert stays(lambda: not got)
+    server.pump.admit(SECRET)
+    assert pump.wait(lambda: got, LIMIT_S)
+    assert got[0].value.data == b"\0"
+    pump.stop()
+    server.pump.stop()
+
+
+def test_what_follows_the_proof_at_once_is_read_as_frames() -> None:
+    with tcp_server() as (server, port), dial(port) as sock:
+        handshake = Handshake(SECRET, is_client=True)
+        sock.sendall(handshake.greeting)
+        greeting = b""
+        while len(greeting) < GREETING_BYTES:
+            greeting += sock.recv(GREETING_BYTES - len(greeting))
+        message = codec.encode(ReturnRefs([b"note"]))
+        sock.sendall(handshake.proof(greeting) + encode_frame(message))
+        assert eventually(lambda: server.notes == [b"note"])
+
+
 # ---------------------------------------------------------------- the end of a pump
 
 
@@ -395,7 +483,7 @@ def test_a_stopped_pump_leaves_no_descriptor(tmp_path: pathlib.Path) -> None:
     for number in range(3):
         with client_and_server() as (pump, connection, server):
             server.pump.listen_unix(str(tmp_path / f"s{number}"), server.accepted.append)
-            server.pump.listen_tcp("127.0.0.1", lambda: SECRET, server.accepted.append)
+            server.pump.listen_tcp("127.0.0.1", server.accepted.append)
             pump.call(connection, ask(1), LIMIT_S)
     assert eventually(lambda: len(open_fds()) == before)
 

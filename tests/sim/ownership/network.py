@@ -183,11 +183,14 @@ class SimPump:
         assert self.process is not None
         self.process.network.listeners[path] = (self, on_accept)
 
-    def listen_tcp(self, host: str, _secret: Callable[[], bytes], on_accept: Callable[[Any], None]) -> int:
+    def listen_tcp(self, host: str, on_accept: Callable[[Any], None]) -> int:
         assert self.process is not None
         port = len(self.process.network.listeners) + 10_000
         self.process.network.listeners[f"{host}:{port}"] = (self, on_accept)
         return port
+
+    def admit(self, _secret: bytes) -> None:
+        """Everybody is admitted."""
 
     # ------------------------------------------------------------ waiting
 
