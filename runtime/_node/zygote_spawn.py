@@ -93,5 +93,5 @@ def daemon_environment() -> dict[str, str]:
     """The environment for our own processes: this one's, and these packages importable from any directory."""
     if _location.is_installed():
         return dict(os.environ)
-    paths = [_location.ROOT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [*_location.paths(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
