@@ -49,7 +49,7 @@ app = typer.Typer(
         "  clusterctl submit job.py --rounds 3        runs job.py there, shows its output\n"
         "  clusterctl status                          nodes, demand, the autoscaler's doings\n"
         "  clusterctl down                            everything ends\n\n"
-        "The cluster brought up last is the current one; --cluster NAME|FILE chooses another."
+        "A terminal's current cluster is the one it brought up last; NAME or FILE, or --cluster, chooses another."
     ),
     epilog=_EPILOG,
     no_args_is_help=True,
@@ -113,11 +113,11 @@ jobs = typer.Typer(
     rich_markup_mode=None,
 )
 _add(jobs, "submit", job_submit.submit_job, "job ", context_settings={"allow_interspersed_args": False})
-_add(jobs, "list", job.list_jobs, "job ")
-_add(jobs, "status", job.job_status, "job ")
-_add(jobs, "logs", job.job_logs, "job ")
-_add(jobs, "stop", job.stop_job, "job ")
-_add(jobs, "delete", job.delete_job, "job ")
+_add(jobs, "list", job.list_jobs, "job ", cls=ClusterFirst)
+_add(jobs, "status", job.job_status, "job ", cls=ClusterFirst)
+_add(jobs, "logs", job.job_logs, "job ", cls=ClusterFirst)
+_add(jobs, "stop", job.stop_job, "job ", cls=ClusterFirst)
+_add(jobs, "delete", job.delete_job, "job ", cls=ClusterFirst)
 app.add_typer(jobs, name="job")
 
 copies = typer.Typer(
@@ -130,9 +130,15 @@ _add(copies, "down", rsync.down, "rsync ", cls=ClusterFirst)
 app.add_typer(copies, name="rsync")
 
 clusters = typer.Typer(
-    help="Lists the clusters that this machine knows.\n\n\b\n  clusterctl cluster list",
+    help=(
+        "Lists the clusters that this machine knows, and chooses this terminal's.\n\n"
+        "\b\n"
+        "  clusterctl cluster list\n"
+        "  clusterctl cluster use training"
+    ),
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 _add(clusters, "list", cluster.list_clusters, "cluster ")
+_add(clusters, "use", cluster.use_cluster, "cluster ")
 app.add_typer(clusters, name="cluster")

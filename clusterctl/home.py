@@ -1,6 +1,6 @@
 """What the operator's side remembers: `$CLUSTERCTL_HOME`, by default `~/.clusterctl`, for this user only.
 
-    current                  the name of the cluster that was brought up last
+    terminals/               per terminal, the name of its current cluster
     clusters/<name>/         one folder per cluster
         cluster.json         a `ClusterRecord`
         secret               the cluster's secret, mode 0600
@@ -31,6 +31,7 @@ import msgspec
 from autoscaler.provider import LaunchRequest, Machine
 from clusterctl.errors import Busy, CliError, NotFound, UsageProblem
 from clusterctl.spec.definition import ClusterSpec
+from runtime._session import current_cluster
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -71,6 +72,10 @@ STARTING = "STARTING"
 UP = "UP"
 STOPPED = "STOPPED"
 LET_IN = "let_in"
+_WHOSE = {
+    current_cluster.By.ENVIRONMENT: f", which {current_cluster.VARIABLE} names",
+    current_cluster.By.TERMINAL: ", the current one of this terminal",
+}
 _GLANCE_S = 0.5
 """Who only asks whether a cluster is being changed has its lock for a moment."""
 _LOCK_POLL_S = 0.1
@@ -200,8 +205,6 @@ class Home:
     def forget(self, name: str) -> None:
         """Removes all that is known of a cluster."""
         shutil.rmtree(self.folder(name), ignore_errors=True)
-        if self.current() == name:
-            (self.root / "current").unlink(missing_ok=True)
 
     def renew(self, name: str) -> None:
         """Removes all that is known of a life of a cluster, whose next one has the same machines to clean up."""
@@ -213,14 +216,13 @@ class Home:
             else:
                 entry.unlink(missing_ok=True)
 
-    def current(self) -> str:
-        """The cluster that commands mean without `--cluster`; "" when there is none."""
-        with contextlib.suppress(FileNotFoundError):
-            return (self.root / "current").read_text(encoding="utf-8").strip()
-        return ""
+    def current(self) -> current_cluster.Choice:
+        """The cluster that commands mean without `--cluster`."""
+        return current_cluster.choose(self.root, self.names())
 
-    def set_current(self, name: str) -> None:
-        _replace(self.root / "current", name.encode())
+    def set_current(self, name: str) -> bool:
+        """Makes a cluster the current one of this terminal; False when there is no terminal."""
+        return current_cluster.remember(self.root, name)
 
     def resolve(self, cluster: str | None) -> ClusterRecord:
         """The record that a `--cluster NAME|FILE` means, or the current cluster's.
@@ -228,21 +230,33 @@ class Home:
         Raises:
             NotFound: there is no such cluster; the message lists those there are.
         """
-        name = cluster or self.current()
+        known = self.names()
+        listing = f"Known clusters: {', '.join(known)}." if known else "No cluster is up."
+        name, whose = cluster or "", ""
         if cluster and cluster.endswith((".yaml", ".yml")):
             from clusterctl.spec.load import load_file
 
             name = load_file(cluster).cluster_name
-        known = self.names()
-        listing = f"Known clusters: {', '.join(known)}." if known else "No cluster is up."
+        elif not cluster:
+            name, by = self.current()
+            whose = _WHOSE.get(by, "")
         if not name:
             raise NotFound(
-                "there is no current cluster",
-                f"{listing} Bring one up with `clusterctl up FILE`, or name one with --cluster.",
+                "there is no current cluster, and several are known"
+                if known
+                else "there is no current cluster",
+                f"{listing} Name one with --cluster, {current_cluster.VARIABLE} or `clusterctl cluster use NAME`."
+                if known
+                else f"{listing} Bring one up with `clusterctl up FILE`.",
             )
         record = self.read(name) if "/" not in name else None
         if record is None:
-            raise NotFound(f"there is no cluster '{name}'", f"{listing} See `clusterctl up --help`.")
+            advice = (
+                "Name one with --cluster, or `clusterctl cluster use NAME`."
+                if whose and known
+                else "See `clusterctl up --help`."
+            )
+            raise NotFound(f"there is no cluster '{name}'{whose}", f"{listing} {advice}")
         return record
 
     @contextlib.contextmanager

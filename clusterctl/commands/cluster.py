@@ -1,15 +1,17 @@
-"""`clusterctl cluster list`."""
+"""`clusterctl cluster list|use`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from clusterctl import output
 
-from .options import Json
+from .options import Json, known_clusters
 
 if TYPE_CHECKING:
-    from clusterctl.home import Home
+    from clusterctl.home import ClusterRecord, Home
 
 _ASK_S = 3.0
 _AT_ONCE = 16
@@ -20,7 +22,7 @@ _DAMAGED = "DAMAGED"
 def list_clusters(json: Json = False) -> None:
     """Lists the clusters that this machine knows, and whether their heads answer.
 
-    The current one has a star.
+    The current one of this terminal has a star.
 
     \b
       clusterctl cluster list --json
@@ -34,10 +36,12 @@ def list_clusters(json: Json = False) -> None:
     home = Home.find()
     pool = ThreadPoolExecutor(_AT_ONCE)
     try:
-        found = list(filter(None, pool.map(partial(_describe, home), home.names())))
+        # Read here, one after the other: msgspec crashes when threads are the first to decode a type at the same time.
+        records = [_record(home, name) for name in home.names()]
+        found = list(pool.map(partial(_describe, home), filter(None, records)))
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C waits for no machine that does not answer
-    current = home.current()
+    current = home.current().name
     if json:
         output.as_json([{**item, "is_current": item["cluster_name"] == current} for item in found])
         return
@@ -63,28 +67,64 @@ def list_clusters(json: Json = False) -> None:
             output.warn(item["problem"])
 
 
-def _describe(home: Home, name: str) -> dict[str, Any] | None:
-    """One row; None: it has just ended."""
+def use_cluster(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME|FILE", help="Which cluster.", autocompletion=known_clusters)
+    ],
+) -> None:
+    """Makes a cluster the current one of this terminal: commands mean it when they name none.
+
+    Other terminals keep theirs. The variable CLUSTERCTL_CLUSTER comes before it.
+
+    \b
+      clusterctl cluster use training
+    """
+    import os
+
+    from clusterctl.errors import UsageProblem
+    from clusterctl.home import Home
+    from runtime._session.current_cluster import VARIABLE
+
+    home = Home.find()
+    record = home.resolve(name)
+    if not home.set_current(record.name):
+        raise UsageProblem(
+            "there is no terminal session that could remember it", f"Set {VARIABLE}={record.name} instead."
+        )
+    output.say(f"this terminal's cluster is '{record.name}'")
+    other = os.environ.get(VARIABLE)
+    if other and other != record.name:
+        output.warn(f"{VARIABLE} names '{other}', and comes before it: unset it")
+
+
+def _record(home: Home, name: str) -> ClusterRecord | dict[str, Any] | None:
+    """A cluster's record; its row, if the record is damaged; None: it has just ended."""
     from clusterctl.errors import CliError
-    from clusterctl.launcher.machines import head_of
 
-    from .session import Session
-
-    head, answers, problem = "", "no", ""
     try:
-        record = home.read(name)
+        return home.read(name)
     except CliError as error:
         words = ("cluster_id", "provider", "head", "file")
         return {
             "cluster_name": name,
             "state": _DAMAGED,
-            "head_answers": answers,
+            "head_answers": "no",
             "problem": str(error),
             "created_s": None,
             **dict.fromkeys(words, ""),
         }
-    if record is None:
-        return None
+
+
+def _describe(home: Home, record: ClusterRecord | dict[str, Any]) -> dict[str, Any]:
+    """One row."""
+    from clusterctl.errors import CliError
+    from clusterctl.launcher.machines import head_of
+
+    from .session import Session
+
+    if isinstance(record, dict):
+        return record
+    head, answers, problem = "", "no", ""
     session = Session(home, record)
     try:
         machine = head_of(session.machines())

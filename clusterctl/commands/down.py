@@ -11,6 +11,7 @@ import typer
 from clusterctl import output
 
 from .guard import typed
+from .naming import require_name
 from .options import Cluster, DryRun, Json, Name, Yes
 
 if TYPE_CHECKING:
@@ -41,12 +42,13 @@ def down(
 ) -> None:
     """Ends a cluster for good.
 
-    All its machines go, stopped ones included, and what was made around them.
+    All its machines go, stopped ones included, and what was made around them. Without a name it is this terminal's
+    current cluster, and the question says which that is; -y then needs the name too, unless no other cluster is known.
 
     Works when the head is dead, and with a YAML even when this machine has forgotten the cluster.
 
     \b
-      clusterctl down -y
+      clusterctl down -y training
       clusterctl down --workers-only      until the next `up`, or until work waits for them
     """
     from clusterctl.errors import CliError, NotFound
@@ -66,6 +68,8 @@ def down(
     record = home.read(from_file.cluster_name) if from_file else home.resolve(wanted)
     loaded = record.spec if record else from_file
     assert loaded is not None
+    if not dry_run:
+        require_name(home, wanted, yes, "down")
     name = loaded.cluster_name
     with home.locked(name, "down"):
         record = home.read(name)  # as the command before left it
@@ -89,7 +93,10 @@ def down(
             and not yes
             and not output.confirm(f"End cluster '{name}' with its {len(listed)} machines?")
         ):
-            raise CliError("nothing was ended", "Run it with -y to end the cluster without being asked.")
+            raise CliError(
+                f"nothing was ended of cluster '{name}'",
+                f"`clusterctl down -y {wanted or name}` ends it without asking.",
+            )
         # Where there seems to be none, a machine may have a key of it still, or may not say what it has.
         ended = launcher.Ended(0) if dry_run else _end(home, name, found, abandon)
     if not is_known:

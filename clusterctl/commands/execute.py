@@ -56,7 +56,8 @@ def execute(
     With --tmux or --screen it only starts the command there, which then needs this terminal no more; with --stop or
     --down the head ends the cluster afterwards.
 
-    A cluster's YAML may come first, as Ray has it: clusterctl exec cluster.yaml 'ls' --tmux
+    A cluster's name or YAML may come first: clusterctl exec training 'ls' --tmux. `--` comes before a program that has
+    the name of a known cluster.
 
     \b
       clusterctl exec python -c 'import runtime; runtime.init(); print(runtime.nodes())'

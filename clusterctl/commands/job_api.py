@@ -50,7 +50,7 @@ def _api(cluster: str | None, address: str) -> ApiClient:
     from .session import open_session
 
     here = address or os.environ.get("CLUSTERCTL_ADDRESS", "")
-    if cluster is not None or (not here and Home.find().current()):
+    if cluster is not None or (not here and Home.find().names()):
         return open_session(cluster).api()
     return _at(here)
 

@@ -40,12 +40,12 @@ def logs(
 
     On the head that includes the jobs' output and how each worker was set up. Works when the head is dead, as
     long as its machine is there. How a worker was set up is shown even when it is gone. What is followed goes on
-    where it was when a connection was lost.
+    where it was when a connection was lost. A cluster's name or YAML may come before the node.
 
     \b
       clusterctl logs -n 200 --file agent
       clusterctl logs worker-1a2b
-      clusterctl logs --setup worker-1a2b
+      clusterctl logs training worker-1a2b --setup
     """
     from clusterctl.errors import NotFound
 

@@ -24,7 +24,7 @@ Cluster = Annotated[
         "--cluster",
         "-c",
         metavar="NAME|FILE",
-        help="Which cluster; default: the one brought up last.",
+        help="Which cluster; default: CLUSTERCTL_CLUSTER, else this terminal's, else the only one.",
         autocompletion=known_clusters,
     ),
 ]

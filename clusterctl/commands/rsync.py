@@ -31,7 +31,7 @@ def up(
     Only what changed travels, and nothing is deleted there. What rsync_exclude and rsync_filter of the cluster's YAML
     leave out stays here. Without SOURCE and TARGET the head gets its file_mounts as they are now.
 
-    A cluster's YAML may come first, as Ray has it.
+    A cluster's name or YAML may come first; ./NAME is a file or folder of that name.
 
     \b
       clusterctl rsync up ./data '~/data'
@@ -79,7 +79,7 @@ def down(
     """Brings a file, or what is in a folder, of the cluster's head or of another node here.
 
     Only what changed travels, and nothing is deleted here. What rsync_exclude and rsync_filter of the cluster's YAML
-    leave out stays there. A cluster's YAML may come first, as Ray has it.
+    leave out stays there. A cluster's name or YAML may come first; ./NAME is a file or folder of that name.
 
     \b
       clusterctl rsync down '~/results' ./results

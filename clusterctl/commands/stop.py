@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from clusterctl import output
 
 from .guard import typed
+from .naming import require_name
 from .options import Cluster, Which, Yes
 
 if TYPE_CHECKING:
@@ -27,13 +28,17 @@ def stop(which: Which = None, cluster: Cluster = None, yes: Yes = False) -> None
 
     home = Home.find()
     name = home.resolve(which or cluster).name
+    require_name(home, which or cluster, yes, "stop")
     with home.locked(name, "stop"):
         record = home.resolve(name)  # as the command before left it
         if record.state == STOPPED:
             output.say(f"cluster '{record.name}' is stopped already")
             return
         if not yes and not output.confirm(f"Stop cluster '{record.name}' and all programs on it?"):
-            raise CliError("nothing was stopped", "Run it with -y to stop the cluster without being asked.")
+            raise CliError(
+                f"nothing was stopped of cluster '{name}'",
+                f"`clusterctl stop -y {name}` stops it without asking.",
+            )
         _stop(home, record)
 
 

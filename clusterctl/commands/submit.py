@@ -71,7 +71,7 @@ def submit(
     command says what travels before it does, and refuses the home folder. The exit status is the program's (128 + n if
     signal n ended it).
 
-    A cluster's YAML may come first, as Ray has it: clusterctl submit cluster.yaml job.py
+    A cluster's name or YAML may come first: clusterctl submit training job.py
 
     \b
       clusterctl submit examples/index_stdlib.py --limit 100

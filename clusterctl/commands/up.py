@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -35,7 +36,9 @@ class Agreed(Enum):
 
 
 def up(
-    spec: Annotated[str, typer.Argument(metavar="FILE", help="The cluster's YAML.")],
+    spec: Annotated[
+        str, typer.Argument(metavar="FILE|NAME", help="The cluster's YAML, or the name of a known cluster.")
+    ],
     yes: Yes = False,
     dry_run: DryRun = False,
     json: Annotated[
@@ -66,7 +69,7 @@ def up(
 
     It says what it is about to do and what that costs, and asks where it costs something. It returns when the
     head and min_workers of every type have joined; otherwise it says which node failed at which step. Running it
-    again when nothing has changed does nothing. The cluster becomes the current one.
+    again when nothing has changed does nothing. The cluster becomes the current one of this terminal.
 
     \b
       clusterctl up cluster-configs/local.yaml
@@ -108,6 +111,7 @@ def bring_up(
     from clusterctl.spec.load import load_file
     from clusterctl.spec.overrides import renamed, resized
 
+    spec, cluster_name = _file_of(spec, cluster_name)
     read = load_file(spec, on_warning=output.warn)
     if no_restart and restart_only:
         raise UsageProblem("--no-restart and --restart-only contradict each other")
@@ -135,6 +139,23 @@ def bring_up(
         with progress:
             result = run.apply(chosen)
     _tell(result, progress, spec, json)
+
+
+def _file_of(word: str, cluster_name: str | None) -> tuple[str, str | None]:
+    """The YAML that is meant, and the name instead of the YAML's: of a known cluster both are remembered."""
+    from clusterctl.errors import UsageProblem
+    from clusterctl.home import Home
+
+    if word.endswith((".yaml", ".yml")) or os.sep in word or os.path.exists(word):
+        return word, cluster_name
+    record = Home.find().read(word)
+    if record is None:
+        return word, cluster_name
+    if cluster_name is not None:
+        raise UsageProblem(
+            f"'{word}' is a known cluster, which --cluster-name cannot rename", "Name its YAML."
+        )
+    return record.spec_file, record.name if record.is_renamed else None
 
 
 def _run_of(spec: ClusterSpec) -> type[Up]:

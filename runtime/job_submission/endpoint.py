@@ -13,6 +13,7 @@ from pathlib import Path
 
 from runtime._core.addresses import canonical
 from runtime._node import registry
+from runtime._session.current_cluster import choose
 from runtime._wire.messages.control import KvGet, KvValue
 from runtime._worker.core_worker import current_or_none
 
@@ -51,7 +52,7 @@ def find(address: str | None) -> Endpoint:
     if wanted == "auto":
         wanted = os.environ.get("CLUSTERCTL_ADDRESS", "auto")
     place = canonical(wanted)
-    for known in _known():
+    for known in _known(wanted == "auto"):
         names = (known.url, known.url.removeprefix("http://"), known.control_address)
         if wanted == "auto" or place in map(canonical, names):
             return replace(known, url=_tunnel(known.behind)) if known.behind else known
@@ -69,8 +70,12 @@ def _token() -> str:
     return os.environ.get("RAY_AUTH_TOKEN") or (Path(path).read_text().strip() if path else "")
 
 
-def _known() -> Iterator[Endpoint]:
-    """The clusters that can be asked from here, the likeliest first."""
+def _known(is_any: bool) -> Iterator[Endpoint]:
+    """The clusters that can be asked from here, the likeliest first.
+
+    Args:
+        is_any: no address was given: of the operator's clusters only the current one is meant.
+    """
     core = current_or_none()
     if core is not None:
         reply = core.call_agent(KvGet(NAMESPACE, KEY))
@@ -80,12 +85,11 @@ def _known() -> Iterator[Endpoint]:
     for node in heads:
         yield from _read(Path(node.session_dir, "daemon.json"), None)
     home = Path(os.environ.get("CLUSTERCTL_HOME") or Path.home() / ".clusterctl")
-    try:
-        current = (home / "current").read_text().strip()
-    except OSError:
-        current = ""
-    records = sorted(home.glob("clusters/*/cluster.json"), key=lambda path: path.parent.name != current)
-    for record in records:
+    records = {path.parent.name: path for path in sorted(home.glob("clusters/*/cluster.json"))}
+    chosen = choose(home, list(records)).name if is_any else ""
+    for name, record in records.items():
+        if is_any and name != chosen:
+            continue
         yield from _read(record, record.parent / "secret")
 
 

@@ -75,15 +75,31 @@ def test_resolving(home: Home, tmp_path: pathlib.Path) -> None:
     with pytest.raises(NotFound, match="no current cluster"):
         home.resolve(None)
     home.write(new_record(home, SPEC, "c.yaml"))
-    home.set_current("c")
-    assert home.resolve(None).name == "c"
+    assert home.resolve(None).name == "c", "it is the only one"
     assert home.resolve("c").name == "c"
     for name in ("d", "../c", "a/b"):
         with pytest.raises(NotFound) as missing:
             home.resolve(name)
         assert "Known clusters: c." in missing.value.hint
     home.forget("c")
-    assert home.current() == ""
+    assert home.current().name == ""
+
+
+def test_of_several_clusters_none_is_guessed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        record = new_record(home, SPEC, "c.yaml")
+        record.name = name
+        home.write(record)
+    monkeypatch.setattr("os.getsid", lambda pid: os.getpid())  # there is no terminal
+    with pytest.raises(NotFound, match="several are known") as several:
+        home.resolve(None)
+    assert "Known clusters: a, b." in several.value.hint
+    monkeypatch.setenv("CLUSTERCTL_CLUSTER", "b")
+    assert home.resolve(None).name == "b"
+    assert home.resolve("a").name == "a"
+    monkeypatch.setenv("CLUSTERCTL_CLUSTER", "gone")
+    with pytest.raises(NotFound, match="no cluster 'gone', which CLUSTERCTL_CLUSTER names"):
+        home.resolve(None)
 
 
 def test_owners_differ_by_folder(tmp_path: pathlib.Path) -> None:

@@ -34,3 +34,26 @@ def here(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_an_existing_file_in_front_means(words: str, meaning: str) -> None:
     assert reordered(words.split()) == meaning.split()
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("words", "meaning"),
+    [
+        ("a ls", "--cluster a ls"),
+        ("a ls --tmux", "--cluster a --tmux ls"),
+        ("a", "--cluster a"),
+        ("a -- job.py --rounds 3", "--cluster a -- job.py --rounds 3"),
+        ("-f a job-1", "--cluster a -f job-1"),
+        ("--node w1 a ls", "--cluster a --node w1 ls"),
+        ("--node=w1 a ls", "--cluster a --node=w1 ls"),
+        ("--node a ls", "--node a ls"),
+        ("--no-wait c.yaml job.py", "--cluster c.yaml --no-wait job.py"),
+        ("-- a ls", "-- a ls"),
+        ("-c b a ls", "-c b a ls"),
+        ("--cluster=b a ls", "--cluster=b a ls"),
+        ("b a", "b a"),
+    ],
+)
+def test_what_the_name_of_a_known_cluster_in_front_means(words: str, meaning: str) -> None:
+    assert reordered(words.split(), {"a"}, {"--node"}) == meaning.split()
