@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 from runtime._wire.framing import (
     GOOD_BYE,
     MAX_FRAME_BYTES,
+    MAX_UNSENT_BYTES,
     ONE_WAY,
     REPLY_BIT,
     FrameDecoder,
@@ -29,9 +30,6 @@ from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request
 log = logging.getLogger(__name__)
 R = TypeVar("R")
 _RECEIVE_BYTES = 1 << 18
-MAX_UNSENT_BYTES = 2 * MAX_FRAME_BYTES
-"""A peer that reads so slowly that more than this piles up is dropped."""
-
 LINGER_S = 3.0
 """How long a side that leaves tries to get its last messages across."""
 

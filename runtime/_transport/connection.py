@@ -14,6 +14,7 @@ from runtime._wire.framing import (
     HEADER,
     HEADER_BYTES,
     MAX_FRAME_BYTES,
+    MAX_UNSENT_BYTES,
     REPLY_BIT,
     MessageTooLargeError,
 )
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 RECEIVE_BYTES = 1 << 16  # malloc maps anew what is larger than 128 KiB: three system calls more for each read
 FLUSH_BYTES = 1 << 14  # a busy sender lets the receiver start after this much
+CONGESTED_BYTES = 1 << 25
+"""With more than this unsent, senders that can wait do: calls of actors stay with their caller, generators pause."""
 
 ReplyCallback = Callable[[Any], None]
 """Gets the reply, an `ErrorReply` included (kind UNAVAILABLE when the connection closed)."""
@@ -46,10 +49,12 @@ class Connection:
         "_sock",
         "_writing",
         "closed",
+        "congested",
         "context",
         "handler",
         "name",
         "on_close",
+        "on_room",
         "peer",
         "sent_functions",
     )
@@ -64,6 +69,10 @@ class Connection:
         self.peer: Any = None  # WorkerAddress once its Hello has come
         self.sent_functions: set[bytes] = set()
         self.closed = False
+        self.congested = False
+        """Much is unsent: the peer reads slowly, or not at all."""
+        self.on_room: Callable[[Connection], None] | None = None
+        """Told once, under the lock, when the connection is congested no more."""
         self._out = bytearray()
         self._in = b""
         self._large: _LargeFrame | None = None
@@ -98,7 +107,19 @@ class Connection:
             if len(out) >= FLUSH_BYTES:
                 self._pump.sent_much = True
                 self.flush()
+                if len(out) > CONGESTED_BYTES:
+                    self._congest()
         self._pump.kick()
+
+    def _congest(self) -> None:
+        self.congested = True
+        unsent = len(self._out)
+        if unsent > MAX_UNSENT_BYTES:
+            reason = (
+                f"{self.name} leaves {unsent} bytes unread, and at most {MAX_UNSENT_BYTES} are kept for it"
+            )
+            log.error("closing the connection: %s", reason)
+            self.close(reason)
 
     def _encode_again(self, message: Message, start: int, error: Exception) -> None:
         """Takes back what a failed encoding has left behind the header at `start`. Texts get a second chance."""
@@ -153,13 +174,26 @@ class Connection:
             else:
                 del out[:sent]
             self._watch_writable(bool(out))
+            if self.congested and len(out) <= CONGESTED_BYTES // 2:
+                self._relieve()
 
-    def close(self) -> None:
+    def _relieve(self) -> None:
+        self.congested = False
+        tell, self.on_room = self.on_room, None
+        if tell is not None:
+            try:
+                tell(self)
+            except Exception:
+                report("going on after a congestion")
+
+    def close(self, reason: str = "") -> None:
         """Closes at once. Pending calls are answered UNAVAILABLE."""
         with self._pump.lock:
             if self.closed:
                 return
             self.closed = True
+            self.congested = False
+            self._out.clear()
             if self._sock is not None:
                 self._pump.forget(self._sock.fileno())
                 self._sock.close()
@@ -169,9 +203,10 @@ class Connection:
                 except Exception:
                     report("telling of a closed connection")
             calls, self._calls = self._calls, {}
+            text = f"the connection to {self.name} closed" + (f": {reason}" if reason else "")
             for callback in calls.values():
                 try:
-                    callback(ErrorReply(ErrorKind.UNAVAILABLE, f"the connection to {self.name} closed"))
+                    callback(ErrorReply(ErrorKind.UNAVAILABLE, text))
                 except Exception:
                     report("a callback of a call")
 

@@ -16,6 +16,8 @@ REPLY_BIT = 0x8000_0000
 ONE_WAY = 0
 GOOD_BYE = HEADER.pack(0, ONE_WAY)
 MAX_FRAME_BYTES = 512 * 2**20
+MAX_UNSENT_BYTES = 2 * MAX_FRAME_BYTES
+"""A peer that leaves more than this unread is dropped."""
 
 
 class FrameError(Exception):

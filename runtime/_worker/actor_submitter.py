@@ -459,12 +459,16 @@ class ActorSubmitter:
             self._send(call.actor)
 
     def _send(self, actor: Actor) -> None:
-        """Sends what is ready: in order, but for concurrent actors past calls that wait for arguments."""
+        """Sends what is ready: in order, but for concurrent actors past calls that wait for arguments. What a congested
+        connection does not take stays here."""
         connection = actor.connection
         if connection is None:
             return
         waiting: list[Call] = []
         while actor.calls:
+            if connection.congested:
+                connection.on_room = self._room
+                break
             call = actor.calls.popleft()
             if call.state is TaskState.WAITING_FOR_ARGUMENTS:
                 waiting.append(call)
@@ -488,6 +492,12 @@ class ActorSubmitter:
                     self._fail(call, cannot_send(f"call of {call.push.name or call.push.method}", error))
         if waiting:
             actor.calls.extendleft(reversed(waiting))
+
+    def _room(self, connection: Connection) -> None:
+        """A connection takes more again."""
+        for actor in list(self._actors.values()):
+            if actor.connection is connection:
+                self._send(actor)
 
     # ------------------------------------------------------------ results
 

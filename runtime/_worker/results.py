@@ -4,6 +4,7 @@ until the caller has taken them.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .core_worker import Core
 
 FLUSH_EVERY_S = 0.0005
+CONGESTED_LOOK_S = 0.02
 EAGER_ITEMS = 100
 """So many values of a stream leave at once, each by itself: they are not lost if the process dies with the next one."""
 
@@ -103,6 +105,8 @@ class Results:
                 self.backpressure.wait(gate, running)
             for item in result:
                 send(item)
+                if connection.congested:
+                    self._core.wait(lambda: not connection.congested or running.cancelled, None)
                 if gate is not None:
                     gate.yielded()
                     self.backpressure.wait(gate, running)
@@ -128,6 +132,8 @@ class Results:
                 await self.backpressure.wait_async(gate)
             async for item in result if hasattr(result, "__anext__") else _async(result):
                 send(item)
+                while connection.congested:  # noqa: ASYNC110 - rare, and another thread ends it
+                    await asyncio.sleep(CONGESTED_LOOK_S)
                 if sender.count <= EAGER_ITEMS:
                     self._core.pump.flush_all()
                 else:

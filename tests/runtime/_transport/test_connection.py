@@ -12,7 +12,8 @@ import pytest
 from runtime._transport import connection as connection_module
 from runtime._transport.connection import RECEIVE_BYTES, Connection
 from runtime._transport.pump import Pump
-from runtime._wire.framing import HEADER, MAX_FRAME_BYTES, MessageTooLargeError
+from runtime._wire.framing import HEADER, HEADER_BYTES, MAX_FRAME_BYTES, MessageTooLargeError
+from runtime._wire.messages import codec
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
 from runtime._wire.messages.node import StateRows
 from runtime._wire.messages.worker import BorrowRefs, GetObject, ObjectValue, ReturnRefs, Value
@@ -148,6 +149,52 @@ def test_lone_surrogates_arrive_escaped() -> None:
         connection.send(StateRows([{"file \udcff": "\udc80 and ü"}]))
         assert pump.wait(lambda: got, LIMIT_S)
         assert got == [StateRows([{"file \\udcff": "\\udc80 and ü"}])]
+
+
+# ---------------------------------------------------------------- a peer that does not read
+
+
+def test_a_peer_that_leaves_too_much_unread_is_dropped_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_module, "CONGESTED_BYTES", 1 << 18)
+    monkeypatch.setattr(connection_module, "MAX_UNSENT_BYTES", 1 << 20)
+    ours, theirs = socket.socketpair()
+    pump = Pump(ignore)
+    with theirs:
+        connection = pump.add(ours, "somebody")
+        replies: list[Any] = []
+        connection.call(BorrowRefs([]), replies.append)
+        for _ in range(1000):  # a hundred times what may wait
+            connection.send(ReturnRefs([bytes(1 << 17)]))
+        assert connection.closed
+        assert replies[0].kind == ErrorKind.UNAVAILABLE
+        assert re.search(r"somebody leaves \d+ bytes unread", replies[0].message)
+    pump.stop()
+
+
+def test_who_can_wait_is_told_when_a_slow_peer_takes_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "CONGESTED_BYTES", 1 << 18)
+    ours, theirs = socket.socketpair()
+    pump = Pump(ignore)
+    with theirs:
+        connection = pump.add(ours, "somebody")
+        told: list[Connection] = []
+        connection.on_room = told.append
+        count = 0
+        while not connection.congested:
+            connection.send(ReturnRefs([bytes(1 << 16)]))
+            count += 1
+        assert not told
+        size = len(codec.encode(ReturnRefs([bytes(1 << 16)]))) + HEADER_BYTES
+        left = count * size
+        theirs.settimeout(LIMIT_S)
+        while left:
+            pump.poll_once()
+            left -= len(theirs.recv(1 << 16))
+        assert told == [connection]
+        assert not connection.congested
+    pump.stop()
 
 
 # ---------------------------------------------------------------- the end of a connection

@@ -56,6 +56,7 @@ class SimConnection:
         self.peer: Any = None
         self.sent_functions: set[bytes] = set()
         self.closed = False
+        self.congested = False
         self.other: SimConnection
         self._speed_s = speed_s
         self._last = 0.0
