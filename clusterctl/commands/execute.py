@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 _BEGIN_S = 30.0
-_END = '"${CLUSTERCTL_PYTHON:-python3}" -m clusterctl.head.end_cluster'
+_END = '"${CLUSTERCTL_PYTHON:-python3}" -m clusterctl.head.end_request'
 
 
 def execute(
@@ -54,7 +54,7 @@ def execute(
     because the connection to it was lost.
 
     With --tmux or --screen it only starts the command there, which then needs this terminal no more; with --stop or
-    --down the head ends the cluster afterwards.
+    --down the head ends the cluster afterwards, on whichever node the command ran.
 
     A cluster's name or YAML may come first: clusterctl exec training 'ls' --tmux. `--` comes before a program that has
     the name of a known cluster.

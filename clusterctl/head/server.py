@@ -32,7 +32,7 @@ from runtime._transport.channel import CallError
 from runtime._wire.messages.control import KvPut
 from runtime.job_submission import endpoint
 
-from . import ending
+from . import end_request, ending
 from .api import Api
 from .autostop import Autostop
 from .config import HeadConfig
@@ -48,6 +48,8 @@ Tell = Callable[[dict[str, str]], None]
 _CONTROL_PATIENCE_S = 60.0
 _END_S = 2.0
 _AGAIN_S = 1.0
+_REQUESTS_S = 1.0
+"""Between two looks for requests of nodes."""
 
 
 class Head:
@@ -149,6 +151,8 @@ class Head:
                     control, jobs.list, scaling.report, end, self._config.spec.autostop
                 )
                 spawn(keep_going("autostop", scaling.autostop.run), "autostop")
+                requests = "requests of nodes to end the cluster"
+                spawn(keep_going(requests, partial(_heed, control, scaling.autostop)), requests)
             api = Api(
                 control, jobs, scaling, self._config.cluster_name, scaling.autostop if scaling else None
             )
@@ -358,6 +362,17 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+async def _heed(control: ControlClient, autostop: Autostop) -> None:
+    """Ends the cluster when a command on one of its nodes asks for it."""
+    while True:
+        with contextlib.suppress(CallError):  # the control store is restarting; the request stays in it
+            down = await end_request.taken(control)
+            if down is not None:
+                log.info("a node asks to %s the cluster", "end" if down else "stop")
+                autostop.end_now(down)
+        await asyncio.sleep(_REQUESTS_S)
 
 
 def _replacing(daemons: list[Daemon], index: int) -> Callable[[Daemon], None]:

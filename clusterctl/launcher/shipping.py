@@ -53,6 +53,7 @@ _OURS_ON_NODES = (
     "clusterctl/errors.py",
     "clusterctl/processes.py",
     "clusterctl/head/__init__.py",
+    "clusterctl/head/end_request.py",
     "clusterctl/head/join.py",
     "clusterctl/head/order.py",
     "clusterctl/head/record.py",

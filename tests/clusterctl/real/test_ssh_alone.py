@@ -144,3 +144,18 @@ def test_machines_are_given_back_when_nobody_uses_them(bed: SshTestbed, cli: Cli
     assert "has ended by itself" in ran.err
     for host in bed.hosts:
         assert what_is_left(host) == ""
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_a_command_in_tmux_of_a_worker_takes_the_cluster_with_it(
+    bed: SshTestbed, cli: Cli, spec: str
+) -> None:
+    ran = cli.run("up", "-y", spec, timeout_s=170)
+    assert ran.status == 0, ran.err
+    _, worker = bed.hosts
+    ran = cli.run("exec", "--node", worker.address, "--tmux", "--down", "hostname | sudo tee /run/ran-on")
+    assert ran.status == 0, ran.err
+    left = ["sh", "-c", f"ls -d /home/{USER}/.clusterctl-node 2>/dev/null; true"]
+    assert eventually(lambda: not any(host.run(left) for host in bed.hosts), 60.0)
+    assert worker.run(["cat", "/run/ran-on"]) == "h2\n"
+    assert cli.run("status").status == 3
