@@ -23,7 +23,10 @@ EXACT_EVERY_S = 0.25
 
 
 class Lease:
-    """A leased worker. `inflight`: pushed tasks by id, in order. `connection` and the tasks are opaque here."""
+    """A leased worker. `inflight`: pushed tasks by id, in order. `connection` and the tasks are opaque here.
+
+    Whoever changes `inflight`, `blocked` or `leaving` calls `LeasePool.changed` afterwards.
+    """
 
     __slots__ = (
         "blocked",
@@ -33,6 +36,7 @@ class Lease:
         "last_done",
         "lease_id",
         "leaving",
+        "listed",
         "pool",
         "taking_back",
         "worker",
@@ -47,6 +51,7 @@ class Lease:
         self.blocked = False
         self.taking_back = False
         self.leaving = False  # others wait for it: it goes back after the task that runs
+        self.listed = -1  # by how many tasks its pool knows it; -1: it takes no more
         self.idle_since = now
         self.last_done = now
 
@@ -55,6 +60,10 @@ class LeasePool:
     """Everything of one scheduling class: same resources, strategy and environment."""
 
     __slots__ = (
+        "_by_load",
+        "_cancelled",
+        "_cancelled_count",
+        "_least",
         "asked",
         "average_s",
         "exact_at",
@@ -80,7 +89,13 @@ class LeasePool:
         self.once = once
         """A worker for each task: every task is to be placed anew."""
         self.queue: deque[Any] = deque()
-        self.leases: list[Lease] = []
+        """What waits, to be taken with `next` and `cancel`. The first is never a cancelled task."""
+        self._cancelled: dict[Any, int] = {}  # what is in the queue although it was cancelled; how often
+        self._cancelled_count = 0
+        self.leases: dict[Lease, None] = {}
+        # The leases that take more tasks, by how many they have. Nobody has fewer than `_least`.
+        self._by_load: list[dict[Lease, None]] = []
+        self._least = 0
         self.asked = 0
         self.exact_at = 0.0
         self.average_s: float | None = None
@@ -104,19 +119,109 @@ class LeasePool:
         else:
             self.average_s += AVERAGE_WEIGHT * (seconds - self.average_s)
 
+    # ------------------------------------------------------------ workers
+
+    def add(self, lease: Lease) -> None:
+        """A worker was granted."""
+        self.leases[lease] = None
+        self.changed(lease)
+
+    def remove(self, lease: Lease) -> None:
+        """The worker is given back, or gone."""
+        del self.leases[lease]
+        lease.leaving = True
+        self.changed(lease)
+
+    def changed(self, lease: Lease) -> None:
+        """The worker got or ended a task, or takes more tasks (no more) from now on."""
+        load = -1 if lease.blocked or lease.leaving else len(lease.inflight)
+        before = lease.listed
+        if load == before:
+            return
+        lease.listed = load
+        by_load = self._by_load
+        if before >= 0:
+            del by_load[before][lease]
+        if load >= 0:
+            while len(by_load) <= load:
+                by_load.append({})
+            by_load[load][lease] = None
+            if load < self._least:
+                self._least = load
+
     def pick(self) -> Lease | None:
-        """The worker with the least to do that has room, or None."""
-        best, least = None, self.depth()
-        for lease in self.leases:
-            if len(lease.inflight) < least and not (lease.blocked or lease.leaving):
-                best, least = lease, len(lease.inflight)
-                if not least:
-                    break
-        return best
+        """The worker with the least to do that has room, or None. Of several the one that was busy last: the others
+        may go back."""
+        by_load, least = self._by_load, self._least
+        while least < len(by_load) and not by_load[least]:
+            least += 1
+        self._least = least
+        if least >= len(by_load) or least >= self.depth():
+            return None
+        return next(reversed(by_load[least]))
+
+    def fullest(self) -> Lease | None:
+        """The worker with the most tasks of those that take more."""
+        by_load = self._by_load
+        while by_load and not by_load[-1]:
+            del by_load[-1]
+        return next(iter(by_load[-1])) if by_load else None
+
+    # ------------------------------------------------------------ what waits
+
+    @property
+    def waiting(self) -> int:
+        """How many tasks wait."""
+        return len(self.queue) - self._cancelled_count
+
+    def next(self) -> Any:
+        """Takes the task that waits first. There must be one."""
+        task = self.queue.popleft()
+        if self._cancelled_count:
+            self._drop_first()
+        return task
+
+    def cancel(self, task: Any) -> None:
+        """A task that waits is not to run. It stays in the queue for a while: to search it there would take long."""
+        self._cancelled[task] = self._cancelled.get(task, 0) + 1
+        self._cancelled_count += 1
+        self._drop_first()
+        if self._cancelled_count * 2 > len(self.queue):
+            waiting = self.queue.copy()
+            self.queue.clear()
+            for each in waiting:
+                if not self._was_cancelled(each):
+                    self.queue.append(each)
+
+    def take_all(self) -> list[Any]:
+        """Takes every task that waits."""
+        tasks = []
+        while self.queue:
+            tasks.append(self.next())
+        return tasks
+
+    def _drop_first(self) -> None:
+        queue = self.queue
+        while queue and self._was_cancelled(queue[0]):
+            queue.popleft()
+
+    def _was_cancelled(self, task: Any) -> bool:
+        """Whether this place in the queue is one that was cancelled; it goes then."""
+        times = self._cancelled.get(task)
+        if times is None:
+            return False
+        if times > 1:
+            self._cancelled[task] = times - 1
+        else:
+            del self._cancelled[task]
+        self._cancelled_count -= 1
+        return True
+
+    # ------------------------------------------------------------ demand
 
     def wanted(self) -> int:
         """How many more workers the queue is worth."""
-        waiting = len(self.queue)
+        waiting = self.waiting
         if not waiting or self.average_s is None or self.strict or self.once:
             return waiting
         return min(waiting, max(1, int(waiting * self.average_s / WORK_PER_LEASE_S)))

@@ -94,6 +94,7 @@ class StoreIndex:
         self._spillable: OrderedDict[bytes, StoredObject] = OrderedDict()
         self._spilling: set[StoredObject] = set()
         self._held: dict[Holder, set[StoredObject]] = {}
+        self._by_owner: dict[bytes, dict[StoredObject, None]] = {}  # what nobody has freed
         self.primary_count = 0
         self.evictable_bytes = 0
         self.spilling_bytes = 0
@@ -220,8 +221,7 @@ class StoreIndex:
             self._begin(entry, keeper)
             raise IdClash(object_id)
         self.free([object_id])
-        self._objects[object_id] = entry
-        self.primary_count += 1
+        self._list(entry)
         self._begin(entry, keeper)
 
     def _begin(self, entry: StoredObject, keeper: Holder | None) -> None:
@@ -232,10 +232,14 @@ class StoreIndex:
             self._keep(entry, keeper)
 
     def _enter(self, entry: StoredObject, keeper: Holder) -> StoredObject:
-        self._objects[entry.object_id] = entry
+        self._list(entry)
         self._keep(entry, keeper)
-        self.primary_count += entry.primary
         return entry
+
+    def _list(self, entry: StoredObject) -> None:
+        self._objects[entry.object_id] = entry
+        self._by_owner.setdefault(entry.owner_worker, {})[entry] = None
+        self.primary_count += entry.primary
 
     def _keep(self, entry: StoredObject, holder: Holder) -> None:
         entry.pins[holder] = entry.pins.get(holder, 0) + 1
@@ -359,10 +363,31 @@ class StoreIndex:
         self._spilling.discard(entry)
         self.spilling_bytes -= entry.size_bytes
 
+    def unsealed_of(self, holder: Holder) -> list[bytes]:
+        """What a process has not finished writing."""
+        held = self._held.get(holder, ())
+        return [e.object_id for e in held if e.creator == holder and e.state is not ObjectState.SEALED]
+
+    def drop_owners(self, worker_ids: Iterable[bytes]) -> bool:
+        """Frees what dead processes owned. True when memory came back at once."""
+        return self._free_all(entry for owner in worker_ids for entry in self._by_owner.get(owner, ()))
+
+    def drop_node(self, node_id: bytes) -> bool:
+        """The same for all processes of a node."""
+        return self._free_all(
+            entry
+            for owned in self._by_owner.values()
+            if next(iter(owned)).owner_node == node_id
+            for entry in owned
+        )
+
     def drop_where(self, condition: Callable[[StoredObject], bool]) -> bool:
-        """Frees the objects for which `condition` holds: those of dead owners and finished jobs."""
+        """Frees the objects for which `condition` holds: those of finished jobs."""
+        return self._free_all(entry for entry in self._objects.values() if condition(entry))
+
+    def _free_all(self, entries: Iterable[StoredObject]) -> bool:
         released = False
-        for entry in [entry for entry in self._objects.values() if condition(entry)]:
+        for entry in list(entries):
             released |= self._free(entry)
         return released
 
@@ -435,6 +460,10 @@ class StoreIndex:
     def _forget(self, entry: StoredObject) -> None:
         entry.state = ObjectState.FREED
         del self._objects[entry.object_id]
+        owned = self._by_owner[entry.owner_worker]
+        del owned[entry]
+        if not owned:
+            del self._by_owner[entry.owner_worker]
         self._not_idle(entry)
         self.primary_count -= entry.primary
         if entry.file:

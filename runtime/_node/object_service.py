@@ -151,11 +151,11 @@ class ObjectService:
 
     def owners_dead(self, worker_ids: set[bytes]) -> None:
         """Objects of dead owners go."""
-        self._store.drop_where(lambda entry: entry.owner_worker in worker_ids)
+        self._store.drop_owners(worker_ids)
 
     def node_dead(self, node_id: bytes) -> None:
         """All processes of that node are gone."""
-        self._store.drop_where(lambda entry: entry.owner_node == node_id)
+        self._store.drop_node(node_id)
 
     def job_finished(self, job_id: bytes, driver_id: bytes) -> None:
         """Objects of the driver go, and the copies here of what the job made elsewhere. What its detached

@@ -200,15 +200,26 @@ class ObjectStore:
         for waiting in [w for w in self._creates if w.holder is holder]:
             self._creates.remove(waiting)
             waiting.done.cancel()
-        unsealed = [e.object_id for e in self.index.entries() if e.creator is holder]
+        unsealed = self.index.unsealed_of(holder)
         if self.index.drop_holder(holder):
             self._retry_creates()
         self._wake_readers(unsealed)
         self._on_change()
 
+    def drop_owners(self, worker_ids: Iterable[bytes]) -> None:
+        """Frees what dead processes owned."""
+        self._dropped(self.index.drop_owners(worker_ids))
+
+    def drop_node(self, node_id: bytes) -> None:
+        """Frees what the processes of a dead node owned."""
+        self._dropped(self.index.drop_node(node_id))
+
     def drop_where(self, condition: Callable[[StoredObject], bool]) -> None:
-        """Frees what dead owners and finished jobs left."""
-        if self.index.drop_where(condition):
+        """Frees what finished jobs left."""
+        self._dropped(self.index.drop_where(condition))
+
+    def _dropped(self, released: bool) -> None:
+        if released:
             self._retry_creates()
         self._on_change()
 

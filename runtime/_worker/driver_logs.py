@@ -7,6 +7,7 @@ import re
 import sys
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TextIO
 
@@ -70,7 +71,7 @@ class LogPrinter:
         self._allowed = _pattern("RAY_DEDUP_LOGS_ALLOW_REGEX")
         self._skipped = _pattern("RAY_DEDUP_LOGS_SKIP_REGEX")
         self._hinted = False
-        self._seen: dict[str, _Repeat] = {}
+        self._seen: OrderedDict[str, _Repeat] = OrderedDict()  # the first that was printed comes first
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
 
@@ -136,9 +137,10 @@ class LogPrinter:
             self._expire(float("inf"))
 
     def _expire(self, now: float) -> None:
-        for key, repeat in list(self._seen.items()):
+        while self._seen:
+            key, repeat = next(iter(self._seen.items()))
             if now - repeat.first_at < FOLD_WINDOW_S:
-                continue
+                break
             del self._seen[key]
             if repeat.count == 1:
                 self._write(f"{repeat.last}\n", repeat.error)

@@ -213,7 +213,7 @@ class TaskSubmitter:
             lease = pool.pick()
             if lease is None:
                 break
-            self._push(lease, queue.popleft())
+            self._push(lease, pool.next())
         self._active[pool] = None
         self._ask(pool, pool.demand())
 
@@ -253,6 +253,7 @@ class TaskSubmitter:
         if not lease.inflight:
             lease.last_done = time.monotonic()
         lease.inflight[task.push.task_id] = task
+        lease.pool.changed(lease)
         task.lease = lease
         task.move(TaskState.PUSHED)
         try:
@@ -261,13 +262,14 @@ class TaskSubmitter:
             Exception
         ) as error:  # nothing was sent: the worker is free, and the task is what cannot be done
             if lease.inflight.pop(task.push.task_id, None) is not None:
+                lease.pool.changed(lease)
                 task.lease = None
                 self._fail(task, cannot_send(f"task {function.name}", error))
 
     def close(self) -> None:
         """The process leaves the cluster: what is not done never will be."""
         for pool in self._pools.values():
-            pool.queue.clear()
+            pool.take_all()
         for lease in self._leases.values():
             lease.inflight.clear()
         self._unexplained.clear()
@@ -288,7 +290,7 @@ class TaskSubmitter:
             return
         lease = Lease(message.lease_id, message.worker, pool, time.monotonic())
         lease.connection = connection
-        pool.leases.append(lease)
+        pool.add(lease)
         self._leases[lease.lease_id] = lease
         capture = pool.queue[0].options.capture_child_tasks
         connection.send(
@@ -313,15 +315,13 @@ class TaskSubmitter:
             error = exceptions.TaskPlacementGroupRemoved()
         else:
             error = exceptions.TaskUnschedulableError(message.message)
-        tasks = list(pool.queue)
-        pool.queue.clear()
-        for task in tasks:
+        for task in pool.take_all():
             self._fail(task, error)
 
     def on_waiting(self, _connection: Connection, message: LeaseWaiting, _correlation: int) -> None:
         pool = self._pools.get(message.class_key)
         if pool is not None and self._core.is_driver:
-            log.warning("%d task(s) of %s wait: %s", len(pool.queue), pool.name, message.message)
+            log.warning("%d task(s) of %s wait: %s", pool.waiting, pool.name, message.message)
 
     def on_lost(self, _connection: Connection, message: LeaseLost, _correlation: int) -> None:
         self._reasons[message.lease_id] = message
@@ -343,7 +343,7 @@ class TaskSubmitter:
         """A worker is gone: its running task lost an attempt, those behind it only time."""
         for lease in [lease for lease in self._leases.values() if lease.connection is connection]:
             del self._leases[lease.lease_id]
-            lease.pool.leases.remove(lease)
+            lease.pool.remove(lease)
             if lease.lease_id not in self._reasons:
                 self._unexplained.append((time.monotonic() + REASON_WAIT_S, lease.lease_id, None))
             tasks = list(lease.inflight.values())
@@ -407,6 +407,7 @@ class TaskSubmitter:
         if lease is not None:
             lease.inflight.pop(message.task_id, None)
             lease.blocked = False
+            lease.pool.changed(lease)
             lease.last_done = now = time.monotonic()
             if not lease.inflight:
                 lease.idle_since = now
@@ -445,6 +446,7 @@ class TaskSubmitter:
             if not isinstance(task, Task) or task.lease is None:
                 continue
             task.lease.inflight.pop(task_id, None)
+            task.lease.pool.changed(task.lease)
             self._give_back(task)
             pools[id(task.pool)] = task.pool
         for lease in list(self._leases.values()):
@@ -452,6 +454,7 @@ class TaskSubmitter:
                 lease.taking_back = False
                 # Whatever runs there runs long: nothing more goes there before it is done.
                 lease.blocked = bool(lease.inflight)
+                lease.pool.changed(lease)
                 if lease.leaving and not lease.inflight:
                     self._return(lease)
         for pool in pools.values():
@@ -463,6 +466,7 @@ class TaskSubmitter:
         if lease is None:
             return  # it is on its way back already
         lease.leaving = True
+        lease.pool.changed(lease)
         if not lease.inflight:
             self._return(lease)
             self._dispatch(lease.pool)
@@ -472,7 +476,7 @@ class TaskSubmitter:
 
     def _return(self, lease: Lease) -> None:
         """Gives a worker with nothing to do back to the agent."""
-        lease.pool.leases.remove(lease)
+        lease.pool.remove(lease)
         del self._leases[lease.lease_id]
         self._core.agent.send(LeaseReturn(lease.lease_id))
 
@@ -480,7 +484,7 @@ class TaskSubmitter:
         """A worker ends after its last call; the agent will see it end, and has the lease back with it."""
         for lease in [lease for lease in self._leases.values() if lease.connection is connection]:
             del self._leases[lease.lease_id]
-            lease.pool.leases.remove(lease)
+            lease.pool.remove(lease)
             tasks = list(lease.inflight.values())
             lease.inflight.clear()
             for task in reversed(tasks):
@@ -491,7 +495,9 @@ class TaskSubmitter:
         """A worker has nothing to do: take queued tasks back from the one that has most."""
         if len(pool.leases) < 2:
             return
-        fullest = max(pool.leases, key=lambda lease: len(lease.inflight))
+        fullest = pool.fullest()
+        if fullest is None:
+            return
         count = len(fullest.inflight) - 1
         if count > 0 and not fullest.taking_back and count * (pool.average_s or 0.0) > WORTH_TAKING_BACK_S:
             fullest.taking_back = True
@@ -529,7 +535,7 @@ class TaskSubmitter:
             return
         if task.lease is None:
             if task.state is TaskState.QUEUED:
-                task.pool.queue.remove(task)
+                task.pool.cancel(task)
             self._fail(task, exceptions.TaskCancelledError(ids.TaskID(task.push.task_id)))
         else:
             task.move(TaskState.CANCELLING)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime._core import lease_pool
 from runtime._core.lease_pool import (
     EXACT_EVERY_S,
     IDLE_LEASE_S,
@@ -26,13 +32,38 @@ def pool_of(
     pool.average_s = average_s
     pool.queue.extend(range(queued))
     for number in range(workers):
-        pool.leases.append(Lease(bytes([number]), f"worker {number}", pool, 0.0))
+        pool.add(Lease(number.to_bytes(2, "big"), f"worker {number}", pool, 0.0))
     return pool
 
 
+def leases_of(pool: LeasePool) -> list[Lease]:
+    return list(pool.leases)
+
+
 def load(lease: Lease, tasks: int) -> Lease:
-    lease.inflight = {bytes([number]): None for number in range(tasks)}
+    lease.inflight = {number.to_bytes(2, "big"): None for number in range(tasks)}
+    lease.pool.changed(lease)
     return lease
+
+
+def steps_of(work: Callable[[], object]) -> int:
+    """How many lines of the module run."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _arg: object) -> Any:
+        nonlocal count
+        if frame.f_code.co_filename != lease_pool.__file__:
+            return None
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
 
 
 # ---------------------------------------------------------------- depth
@@ -101,7 +132,7 @@ def test_the_least_loaded_worker_is_picked() -> None:
     pool = pool_of(workers=3, average_s=0.0)
     for lease, tasks in zip(pool.leases, (4, 1, 2), strict=True):
         load(lease, tasks)
-    assert pool.pick() is pool.leases[1]
+    assert pool.pick() is leases_of(pool)[1]
 
 
 def test_a_full_worker_is_not_picked() -> None:
@@ -113,22 +144,178 @@ def test_a_full_worker_is_not_picked() -> None:
 
 def test_a_blocked_worker_is_not_picked() -> None:
     pool = pool_of(workers=1, average_s=0.0)
-    pool.leases[0].blocked = True
+    [lease] = pool.leases
+    lease.blocked = True
+    pool.changed(lease)
     assert pool.pick() is None
+    lease.blocked = False
+    pool.changed(lease)
+    assert pool.pick() is lease
+
+
+def test_a_worker_that_leaves_or_is_gone_is_not_picked() -> None:
+    pool = pool_of(workers=2, average_s=0.0)
+    one, other = pool.leases
+    one.leaving = True
+    pool.changed(one)
+    assert pool.pick() is other
+    pool.remove(other)
+    pool.remove(one)
+    assert pool.pick() is None
+    assert pool.fullest() is None
+
+
+def test_of_workers_with_nothing_to_do_the_last_busy_one_is_picked() -> None:
+    pool = pool_of(workers=3)
+    last = load(leases_of(pool)[1], 1)
+    assert pool.pick() is not last
+    load(last, 0)
+    assert [pool.pick() for _ in range(3)] == [last] * 3  # the others become idle, and go back
+
+
+def test_the_fullest_worker_is_found() -> None:
+    pool = pool_of(workers=3, average_s=0.0)
+    assert pool.fullest() in pool.leases
+    for lease, tasks in zip(pool.leases, (1, 7, 2), strict=True):
+        load(lease, tasks)
+    fullest = leases_of(pool)[1]
+    assert pool.fullest() is fullest
+    load(fullest, 0)
+    assert pool.fullest() is leases_of(pool)[2]
 
 
 @given(st.integers(1, 5), st.integers(0, 30), st.floats(min_value=0.0001, max_value=0.1))
 def test_picking_until_full_levels_the_workers(workers: int, tasks: int, average_s: float) -> None:
     pool = pool_of(workers=workers, average_s=average_s)
-    for number in range(tasks):
+    for _ in range(tasks):
         lease = pool.pick()
         if lease is None:
             break
-        lease.inflight[number.to_bytes(2, "big")] = None
+        load(lease, len(lease.inflight) + 1)
     loads = [len(lease.inflight) for lease in pool.leases]
     assert max(loads) - min(loads) <= 1
     assert max(loads) <= pool.depth()
     assert sum(loads) == min(tasks, workers * pool.depth())
+
+
+@given(st.data())
+def test_whatever_happens_the_least_loaded_open_worker_is_picked(data: st.DataObject) -> None:
+    pool = pool_of(workers=4, average_s=0.0)
+    for _ in range(data.draw(st.integers(0, 30))):
+        if not pool.leases:
+            break
+        lease = data.draw(st.sampled_from(leases_of(pool)))
+        what = data.draw(st.sampled_from(["load", "blocked", "leaving", "gone", "look"]))
+        if what == "load":
+            load(lease, data.draw(st.integers(0, 12)))
+        elif what == "gone":
+            pool.remove(lease)
+        elif what == "look":
+            pool.fullest()
+        else:
+            setattr(lease, what, not getattr(lease, what))
+            pool.changed(lease)
+        loads = [len(each.inflight) for each in pool.leases if not (each.blocked or each.leaving)]
+        picked, fullest = pool.pick(), pool.fullest()
+        assert (None if picked is None else len(picked.inflight)) == min(loads, default=None)
+        assert (None if fullest is None else len(fullest.inflight)) == max(loads, default=None)
+
+
+def test_to_push_takes_as_many_steps_for_a_thousand_workers_as_for_ten() -> None:
+    def push_and_end(pool: LeasePool) -> None:
+        lease = pool.pick()
+        assert lease is not None
+        load(lease, len(lease.inflight) + 1)
+        load(lease, len(lease.inflight) - 1)
+        assert pool.fullest() is not None
+
+    def steps_with(workers: int) -> int:
+        pool = pool_of(workers=workers, average_s=0.001)
+        for lease in pool.leases:
+            load(lease, 4)
+        push_and_end(pool)
+        return steps_of(lambda: push_and_end(pool))
+
+    assert steps_with(1000) == steps_with(10) < 100
+
+
+def test_to_find_no_room_takes_few_steps() -> None:
+    pool = pool_of(workers=1000)
+    for lease in pool.leases:
+        load(lease, 1)
+    pool.pick()
+    assert steps_of(pool.pick) < 20
+
+
+# ---------------------------------------------------------------- the queue
+
+
+class Waiting:
+    """A task that counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Waiting.compared += 1
+        return self is other
+
+    __hash__ = object.__hash__
+
+
+def queued(count: int) -> tuple[LeasePool, list[Any]]:
+    pool, tasks = pool_of(), [Waiting() for _ in range(count)]
+    pool.queue.extend(tasks)
+    return pool, tasks
+
+
+def test_a_cancelled_task_is_never_taken() -> None:
+    pool, tasks = queued(5)
+    for number in (0, 3, 1):
+        pool.cancel(tasks[number])
+    assert (pool.waiting, pool.wanted()) == (2, 2)
+    assert pool.next() is tasks[2]
+    assert pool.next() is tasks[4]
+    assert not pool.queue
+
+
+def test_a_queue_of_cancelled_tasks_is_empty() -> None:
+    pool, tasks = queued(5)
+    for task in reversed(tasks):
+        pool.cancel(task)
+    assert not pool.queue
+    assert pool.waiting == 0
+    assert pool.demand() is None
+
+
+def test_a_task_that_was_cancelled_can_be_queued_again() -> None:
+    pool, tasks = queued(5)
+    pool.cancel(tasks[3])
+    pool.queue.append(tasks[3])
+    assert pool.waiting == 5
+    taken = pool.take_all()
+    assert len(taken) == len(set(taken)) == 5
+    assert pool.waiting == 0
+
+
+@given(st.integers(1, 40), st.data())
+def test_what_is_taken_is_what_was_not_cancelled(count: int, data: st.DataObject) -> None:
+    pool, tasks = queued(count)
+    gone = data.draw(st.lists(st.sampled_from(tasks), unique_by=id))
+    for task in gone:
+        pool.cancel(task)
+    assert pool.waiting == count - len(gone)
+    assert bool(pool.queue) == (len(gone) < count)
+    assert pool.take_all() == [task for task in tasks if not any(task is each for each in gone)]
+
+
+def test_to_cancel_everything_takes_a_few_steps_for_each() -> None:
+    def cancel_all(count: int) -> int:
+        pool, tasks = queued(count)
+        return steps_of(lambda: [pool.cancel(task) for task in reversed(tasks)])
+
+    Waiting.compared = 0
+    assert cancel_all(2000) < 2000 * 40
+    assert Waiting.compared < 2000 * 4
 
 
 # ---------------------------------------------------------------- demand
@@ -219,36 +406,36 @@ def test_a_queue_with_tasks_never_ends_without_a_demand(asked: int, queued: int)
 
 def test_a_worker_with_one_task_hides_nothing() -> None:
     pool = pool_of(workers=1)
-    load(pool.leases[0], 1)
+    load(leases_of(pool)[0], 1)
     assert pool.stuck(1e9) == []
 
 
 def test_queued_tasks_behind_a_long_one_are_found() -> None:
     pool = pool_of(workers=2, average_s=0.0001)
-    load(pool.leases[0], 5)
-    load(pool.leases[1], 1)
+    load(leases_of(pool)[0], 5)
+    load(leases_of(pool)[1], 1)
     assert pool.stuck(STUCK_MIN_S) == []
-    assert pool.stuck(STUCK_MIN_S * 1.01) == [pool.leases[0]]
+    assert pool.stuck(STUCK_MIN_S * 1.01) == [leases_of(pool)[0]]
 
 
 def test_what_is_usual_for_the_class_is_not_stuck() -> None:
     pool = pool_of(workers=1, average_s=1.0)
-    load(pool.leases[0], 2)
+    load(leases_of(pool)[0], 2)
     assert pool.stuck(STUCK_FACTOR - 0.01) == []
-    assert pool.stuck(STUCK_FACTOR + 0.01) == pool.leases
+    assert pool.stuck(STUCK_FACTOR + 0.01) == leases_of(pool)
 
 
 def test_a_worker_is_asked_once_to_give_tasks_back() -> None:
     pool = pool_of(workers=1)
-    load(pool.leases[0], 2).taking_back = True
+    load(leases_of(pool)[0], 2).taking_back = True
     assert pool.stuck(1e9) == []
 
 
 def test_an_idle_worker_goes_back_after_a_while() -> None:
     pool = pool_of(workers=2)
-    load(pool.leases[1], 1)
+    load(leases_of(pool)[1], 1)
     assert pool.idle(IDLE_LEASE_S * 0.99) == []
-    assert pool.idle(IDLE_LEASE_S) == [pool.leases[0]]
+    assert pool.idle(IDLE_LEASE_S) == [leases_of(pool)[0]]
 
 
 def test_no_worker_goes_back_while_tasks_wait() -> None:

@@ -410,7 +410,66 @@ def test_after_a_clash_all_memory_comes_back(keeper: str | None) -> None:
     if keeper is not None:
         store.free([b"a"], unpinning=keeper)
     assert store.used_bytes == KIB
-    store.drop_where(lambda entry: entry.owner_worker == b"owner")
+    store.drop_owners([b"owner"])
     assert store.used_bytes == 0
     assert store.primary_count == 0
     assert list(store.entries()) == []
+
+
+# ---------------------------------------------------------------- dead owners
+
+
+class Looked(bytes):
+    """A process id that counts how often an object's is looked at."""
+
+    count = 0
+
+    def __hash__(self) -> int:
+        Looked.count += 1
+        return super().__hash__()
+
+
+def of_owners(count: int) -> StoreIndex:
+    store = index(2 * count * KIB)
+    for number in range(count):
+        name = number.to_bytes(2, "big")
+        put(store, name, owner_worker=Looked(name), owner_node=Looked(b"odd" if number % 2 else b"even"))
+        store.unpin(name, "w")
+    return store
+
+
+def test_objects_of_dead_owners_go() -> None:
+    store = of_owners(10)
+    store.pin(bytes([0, 3]), "reader")
+    assert store.drop_owners({bytes([0, 3]), bytes([0, 4]), b"stranger"})
+    assert (len(store), store.used_bytes) == (8, 9 * KIB)
+    store.unpin(bytes([0, 3]), "reader")
+    assert store.used_bytes == 8 * KIB
+    assert not store.drop_owners({bytes([0, 3])})
+
+
+def test_objects_of_a_dead_nodes_processes_go() -> None:
+    store = of_owners(10)
+    assert store.drop_node(b"odd")
+    assert sorted(entry.object_id[1] for entry in store.entries()) == [0, 2, 4, 6, 8]
+    assert not store.drop_node(b"odd")
+
+
+def test_the_death_of_one_owner_looks_at_its_own_objects_only() -> None:
+    store = of_owners(1000)
+    Looked.count = 0
+    for number in range(500):
+        store.drop_owners({number.to_bytes(2, "big")})
+    assert len(store) == 500
+    assert Looked.count < 500 * 10
+
+
+def test_what_a_process_has_not_finished_is_found() -> None:
+    store = index()
+    store.create(b"a", KIB, "w")
+    store.create(b"b", KIB, "w")
+    put(store, b"c")
+    store.create(b"d", KIB, "other")
+    store.free([b"b"])
+    assert sorted(store.unsealed_of("w")) == [b"a", b"b"]
+    assert store.unsealed_of("nobody") == []

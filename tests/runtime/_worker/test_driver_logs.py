@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from runtime._wire.messages.node import DriverLogs
-from runtime._worker.driver_logs import FOLD_WINDOW_S, LogPrinter
+from runtime._worker import driver_logs
+from runtime._worker.driver_logs import FOLD_WINDOW_S, LogPrinter, _Repeat
 
 HOST = "10.0.0.1"
 
@@ -212,3 +213,27 @@ def test_a_closed_output_is_nobodys_problem(screen: Screen) -> None:
     screen.out.close()
     screen.print("hello")
     screen.out = io.StringIO()
+
+
+def test_a_batch_looks_only_at_lines_whose_window_is_over(screen: Screen) -> None:
+    looked = 0
+
+    class Seen(_Repeat):
+        @property
+        def first_at(self) -> float:
+            nonlocal looked
+            looked += 1
+            return self.at
+
+        @first_at.setter
+        def first_at(self, at: float) -> None:
+            self.at = at
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver_logs, "_Repeat", Seen)
+        screen.print(*(f"line {'x' * number}" for number in range(200)))
+        for _ in range(100):
+            screen.print("line", now=FOLD_WINDOW_S / 2)
+    assert looked < 500
+    screen.print("line", now=FOLD_WINDOW_S)
+    assert screen.shown()[-1].endswith("line")
