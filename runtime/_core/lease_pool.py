@@ -60,12 +60,13 @@ class LeasePool:
     """Everything of one scheduling class: same resources, strategy and environment."""
 
     __slots__ = (
+        "__weakref__",
         "_by_load",
         "_cancelled",
-        "_cancelled_count",
         "_least",
         "asked",
         "average_s",
+        "cancelled_count",
         "exact_at",
         "key",
         "leases",
@@ -89,9 +90,10 @@ class LeasePool:
         self.once = once
         """A worker for each task: every task is to be placed anew."""
         self.queue: deque[Any] = deque()
-        """What waits, to be taken with `next` and `cancel`. The first is never a cancelled task."""
-        self._cancelled: dict[Any, int] = {}  # what is in the queue although it was cancelled; how often
-        self._cancelled_count = 0
+        """What waits. The first is never a cancelled task: who takes it calls `drop_cancelled` if there are any."""
+        self.cancelled_count = 0
+        """How many of the queue were cancelled."""
+        self._cancelled: dict[Any, int] = {}  # these; how often each
         self.leases: dict[Lease, None] = {}
         # The leases that take more tasks, by how many they have. Nobody has fewer than `_least`.
         self._by_load: list[dict[Lease, None]] = []
@@ -149,22 +151,38 @@ class LeasePool:
             if load < self._least:
                 self._least = load
 
-    def pick(self) -> Lease | None:
-        """The worker with the least to do that has room, or None. Of several the one that was busy last: the others
-        may go back."""
+    def take(self) -> Lease | None:
+        """The worker with the least to do that has room, or None; it counts as having one task more from now on. Of
+        several the one that was busy last: the others may go back."""
         by_load, least = self._by_load, self._least
-        while least < len(by_load) and not by_load[least]:
+        end = len(by_load)
+        while least < end and not by_load[least]:
             least += 1
         self._least = least
-        if least >= len(by_load) or least >= self.depth():
+        if least == end or (least and least >= self.depth()):
             return None
-        return next(reversed(by_load[least]))
+        lease, _ = by_load[least].popitem()
+        lease.listed = least = least + 1
+        if least == end:
+            by_load.append({})
+        by_load[least][lease] = None
+        return lease
+
+    def refills(self, lease: Lease) -> bool:
+        """A worker has ended a task while others wait: whether it is the one to get the next. If so, it counts as
+        having it, and nothing had to be moved: what most tasks go through. Else this is `changed`."""
+        load = len(lease.inflight)
+        if load + 1 == lease.listed and load <= self._least and (not load or load < self.depth()):
+            return True
+        self.changed(lease)
+        return False
 
     def fullest(self) -> Lease | None:
         """The worker with the most tasks of those that take more."""
         by_load = self._by_load
         while by_load and not by_load[-1]:
             del by_load[-1]
+        self._least = min(self._least, len(by_load))
         return next(iter(by_load[-1])) if by_load else None
 
     # ------------------------------------------------------------ what waits
@@ -172,21 +190,14 @@ class LeasePool:
     @property
     def waiting(self) -> int:
         """How many tasks wait."""
-        return len(self.queue) - self._cancelled_count
-
-    def next(self) -> Any:
-        """Takes the task that waits first. There must be one."""
-        task = self.queue.popleft()
-        if self._cancelled_count:
-            self._drop_first()
-        return task
+        return len(self.queue) - self.cancelled_count
 
     def cancel(self, task: Any) -> None:
         """A task that waits is not to run. It stays in the queue for a while: to search it there would take long."""
         self._cancelled[task] = self._cancelled.get(task, 0) + 1
-        self._cancelled_count += 1
-        self._drop_first()
-        if self._cancelled_count * 2 > len(self.queue):
+        self.cancelled_count += 1
+        self.drop_cancelled()
+        if self.cancelled_count * 2 > len(self.queue):
             waiting = self.queue.copy()
             self.queue.clear()
             for each in waiting:
@@ -197,10 +208,12 @@ class LeasePool:
         """Takes every task that waits."""
         tasks = []
         while self.queue:
-            tasks.append(self.next())
+            tasks.append(self.queue.popleft())
+            self.drop_cancelled()
         return tasks
 
-    def _drop_first(self) -> None:
+    def drop_cancelled(self) -> None:
+        """Drops cancelled tasks from the front of the queue."""
         queue = self.queue
         while queue and self._was_cancelled(queue[0]):
             queue.popleft()
@@ -214,14 +227,14 @@ class LeasePool:
             self._cancelled[task] = times - 1
         else:
             del self._cancelled[task]
-        self._cancelled_count -= 1
+        self.cancelled_count -= 1
         return True
 
     # ------------------------------------------------------------ demand
 
     def wanted(self) -> int:
         """How many more workers the queue is worth."""
-        waiting = self.waiting
+        waiting = len(self.queue) - self.cancelled_count
         if not waiting or self.average_s is None or self.strict or self.once:
             return waiting
         return min(waiting, max(1, int(waiting * self.average_s / WORK_PER_LEASE_S)))

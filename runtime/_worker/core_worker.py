@@ -192,6 +192,7 @@ class Core:
             messages.GetLocations: self.owner_requests.on_locations,
             messages.CancelObject: self.cancellation.on_cancel,
             messages.DefineFunction: self.functions.on_define,
+            messages.ForgetFunctions: self.functions.on_forget,
             node.StoreSettle: self.store.on_settle,
             node.LeaseGranted: self.submitter.on_granted,
             node.LeaseFailed: self.submitter.on_failed,
@@ -299,6 +300,10 @@ class Core:
         self._peers[address.worker_id] = connection
         return connection
 
+    def peers(self) -> list[Connection]:
+        """The connections to other drivers and workers. Under the lock."""
+        return list(self._peers.values())
+
     def _listen_tcp(self, host: str) -> int:
         """Callers may come before the agent has told us the secret: they wait until `admit`."""
         return self.pump.listen_tcp(host, self._accepted)
@@ -325,6 +330,7 @@ class Core:
                 tell(connection)
             except Exception:
                 report("telling of a lost process")
+        self.functions.caller_lost(connection)
         self.objects.peer_lost(worker_id)
 
     def _agent_lost(self, _connection: Connection) -> None:
@@ -462,6 +468,7 @@ class Core:
             self.objects.close()
             self.submitter.close()
             self.lineage.close()
+            self.functions.close()
             self.pending.clear()
         self.reader.close()
         metrics.end()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
@@ -11,8 +13,10 @@ from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorReply
 from runtime._wire.messages.control import DEFINITIONS, KvGet, KvPut, KvValue
-from runtime._wire.messages.worker import DefineFunction
+from runtime._wire.messages.worker import DefineFunction, ForgetFunctions
 from runtime.object_ref import FORBIDS, is_forbidden_out_of_band
+
+from .released import NOWHERE
 
 if TYPE_CHECKING:
     from .core_worker import Core
@@ -35,7 +39,7 @@ class Function:
     """A pickled function or class. `key`: digest of what a worker must know; `full_name`: what it is called there;
     `held` keeps the objects in its closure alive."""
 
-    __slots__ = ("full_name", "held", "key", "max_calls", "name", "pickled", "published")
+    __slots__ = ("full_name", "held", "key", "max_calls", "name", "on_unused", "pickled", "published")
 
     def __init__(self, function: Any, name: str, max_calls: int = 0) -> None:
         try:
@@ -60,6 +64,7 @@ class Function:
         self.name = name
         self.full_name = full_name(function)
         self.published = False
+        self.on_unused: Callable[[], None] | None = None
         self.held = held  # only now, for `__del__` lets go of what is held
         for entry in held:
             entry.holds += (
@@ -69,21 +74,89 @@ class Function:
     def __del__(self) -> None:
         for entry in getattr(self, "held", ()):
             entry.released.add(entry)
+        on_unused = getattr(self, "on_unused", None)
+        if on_unused is not None:
+            on_unused()
+
+
+class _Unused:
+    """A function of ours that nothing refers to any more, on its way through `Released`."""
+
+    __slots__ = ("_functions", "_key")
+
+    def __init__(self, functions: Functions, key: bytes) -> None:
+        self._functions = functions
+        self._key = key
+
+    def abandon(self) -> None:
+        """Under the lock."""
+        self._functions.unused(self._key)
 
 
 class Functions:
-    """What this process was sent, and what it has loaded."""
+    """What this process was sent and has loaded, and what it has sent.
+
+    A worker keeps a function while some caller that has sent it may push it. A caller tells its workers when nothing
+    refers to a function any more; it sends the function again if an equal one is called later.
+    """
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._released = core.released
         self._pickled: dict[bytes, tuple[bytes, str]] = {}
         self._loaded: dict[bytes, Any] = {}
+        self._callers: dict[bytes, set[Connection]] = {}  # who may push it
+        self._in_use: Counter[bytes] = Counter()  # how many functions of ours have a key
         self.max_calls: dict[bytes, int] = {}
 
-    def on_define(self, _connection: Connection, message: DefineFunction, _correlation: int) -> None:
+    # ------------------------------------------------------------ the caller's side
+
+    def use(self, function: Function) -> None:
+        """A function of ours may be sent from now on, until it dies."""
+        if function.on_unused is None:
+            key = function.key
+            with self._core.lock:
+                self._in_use[key] += 1
+            function.on_unused = lambda: self._released.add(_Unused(self, key))
+
+    def unused(self, key: bytes) -> None:
+        """A function of ours is gone. Under the lock."""
+        self._in_use[key] -= 1
+        if self._in_use[key]:
+            return  # an equal one is there
+        del self._in_use[key]
+        for connection in self._core.peers():
+            if key in connection.sent_functions:
+                connection.sent_functions.discard(key)
+                connection.send(ForgetFunctions([key]))
+
+    def close(self) -> None:
+        """The process leaves the cluster: nobody needs to hear of what dies later."""
+        self._released = NOWHERE
+
+    # ------------------------------------------------------------ the worker's side
+
+    def on_define(self, connection: Connection, message: DefineFunction, _correlation: int) -> None:
+        self._callers.setdefault(message.key, set()).add(connection)
         self._pickled[message.key] = (message.pickled, message.name)
         if message.max_calls:
             self.max_calls[message.key] = message.max_calls
+
+    def on_forget(self, connection: Connection, message: ForgetFunctions, _correlation: int) -> None:
+        for key in message.keys:
+            self._forget(key, connection)
+
+    def caller_lost(self, connection: Connection) -> None:
+        """A caller is gone. Under the lock."""
+        for key in [key for key, callers in self._callers.items() if connection in callers]:
+            self._forget(key, connection)
+
+    def _forget(self, key: bytes, connection: Connection) -> None:
+        callers = self._callers.get(key, set())
+        callers.discard(connection)
+        if not callers:
+            for table in (self._callers, self._pickled, self._loaded, self.max_calls):
+                table.pop(key, None)
 
     def name(self, key: bytes) -> str:
         known = self._pickled.get(key)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -57,6 +59,8 @@ log = logging.getLogger("runtime")
 REASON_WAIT_S = 1.0
 """How long to wait for the agent's word on why a worker died."""
 WORTH_TAKING_BACK_S = 0.002
+RESTING_POOLS = 100
+"""How many scheduling classes without tasks and workers are kept although no function refers to them."""
 
 
 class TaskOptions(msgspec.Struct, frozen=True):
@@ -96,7 +100,9 @@ class TaskSubmitter:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._pools: dict[bytes, LeasePool] = {}
+        # Its functions, tasks and leases keep a pool; the last that rest are kept for what they have learned.
+        self._pools: WeakValueDictionary[bytes, LeasePool] = WeakValueDictionary()
+        self._resting: OrderedDict[LeasePool, None] = OrderedDict()
         self._active: dict[LeasePool, None] = {}  # in order
         self._leases: dict[bytes, Lease] = {}
         self._reasons: dict[bytes, LeaseLost] = {}
@@ -106,6 +112,7 @@ class TaskSubmitter:
 
     def pool(self, function: Function, options: TaskOptions) -> LeasePool:
         """The scheduling class of a function with these options."""
+        self._core.functions.use(function)
         strict = options.max_retries == 0
         described = msgspec.msgpack.encode(
             (function.key, options.request, options.runtime_env, options.capture_child_tasks, strict)
@@ -206,14 +213,19 @@ class TaskSubmitter:
             near = self._pools[key] = pool.copy(key)
         return near
 
-    def _dispatch(self, pool: LeasePool) -> None:
-        """Pushes what there is room for, and asks for more workers if some remains."""
+    def _dispatch(self, pool: LeasePool, freed: Lease | None = None) -> None:
+        """Pushes what there is room for, and asks for more workers if some remains. `freed`: a worker that has just
+        ended a task, which its pool does not know yet."""
         queue = pool.queue
         while queue:
-            lease = pool.pick()
+            lease = freed if freed is not None and pool.refills(freed) else pool.take()
+            freed = None
             if lease is None:
                 break
-            self._push(lease, pool.next())
+            task = queue.popleft()
+            if pool.cancelled_count:
+                pool.drop_cancelled()
+            self._push(lease, task)
         self._active[pool] = None
         self._ask(pool, pool.demand())
 
@@ -243,6 +255,7 @@ class TaskSubmitter:
         return held
 
     def _push(self, lease: Lease, task: Task) -> None:
+        """Sends a task to a worker that its pool has counted it for."""
         connection: Connection = lease.connection
         function = task.function
         if function.key not in connection.sent_functions:
@@ -253,7 +266,6 @@ class TaskSubmitter:
         if not lease.inflight:
             lease.last_done = time.monotonic()
         lease.inflight[task.push.task_id] = task
-        lease.pool.changed(lease)
         task.lease = lease
         task.move(TaskState.PUSHED)
         try:
@@ -268,7 +280,7 @@ class TaskSubmitter:
 
     def close(self) -> None:
         """The process leaves the cluster: what is not done never will be."""
-        for pool in self._pools.values():
+        for pool in list(self._pools.values()):
             pool.take_all()
         for lease in self._leases.values():
             lease.inflight.clear()
@@ -277,9 +289,10 @@ class TaskSubmitter:
     # ------------------------------------------------------------ leases
 
     def on_granted(self, _connection: Connection, message: LeaseGranted, _correlation: int) -> None:
-        pool = self._pools[message.class_key]
-        pool.asked = max(0, pool.asked - 1)
-        if not pool.queue:
+        pool = self._pools.get(message.class_key)
+        if pool is not None:
+            pool.asked = max(0, pool.asked - 1)
+        if pool is None or not pool.queue:
             self._core.agent.send(LeaseReturn(message.lease_id))
             return
         connection = self._core.peer(message.worker)
@@ -306,7 +319,9 @@ class TaskSubmitter:
         self._dispatch(pool)
 
     def on_failed(self, _connection: Connection, message: LeaseFailed, _correlation: int) -> None:
-        pool = self._pools[message.class_key]
+        pool = self._pools.get(message.class_key)
+        if pool is None:
+            return  # nothing waits any more
         pool.asked = 0
         error: exceptions.RayError
         if message.kind in (ErrorKind.RUNTIME_ENV, ErrorKind.SETUP_HOOK):
@@ -407,7 +422,6 @@ class TaskSubmitter:
         if lease is not None:
             lease.inflight.pop(message.task_id, None)
             lease.blocked = False
-            lease.pool.changed(lease)
             lease.last_done = now = time.monotonic()
             if not lease.inflight:
                 lease.idle_since = now
@@ -422,9 +436,11 @@ class TaskSubmitter:
         if lease is not None and (pool.once or lease.leaving) and not lease.inflight:
             self._return(lease)
         if pool.queue:
-            self._dispatch(pool)
-        elif lease is not None and not lease.inflight:
-            self._rebalance(pool)
+            self._dispatch(pool, lease)
+        elif lease is not None:
+            pool.changed(lease)
+            if not lease.inflight:
+                self._rebalance(pool)
 
     def _fail(self, task: Task, error: exceptions.RayError) -> None:
         self._core.pending.pop(task.push.task_id, None)
@@ -515,6 +531,7 @@ class TaskSubmitter:
             self._ask(pool, pool.exact_demand(now))
             if not pool.leases and not pool.queue:
                 self._active.pop(pool, None)
+                self._rest(pool)
                 if pool.asked:
                     pool.asked = 0
                     self._core.agent.send(LeaseDemand(pool.key, 0, pool.request, pool.runtime_env))
@@ -528,6 +545,13 @@ class TaskSubmitter:
                 elif item[2].state is TaskState.CRASHED:
                     self._crashed(item[2], None)
         return bool(self._active or self._unexplained)
+
+    def _rest(self, pool: LeasePool) -> None:
+        """It has neither tasks nor workers."""
+        self._resting[pool] = None
+        self._resting.move_to_end(pool)
+        if len(self._resting) > RESTING_POOLS:
+            self._resting.popitem(last=False)
 
     def cancel(self, task: Task, force: bool, recursive: bool) -> None:
         """Cancels a task wherever it is. A finished one stays as it is. Under the lock."""

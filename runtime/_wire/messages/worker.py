@@ -37,6 +37,13 @@ class DefineFunction(Message, frozen=True, array_like=True, tag=402):
     max_calls: int = 0  # the worker ends after so many; 0: never
 
 
+class ForgetFunctions(Message, frozen=True, array_like=True, tag=444):
+    """Caller -> worker. Nothing in the caller refers to these functions any more: it pushes them no more on this
+    connection, unless it defines them again."""
+
+    keys: list[bytes]
+
+
 class Value(Message, frozen=True, array_like=True):
     """A serialized value, or where it is.
 

@@ -36,6 +36,14 @@ def pool_of(
     return pool
 
 
+def picked(pool: LeasePool) -> Lease | None:
+    """Who would get a task."""
+    lease = pool.take()
+    if lease is not None:
+        pool.changed(lease)
+    return lease
+
+
 def leases_of(pool: LeasePool) -> list[Lease]:
     return list(pool.leases)
 
@@ -125,21 +133,21 @@ def test_the_average_follows_a_change() -> None:
 
 
 def test_nobody_to_pick_without_workers() -> None:
-    assert pool_of().pick() is None
+    assert picked(pool_of()) is None
 
 
 def test_the_least_loaded_worker_is_picked() -> None:
     pool = pool_of(workers=3, average_s=0.0)
     for lease, tasks in zip(pool.leases, (4, 1, 2), strict=True):
         load(lease, tasks)
-    assert pool.pick() is leases_of(pool)[1]
+    assert picked(pool) is leases_of(pool)[1]
 
 
 def test_a_full_worker_is_not_picked() -> None:
     pool = pool_of(workers=2)
     for lease in pool.leases:
         load(lease, 1)
-    assert pool.pick() is None
+    assert picked(pool) is None
 
 
 def test_a_blocked_worker_is_not_picked() -> None:
@@ -147,10 +155,10 @@ def test_a_blocked_worker_is_not_picked() -> None:
     [lease] = pool.leases
     lease.blocked = True
     pool.changed(lease)
-    assert pool.pick() is None
+    assert picked(pool) is None
     lease.blocked = False
     pool.changed(lease)
-    assert pool.pick() is lease
+    assert picked(pool) is lease
 
 
 def test_a_worker_that_leaves_or_is_gone_is_not_picked() -> None:
@@ -158,19 +166,65 @@ def test_a_worker_that_leaves_or_is_gone_is_not_picked() -> None:
     one, other = pool.leases
     one.leaving = True
     pool.changed(one)
-    assert pool.pick() is other
+    assert picked(pool) is other
     pool.remove(other)
     pool.remove(one)
-    assert pool.pick() is None
+    assert picked(pool) is None
     assert pool.fullest() is None
 
 
 def test_of_workers_with_nothing_to_do_the_last_busy_one_is_picked() -> None:
     pool = pool_of(workers=3)
     last = load(leases_of(pool)[1], 1)
-    assert pool.pick() is not last
+    assert picked(pool) is not last
     load(last, 0)
-    assert [pool.pick() for _ in range(3)] == [last] * 3  # the others become idle, and go back
+    assert [picked(pool) for _ in range(3)] == [last] * 3  # the others become idle, and go back
+
+
+def end_one(lease: Lease) -> None:
+    lease.inflight.popitem()
+
+
+def test_a_worker_that_ends_a_task_gets_the_next_if_none_has_less_to_do() -> None:
+    pool = pool_of(workers=2, average_s=QUEUE_AHEAD_S / 3.5)
+    one, other = pool.leases
+    load(one, 3)
+    load(other, 3)
+    assert pool.take() is None
+    end_one(one)
+    assert pool.refills(one)
+    load(one, 3)
+    load(other, 1)
+    end_one(one)
+    assert not pool.refills(one)
+    taken = [pool.take() for _ in range(4)]
+    assert taken[0] is other
+    assert (taken.count(one), taken.count(other), taken.count(None)) == (1, 2, 1)
+
+
+@pytest.mark.parametrize("state", ["blocked", "leaving", "gone"])
+def test_a_worker_that_takes_no_more_gets_no_next_task(state: str) -> None:
+    pool = pool_of(workers=1, average_s=0.0)
+    lease = load(leases_of(pool)[0], 3)
+    if state == "gone":
+        pool.remove(lease)
+    else:
+        setattr(lease, state, True)
+        pool.changed(lease)
+    end_one(lease)
+    assert not pool.refills(lease)
+    assert pool.take() is None
+
+
+def test_a_full_worker_gets_no_next_task_when_tasks_have_become_longer() -> None:
+    pool = pool_of(workers=1, average_s=0.0)
+    lease = load(leases_of(pool)[0], 5)
+    end_one(lease)
+    pool.average_s = QUEUE_AHEAD_S
+    assert not pool.refills(lease)
+    assert pool.take() is None
+    load(lease, 0)
+    assert pool.take() is lease
 
 
 def test_the_fullest_worker_is_found() -> None:
@@ -188,7 +242,7 @@ def test_the_fullest_worker_is_found() -> None:
 def test_picking_until_full_levels_the_workers(workers: int, tasks: int, average_s: float) -> None:
     pool = pool_of(workers=workers, average_s=average_s)
     for _ in range(tasks):
-        lease = pool.pick()
+        lease = picked(pool)
         if lease is None:
             break
         load(lease, len(lease.inflight) + 1)
@@ -205,9 +259,17 @@ def test_whatever_happens_the_least_loaded_open_worker_is_picked(data: st.DataOb
         if not pool.leases:
             break
         lease = data.draw(st.sampled_from(leases_of(pool)))
-        what = data.draw(st.sampled_from(["load", "blocked", "leaving", "gone", "look"]))
+        what = data.draw(st.sampled_from(["load", "next", "blocked", "leaving", "gone", "look"]))
         if what == "load":
             load(lease, data.draw(st.integers(0, 12)))
+        elif what == "next":
+            if not lease.inflight:
+                continue
+            end_one(lease)
+            others = [len(each.inflight) for each in pool.leases if each.listed >= 0 and each is not lease]
+            if pool.refills(lease):
+                assert len(lease.inflight) <= min(others, default=100)
+                load(lease, len(lease.inflight) + 1)
         elif what == "gone":
             pool.remove(lease)
         elif what == "look":
@@ -216,14 +278,14 @@ def test_whatever_happens_the_least_loaded_open_worker_is_picked(data: st.DataOb
             setattr(lease, what, not getattr(lease, what))
             pool.changed(lease)
         loads = [len(each.inflight) for each in pool.leases if not (each.blocked or each.leaving)]
-        picked, fullest = pool.pick(), pool.fullest()
-        assert (None if picked is None else len(picked.inflight)) == min(loads, default=None)
+        least, fullest = picked(pool), pool.fullest()
+        assert (None if least is None else len(least.inflight)) == min(loads, default=None)
         assert (None if fullest is None else len(fullest.inflight)) == max(loads, default=None)
 
 
 def test_to_push_takes_as_many_steps_for_a_thousand_workers_as_for_ten() -> None:
     def push_and_end(pool: LeasePool) -> None:
-        lease = pool.pick()
+        lease = picked(pool)
         assert lease is not None
         load(lease, len(lease.inflight) + 1)
         load(lease, len(lease.inflight) - 1)
@@ -243,8 +305,8 @@ def test_to_find_no_room_takes_few_steps() -> None:
     pool = pool_of(workers=1000)
     for lease in pool.leases:
         load(lease, 1)
-    pool.pick()
-    assert steps_of(pool.pick) < 20
+    picked(pool)
+    assert steps_of(pool.take) < 20
 
 
 # ---------------------------------------------------------------- the queue
@@ -273,8 +335,7 @@ def test_a_cancelled_task_is_never_taken() -> None:
     for number in (0, 3, 1):
         pool.cancel(tasks[number])
     assert (pool.waiting, pool.wanted()) == (2, 2)
-    assert pool.next() is tasks[2]
-    assert pool.next() is tasks[4]
+    assert pool.take_all() == [tasks[2], tasks[4]]
     assert not pool.queue
 
 

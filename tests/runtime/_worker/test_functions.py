@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from typing import Any
 
 import pytest
@@ -9,18 +11,41 @@ import pytest
 from runtime import exceptions
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
 from runtime._wire.messages.control import KvGet, KvPut, KvValue
-from runtime._wire.messages.worker import DefineFunction
+from runtime._wire.messages.worker import DefineFunction, ForgetFunctions
 from runtime._worker import functions
 from runtime._worker.functions import Function, Functions
+from runtime._worker.released import Released
+
+
+class Connection:
+    """To a worker, or from a caller."""
+
+    def __init__(self) -> None:
+        self.sent_functions: set[bytes] = set()
+        self.sent: list[Any] = []
+
+    def send(self, message: Any) -> None:
+        self.sent.append(message)
 
 
 class Core:
     """A process whose control store is a dict."""
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.released = Released(lambda: None)
+        self.workers: list[Connection] = []
         self.kept: dict[bytes, bytes] = {}
         self.requests: list[Any] = []
         self.down = False
+
+    def peers(self) -> list[Connection]:
+        return self.workers
+
+    def drain(self) -> None:
+        gc.collect()
+        while self.released:
+            self.released.popleft().abandon()
 
     def call_agent(self, request: Any, _timeout_s: float | None = None) -> Any:
         self.requests.append(request)
@@ -45,8 +70,8 @@ def known(core: Core) -> Functions:
     return Functions(core)  # type: ignore[arg-type]
 
 
-def define(known: Functions, function: Function) -> None:
-    known.on_define(None, DefineFunction(function.key, function.pickled, function.name), 0)  # type: ignore[arg-type]
+def define(known: Functions, function: Function, caller: Any = None) -> None:
+    known.on_define(caller, DefineFunction(function.key, function.pickled, function.name), 0)
 
 
 def test_a_function_that_was_sent_is_loaded(known: Functions) -> None:
@@ -115,3 +140,87 @@ def test_a_module_that_is_missing_here_is_named(known: Functions) -> None:
     known.on_define(None, DefineFunction(b"k", b"cmodule_of_nowhere\nf\n.", "f"), 0)  # type: ignore[arg-type]
     with pytest.raises(RuntimeError, match=r"failed to import on the worker.*module_of_nowhere"):
         known.load(b"k")
+
+
+# ---------------------------------------------------------------- functions that nobody needs any more
+
+
+def connected(core: Core, *keys: bytes) -> Connection:
+    """A worker that was sent these."""
+    connection = Connection()
+    connection.sent_functions.update(keys)
+    core.workers.append(connection)
+    return connection
+
+
+def test_workers_hear_of_a_function_that_is_gone(core: Core, known: Functions) -> None:
+    function = Function(lambda: 1, "f")
+    known.use(function)
+    known.use(function)
+    key = function.key
+    had, had_not = connected(core, key, b"other"), connected(core, b"other")
+    core.drain()
+    assert had.sent == []
+    del function
+    core.drain()
+    assert had.sent == [ForgetFunctions([key])]
+    assert had.sent_functions == {b"other"}  # so it is sent again with the next push
+    assert had_not.sent == []
+
+
+def test_an_equal_function_keeps_it_at_the_workers(core: Core, known: Functions) -> None:
+    def make() -> Function:
+        return Function(max, "max")
+
+    one, other = make(), make()
+    for function in (one, other):
+        known.use(function)
+    worker = connected(core, one.key)
+    del one, function
+    core.drain()
+    assert worker.sent == []
+    del other
+    core.drain()
+    assert len(worker.sent) == 1
+
+
+def test_nobody_hears_of_what_goes_after_the_end(core: Core, known: Functions) -> None:
+    function = Function(lambda: 1, "f")
+    known.use(function)
+    known.close()
+    del function
+    gc.collect()
+    assert not core.released
+
+
+def test_a_worker_forgets_what_no_caller_can_push(known: Functions) -> None:
+    function = Function(lambda: 5, "f", max_calls=3)
+    one, other = Connection(), Connection()
+    define(known, function, one)
+    define(known, function, other)
+    known.on_forget(one, ForgetFunctions([function.key, b"unknown"]), 0)  # type: ignore[arg-type]
+    assert known.load(function.key)() == 5
+    known.caller_lost(other)  # type: ignore[arg-type]
+    assert known.name(function.key) == ""
+    with pytest.raises(LookupError):
+        known.load(function.key)
+    define(known, function, other)
+    assert known.load(function.key)() == 5
+
+
+def test_a_thousand_redefinitions_leave_one(core: Core, known: Functions) -> None:
+    caller, worker = Connection(), connected(core)
+    for number in range(1000):
+        function = Function(lambda number=number: number, "f")
+        known.use(function)
+        define(known, function, caller)
+        assert known.load(function.key)() == number
+        worker.sent_functions.add(function.key)
+        while core.released:
+            core.released.popleft().abandon()
+        for message in worker.sent:
+            known.on_forget(caller, message, 0)  # type: ignore[arg-type]
+        worker.sent.clear()
+    assert len(known._pickled) <= 2
+    assert len(known._loaded) <= 2
+    assert len(worker.sent_functions) <= 2
