@@ -1,6 +1,6 @@
-"""How the machines of a cloud are entered: by SSH, with one key for the cluster. It is the operator's
-(`auth.ssh_private_key`), or else one that is made for the cluster and ends with it. The head gets it, too: it sets up
-the workers.
+"""How the machines of a cloud are entered: by SSH. The operator enters by `auth.ssh_private_key`, or else by a key that
+is made for the cluster and ends with it. The head enters its workers by the cluster's key. The operator's own key never
+leaves the operator's machine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SshAccess:
 
     Args:
         settings: `folder`, for the cluster's key and the machines' pinned host keys; `on_head`, if that is where it
-            runs.
+            runs; there `operators_key`, the public half of the operator's key.
         mark: what the key is called, e.g. the cluster's id.
         python: of the machines.
     """
@@ -42,31 +42,40 @@ class SshAccess:
         self._auth = spec.auth
         self._folder = Path(settings["folder"]).expanduser()
         self._on_head = bool(settings.get("on_head"))
+        self._operators_key = settings.get("operators_key", "")
         self._mark = mark
         self._python = python
 
-    def public_key(self) -> str:
-        """The line for `authorized_keys`; makes the key where there is none.
+    def operators_key(self) -> str:
+        """The line for `authorized_keys` by which the operator enters; makes the cluster's key where there is none.
 
         Raises:
             Config: the operator's key cannot be read.
         """
-        if not self._auth.ssh_private_key and not self._on_head:
-            return identity.ensure(self._folder, self._mark)
+        if self._on_head:
+            return self._operators_key or self.clusters_key()
+        if not self._auth.ssh_private_key:
+            return self.clusters_key()
         private = self.key_file()
-        if not self._on_head:  # only the private half comes there
-            public = Path(self._auth.ssh_public_key or f"{private}.pub").expanduser()
-            with contextlib.suppress(OSError):
-                return public.read_text(encoding="utf-8").strip()
-        ran = subprocess.run(
-            ["ssh-keygen", "-y", "-P", "", "-f", private], capture_output=True, text=True, timeout=30
-        )
-        if ran.returncode:
-            raise Config(f"the private key {private} cannot be read: {ran.stderr.strip()}")
-        return ran.stdout.strip()
+        public = Path(self._auth.ssh_public_key or f"{private}.pub").expanduser()
+        with contextlib.suppress(OSError):
+            return public.read_text(encoding="utf-8").strip()
+        return _public_half(private)
+
+    def clusters_key(self) -> str:
+        """The line for `authorized_keys` by which the head enters its workers; makes the key where there is none."""
+        if self._on_head:  # only the private half comes there
+            return _public_half(self.key_file())
+        return identity.ensure(self._folder, self._mark)
+
+    def workers_keys(self) -> list[str]:
+        """The lines for a worker's `authorized_keys`: the operator's, then the cluster's where that is another."""
+        operators, clusters = self.operators_key(), self.clusters_key()
+        same = operators.split()[:2] == clusters.split()[:2]  # comments do not matter
+        return [operators] if same else [operators, clusters]
 
     def key_file(self) -> str:
-        """The private key."""
+        """The private key by which whoever runs this enters machines: the operator, or the head."""
         if self._auth.ssh_private_key and not self._on_head:
             return os.path.expanduser(self._auth.ssh_private_key)
         return str(self._folder / "ssh_key")
@@ -83,11 +92,17 @@ class SshAccess:
 
     def files_for_head(self) -> tuple[tuple[str, str], ...]:
         """What the head needs to enter the workers: (name in its node's folder, file here)."""
-        return (("ssh_key", self.key_file()),)
+        self.clusters_key()
+        return (("ssh_key", str(self._folder / "ssh_key")),)
 
-    def settings_for_head(self) -> dict[str, str]:
-        """What makes this on the head."""
-        return {"folder": f"~/{NODE_FOLDER}", "on_head": "yes"}
+    def settings_for_head(self, *, lets_operator_in: bool = True) -> dict[str, str]:
+        """What makes this on the head.
+
+        Args:
+            lets_operator_in: the head brings the operator's key to the workers that it makes; the cloud does otherwise.
+        """
+        settings = {"folder": f"~/{NODE_FOLDER}", "on_head": "yes"}
+        return {**settings, "operators_key": self.operators_key()} if lets_operator_in else settings
 
     def forget(self) -> None:
         """Removes the cluster's key and the pinned host keys from here."""
@@ -112,3 +127,17 @@ class SshAccess:
             SOCKETS: sockets_dir(short),
             "PYTHONUNBUFFERED": "1",
         }
+
+
+def _public_half(private: str) -> str:
+    """The line for `authorized_keys` of a private key.
+
+    Raises:
+        Config: it cannot be read, or has a passphrase.
+    """
+    ran = subprocess.run(
+        ["ssh-keygen", "-y", "-P", "", "-f", private], capture_output=True, text=True, timeout=30
+    )
+    if ran.returncode:
+        raise Config(f"the private key {private} cannot be read: {ran.stderr.strip()}")
+    return ran.stdout.strip()

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from tests.testbed.aws import ROLE_KEY, Aws, as_a_person
-from tests.testbed.cloud_hosts import CloudHosts, Wanted
+from tests.testbed.cloud_hosts import CloudHosts, Wanted, scripts_of
 from tests.testbed.hosts import OPERATOR, Host
 
 _METADATA = "169.254.169.254"
@@ -113,7 +113,9 @@ class AwsCloud:
         user = next(user for word, user in _USERS.items() if image.startswith(word))
         key = ec2.key_pairs[instance.key_name].public_key
         addresses = tuple(filter(None, (instance.private_ip, instance.public_ip)))
-        return Wanted(addresses, {user: [key]}, instance.state in ("pending", "running"))
+        scripts = scripts_of(instance.user_data.decode()) if instance.user_data else ()
+        is_running = instance.state in ("pending", "running")
+        return Wanted(addresses, {user: [key]}, is_running, scripts=scripts)
 
     def _role_at(self, address: str) -> str:
         """The role of the instance at an address; "" when it has none."""

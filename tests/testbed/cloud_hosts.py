@@ -4,6 +4,7 @@ and with its keys, and ends when the cloud stops or deletes it. What a machine w
 
 from __future__ import annotations
 
+import email
 import os
 import queue
 import subprocess
@@ -44,6 +45,9 @@ mkdir -p -m 700 $home/.ssh
 cat > $home/.ssh/authorized_keys
 chown -R $user: $home/.ssh
 """
+_RUN_SCRIPT = (
+    'script=$(mktemp) && cat > "$script" && chmod 700 "$script" && "$script" >/var/log/boot-script 2>&1'
+)
 # What a machine's root directory is kept in, for as long as there is the machine.
 _DISK = """
 set -e
@@ -64,12 +68,23 @@ class Wanted:
         keys: user -> lines for `authorized_keys`.
         is_open: the cloud's firewall lets the operator in; otherwise nothing is answered.
         is_running: or stopped, with its disk kept.
+        scripts: what root runs when the machine boots for the first time, once its sshd listens.
     """
 
     addresses: tuple[str, ...]
     keys: Mapping[str, Sequence[str]]
     is_running: bool = True
     is_open: bool = True
+    scripts: Sequence[str] = ()
+
+
+def scripts_of(user_data: str) -> list[str]:
+    """The scripts of user data, as cloud-init finds them: of the text itself, or of its parts."""
+    if not user_data.lower().startswith(("content-type:", "mime-version:")):
+        return [user_data] if user_data.startswith("#!") else []
+    parts = email.message_from_string(user_data).walk()
+    found = [part.get_payload(decode=True) for part in parts if part.get_content_subtype() == "x-shellscript"]
+    return [text.decode() for text in found if isinstance(text, bytes)]
 
 
 class CloudHosts(Testbed):
@@ -182,6 +197,10 @@ class CloudHosts(Testbed):
             host.run(["ip", "address", "add", f"{address}/32", "dev", "eth0"])
         host.run(["ip", "route", "add", "default", "dev", "eth0", "src", what.addresses[0]])
         sshd.start(host)
+        for script in what.scripts if not machine.has_booted else ():
+            ran = host.popen(["sh", "-c", _RUN_SCRIPT], stdin=subprocess.PIPE, text=True)
+            ran.communicate(script)  # whatever becomes of it: a machine boots also where its script fails
+        machine.has_booted = True
         machine.host = host
         self.hosts.append(host)
 
@@ -211,6 +230,7 @@ class _Machine:
     disk: subprocess.Popen[Any]
     host: Host | None = None
     is_open: bool = True
+    has_booted: bool = False
 
 
 def _kill(holder: subprocess.Popen[Any]) -> None:

@@ -19,7 +19,9 @@ INSTANCE_TYPE = "m5.large"
 _OWN = ("SubnetIds", "MinCount", "MaxCount", "ClientToken", "DryRun", "ImageId", "InstanceMarketOptions")
 """Keys of `node_config` that are not passed on as they are."""
 _NOTHING = "#!/bin/sh\n"
-"""A script that takes the place of a template's."""
+"""A script for a head whose template was made of a worker: with the template's own it would shut itself down."""
+_MOST_USER_DATA = 16384
+"""EC2's limit, in bytes."""
 _TAGGED = ("instance", "volume", "network-interface")
 _CHECKED = {"MinCount": 1, "MaxCount": 1}
 _OF_AN_INTERFACE = {
@@ -38,6 +40,7 @@ class Place:
     """What a machine is made of and where.
 
     Attributes:
+        workers_key: the key that workers let in beside that of `key_name`, as a line for `authorized_keys`.
         template: what the node type's launch template says. EC2 merges it with the request, so the two have to fit.
     """
 
@@ -48,6 +51,7 @@ class Place:
     key_name: str
     public: bool
     profile: str = ""
+    workers_key: str = ""
     template: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -137,9 +141,17 @@ def parameters(request: LaunchRequest, place: Place, owner_tags: Mapping[str, st
     }
     if "InstanceType" not in place.template:
         out.setdefault("InstanceType", INSTANCE_TYPE)
-    if not is_head and "UserData" not in place.template:
-        out.setdefault("UserData", first_boot.SCRIPT)
-    if is_head and _is_a_worker_s(str(place.template.get("UserData", ""))):
+    if not is_head:
+        own = str(config.get("UserData") or "")
+        given = own or _decoded(str(place.template.get("UserData", "")))
+        data = first_boot.with_user_data(given, first_boot.script(place.user, place.workers_key))
+        out["UserData"] = data
+        if len(data.encode()) > _MOST_USER_DATA:
+            raise Config(
+                f"node_config.UserData is too long: with our script it may have {_MOST_USER_DATA} bytes at most. Use "
+                "setup_commands, or let it fetch what it needs"
+            )
+    elif first_boot.is_ours(_decoded(str(place.template.get("UserData", "")))):
         out.setdefault("UserData", _NOTHING)
     if disks := config.get("BlockDeviceMappings"):
         out["BlockDeviceMappings"] = [_with_its_machine(disk) for disk in disks]
@@ -148,18 +160,19 @@ def parameters(request: LaunchRequest, place: Place, owner_tags: Mapping[str, st
         out.setdefault("IamInstanceProfile", {"Name": place.profile})
     if is_spot:
         out["InstanceMarketOptions"] = _market({**place.template, **config}, kind.max_price)
-    elif (given := config.get("InstanceMarketOptions")) and given.get("MarketType") != SPOT and not kind.spot:
-        out["InstanceMarketOptions"] = given
+    elif (
+        (market := config.get("InstanceMarketOptions")) and market.get("MarketType") != SPOT and not kind.spot
+    ):
+        out["InstanceMarketOptions"] = market
     return _with_network(out, place)
 
 
-def _is_a_worker_s(user_data: str) -> bool:
-    """Whether a template's script is ours, as one has it that was made of a worker: a head of it would shut itself
-    down."""
+def _decoded(user_data: str) -> str:
+    """A template's user data as text."""
     try:
-        return base64.b64decode(user_data, validate=True) == first_boot.SCRIPT.encode()
+        return base64.b64decode(user_data, validate=True).decode(errors="replace")
     except ValueError:
-        return False
+        return user_data
 
 
 def _tags(

@@ -119,7 +119,7 @@ class AwsMachines:
         found = network.ensure(self._clients, self._config, self._cluster_id, subnets, tags)
         details = {"network": found.vpc_id, "security group": found.group_id}
         if self._makes_key():
-            identity.ensure_key(self._clients, self._cluster_id, self._access.public_key(), tags)
+            identity.ensure_key(self._clients, self._cluster_id, self._access.operators_key(), tags)
             details["key pair"] = identity.key_name(self._cluster_id)
         spot = any(launches.is_spot(kind) for kind in node_types)
         if self._makes_profile():
@@ -168,6 +168,7 @@ class AwsMachines:
                 key_name=self._key_name(),
                 public=not self._config.use_internal_ips,
                 profile=policies.role_name(self._cluster_id) if is_head and self._makes_profile() else "",
+                workers_key=self._workers_key(request.node_type),
                 template=self._catalog.template(request.node_type),
             )
             result = self._run(request, launches.parameters(request, place, self._tags()))
@@ -250,7 +251,8 @@ class AwsMachines:
         return {**self._settings, "account": self._account()}
 
     def for_head(self) -> ForHead:
-        settings = {"owner": self._settings["owner"], **self._access.settings_for_head()}
+        access = self._access.settings_for_head(lets_operator_in=self._makes_key())
+        settings = {"owner": self._settings["owner"], **access}
         return ForHead(settings, self._access.files_for_head())
 
     @property
@@ -347,6 +349,13 @@ class AwsMachines:
         return self._config.key_pair is None and any(
             not kind.node_config.get("KeyName") for kind in self._spec.available_node_types.values()
         )
+
+    def _workers_key(self, node_type: NodeType) -> str:
+        """What workers let in beside their key pair: the cluster's key, unless that is the key pair."""
+        if self._config.key_pair is not None or node_type.node_config.get("KeyName"):
+            return self._access.clusters_key()
+        keys = self._access.workers_keys()
+        return keys[1] if len(keys) > 1 else ""
 
     def _key_name(self) -> str:
         return (

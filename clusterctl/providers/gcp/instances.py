@@ -20,6 +20,9 @@ from . import names
 Json = dict[str, Any]
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_COMPUTE = "https://www.googleapis.com/auth/compute"
+DEFAULT_ACCOUNT = "default"
+"""Compute Engine's own account of the project, which is an Editor in many projects."""
 _IMAGES = {
     (3, 11): "projects/debian-cloud/global/images/family/debian-12",
     (3, 12): "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64",
@@ -53,7 +56,7 @@ class Surroundings:
     Attributes:
         network, subnetwork: links; of instances whose node_config names none.
         network_tag: by which firewall rules know them.
-        user, public_key: who enters them.
+        user, public_keys: who enters them, by which keys.
         service_account: of the head, that it may make workers.
     """
 
@@ -62,7 +65,7 @@ class Surroundings:
     network_tag: str
     use_internal_ips: bool
     user: str
-    public_key: str
+    public_keys: tuple[str, ...]
     service_account: str
 
 
@@ -167,7 +170,9 @@ def body(
             for kind, count in accelerators(node_config).items()
         ]
     if is_head and not said.get("serviceAccounts"):
-        out["serviceAccounts"] = [{"email": around.service_account, "scopes": [SCOPE]}]
+        # The default account may do nearly anything: its scope limits it. A named one is limited by its roles.
+        scope = _COMPUTE if around.service_account == DEFAULT_ACCOUNT else SCOPE
+        out["serviceAccounts"] = [{"email": around.service_account, "scopes": [scope]}]
     out["labels"] = {**(said.get("labels") or {}), **labels}
     out["metadata"] = {"items": _metadata(said, around, long_tags, is_head)}
     given = (said.get("tags") or {}).get("items", ())
@@ -218,7 +223,7 @@ def _of_others(template: Mapping[str, Any]) -> Json:
 def _is_ours(item: Mapping[str, Any]) -> bool:
     """Whether it is metadata that we wrote, for one machine."""
     key = item.get("key")
-    return key == names.LONG_TAGS or (key == _BOOTS and item.get("value") == first_boot.SCRIPT)
+    return key == names.LONG_TAGS or (key == _BOOTS and first_boot.is_ours(str(item.get("value"))))
 
 
 def _disks(node_config: Mapping[str, Any]) -> Sequence[Json]:
@@ -289,10 +294,10 @@ def _metadata(
     ours = {
         "enable-oslogin": "FALSE",  # where the project has it on, keys in metadata are not looked at
         **given,
-        "ssh-keys": "\n".join([*keys, f"{around.user}:{around.public_key}"]),
+        "ssh-keys": "\n".join([*keys, *(f"{around.user}:{key}" for key in around.public_keys)]),
     }
     if not is_head:
-        ours.setdefault(_BOOTS, first_boot.SCRIPT)
+        ours[_BOOTS] = first_boot.with_startup_script(ours.get(_BOOTS, ""), first_boot.script())
     if long_tags:
         ours[names.LONG_TAGS] = long_tags
     return [{"key": key, "value": value} for key, value in ours.items()]

@@ -123,7 +123,7 @@ class GcpMachines:
         return found + checks.quotas(project, least, most, f"project {self._api.project}")
 
     def check_offline(self, node_types: Sequence[NodeType]) -> list[Problem]:
-        around = Surroundings("", "", self._tag, self._spec.use_internal_ips, self._user, "", "default")
+        around = Surroundings("", "", self._tag, self._spec.use_internal_ips, self._user, (), "default")
         found: list[Problem] = []
         for kind in node_types:
             where = f"node type {kind.name}: node_config"
@@ -140,7 +140,7 @@ class GcpMachines:
 
     def prepare(self, node_types: Sequence[NodeType]) -> Prepared:
         """Makes the cluster's key and its firewall rules."""
-        self._access.public_key()
+        self._access.workers_keys()
         rules = self._network.make_rules([self._whole(kind) for kind in node_types])
         details = {"project": self._api.project, "network tag": self._tag, "firewall": ", ".join(rules)}
         return Prepared({key: value for key, value in details.items() if value})
@@ -151,7 +151,7 @@ class GcpMachines:
 
     def create(self, request: LaunchRequest) -> LaunchResult:
         has_gpus = any(found.gpus for found in self._hardware(request.node_type).values())
-        around = self._surroundings(self._access.public_key())
+        around = self._surroundings(self._access.workers_keys())
         answers = self._each(
             range(request.count), lambda index: self._create(request, index, around, has_gpus)
         )
@@ -313,7 +313,7 @@ class GcpMachines:
         role = request.tags.get(MachineTags.ROLE, MachineTags.WORKER)
         return f"{names.slug(self._cluster_name, 40)}-{names.slug(role, 8)}-{unique}"
 
-    def _surroundings(self, public_key: str) -> Surroundings:
+    def _surroundings(self, public_keys: Sequence[str]) -> Surroundings:
         network, subnetwork = self._network.links()
         return Surroundings(
             network=network,
@@ -321,7 +321,7 @@ class GcpMachines:
             network_tag=self._tag,
             use_internal_ips=self._spec.use_internal_ips,
             user=self._user,
-            public_key=public_key,
+            public_keys=tuple(public_keys),
             service_account=self._spec.service_account,
         )
 

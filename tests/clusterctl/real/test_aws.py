@@ -3,8 +3,10 @@ of its instance profile, and may do no more than its role's policy says."""
 
 from __future__ import annotations
 
+import base64
 import itertools
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -178,3 +180,38 @@ def test_what_is_killed_on_the_way_goes_on(cloud: AwsCloud, cluster: tuple[Cli, 
     assert eventually(lambda: aws.calls["DeleteSecurityGroup"] > 0, 60.0)
     cli.interrupt(first, signal.SIGKILL)
     aws.world.faults = []  # and `down` once more
+
+
+@pytest.mark.parametrize("is_named", [False, True], ids=["imported", "key pair of the account"])
+def test_the_operators_key_stays_on_the_operators_machine(
+    cloud: AwsCloud, tmp_path: Path, is_named: bool
+) -> None:
+    """The head enters its workers by the cluster's key, also where a type brings user data of its own."""
+    cloud.reset()
+    cli, spec, aws = Cli(tmp_path), str(tmp_path / "cloud.yaml"), cloud.aws
+    key = cli.folder / "own"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    config = "InstanceType: t3.medium"
+    if is_named:
+        with aws.locked():
+            aws.ec2.import_key_pair("mine", base64.b64encode(Path(f"{key}.pub").read_bytes()), {})
+        config += ", KeyName: mine"
+    own = f'{config}, UserData: "#!/bin/sh\\ntouch /tmp/own\\n"'
+    text = SPEC.format(url=aws.url).replace("InstanceType: t3.medium", own if is_named else config)
+    Path(spec).write_text(f"auth: {{ssh_private_key: {key}}}\n{text}")
+    try:
+        ran = cli.run("up", "-y", spec, timeout_s=170)
+        assert ran.status == 0, ran.err
+        assert cli.wait(lambda status: len(workers(status)) == 1)
+        (head,) = (one for one in aws.instances("running") if not one.lifecycle)
+        (worker,) = (one for one in aws.instances("running") if one.lifecycle)
+        secret = key.read_text().splitlines()[2]
+        assert cloud.host(head.id).run(["sh", "-c", f"grep -rlF -e '{secret}' /home /tmp /root; true"]) == ""
+        ran = cli.run("exec", "--node", worker.id, "hostname; [ ! -e /tmp/own ] || echo own")
+        assert ran.status == 0, ran.err
+        assert ran.out.endswith("own\n") is is_named
+    finally:
+        down = cli.run("down", "-y", spec, timeout_s=120)
+    assert down.status == 0, down.err
+    assert aws.leftovers() == (["mine"] if is_named else [])
+    assert eventually(lambda: cloud.hosts.names() == [])

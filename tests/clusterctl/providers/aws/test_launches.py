@@ -14,6 +14,7 @@ from autoscaler.provider import ON_DEMAND, SPOT, Config, LaunchRequest, MachineT
 from clusterctl.providers import first_boot
 from clusterctl.providers.aws import launches, tagging
 from tests.testbed import aws_rules
+from tests.testbed.cloud_hosts import scripts_of
 
 PLACE = launches.Place("ami-1", "admin", "subnet-1", ("sg-1",), "key", public=True)
 OWNER = {MachineTags.CLUSTER_ID: "c-1", MachineTags.CLUSTER_NAME: "c", "team": "x"}
@@ -163,7 +164,7 @@ TEMPLATES: dict[str, dict[str, Any]] = {
     "interface": {"NetworkInterfaces": [INTERFACE]},
     "interfaces": {"NetworkInterfaces": [INTERFACE, {"DeviceIndex": 1}]},
     "spot": {"InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": {"MaxPrice": "0.2"}}},
-    "more": {"InstanceType": "m5.large", "UserData": "eA==", "KeyName": "theirs"},
+    "more": {"InstanceType": "m5.large", "UserData": "IyEvYmluL3NoCg==", "KeyName": "theirs"},
 }
 CONFIGS: dict[str, dict[str, Any]] = {
     "none": {},
@@ -206,7 +207,7 @@ def test_what_a_template_says_is_kept() -> None:
     (interface,) = with_template("interface")["NetworkInterfaces"]
     assert interface.items() >= INTERFACE.items()
     more = with_template("more")
-    assert not {"InstanceType", "UserData"} & set(more)
+    assert "InstanceType" not in more
     assert more["KeyName"] == "key", "by which we enter"
     assert "UserData" in with_template("groups"), "nobody may ever come"
 
@@ -216,9 +217,33 @@ def test_a_head_of_a_worker_s_template_does_not_shut_itself_down() -> None:
         says = {"UserData": base64.b64encode(of.encode()).decode()}
         return asked({}, role, place=dataclasses.replace(PLACE, template=says)).get("UserData")
 
-    assert script(first_boot.SCRIPT, MachineTags.HEAD) == "#!/bin/sh\n"
-    assert script(first_boot.SCRIPT, MachineTags.WORKER) is None, "the template has it"
+    assert script(first_boot.script(), MachineTags.HEAD) == "#!/bin/sh\n"
+    assert script(first_boot.script(), MachineTags.WORKER) == first_boot.script()
     assert script("theirs", MachineTags.HEAD) is None
+
+
+def test_own_user_data_keeps_the_script_that_ends_a_machine_that_nobody_enters() -> None:
+    own = "#!/bin/bash\necho mine\n"
+    template = {"UserData": base64.b64encode(own.encode()).decode()}
+    for made in (
+        asked({"UserData": own})["UserData"],
+        asked({}, place=dataclasses.replace(PLACE, template=template))["UserData"],
+    ):
+        assert scripts_of(made) == [own, first_boot.script()]
+    assert asked({"UserData": own}, MachineTags.HEAD)["UserData"] == own
+
+
+def test_user_data_that_cannot_be_completed_is_refused() -> None:
+    with pytest.raises(Config, match="no form that cloud-init reads"):
+        asked({"UserData": "H4sIAAAA"})
+    with pytest.raises(Config, match="16384 bytes at most"):
+        asked({"UserData": "#!/bin/sh\n" + "x" * 16384})
+
+
+def test_workers_let_in_the_key_of_the_cluster_beside_that_of_the_pair() -> None:
+    place = dataclasses.replace(PLACE, workers_key="ssh-ed25519 AAAA c-1")
+    assert "ssh-ed25519 AAAA c-1" in asked({}, place=place)["UserData"]
+    assert "UserData" not in asked({}, MachineTags.HEAD, place=place)
 
 
 def test_everything_that_is_made_is_tagged() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from autoscaler.provider import ON_DEMAND, SPOT, Config, MachineState, MachineTags
+from clusterctl.providers import first_boot
 from clusterctl.providers.gcp import instances
 from clusterctl.providers.gcp.api import check_body
 from clusterctl.providers.gcp.instances import Surroundings
@@ -17,7 +22,7 @@ AROUND = Surroundings(
     network_tag="c-1",
     use_internal_ips=False,
     user="someone",
-    public_key="ssh-ed25519 AAAA c",
+    public_keys=("ssh-ed25519 AAAA c",),
     service_account="default",
 )
 WORKER = {MachineTags.ROLE: MachineTags.WORKER, MachineTags.CLUSTER_ID: "c-1"}
@@ -58,9 +63,35 @@ def test_nothing_needs_to_be_said() -> None:
 
 def test_a_head_may_make_workers_and_is_started_again() -> None:
     made = body({}, tags=HEAD)
-    assert made["serviceAccounts"] == [{"email": "default", "scopes": [instances.SCOPE]}]
+    (account,) = made["serviceAccounts"]
+    assert account == {"email": "default", "scopes": ["https://www.googleapis.com/auth/compute"]}, (
+        "the default account is an Editor"
+    )
+    named = replace(AROUND, service_account="head@p.iam.gserviceaccount.com")
+    (account,) = body({}, tags=HEAD, around=named)["serviceAccounts"]
+    assert account["scopes"] == [instances.SCOPE], "its roles limit it"
     assert made["scheduling"]["automaticRestart"] is True
     assert body({})["scheduling"]["automaticRestart"] is False
+
+
+def test_every_key_is_let_in() -> None:
+    both = replace(AROUND, public_keys=("ssh-ed25519 AAAA c", "ssh-rsa BBBB me"))
+    assert items(body({}, around=both))["ssh-keys"] == "someone:ssh-ed25519 AAAA c\nsomeone:ssh-rsa BBBB me"
+
+
+def test_an_own_startup_script_runs_after_the_one_that_ends_a_machine_that_nobody_enters(
+    tmp_path: Path,
+) -> None:
+    own = '#!/bin/bash\necho "own\'s" > "$MARK"\n'
+    given = {"metadata": {"items": [{"key": "startup-script", "value": own}]}}
+    both = items(body(given))["startup-script"]
+    assert both.startswith(first_boot.script())
+    (tmp_path / "shutdown").symlink_to("/bin/true")
+    mark = tmp_path / "mark"
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "MARK": str(mark), "TMPDIR": str(tmp_path)}
+    subprocess.run(["/bin/sh", "-c", both], env=env, check=True)
+    assert mark.read_text() == "own's\n"
+    assert items(body(given, tags=HEAD))["startup-script"] == own
 
 
 def test_what_node_config_says_stays() -> None:

@@ -88,7 +88,7 @@ def test_one_that_was_made_of_a_worker_brings_nothing_of_it(
         "metadata": {
             "fingerprint": "f",
             "items": [
-                {"key": "startup-script", "value": first_boot.SCRIPT},
+                {"key": "startup-script", "value": first_boot.script()},
                 {"key": "clusterctl-tags", "value": '{"clusterctl-token": "long"}'},
                 {"key": "theirs", "value": "x"},
             ],
