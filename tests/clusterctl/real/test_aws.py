@@ -3,7 +3,6 @@ of its instance profile, and may do no more than its role's policy says."""
 
 from __future__ import annotations
 
-import base64
 import itertools
 import signal
 import subprocess
@@ -194,7 +193,7 @@ def test_the_operators_key_stays_on_the_operators_machine(
     config = "InstanceType: t3.medium"
     if is_named:
         with aws.locked():
-            aws.ec2.import_key_pair("mine", base64.b64encode(Path(f"{key}.pub").read_bytes()), {})
+            aws.ec2.import_key_pair("mine", Path(f"{key}.pub").read_bytes(), {})
         config += ", KeyName: mine"
     own = f'{config}, UserData: "#!/bin/sh\\ntouch /tmp/own\\n"'
     text = SPEC.format(url=aws.url).replace("InstanceType: t3.medium", own if is_named else config)
