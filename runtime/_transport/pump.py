@@ -103,15 +103,20 @@ class Pump:
             self.epoll.unregister(fd)
 
     def connect_unix(self, path: str, name: str) -> Connection:
-        """Connects to a process of this host.
+        """Connects to a process of this host, in the background when it has no room for another connection yet. The
+        connection takes messages at once, and closes when the process does not accept it in time.
 
         Raises:
             OSError: nobody listens there.
         """
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            sock.settimeout(CONNECT_TIMEOUT_S)
+            sock.setblocking(False)
             sock.connect(path)
+        except BlockingIOError:
+            connection = Connection(self, None, name)
+            self._connect_later(connection, lambda: _connect_unix(sock, path))
+            return connection
         except BaseException:
             sock.close()
             raise
@@ -123,24 +128,34 @@ class Pump:
         nobody listens there or it is of another cluster."""
         connection = Connection(self, None, name)
 
-        def connect() -> None:
-            sock = None
+        def connect() -> socket.socket:
+            sock = socket.create_connection((host, port), CONNECT_TIMEOUT_S)
             try:
-                sock = socket.create_connection((host, port), CONNECT_TIMEOUT_S)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 prove(sock, secret, is_client=True)
+            except BaseException:
+                sock.close()
+                raise
+            return sock
+
+        self._connect_later(connection, connect)
+        return connection
+
+    def _connect_later(self, connection: Connection, connect: Callable[[], socket.socket]) -> None:
+        """Connects on a thread: that may take seconds, and the caller holds the lock."""
+
+        def run() -> None:
+            try:
+                sock = connect()
             except (OSError, HandshakeError) as error:
-                log.debug("cannot connect to %s:%d: %s", host, port, error)
-                if sock is not None:
-                    sock.close()
-                connection.close()
+                log.debug("cannot connect to %s: %s", connection.name, error)
+                connection.close(str(error))
             else:
                 connection.attach(sock)
             self._wake_followers()
             self.wake()
 
-        threading.Thread(target=connect, name=f"connect-{host}:{port}", daemon=True).start()
-        return connection
+        threading.Thread(target=run, name=f"connect to {connection.name}", daemon=True).start()
 
     def listen_unix(self, path: str, on_accept: Callable[[Connection], None]) -> None:
         """Accepts processes of the same user on a Unix socket at `path`."""
@@ -500,3 +515,19 @@ def _read(eventfd: int) -> None:
             os.eventfd_read(eventfd)
         except OSError:
             pass  # nothing was pending
+
+
+def _connect_unix(sock: socket.socket, path: str) -> socket.socket:
+    """Waits until the listener accepts. Python's own timeout does not: to it, a full backlog is an error."""
+    try:
+        sock.setblocking(True)
+        seconds, rest = divmod(CONNECT_TIMEOUT_S, 1)
+        sock.setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(seconds), int(rest * 1e6))
+        )
+        sock.connect(path)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 0))
+    except BaseException:
+        sock.close()
+        raise
+    return sock

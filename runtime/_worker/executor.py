@@ -482,16 +482,21 @@ class Executor:
                 # The caller lets go of its references with our answer: ours must be known by then.
                 core.borrowing.when_registered(kept, lambda: self._send(connection, done))
             else:
-                self._send(connection, done)
+                try:
+                    connection.send(done)
+                except Exception as error:
+                    self._cannot_answer(connection, done, error)
 
     def _send(self, connection: Connection, done: Done) -> None:
-        """Sends an answer; where it cannot be sent, the reason instead."""
         try:
             connection.send(done)
         except Exception as error:
-            value = self._core.objects.error_value(cannot_send("result of the call", error))
-            self.results.release(connection, done.task_id)
-            connection.send(msgspec.structs.replace(done, values=[value], failed=True))
+            self._cannot_answer(connection, done, error)
+
+    def _cannot_answer(self, connection: Connection, done: Done, error: Exception) -> None:
+        value = self._core.objects.error_value(cannot_send("result of the call", error))
+        self.results.release(connection, done.task_id)
+        connection.send(msgspec.structs.replace(done, values=[value], failed=True))
 
     def _cancelled(self, task_id: bytes) -> Done:
         error = exceptions.TaskCancelledError(ids.TaskID(task_id))

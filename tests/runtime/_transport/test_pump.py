@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from runtime._transport import pump as pump_module
 from runtime._transport.connection import Connection
 from runtime._transport.pump import REST_S, Pump
 from runtime._wire.framing import encode_frame
@@ -323,6 +324,53 @@ def test_nobody_listens_on_a_unix_path(tmp_path: pathlib.Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         pump.connect_unix(str(tmp_path / "nobody"), "nobody")
     pump.stop()
+
+
+@contextlib.contextmanager
+def full_listener(path: pathlib.Path) -> Iterator[socket.socket]:
+    """A Unix listener that has no room for another connection before it accepts one."""
+    with socket.socket(socket.AF_UNIX) as listener, contextlib.ExitStack() as queued:
+        listener.bind(str(path))
+        listener.listen(0)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                waiting = queued.enter_context(socket.socket(socket.AF_UNIX))
+                waiting.setblocking(False)
+                waiting.connect(str(path))
+        yield listener
+
+
+def test_a_process_that_is_slow_to_accept_is_waited_for_and_gets_all_in_order(tmp_path: pathlib.Path) -> None:
+    with client_and_server() as (pump, other, server), full_listener(tmp_path / "s") as listener:
+        with pump.lock:  # as its callers do: connecting must not take long
+            connection = pump.connect_unix(str(tmp_path / "s"), "slow")
+            for number in range(100):
+                connection.send(ReturnRefs([number.to_bytes(4, "big")]))
+        assert pump.call(other, ask(1), LIMIT_S).value.data == b"\0"
+        assert not connection.closed
+        accepted = []
+
+        def came() -> bool:
+            listener.settimeout(LIMIT_S)
+            accepted.append(server.pump.add(listener.accept()[0], "client"))
+            return len(accepted) == 2  # the first one was in the queue before
+
+        assert eventually(came)
+        assert eventually(lambda: len(server.notes) == 100)
+        assert server.notes == [number.to_bytes(4, "big") for number in range(100)]
+        assert len(pump.call(connection, ask(3), LIMIT_S).value.data) == 3
+
+
+def test_a_process_that_never_accepts_counts_as_gone(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pump_module, "CONNECT_TIMEOUT_S", 0.1)
+    with client_and_server() as (pump, _other, _server), full_listener(tmp_path / "s"):
+        told: list[Connection] = []
+        connection = pump.connect_unix(str(tmp_path / "s"), "stuck")
+        connection.on_close = told.append
+        assert pump.call(connection, ask(1), LIMIT_S).kind == ErrorKind.UNAVAILABLE
+        assert told == [connection]
 
 
 @contextlib.contextmanager
