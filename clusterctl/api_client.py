@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from autoscaler.provider import PortClosed, ShellError
 from clusterctl.errors import CliError, Denied, NotFound, TimedOut, Unreachable, UsageProblem
-from runtime._core.api_secret import with_secret
+from runtime._core.head_api import with_secret
 
 _ATTEMPT_GAP_S = 0.2
 

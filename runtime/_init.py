@@ -11,13 +11,23 @@ import sys
 import sysconfig
 import threading
 import uuid
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from runtime import _init_arguments, _job_environment, _stacks
+from runtime._core import head_api
 from runtime._logging_config import TEXT_FORMAT, LoggingConfig
+from runtime._node.registry import records
 from runtime._ray_context import RayContext, address_info
-from runtime._session import Daemon, new_session_dir, settings_environment, start_local
+from runtime._session import (
+    Daemon,
+    new_session_dir,
+    settings_environment,
+    start_local,
+)
 from runtime._wire.messages.base import WorkerAddress
+from runtime._wire.messages.control import KvGet, KvValue
 from runtime._wire.messages.node import PrestartWorkers, Register
 from runtime._worker import core_worker
 from runtime._worker.core_worker import Core, current
@@ -70,8 +80,10 @@ def init(
         num_cpus: of a new cluster; default: those of the machine. num_gpus, resources, labels and
             object_store_memory (bytes) likewise; with any of them, None as address never joins a cluster.
         ignore_reinit_error: a second call does nothing instead of raising.
-        include_dashboard: accepted, and without effect like dashboard_host, dashboard_port and proxy_server_url:
-            there is no dashboard.
+        include_dashboard: a new cluster gets a head with a job API, whose address is `dashboard_url`; default: it gets
+            none, and comes up sooner. There are no pages.
+        dashboard_port: of the job API; default: 8265, or another if that is in use. It listens on loopback:
+            dashboard_host and proxy_server_url have no effect.
         job_config: `job_config.JobConfig`; runtime_env and namespace go before what it says.
         log_to_driver: print what workers print; default true.
         logging_config: how the driver and the workers log; it replaces logging_level and logging_format.
@@ -116,7 +128,7 @@ def init(
         environment = _job_environment.of_init(runtime_env, job_config)
         agent_path = _init_arguments.agent_of(address, own, kwargs)
         if not agent_path:
-            agent_path = _start_local(own, kwargs)
+            agent_path = _start_local(own, kwargs, bool(include_dashboard), dashboard_port)
         try:
             _connect(agent_path, namespace, job, environment, log_to_driver, logging_config)
         except BaseException:
@@ -142,13 +154,18 @@ def _raise_open_files_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _start_local(own: dict[str, Any], hidden: dict[str, Any]) -> str:
+def _start_local(own: dict[str, Any], hidden: dict[str, Any], with_api: bool, api_port: int | None) -> str:
     global _daemon
     settings = settings_environment(hidden.get("_system_config"), hidden.get("object_spilling_directory"))
     root = hidden.get("_temp_dir")
     try:
         session = new_session_dir(root) if root else None
-        _daemon = start_local(
+        start: Callable[..., Daemon] = start_local
+        if with_api:
+            from runtime._session import start_local_head  # few programs ask for it
+
+            start = partial(start_local_head, api_port=api_port)
+        _daemon = start(
             memory=hidden.get("_memory"),
             host=hidden.get("_node_ip_address") or "127.0.0.1",
             node_name=hidden.get("_node_name") or "",
@@ -262,8 +279,19 @@ def context_of_session() -> RayContext:
             session.session_dir,
             address,
             session.metrics_port,
+            _api_address(session.control_address),
         ),
     )
+
+
+def _api_address(control_address: str) -> str:
+    """host:port of the job API of a cluster whose head is on this machine, as it listens on loopback; "": none."""
+    heads = (record for record in records() if record.is_head and not record.local)
+    if not control_address or control_address not in {head.control_address for head in heads}:
+        return ""
+    reply = current().call_agent(KvGet(head_api.NAMESPACE, head_api.KEY))
+    url = reply.value.decode() if isinstance(reply, KvValue) and reply.value is not None else ""
+    return url.removeprefix("http://")
 
 
 def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = False) -> None:

@@ -18,6 +18,7 @@ def address_info(
     session_dir: str,
     address: str | None,
     metrics_port: int = 0,
+    api: str = "",
 ) -> dict[str, Any]:
     """What `init` tells of a node, under Ray's names.
 
@@ -25,13 +26,14 @@ def address_info(
         store: what tells its object store from others.
         socket: the node agent's Unix socket.
         address: of the control store.
+        api: host:port of the job API.
     """
     return {
         "node_ip_address": host,
         "redis_address": None,
         "object_store_address": store,
         "raylet_socket_name": socket,
-        "webui_url": "",
+        "webui_url": api,
         "session_dir": session_dir,
         "metrics_export_port": metrics_port,
         "gcs_address": address,
@@ -46,7 +48,7 @@ class RayContext(Mapping[str, Any]):
 
     Attributes:
         address_info: addresses, folders and ids; as a mapping (deprecated) the context shows the same.
-        dashboard_url: "": there is no dashboard.
+        dashboard_url: host:port of the job API, "" without one. There are no pages.
         python_version: of this process.
         ray_version: the version of Ray whose API this is.
     """
@@ -54,7 +56,7 @@ class RayContext(Mapping[str, Any]):
     def __init__(self, leave: Callable[[], None], address_info: dict[str, Any]) -> None:
         self._leave = leave
         self.address_info = address_info
-        self.dashboard_url = ""
+        self.dashboard_url: str = address_info["webui_url"]
         self.python_version = ".".join(map(str, sys.version_info[:3]))
         self.ray_version = runtime.__version__
         self.ray_commit = runtime.__commit__

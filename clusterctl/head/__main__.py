@@ -20,7 +20,8 @@ from clusterctl import processes
 from clusterctl.head.config import HeadConfig
 from clusterctl.head.first import HeadError, first_control_store, listen
 from clusterctl.head.record import DaemonRecord, boot_id, remember
-from runtime import _stacks
+from runtime import _files, _stacks
+from runtime._node import registry
 
 
 def main() -> int:
@@ -53,6 +54,7 @@ def main() -> int:
         remember(options.session_dir, _record(options, words))
         tell(words)
 
+    config: HeadConfig | None = None
     try:
         config = HeadConfig.read(options.config)
         listener = listen(config)
@@ -64,6 +66,10 @@ def main() -> int:
         logging.getLogger("clusterctl.head").error("ending: %s", error)
         tell({"error": str(error)})
         return 1
+    finally:
+        if config is not None and config.is_temporary:
+            _files.remove_tree(options.session_dir)
+            registry.remove_empty(os.path.dirname(options.session_dir))
     return 0
 
 

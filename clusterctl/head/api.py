@@ -25,8 +25,8 @@ from clusterctl.jobs.package import LIMIT_BYTES
 from clusterctl.jobs.records import JobRecord, JobRequest
 from clusterctl.spec.definition import Autostop, ClusterSpec
 from runtime._clients.control import ControlClient
-from runtime._core.api_secret import has_secret
 from runtime._core.environments import parse_package_uri
+from runtime._core.head_api import has_secret
 from runtime._transport.channel import CallError
 from runtime._wire.messages import control as messages
 from runtime._wire.messages.base import ErrorKind

@@ -21,6 +21,8 @@ class HeadConfig(msgspec.Struct, kw_only=True):
     resources: dict[str, float] = {}
     labels: dict[str, str] = {}
     instance_id: str = ""
+    node_name: str = ""
+    is_temporary: bool = False  # its session folder goes with it
     spec: ClusterSpec | None = None
     provider_settings: dict[str, str] = {}
 

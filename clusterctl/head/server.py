@@ -26,11 +26,11 @@ from clusterctl.launcher.worker_setup import WorkerSetup
 from clusterctl.spec.definition import ClusterSpec
 from runtime._clients.control import ControlClient
 from runtime._control.storage import StorageError
+from runtime._core import head_api
 from runtime._node.options import zygote_delay_s
 from runtime._session.daemons import Daemon, DaemonError, start_node
 from runtime._transport.channel import CallError
 from runtime._wire.messages.control import KvPut
-from runtime.job_submission import endpoint
 
 from . import end_request, ending
 from .api import Api
@@ -178,7 +178,7 @@ class Head:
                 )
             host, api_port = listener.getsockname()[:2]
             api_url = f"http://{host}:{api_port}"
-            await control.call(KvPut(endpoint.NAMESPACE, endpoint.KEY, api_url.encode()))
+            await control.call(KvPut(head_api.NAMESPACE, head_api.KEY, api_url.encode()))
             tell(
                 {
                     "control_address": address,
@@ -245,6 +245,7 @@ class Head:
             object_store_memory=None if store is None else int(store),
             head=True,
             instance_id=self._config.instance_id,
+            node_name=self._config.node_name,
             node_type=self._config.node_type,
             sockets_dir=sockets_dir(),
             zygote_delay_s=zygote_delay_s(),

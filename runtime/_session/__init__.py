@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .daemons import Daemon, DaemonError, settings_environment, start_control, start_local, start_node
     from .directories import new_session_dir, write_secret
     from .discovery import NodeRecord, find_agent
+    from .local_head import start_local_head
 
 __all__ = [
     "Daemon",
@@ -23,6 +24,7 @@ __all__ = [
     "settings_environment",
     "start_control",
     "start_local",
+    "start_local_head",
     "start_node",
     "write_secret",
 ]
@@ -30,6 +32,7 @@ _HOMES = {
     "NodeRecord": "discovery",
     "find_agent": "discovery",
     "new_session_dir": "directories",
+    "start_local_head": "local_head",
     "write_secret": "directories",
 }
 

@@ -91,7 +91,9 @@ def start_local(
     if keep_logs:
         arguments.append("--keep-logs")
     try:
-        return _start("runtime._session.local_node", arguments, session, "agent", True, timeout_s, env_vars)
+        return start_module(
+            "runtime._session.local_node", arguments, session, "agent", True, timeout_s, env_vars
+        )
     except DaemonError:
         if session_dir is None:
             _files.remove_tree(session)
@@ -128,7 +130,7 @@ def start_control(
     arguments += ["--secret-file", secret_file]
     if cluster_id:
         arguments += ["--cluster-id", cluster_id]
-    return _start("runtime._control", arguments, session_dir, "control", detached, timeout_s)
+    return start_module("runtime._control", arguments, session_dir, "control", detached, timeout_s)
 
 
 def start_node(
@@ -187,7 +189,7 @@ def start_node(
         arguments.append("--head")
     if remove_session_dir:
         arguments.append("--remove-session-dir")
-    return _start("runtime._node", arguments, session_dir, "agent", detached, timeout_s, env_vars)
+    return start_module("runtime._node", arguments, session_dir, "agent", detached, timeout_s, env_vars)
 
 
 def settings_environment(
@@ -220,7 +222,7 @@ def _node_arguments(
     return arguments + [word for name, value in named.items() if value for word in (name, value)]
 
 
-def _start(
+def start_module(
     module: str,
     arguments: Sequence[str],
     session_dir: str,
@@ -229,7 +231,7 @@ def _start(
     timeout_s: float,
     env_vars: Mapping[str, str] | None = None,
 ) -> Daemon:
-    """Starts a daemon and waits for its word.
+    """Starts a daemon's module and waits for its word.
 
     A daemon always has its own process group, so that a Ctrl-C meant for the caller does not reach it.
     """

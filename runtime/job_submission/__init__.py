@@ -1,6 +1,6 @@
 """Submits programs to a cluster and follows them, through the job API of its head.
 
-A cluster has a head when `clusterctl up` or `clusterctl start --head` made it; `runtime.init()` alone starts none.
+A cluster has a head when `clusterctl up`, `clusterctl start --head` or `init(include_dashboard=True)` made it.
 """
 
 from .client import JobSubmissionClient

@@ -18,7 +18,7 @@ from typing import Any, cast
 from urllib.parse import quote, urlencode
 
 import runtime
-from runtime._core.api_secret import with_secret
+from runtime._core.head_api import with_secret
 from runtime._packages.archive import PackageError
 from runtime._packages.job_files import Upload, collect
 from runtime.runtime_env import RuntimeEnv

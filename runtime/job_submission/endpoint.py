@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runtime._core.addresses import canonical
+from runtime._core.head_api import KEY, NAMESPACE
 from runtime._node import registry
 from runtime._session.current_cluster import choose
 from runtime._wire.messages.control import KvGet, KvValue
 from runtime._worker.core_worker import current_or_none
-
-NAMESPACE, KEY = "head", b"api_url"
-"""Where the head writes the address of its API in the cluster's key-value store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ def find(address: str | None) -> Endpoint:
     raise ConnectionError(
         f"Failed to connect to Ray at address: {address or 'auto'}. No cluster with a head is known here: bring one up "
         "with `clusterctl up` or `clusterctl start --head`, or give the http:// address of its API and its secret "
-        "(RAY_AUTH_TOKEN). `init()` alone starts no head."
+        "(RAY_AUTH_TOKEN). `init()` starts a head only with include_dashboard=True."
     )
 
 

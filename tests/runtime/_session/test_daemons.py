@@ -24,7 +24,7 @@ from runtime._session import (
     start_node,
     write_secret,
 )
-from runtime._session.daemons import _start
+from runtime._session.daemons import start_module
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +113,7 @@ def test_wrong_resources_are_refused_in_the_daemons_words(root: Path) -> None:
 def test_a_daemon_that_cannot_even_start_shows_the_end_of_its_log() -> None:
     session = new_session_dir()
     with pytest.raises(DaemonError, match="No module named"):
-        _start("runtime.no_such_module", [], session, "agent", False, 20.0)
+        start_module("runtime.no_such_module", [], session, "agent", False, 20.0)
 
 
 def test_a_ctrl_c_for_the_caller_does_not_reach_a_daemon(daemons: list[Daemon]) -> None:

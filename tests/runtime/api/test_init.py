@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pathlib
 import resource
+import socket
 import subprocess
 import sys
 import textwrap
@@ -147,6 +148,53 @@ def test_the_context() -> None:
             context["nothing"]
     context.disconnect()
     assert not ray.is_initialized()
+
+
+@own
+def test_a_dashboard_is_a_job_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    from runtime.job_submission import JobSubmissionClient
+
+    context = init(
+        address="local", num_cpus=3, labels={"rack": "r1"}, include_dashboard=True, _node_name="here"
+    )
+    assert context.address_info["webui_url"] == context.dashboard_url
+    assert ray.cluster_resources()["CPU"] == 3
+    assert (ray.nodes()[0]["NodeName"], ray.nodes()[0]["Labels"]["rack"]) == ("here", "r1")
+    session = pathlib.Path(context.address_info["session_dir"])
+    program = f"import {NAME} as ray; ray.init(); print(ray.cluster_resources()['CPU'])"
+    for address in (context.dashboard_url, f"http://{context.dashboard_url}", None):
+        client = JobSubmissionClient(address)
+        job = client.submit_job(entrypoint=f'"{sys.executable}" -c "{program}"')
+        assert eventually(lambda: client.get_job_status(job).is_terminal())  # noqa: B023
+        assert client.get_job_logs(job) == "3.0\n"
+    ray.shutdown()
+    assert not session.exists()
+    with pytest.raises(ConnectionError):
+        JobSubmissionClient(f"http://{context.dashboard_url}")
+
+
+@own
+def test_the_port_of_the_job_api_is_chosen() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(RuntimeError, match="is in use by another program"):
+            init(address="local", include_dashboard=True, dashboard_port=taken.getsockname()[1])
+        port = taken.getsockname()[1]
+    context = init(address="local", num_cpus=1, include_dashboard=True, dashboard_port=port)
+    assert context.dashboard_url == f"127.0.0.1:{port}"
+
+
+@own
+def test_a_head_of_a_driver_ends_with_it(tmp_path: pathlib.Path) -> None:
+    program = (
+        f"import os, {NAME} as ray; c = ray.init(address='local', num_cpus=1, include_dashboard=True)\n"
+        "print(c.address_info['session_dir'], flush=True); os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    session = pathlib.Path(done.stdout.strip())
+    assert session.name.startswith("session_"), done.stderr
+    assert eventually(lambda: not session.exists())
 
 
 def test_twice() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime._core.api_secret import has_secret, with_secret
+from runtime._core.head_api import has_secret, with_secret
 
 
 def received(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:

@@ -1,10 +1,12 @@
-"""How requests to a head's HTTP API carry the cluster's secret. Pure."""
+"""A head's HTTP API: where the cluster says its address, and how requests carry the cluster's secret. Pure."""
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Mapping
 
+NAMESPACE, KEY = "head", b"api_url"
+"""Where the head writes the address of its API in the cluster's key-value store."""
 _NAMES = ("Authorization", "X-Ray-Authorization")
 """Two, so that a user's own `Authorization`, for a proxy on the way, does not take the place of the secret."""
 _NAMES_RECEIVED = tuple(name.lower().encode() for name in _NAMES)
