@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from clusterctl import processes
 from clusterctl.head.config import HeadConfig
-from clusterctl.head.first import HeadError, first_control_store, listen
+from clusterctl.head.first import HeadError, first_control_store, listen, with_ports_of_before
 from clusterctl.head.record import DaemonRecord, boot_id, remember
 from runtime import _files, _stacks
 from runtime._node import registry
@@ -56,12 +56,16 @@ def main() -> int:
 
     config: HeadConfig | None = None
     try:
-        config = HeadConfig.read(options.config)
+        config = with_ports_of_before(HeadConfig.read(options.config), options.session_dir)
         listener = listen(config)
         with ThreadPoolExecutor(1) as early:
             store = early.submit(first_control_store, config, options.secret_file, options.session_dir)
             from clusterctl.head.server import Head  # late: heavy, while the control store comes up
-        asyncio.run(Head(config, options.secret_file, options.session_dir).run(listener, store, tell_up))
+        asyncio.run(
+            Head(config, options.secret_file, options.session_dir, options.config).run(
+                listener, store, tell_up
+            )
+        )
     except (HeadError, OSError, ValueError) as error:
         logging.getLogger("clusterctl.head").error("ending: %s", error)
         tell({"error": str(error)})

@@ -112,6 +112,7 @@ class Autostop:
         report: the autoscaler's.
         end: ends the cluster, for good or not, and whatever uses it or not; returns when its end can no longer be
             stopped. It may find that there is a use after all, and return False.
+        on_set: called with each policy that is set while it runs.
     """
 
     def __init__(
@@ -122,7 +123,9 @@ class Autostop:
         end: Callable[[bool, bool], Awaitable[bool]],
         policy: Policy | None,
         clock: Callable[[], float] = time.time,
+        on_set: Callable[[Policy | None], None] = lambda policy: None,
     ) -> None:
+        self._on_set = on_set
         self._control = control
         self._jobs = jobs
         self._report = report
@@ -143,6 +146,7 @@ class Autostop:
     def set(self, policy: Policy | None) -> None:
         """Another policy until the next change; None: the cluster stays. The idle time begins anew."""
         self._policy = policy
+        self._on_set(policy)
         self.touch()
 
     def end_now(self, down: bool) -> None:

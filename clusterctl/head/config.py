@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.definition import Autostop, ClusterSpec
 
 
 class HeadConfig(msgspec.Struct, kw_only=True):
@@ -25,6 +25,16 @@ class HeadConfig(msgspec.Struct, kw_only=True):
     is_temporary: bool = False  # its session folder goes with it
     spec: ClusterSpec | None = None
     provider_settings: dict[str, str] = {}
+    restarts: bool = False  # when it has crashed
+    shutdown_ends: bool = False  # the costs of its machine
+    autostop: Autostop | None = None  # what counts instead of the spec's, if `autostop_is_set`
+    autostop_is_set: bool = False
+
+    def policy(self) -> Autostop | None:
+        """When the cluster ends by itself; None: it stays."""
+        if self.autostop_is_set or self.spec is None:
+            return self.autostop
+        return self.spec.autostop
 
     @classmethod
     def read(cls, path: str) -> HeadConfig:

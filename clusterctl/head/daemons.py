@@ -66,7 +66,10 @@ def start_head(
             )
             config_file = f"{session}/head.json"
             write_private(config_file, own.to_json())
-        return _spawn_head(session, os.path.expanduser(config_file), secret_file, held)
+        config_file = os.path.expanduser(config_file)
+        record = spawn_head(session, config_file, secret_file, held)
+        _spawn_keeper(session, config_file, secret_file)
+        return record
 
 
 def stop_here() -> int:
@@ -76,12 +79,15 @@ def stop_here() -> int:
     if session:
         if not os.path.isdir(session):
             return 0
-        with turn(session):
-            record = running(session)
-            forget(session)  # first, so that it is clear that this end was meant
-        if record is not None:
+        ended = 0
+        while True:
+            with turn(session):
+                record = running(session)
+                forget(session)  # first, so that it is clear that this end was meant, and nothing restarts
+            if record is None:
+                return ended
             _end(record)
-        return int(record is not None)
+            ended = 1  # of a restart there was a keeper, and then perhaps its head
     ended = 0
     for link, session in hand_started():
         record = running(session)
@@ -93,10 +99,12 @@ def stop_here() -> int:
     return ended
 
 
-# -- inside
+def spawn_head(session: str, config_file: str, secret_file: str, turn: int) -> DaemonRecord:
+    """Starts the head's process, and waits until it is up.
 
-
-def _spawn_head(session: str, config_file: str, secret_file: str, turn: int) -> DaemonRecord:
+    Raises:
+        CliError: it did not come up.
+    """
     log_path = f"{session}/logs/head.log"
     read_end, write_end = os.pipe()
     arguments = ["--config", config_file, "--secret-file", secret_file, "--session-dir", session]
@@ -111,11 +119,16 @@ def _spawn_head(session: str, config_file: str, secret_file: str, turn: int) -> 
             cwd="/",
         )
         os.close(write_end)
-        if not select.select([ready], [], [], READY_TIMEOUT_S)[0]:
+        try:
+            if not select.select([ready], [], [], READY_TIMEOUT_S)[0]:
+                raise TimedOut(
+                    f"the head did not come up within {READY_TIMEOUT_S:g} s; its log is {log_path}"
+                )
+            words = ready.readline()
+        except BaseException:
             process.kill()
             process.wait()
-            raise TimedOut(f"the head did not come up within {READY_TIMEOUT_S:g} s; its log is {log_path}")
-        words = ready.readline()
+            raise
     if not words:
         process.kill()
         process.wait()
@@ -128,6 +141,27 @@ def _spawn_head(session: str, config_file: str, secret_file: str, turn: int) -> 
     if record is None:
         raise CliError(f"the head ended as soon as it was up; its log ends with\n{_tail(log_path)}")
     return record
+
+
+# -- inside
+
+
+def _spawn_keeper(session: str, config_file: str, secret_file: str) -> None:
+    """Starts what restarts the head, where it is to be restarted."""
+    from .config import HeadConfig
+
+    if not HeadConfig.read(config_file).restarts:
+        return
+    arguments = ["--config", config_file, "--secret-file", secret_file, "--session-dir", session]
+    with open(f"{session}/logs/keeper.log", "ab") as output:
+        subprocess.Popen(
+            [sys.executable, "-m", "clusterctl.head.keeper", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            cwd="/",
+        )
 
 
 def _end(record: DaemonRecord) -> None:

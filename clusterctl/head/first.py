@@ -6,15 +6,57 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import time
+
+import msgspec
 
 from clusterctl.head.config import HeadConfig
+from clusterctl.head.record import read
 from runtime._session.daemons import Daemon, start_control
 
 _LOOPBACK = "127.0.0.1"
+_FREE_S = 10.0
+_POLL_S = 0.1
 
 
 class HeadError(Exception):
     """The head cannot come up, or cannot go on."""
+
+
+def with_ports_of_before(config: HeadConfig, session_dir: str) -> HeadConfig:
+    """The configuration of a head that crashed, with the ports that it had: workers and operators know them. A port
+    that another program has taken since is left to chance again."""
+    before = read(session_dir)
+    if before is None:
+        return config
+    control, api = (_port_of(address) for address in (before.control_address, before.api_url))
+    return msgspec.structs.replace(
+        config,
+        control_port=config.control_port or _free(config.host, control),
+        api_port=config.api_port or _free(_LOOPBACK, api),
+    )
+
+
+def _port_of(address: str) -> int:
+    port = address.rpartition(":")[2]
+    return int(port) if port.isdigit() else 0
+
+
+def _free(host: str, port: int) -> int:
+    """The port when it can be listened at, else 0. What the crashed head left there ends within moments."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    deadline = time.monotonic() + _FREE_S
+    while port:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host.strip("[]"), port))
+                return port
+            except OSError:
+                if time.monotonic() > deadline:
+                    break
+        time.sleep(_POLL_S)
+    return 0
 
 
 def listen(config: HeadConfig) -> socket.socket:

@@ -22,11 +22,11 @@ _KILL_S = 5.0
 _POLL_S = 0.05
 
 
-async def end(name: str, leader: int, grace_s: float = GRACE_S) -> bool:
+async def end(name: str, leader: int | None, grace_s: float = GRACE_S) -> bool:
     """SIGTERM to all processes of a job, and SIGKILL to what is left after the grace; whether none is left.
 
     Args:
-        leader: the entrypoint's process, which leads a group.
+        leader: the entrypoint's process, which leads a group. None: it is not known, after a crash of the head.
     """
     members = await asyncio.to_thread(_all, name, leader)
     _each(members, psutil.Process.terminate)
@@ -43,7 +43,7 @@ async def end(name: str, leader: int, grace_s: float = GRACE_S) -> bool:
     return True
 
 
-def _all(name: str, leader: int) -> list[psutil.Process]:
+def _all(name: str, leader: int | None) -> list[psutil.Process]:
     found: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
         try:
@@ -53,6 +53,8 @@ def _all(name: str, leader: int) -> list[psutil.Process]:
                 found[process.pid] = process
         except (psutil.Error, FileNotFoundError, ProcessLookupError):
             continue  # it has just ended
+    if leader is None:
+        return list(found.values())
     try:
         for child in psutil.Process(leader).children(recursive=True):
             if _runs(child):

@@ -89,6 +89,7 @@ class JobSupervisor:
             record = msgspec.json.decode(value, type=JobRecord)
             self._jobs[record.submission_id] = record
             if not record.status.is_final:
+                await job_processes.end(record.submission_id, None)  # of a head that crashed they run on
                 await self._store(
                     msgspec.structs.replace(
                         record,

@@ -26,12 +26,19 @@ class DaemonRecord(msgspec.Struct, kw_only=True):
     boot_id: str = ""  # of the machine when the process began: a record may outlive a reboot
 
 
-def running(session: str) -> DaemonRecord | None:
-    """What runs in a session folder, by its record."""
+def read(session: str) -> DaemonRecord | None:
+    """The record of a session folder, whether its process runs or not; None: nothing is meant to run there."""
     try:
         with open(f"{session}/{FILE}", "rb") as file:
-            record = msgspec.json.decode(file.read(), type=DaemonRecord)
+            return msgspec.json.decode(file.read(), type=DaemonRecord)
     except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+
+
+def running(session: str) -> DaemonRecord | None:
+    """What runs in a session folder, by its record."""
+    record = read(session)
+    if record is None:
         return None
     is_of_this_boot = record.boot_id in ("", boot_id())
     return record if is_of_this_boot and processes.is_alive(record.pid, record.start_ticks) else None

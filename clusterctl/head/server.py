@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import uvicorn
 
 from autoscaler.config import AutoscalerConfig
@@ -38,7 +39,8 @@ from .autostop import Autostop
 from .config import HeadConfig
 from .first import HeadError, control_store
 from .jobs import JobSupervisor
-from .session import sockets_dir
+from .record import forget
+from .session import sockets_dir, write_private
 from .supervision import GaveUp, keep_alive, keep_going
 from .worker_files import WorkerFiles
 
@@ -55,8 +57,12 @@ _REQUESTS_S = 1.0
 class Head:
     """One head. `run` is its whole life."""
 
-    def __init__(self, config: HeadConfig, secret_file: str, session_dir: str) -> None:
+    def __init__(self, config: HeadConfig, secret_file: str, session_dir: str, config_file: str = "") -> None:
+        """Args:
+        config_file: rewritten when the spec or autostop changes, so that a restart goes on with both; "": no file.
+        """
         self._config = config
+        self._config_file = config_file
         self._secret_file = secret_file
         self._session_dir = session_dir
         self._secret = Path(secret_file).read_text(encoding="ascii").strip()
@@ -148,8 +154,16 @@ class Head:
                 spawn(keep_going(mounts, scaling.files.watch), mounts)
                 end = partial(self._end_cluster, scaling, scaler, jobs)
                 scaling.autostop = Autostop(
-                    control, jobs.list, scaling.report, end, self._config.spec.autostop
+                    control,
+                    jobs.list,
+                    scaling.report,
+                    end,
+                    self._config.spec.autostop,
+                    on_set=lambda policy: self._keep(autostop=policy, autostop_is_set=True),
                 )
+                if self._config.autostop_is_set:
+                    scaling.autostop.set(self._config.autostop)
+                scaling.on_spec = lambda spec: self._keep(spec=spec)
                 spawn(keep_going("autostop", scaling.autostop.run), "autostop")
                 requests = "requests of nodes to end the cluster"
                 spawn(keep_going(requests, partial(_heed, control, scaling.autostop)), requests)
@@ -225,8 +239,19 @@ class Head:
         known = {instance.machine_id for instance in scaling.report().instances if instance.machine_id}
         await asyncio.to_thread(ending.end_workers, scaling.provider, known)
         self._last_act = partial(ending.end_own, scaling.provider, down)
+        forget(self._session_dir)  # nothing restarts this head
         self._stop.set()
         return True
+
+    def _keep(self, **changes: Any) -> None:
+        """Writes down what a restarted head goes on with."""
+        self._config = msgspec.structs.replace(self._config, **changes)
+        if self._config_file:
+            before = msgspec.structs.replace(
+                HeadConfig.read(self._config_file), **changes
+            )  # its ports are the spec's
+            write_private(f"{self._config_file}.new", before.to_json())
+            os.replace(f"{self._config_file}.new", self._config_file)
 
     def _lost(self, reason: str) -> None:
         self._failure = f"the control store is lost: {reason}"
@@ -257,6 +282,7 @@ class Autoscaling:
 
     Attributes:
         autostop: told of new specs as well.
+        on_spec: called with each new spec.
         steps: instance id -> the step of its setup that runs.
     """
 
@@ -272,6 +298,7 @@ class Autoscaling:
         self._log_dir = os.path.join(session_dir, "logs")
         self._digests = os.path.join(session_dir, "digests.json")
         self.autostop: Autostop | None = None
+        self.on_spec: Callable[[ClusterSpec], None] = lambda spec: None
         self.steps: dict[str, str] = {}
         self._settings = self._configure(config.spec)
         self.files = WorkerFiles(control, self)
@@ -285,6 +312,7 @@ class Autoscaling:
         """
         self._settings = self._configure(spec)
         self._autoscaler.configure(*self._settings)
+        self.on_spec(spec)
         if self.autostop is not None:
             self.autostop.configure(spec.autostop)
 

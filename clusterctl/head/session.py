@@ -21,13 +21,17 @@ _TURN_POLL_S = 0.05
 
 
 @contextlib.contextmanager
-def turn(session: str) -> Iterator[int]:
+def turn(session: str, is_restart: bool = False) -> Iterator[int]:
     """While it lasts nobody else starts anything in the session folder, unless something runs there already. Its value
-    is a descriptor; who inherits it keeps the turn: a head does so for its life, also one whose `start` was killed."""
+    is a descriptor; who inherits it keeps the turn: a head does so for its life, also one whose `start` was killed.
+
+    Args:
+        is_restart: what runs there is the caller, which restarts the head.
+    """
     descriptor = os.open(f"{session}/start.lock", os.O_RDWR | os.O_CREAT, 0o600)
     deadline = time.monotonic() + _TURN_S
     try:
-        while running(session) is None:
+        while is_restart or running(session) is None:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break

@@ -39,6 +39,7 @@ from clusterctl.plan_view import changes
 from clusterctl.providers import OperatorProvider
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.platforms.local import LocalProvider
 from clusterctl.sync.transfer import SyncError
 
 from . import checks, containers, look, machines, node_types, reach, setup, shipping
@@ -476,6 +477,10 @@ class Up:
             instance_id=head.instance_id,
             spec=self._spec,
             provider_settings=dict(self._provider.for_head().settings),
+            restarts=not isinstance(
+                self._spec.provider, LocalProvider
+            ),  # its machines end with their daemons
+            shutdown_ends=self._provider.capabilities.shutdown_ends,
         )
 
     def _make_provider(self, cluster_id: str) -> OperatorProvider:
