@@ -7,7 +7,7 @@
       NotFound               3   no such cluster, job, node or file
       Busy                   4   another clusterctl works on this cluster
       Unreachable            5   the cluster's head does not answer
-      Denied                 6   the head or the provider refuses our credentials
+      Denied                 6   the head or the provider refuses our credentials, or a cluster is another owner's
       TimedOut               7   it did not happen before the deadline
       Interrupted          130   Ctrl-C
 

@@ -1,5 +1,6 @@
 """What the operator's side remembers: `$CLUSTERCTL_HOME`, by default `~/.clusterctl`, for this user only.
 
+    owner                    a random id, for clusters whose owner no cloud tells
     terminals/               per terminal, the name of its current cluster
     clusters/<name>/         one folder per cluster
         cluster.json         a `ClusterRecord`
@@ -9,7 +10,8 @@
     failed/<name>.log        how the head of a cluster was set up that did not come up, and is gone
     locks/<name>             held while a command changes the cluster
 
-All of it can be lost: the machines' tags suffice to take a cluster down.
+All of it can be lost: the machines' tags suffice to take a cluster down. On a cloud they name its principal. Elsewhere
+the owner's id is lost with the rest, and `down --adopt` takes the cluster over.
 """
 
 from __future__ import annotations
@@ -125,17 +127,16 @@ class Home:
             ) from error
         return cls(root)
 
-    @property
-    def owner(self) -> str:
-        """A digest that tells this state folder from others; machines carry it as a tag."""
-        return hashlib.sha256(f"{os.getuid()}:{self.root.resolve()}".encode()).hexdigest()[:16]
-
     def folder(self, name: str) -> Path:
         return self.root / "clusters" / name
 
     def provider_settings(self, name: str) -> dict[str, str]:
         """What a cluster's provider is told before it has settings of its own."""
-        return {"owner": self.owner, "folder": str(self.folder(name))}
+        return {"owner_file": str(self.root / "owner"), "folder": str(self.folder(name))}
+
+    def adopted_settings(self, cluster_id: str) -> dict[str, str]:
+        """The same for a cluster of another owner, which is taken over to be ended."""
+        return {"folder": str(self.root / "adopted" / cluster_id)}
 
     def names(self) -> list[str]:
         """Known clusters."""

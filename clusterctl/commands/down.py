@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from clusterctl.home import ClusterRecord, Home
     from clusterctl.launcher.down import Ended
     from clusterctl.providers import OperatorProvider
+    from clusterctl.spec.definition import ClusterSpec
 
 
 def down(
@@ -39,6 +40,12 @@ def down(
     abandon: Annotated[
         bool, typer.Option("--abandon", help="Forget the cluster even if machines of it cannot be reached.")
     ] = False,
+    adopt: Annotated[
+        str | None,
+        typer.Option(
+            "--adopt", metavar="CLUSTER_ID", help="End this cluster, which belongs to another owner."
+        ),
+    ] = None,
 ) -> None:
     """Ends a cluster for good.
 
@@ -50,6 +57,7 @@ def down(
     \b
       clusterctl down -y training
       clusterctl down --workers-only      until the next `up`, or until work waits for them
+      clusterctl down cluster.yaml --adopt demo-1a2b3c4d      what `down` names as another owner's
     """
     from clusterctl.errors import CliError, NotFound
     from clusterctl.home import Home
@@ -80,11 +88,16 @@ def down(
                 )
             _end_workers(home, record, keep_min_workers, yes, dry_run, json)
             return
+        if adopt is not None:
+            _end_foreign(home, name, launcher.to_end(loaded, from_file), adopt, yes, dry_run, json, abandon)
+            return
         is_known = record is not None or home.folder(name).exists()
         ends = launcher.to_end(record.spec if record else loaded, from_file)
         found = launcher.cluster_providers(home, name, ends, record)
         listed = launcher.listed(found)
         is_known = is_known or bool(listed)
+        if record is None and not listed:
+            _refuse_foreign(home, name, ends)
         if dry_run and is_known:
             _show(name, listed, json)
             return
@@ -103,6 +116,58 @@ def down(
         raise NotFound(
             f"there is no cluster '{name}': nothing is remembered, and no machine carries its tags"
         )
+    if json:
+        output.as_json({"cluster": name, "ended": ended.machines, "abandoned": ended.abandoned})
+    else:
+        _tell(name, ended)
+
+
+def _refuse_foreign(home: Home, name: str, spec: ClusterSpec) -> None:
+    """Names the clusters of this name that belong to others, which are not touched.
+
+    Raises:
+        Denied: there are some.
+    """
+    from clusterctl.errors import Denied
+    from clusterctl.launcher import down as launcher
+
+    found = launcher.foreign(home, name, spec)
+    if found:
+        raise Denied(
+            f"cluster '{name}' belongs to another owner:\n  " + "\n  ".join(map(str, found)),
+            f"Nothing was touched. To end it all the same: clusterctl down FILE --adopt {found[0].cluster_id}",
+        )
+
+
+def _end_foreign(
+    home: Home,
+    name: str,
+    spec: ClusterSpec,
+    cluster_id: str,
+    yes: bool,
+    dry_run: bool,
+    json: bool,
+    abandon: bool,
+) -> None:
+    """Ends one cluster of another owner, which was named. What is remembered here under its name stays."""
+    from clusterctl.errors import CliError, NotFound
+    from clusterctl.launcher import down as launcher
+
+    others = launcher.foreign(home, name, spec)
+    cluster = next((one for one in others if one.cluster_id == cluster_id), None)
+    if cluster is None:
+        known = "\n  ".join(map(str, others))
+        raise NotFound(
+            f"no other owner has a cluster '{name}' with the id {cluster_id}",
+            f"Clusters of other owners:\n  {known}" if known else "`clusterctl down` ends your own.",
+        )
+    provider = launcher.adopted(home, spec, cluster)
+    if dry_run:
+        _show(name, launcher.listed([provider]), json)
+        return
+    if not yes and not output.confirm(f"End cluster {cluster}?"):
+        raise CliError("nothing was ended", "Run it with -y to end the cluster without being asked.")
+    ended = _end(home, name, [provider], abandon, forgets=False)
     if json:
         output.as_json({"cluster": name, "ended": ended.machines, "abandoned": ended.abandoned})
     else:
@@ -143,12 +208,14 @@ def _show(name: str, listed: Sequence[Machine], json: bool) -> None:
     output.say(f"forget cluster '{name}'")
 
 
-def _end(home: Home, name: str, found: Sequence[OperatorProvider], abandon: bool) -> Ended:
+def _end(
+    home: Home, name: str, found: Sequence[OperatorProvider], abandon: bool, forgets: bool = True
+) -> Ended:
     from clusterctl.errors import Interrupted
     from clusterctl.launcher import down as launcher
 
     try:
-        return launcher.down(home, name, found, output.progress, abandon)
+        return launcher.down(home, name, found, output.progress, abandon, forgets)
     except KeyboardInterrupt:
         raise Interrupted(
             f"interrupted: what has not ended of cluster '{name}' runs on; `clusterctl down` again ends it"

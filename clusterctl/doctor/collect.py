@@ -27,7 +27,7 @@ from clusterctl.errors import CliError, NotFound, TimedOut, Unreachable
 from clusterctl.home import ClusterRecord, Home, spec_hash
 from clusterctl.launcher import look, node_types, reach
 from clusterctl.launcher.containers import shell_of
-from clusterctl.launcher.machines import head_of
+from clusterctl.launcher.machines import head_of, lives
 from clusterctl.launcher.plan import Health
 from clusterctl.providers import OperatorProvider
 from clusterctl.shell.connections import HostKeyChanged
@@ -68,14 +68,14 @@ def collect(home: Home, name: str, spec: ClusterSpec, file: str, record: Cluster
     try:
         machines = [m for m in provider.list() if m.state is not MachineState.GONE] if record else []
         own = record.cluster_id if record else ""
-        others = [other for other in provider.clusters(name) if other != own]
+        others = [other for other in lives(provider, record, name) if other != own]
         strangers = [
             machine.id
             for other in others
             for machine in providers.make(spec, other, settings).list()
             if machine.state is not MachineState.GONE
         ]
-    except (ProviderError, ShellError, OSError) as error:
+    except (CliError, ProviderError, ShellError, OSError) as error:
         return Facts(**found, listing_problem=str(error))
     seen = _look(provider, spec, machines, record.control_address if record else "")
     found |= {"machines": machines, "strangers": strangers, "seen": seen}

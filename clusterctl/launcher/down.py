@@ -14,6 +14,7 @@ from clusterctl import providers
 from clusterctl.errors import CliError, TimedOut, Unreachable, from_provider
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.providers import OperatorProvider
+from clusterctl.providers.ownership import ForeignCluster
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
 
 from . import machines, reach
@@ -33,13 +34,23 @@ def cluster_providers(
     """One provider per life of the cluster that has, or may have, machines: the remembered one and those
     that only their tags tell of. Where there is none, the one of the name, for what was made around machines."""
     settings = record.provider_settings if record else home.provider_settings(name)
-    ids = [record.cluster_id] if record else []
-    probe = providers.make(spec, ids[0] if ids else name, settings)
+    probe = providers.make(spec, record.cluster_id if record else name, settings)
+    ids = machines.lives(probe, record, name)
+    return [providers.make(spec, cluster_id, settings) for cluster_id in ids] or [probe]
+
+
+def foreign(home: Home, name: str, spec: ClusterSpec) -> Sequence[ForeignCluster]:
+    """The clusters of that name that belong to other owners."""
     try:
-        ids += [other for other in probe.clusters(name) if other not in ids]
+        return providers.make(spec, name, home.provider_settings(name)).foreign(name)
     except ProviderError as error:
         raise from_provider(error) from error
-    return [providers.make(spec, cluster_id, settings) for cluster_id in ids] or [probe]
+
+
+def adopted(home: Home, spec: ClusterSpec, cluster: ForeignCluster) -> OperatorProvider:
+    """The provider of another owner's cluster, to end it as its owner would."""
+    settings = {**home.adopted_settings(cluster.cluster_id), **cluster.owner.settings()}
+    return providers.make(spec, cluster.cluster_id, settings)
 
 
 def to_end(remembered: ClusterSpec, given: ClusterSpec | None) -> ClusterSpec:
@@ -59,11 +70,13 @@ def down(
     found: Sequence[OperatorProvider],
     progress: Callable[[str], None],
     abandon: bool = False,
+    forgets: bool = True,
 ) -> Ended:
     """Terminates until nothing is listed, removes what was prepared, forgets the cluster.
 
     Args:
         abandon: forgets the cluster also if machines cannot be reached, with whatever is left on them.
+        forgets: what is remembered under that name is this cluster.
 
     Raises:
         CliError: not all could be ended; all that could was, and the cluster is remembered.
@@ -91,7 +104,8 @@ def down(
     if failures and not abandon:
         first = failures[0]
         raise type(first)("\n".join(dict.fromkeys(failure.message for failure in failures)), first.hint)
-    home.forget(name)
+    if forgets:
+        home.forget(name)
     return Ended(ended, tuple(failure.message for failure in failures))
 
 

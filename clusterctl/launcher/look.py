@@ -7,7 +7,7 @@ from collections.abc import Callable
 from autoscaler.provider import Machine, MachineState, ProviderError, ShellError
 from clusterctl import home as homes
 from clusterctl.api_client import Answer
-from clusterctl.errors import NotFound, TimedOut, Unreachable, from_provider
+from clusterctl.errors import NotFound, TimedOut, Unreachable
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.providers import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
@@ -79,7 +79,7 @@ def facts(
         live=tuple(life.may_run(provider, record.spec, listed)) if may_end and is_decided else (),
         strangers=tuple(
             machine.id
-            for other in _clusters(provider, record.name)
+            for other in machines.lives(provider, record, record.name)
             if other != record.cluster_id
             for machine in machines.existing(other_life(other))
         ),
@@ -194,10 +194,3 @@ def _trouble(provider: OperatorProvider, head: Machine) -> str:
     except (ShellError, ProviderError) as error:
         return str(error)
     return ""
-
-
-def _clusters(provider: OperatorProvider, name: str) -> list[str]:
-    try:
-        return list(provider.clusters(name))
-    except ProviderError as error:
-        raise from_provider(error) from error

@@ -10,6 +10,7 @@ from typing import TypeVar
 from autoscaler.provider import Machine, MachineState, MachineTags, NotFound, ProviderError, Transient
 from clusterctl.errors import NotFound as Gone
 from clusterctl.errors import TimedOut, from_provider
+from clusterctl.home import ClusterRecord
 from clusterctl.providers import OperatorProvider
 
 _DEADLINE_S = 300.0
@@ -30,6 +31,21 @@ def existing(provider: OperatorProvider, patience_s: float = 0.0) -> list[Machin
     try:
         listed = patiently(provider.list, patience_s)
         return [machine for machine in listed if machine.state is not MachineState.GONE]
+    except ProviderError as error:
+        raise from_provider(error) from error
+
+
+def lives(provider: OperatorProvider, record: ClusterRecord | None, name: str) -> list[str]:
+    """The ids of all clusters of that name that are ours: the remembered one, and those that only tags tell of.
+
+    A record of a former version has an owner's id that other people may have, too. Nothing is found by that.
+    """
+    known = [record.cluster_id] if record else []
+    settings = record.provider_settings if record else {}
+    if "owner" in settings and "owner_name" not in settings:
+        return known
+    try:
+        return known + [other for other in provider.clusters(name) if other not in known]
     except ProviderError as error:
         raise from_provider(error) from error
 

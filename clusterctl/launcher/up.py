@@ -223,11 +223,7 @@ class Up:
 
     def _end(self, ids: Sequence[str]) -> None:
         self._watcher.say(f"ending {len(ids)} machine{'s' if len(ids) > 1 else ''} left from before")
-        try:
-            lives = {self.record.cluster_id, *self._provider.clusters(self.record.name)}
-        except ProviderError as error:
-            raise from_provider(error) from error
-        for cluster_id in lives:
+        for cluster_id in machines.lives(self._provider, self.record, self.record.name):
             machines.end_all(self._make_provider(cluster_id), only=set(ids))
 
     def _end_workers(self) -> None:

@@ -19,6 +19,8 @@ from clusterctl.spec.platforms.gcp import GcpProvider
 from clusterctl.spec.platforms.local import LocalProvider
 from clusterctl.spec.platforms.ssh import SshProvider
 
+from .ownership import ForeignCluster, Ownership
+
 
 @dataclass(frozen=True, slots=True)
 class ForHead:
@@ -48,6 +50,10 @@ class OperatorProvider(Provider, Protocol):
         """Ids of the clusters of that name and our owner that have machines, from tags alone."""
         ...
 
+    def foreign(self, name: str) -> Sequence[ForeignCluster]:
+        """The clusters of that name that belong to other owners, from tags alone."""
+        ...
+
     def settings(self) -> Mapping[str, str]:
         """What another process needs besides the spec to make this provider again (resolved defaults)."""
         ...
@@ -70,16 +76,13 @@ class OperatorProvider(Provider, Protocol):
 _NEEDS = {"ssh": ("paramiko",), "aws": ("paramiko", "boto3"), "gcp": ("paramiko", "google.cloud.compute_v1")}
 """Extra, called as the platform is -> the modules that it brings."""
 
-OWNER_TAG = "clusterctl-owner"
-"""Tag: whose cluster it is (a digest of the operator's state folder), so that equal names do not collide."""
-
 
 def make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> OperatorProvider:
     """The provider of a spec, for one cluster.
 
     Args:
-        settings: "owner" and "folder" (for what the provider keeps of the cluster), or all of another such
-            provider's `settings()`.
+        settings: "owner_file" (see `ownership`) and "folder" (for what the provider keeps of the cluster), or all of
+            another such provider's `settings()`.
 
     Raises:
         UsageProblem: what the platform's machines are reached with is not installed here.
@@ -98,7 +101,9 @@ def make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> Ope
         from clusterctl.providers.local.provider import LocalMachines
 
         root = settings.get("root") or config.root
-        return LocalMachines(cluster_id, settings["owner"], root=root, listing_lag_s=config.listing_lag_s)
+        return LocalMachines(
+            cluster_id, Ownership(settings).owner, root=root, listing_lag_s=config.listing_lag_s
+        )
     if isinstance(config, AwsProvider):
         from clusterctl.providers.aws.provider import AwsMachines
 

@@ -102,12 +102,6 @@ def test_of_several_clusters_none_is_guessed(home: Home, monkeypatch: pytest.Mon
         home.resolve(None)
 
 
-def test_owners_differ_by_folder(tmp_path: pathlib.Path) -> None:
-    one, two = (Home.find({"CLUSTERCTL_HOME": str(tmp_path / name)}) for name in "ab")
-    assert one.owner != two.owner
-    assert one.owner == Home.find({"CLUSTERCTL_HOME": str(tmp_path / "a")}).owner
-
-
 def test_what_machines_still_have_of_a_cluster_outlives_its_life(home: Home) -> None:
     home.write(new_record(home, SPEC, "c.yaml"))
     (home.folder("c") / "let_in").write_text("10.0.0.2\n")

@@ -30,7 +30,9 @@ from autoscaler.provider import (
     ShellTimedOut,
 )
 from autoscaler.simulation import SimulatedProvider
+from clusterctl.providers import OperatorProvider
 from clusterctl.providers.gcp import api as apis
+from clusterctl.providers.ownership import OWNER_NAME_TAG, ForeignCluster, Owner
 from clusterctl.shell.connections import CONNECTIONS
 from clusterctl.spec.load import load_text
 from tests.polling import eventually
@@ -38,16 +40,19 @@ from tests.testbed.aws_hosts import AwsCloud
 from tests.testbed.gcp.server import Cloud
 from tests.testbed.sshd import BARE, USER, SshTestbed, missing
 
+OWNER = Owner("contract", "contract@here")
 KIND = NodeType("small", {"CPU": 1.0}, max_workers=8)
 SEEN = (MachineState.PENDING, MachineState.RUNNING)
 
 
 @dataclass
 class Platform:
-    """One platform: `make` gives the provider of a cluster, `real` says that commands really run."""
+    """One platform: `make` gives the provider of a cluster, `real` says that commands really run. `make_of` gives the
+    provider of a cluster and an owner, with a state folder of its own."""
 
     make: Callable[[str], Provider]
     real: bool
+    make_of: Callable[[str, Owner], OperatorProvider] | None = None
 
 
 def simulated(_: Path) -> Platform:
@@ -58,7 +63,10 @@ def simulated(_: Path) -> Platform:
 def local(root: Path) -> Platform:
     from clusterctl.providers.local.provider import LocalMachines
 
-    return Platform(lambda cluster: LocalMachines(cluster, "contract", root=str(root / "m")), real=True)
+    def make(cluster: str, owner: Owner = OWNER) -> OperatorProvider:
+        return LocalMachines(cluster, owner, root=str(root / "m"))
+
+    return Platform(make, real=True, make_of=make)
 
 
 def ssh(root: Path) -> Platform:
@@ -71,10 +79,10 @@ def ssh(root: Path) -> Platform:
         f"auth: {{ssh_user: {USER}, ssh_private_key: {bed.key_file}}}\n"
     )
 
-    def make(cluster: str) -> Provider:
-        return SshMachines(spec, cluster, {"owner": "contract", "folder": str(root / cluster)})
+    def make(cluster: str, owner: Owner = OWNER) -> OperatorProvider:
+        return SshMachines(spec, cluster, {**owner.settings(), "folder": str(root / owner.id / cluster)})
 
-    return Platform(make, real=True)
+    return Platform(make, real=True, make_of=make)
 
 
 def gcp(root: Path) -> Platform:
@@ -86,12 +94,13 @@ def gcp(root: Path) -> Platform:
         "head_node_type: small\navailable_node_types: {small: {}}\n"
     )
 
-    def make(cluster: str) -> Provider:
+    def make(cluster: str, owner: Owner | None = None) -> OperatorProvider:
         # An owner for each test: what was made and ended under a token is not made again under it.
-        return GcpMachines(spec, cluster, {"owner": root.name, "folder": str(root / cluster)})
+        owner = owner or Owner(root.name, "contract")
+        return GcpMachines(spec, cluster, {**owner.settings(), "folder": str(root / owner.id / cluster)})
 
     make("one").prepare([KIND])  # the firewall lets nobody in before
-    return Platform(make, real=True)
+    return Platform(make, real=True, make_of=make)
 
 
 def aws(root: Path) -> Platform:
@@ -104,12 +113,13 @@ def aws(root: Path) -> Platform:
 
     _amazon().reset()
 
-    def make(cluster: str) -> Provider:
-        provider = AwsMachines(spec, cluster, {"owner": "contract", "folder": str(root / cluster)})
+    def make(cluster: str, owner: Owner = OWNER) -> OperatorProvider:
+        settings = {**owner.settings(), "folder": str(root / owner.id / cluster)}
+        provider = AwsMachines(spec, cluster, settings)
         provider.prepare([KIND])
         return provider
 
-    return Platform(make, real=True)
+    return Platform(make, real=True, make_of=make)
 
 
 @cache
@@ -315,6 +325,30 @@ def test_other_clusters_are_not_seen_and_not_touched(platform: Platform) -> None
     assert list(listed(two)) == ["b"]
     one.cleanup()
     assert list(listed(two)) == ["b"]
+
+
+def test_owners_do_not_meet_and_are_the_same_from_another_folder(platform: Platform) -> None:
+    if platform.make_of is None:
+        pytest.skip("the simulated platform has no owners")
+    ann, bob = Owner(f"ann-{os.urandom(3).hex()}", "ann@there"), Owner("bob", "bob@here")
+    hers = platform.make_of("one", ann)
+    made = create(hers, "a").machines[0]
+    assert made.tags[OWNER_NAME_TAG] == "ann@there"
+    assert hers.clusters("name") == ["one"]
+    assert hers.foreign("name") == []
+    his = platform.make_of("two", bob)
+    assert "one" not in his.clusters("name")
+    assert his.foreign("name") == [ForeignCluster("one", ann, (made.id,))]
+    assert his.foreign("other") == []
+    assert isinstance(his.terminate([made.id])[made.id], NotFound)
+    his.cleanup()
+    assert list(listed(hers)) == ["a"]
+    # What `down --adopt` makes: her provider, by her tags alone.
+    adopted = platform.make_of("one", his.foreign("name")[0].owner)
+    assert adopted.terminate([made.id]) == {made.id: None}
+    assert eventually(lambda: existing(adopted) == [])
+    assert platform.make_of("two", bob).foreign("name") == []
+    adopted.cleanup()
 
 
 def test_cleaning_up_spares_machines(provider: Provider) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from autoscaler.provider import Config, MachineTags, NotFound, ProviderError, Throttled, Transient
-from clusterctl.providers import OWNER_TAG
+from clusterctl.providers.ownership import OWNER_NAME_TAG, OWNER_TAG
 from clusterctl.spec.platforms.aws import AwsProvider
 
 from .clients import Clients
@@ -24,7 +24,7 @@ _TRIES = 3
 _LAG_S = 5.0
 """So long a listing may lack what was made."""
 _EVERYBODY = "0.0.0.0/0"
-_BELONGING = (MachineTags.CLUSTER_ID, MachineTags.CLUSTER_NAME, OWNER_TAG)
+_BELONGING = (MachineTags.CLUSTER_ID, MachineTags.CLUSTER_NAME, OWNER_TAG, OWNER_NAME_TAG)
 _SOURCES = {
     "IpRanges": "CidrIp",
     "Ipv6Ranges": "CidrIpv6",

@@ -29,12 +29,13 @@ from autoscaler.provider import (
     Shell,
     Transient,
 )
-from clusterctl.providers import OWNER_TAG, ForHead
+from clusterctl.providers import ForHead, ownership
 from clusterctl.providers.access import SshAccess
+from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.platforms.aws import AwsProvider
 
-from . import checks, identity, images, launches, listing, network, policies, tagging
+from . import checks, identity, images, launches, listing, network, policies, principal, tagging
 from .catalog import Catalog
 from .clients import Clients, Place
 from .images import Image
@@ -59,7 +60,7 @@ class AwsMachines:
     """The machines of one cluster. See `autoscaler.provider.Provider` for the contract.
 
     Args:
-        settings: `owner`, and what `SshAccess` takes.
+        settings: what `Ownership` and `SshAccess` take.
     """
 
     def __init__(self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> None:
@@ -72,6 +73,7 @@ class AwsMachines:
             self._config.region, "" if self._on_head else self._config.profile, self._config.endpoint_url
         )
         self._clients = Clients(place, 0.0 if self._on_head else _PATIENCE_S)
+        self._ownership = Ownership(settings, lambda: principal.stable(str(self._caller()["Arn"])))
         self._access = SshAccess(spec, settings, cluster_id, self._config.python)
         self._catalog = Catalog(self._clients)
         self._prices = Prices(self._clients)
@@ -81,6 +83,7 @@ class AwsMachines:
         self._network: Network | None = None
         self._network_of: frozenset[str] = frozenset()  # the subnets that were named when it was found
         self._is_own_account = False
+        self._called: Mapping[str, Any] | None = None
 
     # ------------------------------------------------------------ the protocol
 
@@ -237,7 +240,7 @@ class AwsMachines:
     def clusters(self, name: str) -> Sequence[str]:
         """Also of those of which only a security group or a key pair is left, so that `down` finds them."""
         filters = [
-            {"Name": f"tag:{OWNER_TAG}", "Values": [self._settings["owner"]]},
+            {"Name": f"tag:{OWNER_TAG}", "Values": [self._ownership.owner.id]},
             {"Name": f"tag:{MachineTags.CLUSTER_NAME}", "Values": [name]},
         ]
         tagged = [
@@ -247,12 +250,20 @@ class AwsMachines:
         ]
         return sorted({tagging.read(one.get("Tags"))[MachineTags.CLUSTER_ID] for one in tagged})
 
+    def foreign(self, name: str) -> Sequence[ForeignCluster]:
+        found = self._described([{"Name": f"tag:{MachineTags.CLUSTER_NAME}", "Values": [name]}])
+        return ownership.foreign(map(listing.machine, found), self._ownership.owner)
+
     def settings(self) -> Mapping[str, str]:
-        return {**self._settings, "account": self._account()}
+        return {
+            **self._settings,
+            **self._ownership.owner.settings(),
+            "account": str(self._caller()["Account"]),
+        }
 
     def for_head(self) -> ForHead:
         access = self._access.settings_for_head(lets_operator_in=self._makes_key())
-        settings = {"owner": self._settings["owner"], **access}
+        settings = {**self._ownership.owner.settings(), **access}
         return ForHead(settings, self._access.files_for_head())
 
     @property
@@ -286,7 +297,7 @@ class AwsMachines:
             **self._config.tags,
             MachineTags.CLUSTER_ID: self._cluster_id,
             MachineTags.CLUSTER_NAME: self._spec.cluster_name,
-            OWNER_TAG: self._settings["owner"],
+            **self._ownership.owner.tags(),
         }
 
     def _named_subnets(self, node_types: Sequence[NodeType]) -> Sequence[str]:
@@ -406,8 +417,12 @@ class AwsMachines:
         )
         return LaunchResult(made, (error,) * (request.count - len(made)))
 
-    def _account(self) -> str:
-        return str(self._clients.call("sts", "get_caller_identity")["Account"])
+    def _caller(self) -> Mapping[str, Any]:
+        """Account and principal of the credentials."""
+        with self._lock:
+            if self._called is None:
+                self._called = self._clients.call("sts", "get_caller_identity")
+            return self._called
 
     def _check_account(self) -> None:
         """What another account lists says nothing of this cluster.
@@ -418,7 +433,7 @@ class AwsMachines:
         wanted = "" if self._on_head else self._settings.get("account", "")
         if not wanted or self._is_own_account:
             return
-        if (account := self._account()) != wanted:
+        if (account := str(self._caller()["Account"])) != wanted:
             raise Auth(
                 f"this cluster is of the AWS account {wanted}, and the credentials here are of {account}"
             )

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from autoscaler.provider import Auth, Config, ProviderError, Throttled, Transient
 
-from . import errors
+from . import errors, principals
 from .instances import SCOPE
 
 Json = dict[str, Any]
@@ -69,6 +69,16 @@ class ComputeApi:
                 "the credentials name no project: set provider.project_id, or run `gcloud config set project PROJECT`"
             )
         return project
+
+    def principal(self) -> str:
+        """Who the credentials belong to, as an e-mail address; "": they do not tell.
+
+        Raises:
+            Auth: there are no credentials, or they are refused.
+        """
+        return self._translated(
+            "asking whose the credentials are", lambda: principals.of_credentials(self._credentials()[0])
+        )
 
     # ------------------------------------------------------------ what there is to have
 

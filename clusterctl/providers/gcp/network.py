@@ -20,11 +20,11 @@ class ClusterNetwork:
     """The network of one cluster.
 
     Args:
-        tag: by which the rules know the cluster's machines.
+        tag: by which the rules know the cluster's machines. It is first asked for when it is needed.
         api: is first asked for when it is needed.
     """
 
-    def __init__(self, spec: GcpProvider, tag: str, api: Callable[[], ComputeApi]) -> None:
+    def __init__(self, spec: GcpProvider, tag: Callable[[], str], api: Callable[[], ComputeApi]) -> None:
         self._spec = spec
         self._tag = tag
         self._api = api
@@ -68,7 +68,7 @@ class ClusterNetwork:
         """Makes what is missing, corrects what is wrong; returns the rules' names."""
         if not self._spec.firewall:
             return []
-        rules = firewall.rules(self._tag, self.of(node_types), self._spec.ssh_sources or _ANYWHERE)
+        rules = firewall.rules(self._tag(), self.of(node_types), self._spec.ssh_sources or _ANYWHERE)
         there = {str(rule["name"]): rule for rule in self._api().firewalls()} if rules else {}
         for rule in rules:
             self._ensure(rule, there.get(str(rule["name"])))
@@ -76,7 +76,7 @@ class ClusterNetwork:
 
     def remove_rules(self) -> None:
         """Removes all rules of the cluster, those of an earlier spec, too."""
-        for name in firewall.of_cluster(self._api().firewalls(), self._tag):
+        for name in firewall.of_cluster(self._api().firewalls(), self._tag()):
             self._remove(name)
 
     # -- inside

@@ -31,8 +31,9 @@ from autoscaler.provider import (
     Shell,
     Transient,
 )
-from clusterctl.providers import OWNER_TAG, ForHead
+from clusterctl.providers import ForHead, ownership
 from clusterctl.providers.access import SshAccess
+from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.platforms.gcp import GcpProvider
 
@@ -62,8 +63,8 @@ class GcpMachines:
     twice. `create` waits for the operation, since that is what tells of a stock-out or a quota.
 
     Args:
-        settings: `owner`; `folder`, for the cluster's key, pinned host keys and the head's address; `project`, once it
-            is known; `on_head`, if that is where it runs.
+        settings: what `Ownership` takes; `folder`, for the cluster's key, pinned host keys and the head's address;
+            `project`, once it is known; `on_head`, if that is where it runs.
     """
 
     def __init__(self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> None:
@@ -73,12 +74,11 @@ class GcpMachines:
         self._head_type = spec.head_node_type
         self._cluster_id = cluster_id
         self._settings = dict(settings)
-        self._owner = settings["owner"]
+        self._ownership = Ownership(settings, lambda: self._api.principal())
         self._on_head = bool(settings.get("on_head"))
         self._folder = Path(settings["folder"]).expanduser()
         self._user = spec.auth.ssh_user or _USER
         self._access = SshAccess(spec, settings, cluster_id, self._spec.python)
-        self._tag = firewall.network_tag(self._owner, self._cluster_name)
         self._network = ClusterNetwork(self._spec, self._tag, lambda: self._api)
         self._lock = threading.Lock()
         self._types: dict[str, Sequence[Json]] = {}
@@ -123,7 +123,7 @@ class GcpMachines:
         return found + checks.quotas(project, least, most, f"project {self._api.project}")
 
     def check_offline(self, node_types: Sequence[NodeType]) -> list[Problem]:
-        around = Surroundings("", "", self._tag, self._spec.use_internal_ips, self._user, (), "default")
+        around = Surroundings("", "", "any", self._spec.use_internal_ips, self._user, (), "default")
         found: list[Problem] = []
         for kind in node_types:
             where = f"node type {kind.name}: node_config"
@@ -142,7 +142,7 @@ class GcpMachines:
         """Makes the cluster's key and its firewall rules."""
         self._access.workers_keys()
         rules = self._network.make_rules([self._whole(kind) for kind in node_types])
-        details = {"project": self._api.project, "network tag": self._tag, "firewall": ", ".join(rules)}
+        details = {"project": self._api.project, "network tag": self._tag(), "firewall": ", ".join(rules)}
         return Prepared({key: value for key, value in details.items() if value})
 
     def offers(self, node_type: NodeType) -> list[Offer]:
@@ -178,7 +178,7 @@ class GcpMachines:
     def cleanup(self) -> None:
         """Removes the firewall rules and the cluster's key. They are those of all lives of the cluster of this name,
         and stay while any has machines."""
-        of_name = {OWNER_TAG: self._owner, MachineTags.CLUSTER_NAME: self._cluster_name}
+        of_name = {OWNER_TAG: self._owner_id, MachineTags.CLUSTER_NAME: self._cluster_name}
         if self._on_head or self._listed(of_name):
             return
         self._network.remove_rules()
@@ -200,15 +200,22 @@ class GcpMachines:
         self.list()  # they have other addresses now
 
     def clusters(self, name: str) -> Sequence[str]:
-        found = self._listed({OWNER_TAG: self._owner, MachineTags.CLUSTER_NAME: name})
+        found = self._listed({OWNER_TAG: self._owner_id, MachineTags.CLUSTER_NAME: name})
         return sorted({machine.tags[MachineTags.CLUSTER_ID] for machine in found})
 
+    def foreign(self, name: str) -> Sequence[ForeignCluster]:
+        return ownership.foreign(self._listed({MachineTags.CLUSTER_NAME: name}), self._ownership.owner)
+
     def settings(self) -> Mapping[str, str]:
-        return {**self._settings, "project": self._api.project}
+        return {**self._settings, **self._ownership.owner.settings(), "project": self._api.project}
 
     def for_head(self) -> ForHead:
         return ForHead(
-            {"owner": self._owner, "project": self._api.project, **self._access.settings_for_head()},
+            {
+                **self._ownership.owner.settings(),
+                "project": self._api.project,
+                **self._access.settings_for_head(),
+            },
             self._access.files_for_head(),
         )
 
@@ -266,7 +273,7 @@ class GcpMachines:
         tags = {
             **request.tags_of(index),
             MachineTags.CLUSTER_ID: self._cluster_id,
-            OWNER_TAG: self._owner,
+            **self._ownership.owner.tags(),
         }
         name = self._name(request, index)
         config = request.node_type.node_config
@@ -303,7 +310,7 @@ class GcpMachines:
     def _name(self, request: LaunchRequest, index: int) -> str:
         """Valid, nobody else's, and the same whenever this is asked for."""
         unique = names.digest(
-            self._owner,
+            self._owner_id,
             self._cluster_id,
             request.token,
             request.instance_ids[index],
@@ -318,7 +325,7 @@ class GcpMachines:
         return Surroundings(
             network=network,
             subnetwork=subnetwork,
-            network_tag=self._tag,
+            network_tag=self._tag(),
             use_internal_ips=self._spec.use_internal_ips,
             user=self._user,
             public_keys=tuple(public_keys),
@@ -358,11 +365,19 @@ class GcpMachines:
     # ------------------------------------------------------------ inside
 
     @property
+    def _owner_id(self) -> str:
+        return self._ownership.owner.id
+
+    def _tag(self) -> str:
+        """By which firewall rules know the cluster's machines."""
+        return firewall.network_tag(self._owner_id, self._cluster_name)
+
+    @property
     def _api(self) -> ComputeApi:
         return apis.of(self._settings.get("project") or self._spec.project_id, self._spec.endpoint)
 
     def _is_ours(self, machine: Machine) -> bool:
-        mine = {MachineTags.CLUSTER_ID: self._cluster_id, OWNER_TAG: self._owner}
+        mine = {MachineTags.CLUSTER_ID: self._cluster_id, OWNER_TAG: self._owner_id}
         return all(machine.tags.get(key) == value for key, value in mine.items())
 
     def _listed(self, tags: Mapping[str, str]) -> Sequence[Machine]:

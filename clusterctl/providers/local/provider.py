@@ -33,7 +33,8 @@ from autoscaler.provider import (
     Transient,
 )
 from clusterctl import processes
-from clusterctl.providers import OWNER_TAG, ForHead
+from clusterctl.providers import ForHead, ownership
+from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Owner
 from clusterctl.shell.local import LocalShell
 from clusterctl.spec.platforms.local import LocalNodeConfig
 
@@ -53,7 +54,7 @@ def default_root() -> str:
 class LocalMachines:
     """The machines of one cluster on this host. See `autoscaler.provider.Provider` for the contract."""
 
-    def __init__(self, cluster_id: str, owner: str, root: str = "", listing_lag_s: float = 0.0) -> None:
+    def __init__(self, cluster_id: str, owner: Owner, root: str = "", listing_lag_s: float = 0.0) -> None:
         self._cluster_id = cluster_id
         self._owner = owner
         self._root = Path(root or default_root())
@@ -64,7 +65,7 @@ class LocalMachines:
         return Capabilities(stop_start=True, listing_lag_s=self._lag_s)
 
     def settings(self) -> Mapping[str, str]:
-        return {"root": str(self._root), "owner": self._owner}
+        return {"root": str(self._root), **self._owner.settings()}
 
     def for_head(self) -> ForHead:
         return ForHead(self.settings())
@@ -184,11 +185,15 @@ class LocalMachines:
         found = set()
         for machine in self._every():
             if (
-                machine.tags.get(OWNER_TAG) == self._owner
+                machine.tags.get(OWNER_TAG) == self._owner.id
                 and machine.tags.get(MachineTags.CLUSTER_NAME) == name
             ):
                 found.add(machine.tags[MachineTags.CLUSTER_ID])
         return sorted(found)
+
+    def foreign(self, name: str) -> Sequence[ForeignCluster]:
+        of_name = (m.listed() for m in self._every() if m.tags.get(MachineTags.CLUSTER_NAME) == name)
+        return ownership.foreign(of_name, self._owner)
 
     def shell(self, machine: Machine) -> Shell:
         found = machines.read(self._root / machine.id)
@@ -212,7 +217,11 @@ class LocalMachines:
 
     def _describe(self, request: LaunchRequest, index: int, config: LocalNodeConfig) -> LocalMachine:
         digest = hashlib.sha256(f"{self._cluster_id}/{request.token}/{index}".encode()).hexdigest()[:8]
-        tags = {**request.tags_of(index), MachineTags.CLUSTER_ID: self._cluster_id, OWNER_TAG: self._owner}
+        tags = {
+            **request.tags_of(index),
+            MachineTags.CLUSTER_ID: self._cluster_id,
+            **self._owner.tags(),
+        }
         return LocalMachine(
             id=digest,
             folder=self._root / digest,

@@ -149,9 +149,12 @@ def _of(
     claim = seen.facts.claim
     out = []
     if claim is not None and not is_ours(claim):
-        other = claim.tags.get(MachineTags.CLUSTER_NAME, "?")
-        advice = f"End cluster '{other}' first, or name another machine."
-        out.append(Problem(f"{name} belongs to cluster '{other}'", advice, fatal=is_head))
+        cluster_id = claim.tags.get(MachineTags.CLUSTER_ID, "?")
+        advice = (
+            "Name another machine, or end that cluster first. `clusterctl down FILE --adopt "
+            f"{cluster_id}` ends it even if it is another owner's."
+        )
+        out.append(Problem(f"{name} belongs to {claim.cluster}", advice, fatal=is_head))
     if wrong := wrong_address(name, seen.facts.address, is_head, is_alone):
         out.append(wrong)
     if not seen.python:

@@ -15,6 +15,7 @@ import msgspec
 
 from autoscaler.provider import Machine, MachineState, MachineTags, ShellError
 from clusterctl import processes
+from clusterctl.providers.ownership import OWNER_NAME_TAG, OWNER_TAG, Owner
 from clusterctl.shell import words
 from clusterctl.spec.node_dir import NODE_FOLDER, SOCKETS, sockets_dir
 from clusterctl.sync import receiver
@@ -49,6 +50,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     home: str
     path: str
     session_dir: str
+
+    @property
+    def cluster(self) -> str:
+        """The cluster that has it, and whose that is, in words."""
+        owner = Owner(self.tags.get(OWNER_TAG, ""), self.tags.get(OWNER_NAME_TAG, ""))
+        name, cluster_id = (
+            self.tags.get(tag, "?") for tag in (MachineTags.CLUSTER_NAME, MachineTags.CLUSTER_ID)
+        )
+        return f"cluster '{name}' ({cluster_id}) of {owner}"
 
     def machine(self, unreachable: str = "", is_wanted: bool = True) -> Machine:
         """As the provider lists it."""

@@ -33,7 +33,8 @@ from autoscaler.provider import (
     ShellRefused,
     Transient,
 )
-from clusterctl.providers import OWNER_TAG, ForHead, identity
+from clusterctl.providers import ForHead, identity, ownership
+from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
 from clusterctl.shell.connections import CONNECTIONS, SshTarget
 from clusterctl.shell.ssh import SshShell
 from clusterctl.spec import ray_start
@@ -59,8 +60,8 @@ class SshMachines:
     """The machines of one cluster among those that the spec names. See `autoscaler.provider.Provider`.
 
     Args:
-        settings: `owner`; `folder`, for pinned host keys, the cluster's key, and what is remembered of machines that
-            do not answer; `on_head`, if that is where it runs.
+        settings: what `Ownership` takes; `folder`, for pinned host keys, the cluster's key, and what is remembered of
+            machines that do not answer; `on_head`, if that is where it runs.
     """
 
     def __init__(self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> None:
@@ -73,7 +74,7 @@ class SshMachines:
         self._ports = [port for port in (spec.ports.control or start.control_port, spec.ports.api) if port]
         self._cluster_id = cluster_id
         self._settings = dict(settings)
-        self._owner = settings["owner"]
+        self._ownership = Ownership(settings)
         self._folder = Path(settings["folder"]).expanduser()
         known_hosts = str(self._folder / "known_hosts")
         self._on_head = bool(settings.get("on_head"))
@@ -90,8 +91,6 @@ class SshMachines:
             self._entries.setdefault(hosts.name_of(target), text)
         self._base = base
         self._cluster_name = spec.cluster_name
-        # Of the cluster and not of one life of it: a key that an interrupted `up` left behind goes as well.
-        self._mark = f"clusterctl:{self._owner}:{spec.cluster_name}"
         own = self._head if self._on_head else ""
         self._asking = Asking(self._targets, own, self._spec.python, self._head, self._ports)
         self._named = frozenset(self._targets)
@@ -297,13 +296,19 @@ class SshMachines:
                 for answer in self._asking.look_lately(self._targets).values()
                 if isinstance(answer, Facts)
                 and answer.claim is not None
-                and answer.claim.tags.get(OWNER_TAG) == self._owner
+                and answer.claim.tags.get(OWNER_TAG) == self._owner_id
                 and answer.claim.tags.get(MachineTags.CLUSTER_NAME) == name
             }
         )
 
+    def foreign(self, name: str) -> Sequence[ForeignCluster]:
+        answers = self._asking.look_lately(self._targets).values()
+        taken = (answer.claim for answer in answers if isinstance(answer, Facts) and answer.claim)
+        of_name = (c.machine() for c in taken if c.tags.get(MachineTags.CLUSTER_NAME) == name)
+        return ownership.foreign(of_name, self._ownership.owner)
+
     def settings(self) -> Mapping[str, str]:
-        return self._settings
+        return {**self._settings, **self._ownership.owner.settings()}
 
     def for_head(self) -> ForHead:
         files = tuple(
@@ -311,7 +316,9 @@ class SshMachines:
             for name in ("ssh_key", "known_hosts")
             if (self._folder / name).exists()
         )
-        return ForHead({"owner": self._owner, "folder": f"~/{claims.FOLDER}", "on_head": "yes"}, files)
+        return ForHead(
+            {**self._ownership.owner.settings(), "folder": f"~/{claims.FOLDER}", "on_head": "yes"}, files
+        )
 
     @property
     def head_extras(self) -> Sequence[str]:
@@ -321,6 +328,15 @@ class SshMachines:
         return {}  # each machine says itself what it has
 
     # ------------------------------------------------------------ inside
+
+    @property
+    def _owner_id(self) -> str:
+        return self._ownership.owner.id
+
+    @property
+    def _mark(self) -> str:
+        """Of the cluster and not of one life of it: a key that an interrupted `up` left behind goes as well."""
+        return f"clusterctl:{self._owner_id}:{self._cluster_name}"
 
     def _name(self, target: SshTarget) -> str:
         return hosts.name_of(target)
@@ -332,7 +348,7 @@ class SshMachines:
         """By `up`, which ends an earlier life of the cluster that only its tags tell of."""
         tags = claim.tags
         is_earlier = (tags.get(OWNER_TAG), tags.get(MachineTags.CLUSTER_NAME)) == (
-            self._owner,
+            self._owner_id,
             self._cluster_name,
         )
         return is_earlier or self._is_ours(claim)
@@ -370,7 +386,7 @@ class SshMachines:
             tags={
                 **request.tags_of(index),
                 MachineTags.CLUSTER_ID: self._cluster_id,
-                OWNER_TAG: self._owner,
+                **self._ownership.owner.tags(),
             },
             launched_s=time.time(),
             address=facts.address,
@@ -418,7 +434,7 @@ class SshMachines:
         if isinstance(facts, Exception):
             return f"{facts}"
         if facts.claim is not None:
-            return f"{name} belongs to cluster '{facts.claim.tags.get(MachineTags.CLUSTER_NAME, '?')}'"
+            return f"{name} belongs to {facts.claim.cluster}"
         return str(wrong_address(name, facts.address, name == self._head, len(self._named) == 1) or "")
 
 

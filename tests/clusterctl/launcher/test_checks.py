@@ -10,6 +10,7 @@ from clusterctl.launcher.checks import problems, unoffered
 from clusterctl.launcher.costs import costs, estimate
 from clusterctl.launcher.node_types import node_types
 from clusterctl.providers.local.provider import LocalMachines
+from clusterctl.providers.ownership import Owner
 from clusterctl.spec.load import load_text
 
 TEXT = """
@@ -24,7 +25,7 @@ available_node_types: {head: {}, cpu: {min_workers: 1, max_workers: 2}}
 def test_files_that_are_missing_here_are_found_offline_too(tmp_path: pathlib.Path) -> None:
     spec = load_text(TEXT + f"file_mounts: {{/a: {tmp_path}/none, /b: {tmp_path}}}\n")
     for offline in (True, False):
-        found = problems(spec, LocalMachines("c", "owner"), node_types(spec, {}), offline)
+        found = problems(spec, LocalMachines("c", Owner("owner")), node_types(spec, {}), offline)
         assert [problem.what for problem in found] == [f"file_mounts /a: there is no {tmp_path}/none"]
         assert found[0].fatal
 

@@ -21,6 +21,7 @@ from autoscaler.provider import (
 )
 from clusterctl import processes
 from clusterctl.providers.local.provider import LocalMachines
+from clusterctl.providers.ownership import Owner
 from tests.polling import eventually
 
 WORKER = NodeType("w", max_workers=9)
@@ -28,7 +29,7 @@ WORKER = NodeType("w", max_workers=9)
 
 @pytest.fixture
 def provider() -> Iterator[LocalMachines]:
-    provider = LocalMachines("cluster-1", "me")
+    provider = LocalMachines("cluster-1", Owner("me"))
     yield provider
     provider.terminate([machine.id for machine in provider.list()])
     provider.cleanup()
@@ -97,7 +98,7 @@ def test_a_machine_can_vanish(provider: LocalMachines) -> None:
 
 
 def test_a_listing_can_be_stale() -> None:
-    provider = LocalMachines("cluster-2", "me", listing_lag_s=3600.0)
+    provider = LocalMachines("cluster-2", Owner("me"), listing_lag_s=3600.0)
     (machine,) = provider.create(request("t")).machines
     assert provider.list() == []
     assert provider.capabilities.listing_lag_s == 3600.0
@@ -147,9 +148,9 @@ def test_a_machine_powers_off_when_its_daemon_ends(provider: LocalMachines, role
 
 def test_clusters_are_found_by_tags_and_owner(provider: LocalMachines) -> None:
     provider.create(request("t"))
-    assert list(LocalMachines("x", "me").clusters("c")) == ["cluster-1"]
-    assert list(LocalMachines("x", "you").clusters("c")) == []
-    assert LocalMachines("x", "me").list() == []
+    assert list(LocalMachines("x", Owner("me")).clusters("c")) == ["cluster-1"]
+    assert list(LocalMachines("x", Owner("you")).clusters("c")) == []
+    assert LocalMachines("x", Owner("me")).list() == []
 
 
 def test_cleanup_leaves_nothing_and_spares_others(provider: LocalMachines) -> None:
@@ -186,9 +187,9 @@ def test_check_finds_what_would_fail(provider: LocalMachines) -> None:
     assert provider.check([WORKER]) == []
     (problem,) = provider.check([NodeType("w", node_config={"capcity": 1})])
     assert "capcity" in problem.what
-    (problem,) = LocalMachines("c", "me", root="/tmp/" + "x" * 80).check([])
+    (problem,) = LocalMachines("c", Owner("me"), root="/tmp/" + "x" * 80).check([])
     assert "too long" in problem.what
-    assert LocalMachines("c", "me", root="/proc/nowhere").check([]) or os.getuid() == 0
+    assert LocalMachines("c", Owner("me"), root="/proc/nowhere").check([]) or os.getuid() == 0
 
 
 def test_a_machine_that_is_gone(provider: LocalMachines) -> None:

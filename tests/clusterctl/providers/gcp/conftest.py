@@ -28,7 +28,8 @@ def make(cloud: Cloud, tmp_path: Path) -> Callable[..., GcpMachines]:
             f"cluster_name: {name}\nhead_node_type: small\navailable_node_types: {{small: {{}}, gpu: {{}}}}\n"
             f"provider: {{type: gcp, region: us-west1, project_id: a-project, endpoint: '{cloud.endpoint}'{more}}}\n"
         )
-        return GcpMachines(spec, cluster_id, {"owner": "me", "folder": str(tmp_path / name), **settings})
+        known = {} if "owner_file" in settings else {"owner": "me"}
+        return GcpMachines(spec, cluster_id, {**known, "folder": str(tmp_path / name), **settings})
 
     return make
 
