@@ -16,6 +16,8 @@ from clusterctl.errors import CliError, Denied, NotFound, TimedOut, Unreachable,
 from runtime._core.head_api import with_secret
 
 _ATTEMPT_GAP_S = 0.2
+_RESTART_S = 5.0
+"""How long a head may be restarting: its machine answers, and nobody listens at its port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,7 @@ class ApiClient:
         self, method: str, target: str, body: bytes | None, timeout_s: float, patience_s: float
     ) -> Answer:
         deadline = time.monotonic() + patience_s
+        closed_s: float | None = None
         while True:
             try:
                 return self._once(method, target, body, timeout_s)
@@ -158,6 +161,9 @@ class ApiClient:
                 self.close()
                 problem = self.unreachable()
                 cause = error
+                if isinstance(self._tunnel.failure, PortClosed):  # the network is not what failed
+                    closed_s = time.monotonic() if closed_s is None else closed_s
+                    deadline = min(deadline, closed_s + _RESTART_S)
             if time.monotonic() + _ATTEMPT_GAP_S >= deadline:
                 raise problem from cause
             time.sleep(_ATTEMPT_GAP_S)

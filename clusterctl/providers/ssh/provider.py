@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -94,6 +94,8 @@ class SshMachines:
         own = self._head if self._on_head else ""
         self._asking = Asking(self._targets, own, self._spec.python, self._head, self._ports)
         self._named = frozenset(self._targets)
+        self._lock = threading.Lock()
+        self._ending: dict[str, threading.Event] = {}
         self._memory = Memory(self._folder)
         for claim in self._memory.machines().values():  # taken when the spec named them: to be given back
             self._targets.setdefault(claim.host, hosts.parse(claim.entry, base))
@@ -158,9 +160,10 @@ class SshMachines:
         with _CREATING:
             seen = self._asking.look_lately(names)
             # What has a claim may have been given back since, by an earlier life of this cluster for one.
-            seen |= self._asking.look(
-                [name for name, facts in seen.items() if isinstance(facts, Facts) and facts.claim]
-            )
+            claimed = [name for name, facts in seen.items() if isinstance(facts, Facts) and facts.claim]
+            if len(names) - len(claimed) < request.count:
+                self._await_given_back(claimed)
+            seen |= self._asking.look(claimed)
             ours = [facts.claim for facts in seen.values() if isinstance(facts, Facts) and facts.claim]
             here = {claim.tags[MachineTags.INSTANCE_ID]: claim for claim in ours if self._is_ours(claim)}
             made = [here[name].machine() for name in request.instance_ids if name in here]
@@ -213,8 +216,11 @@ class SshMachines:
 
     def terminate(self, ids: Sequence[str]) -> dict[str, ProviderError | None]:
         names = {claims.host_of(id): id for id in ids if claims.host_of(id) in self._targets}
-        answers = self._asking.each(names, lambda target: self._give_back(names[self._name(target)], target))
-        self._asking.forget(names)
+        with self._giving_back(names):
+            answers = self._asking.each(
+                names, lambda target: self._give_back(names[self._name(target)], target)
+            )
+            self._asking.forget(names)
         result: dict[str, ProviderError | None] = {id: NotFound(f"there is no machine {id}") for id in ids}
         for name, answer in answers.items():
             result[names[name]] = (
@@ -428,6 +434,27 @@ class SshMachines:
             raise NotFound(f"there is no machine {machine_id}")
         if result.exit_status:
             raise Transient(f"{machine_id} cannot be given back yet: {result.output.strip()[-500:]}", 1.0)
+
+    @contextlib.contextmanager
+    def _giving_back(self, names: Iterable[str]) -> Iterator[None]:
+        """While it lasts, `create` waits for these machines instead of refusing."""
+        ended = threading.Event()
+        with self._lock:
+            self._ending.update(dict.fromkeys(names, ended))
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._ending = {name: event for name, event in self._ending.items() if event is not ended}
+            ended.set()
+
+    def _await_given_back(self, names: Iterable[str]) -> None:
+        """Waits for those that are given back now: a replacement may take the machine of the node that it replaces."""
+        with self._lock:
+            ending = {self._ending[name] for name in names if name in self._ending}
+        deadline = time.monotonic() + _END_S
+        for event in ending:
+            event.wait(max(0.0, deadline - time.monotonic()))
 
     def _why_not(self, name: str, facts: Facts | Exception) -> str:
         """Why a machine cannot be taken, or ""."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
 
@@ -407,6 +409,20 @@ def test_home_directories_that_machines_share_are_noticed(bed: SshTestbed, make:
     host.run(["sed", "-i", 's/"hostname":"h2"/"hostname":"elsewhere"/', claim])
     with pytest.raises(Exception, match="shares its home directory with elsewhere"):
         provider._take({host.address: draft}, provider._targets[host.address])
+
+
+def test_a_replacement_waits_for_the_machine_that_is_being_given_back(make: Make) -> None:
+    provider = make(only=2)
+    (old,) = create(provider, "a").machines
+    stubborn = "trap '' TERM; while :; do sleep 0.1; done"
+    provider.shell(old).run(f"setsid sh -c {shlex.quote(stubborn)} </dev/null >/dev/null 2>&1 &")
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(provider.terminate, [old.id])
+        assert eventually(lambda: provider._ending)
+        result = create(provider, "b")
+        assert ending.result() == {old.id: None}
+    assert result.errors == ()
+    assert [machine.instance_id for machine in result.machines] == ["b"]
 
 
 def test_clusters_are_found_by_name_and_owner(make: Make) -> None:

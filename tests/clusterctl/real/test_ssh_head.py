@@ -77,3 +77,25 @@ def test_a_head_whose_daemons_were_killed_is_proved_dead_and_started_again(bed: 
     after = nodes(cli)
     assert len(after) == 2
     assert not after & before
+
+
+def test_a_follower_is_told_of_the_heads_death(bed: SshTestbed, cli: Cli) -> None:
+    job = cli.start("submit", cli.script("import time\nprint('waits', flush=True)\ntime.sleep(600)\n"))
+    assert job.stdout is not None
+    assert job.stdout.readline() == "waits\n"
+    bed.hosts[0].run(["sh", "-c", f"pkill -KILL -u {USER} -f 'clusterctl[.]head '"])
+    _, err = job.communicate(timeout=40)  # as long as a network may fail would be a minute
+    assert job.returncode == 5
+    assert "does not answer" in err
+    assert cli.run("up", "-y", "own.yaml", timeout_s=170).status == 0
+
+
+def test_a_worker_whose_processes_were_killed_is_replaced_on_its_machine(bed: SshTestbed, cli: Cli) -> None:
+    before = nodes(cli)
+    bed.hosts[1].run(
+        ["sh", "-c", f"pkill -KILL -u {USER} -f 'clusterctl[.]head[.]join|runtime[.]_|zygote'; true"]
+    )
+    assert cli.wait(
+        lambda status: len(alive(status)) == 2 and {n["node_id"] for n in alive(status)} != before
+    )
+    assert not [f for f in cli.status()["autoscaler"]["failures"] if "belongs to" in f["reason"]]
