@@ -237,7 +237,9 @@ def _anew(facts: Facts) -> Plan:
 def _question(facts: Facts, steps: tuple[Step, ...]) -> str:
     """What to ask before machines end whose nodes may run."""
     ending = {machine for step in steps if step.action is Action.END_MACHINES for machine in step.machines}
-    live = [machine for machine in facts.live if machine in ending]
+    # Of an earlier life nobody has asked: another computer with the same credentials may have brought it up.
+    strangers = facts.strangers if facts.record_state else ()
+    live = [machine for machine in (*facts.live, *strangers) if machine in ending]
     if not live:
         return ""
     return f"These machines would be ended, and their nodes run or may still run: {', '.join(live)}."

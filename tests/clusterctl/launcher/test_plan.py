@@ -150,7 +150,8 @@ def test_a_restart_alone_runs_no_setup() -> None:
 
 def test_machines_that_nobody_remembers_are_asked_about() -> None:
     assert decided(FRESH, strangers=("x",)).asks
-    assert not decided(DEAD, strangers=("x",)).asks
+    assert ": x." in decided(DEAD, strangers=("x",)).asks
+    assert ": x." in decided(STOPPED, strangers=("x",)).asks
 
 
 @pytest.mark.parametrize("facts", [DEAD, dataclasses.replace(DEAD, head_id="", machines=("w",)), STOPPED])
