@@ -4,7 +4,8 @@ Bare hosts of network namespaces on this machine, entered by SSH: `up` from noth
 `down`, all by the command line, and what is left then; medians of some rounds. Prints one line of JSON.
 `--hosts 1,3,20` says how many hosts, the head's included. All of them share the cores of this machine; then once more
 each has an equal small part of a core (`--each 0.09`) to itself, as machines have cores of their own. And once from far
-away: the round trip to each host takes `--far 100` milliseconds.
+away: the round trip to each host takes `--far 100` milliseconds. The runtime is packed before, as it is once for each
+installed version; what the first `up` after an installation takes is measured by itself (`--first 3` hosts).
 
 `--against PYTHON` measures something else: our launcher and Ray's, as launcher_against.py does.
 """
@@ -45,6 +46,7 @@ OWN = "as each host has its own part of a core"
 NO_OP_GOAL_S = 1.0
 DOWN_GOAL_S = 3.0
 ROUNDS = 5
+FIRST_ROUNDS = 3
 GROWTH_GOAL = 2.0
 """How much longer `up` may take for the most hosts than for one."""
 SPEC = """\
@@ -203,6 +205,29 @@ def one_round(count: int) -> Round:
             )
 
 
+def first_up(figures: Figures, count: int) -> None:
+    """How long the first `up` after an installation takes, which packs the runtime; median of some."""
+    ups, packings = [], []
+    for _ in range(FIRST_ROUNDS):
+        with tempfile.TemporaryDirectory(prefix="launcher-bench-") as name:
+            folder = Path(name)
+            operator = Operator(folder)
+            compile_packages()
+            began = time.perf_counter()
+            shipping.own(str(folder / "other cache"), ["ssh"])
+            packings.append(time.perf_counter() - began)
+            with SshTestbed(count, folder, hidden=BARE) as bed, bed.inside():
+                spec = write_spec(folder, bed)
+                try:
+                    ups.append(operator.seconds("up", "-y", str(spec)))
+                finally:
+                    with contextlib.suppress(RuntimeError):
+                        operator.seconds("down", "-y", str(spec))
+    words = f"{count} host{'s' if count > 1 else ''}"
+    figures.add(f"first up, {words}", statistics.median(ups), "s", "the first after an installation")
+    figures.add("packing the runtime", statistics.median(packings), "s", "which the first `up` does here")
+
+
 def up_from_far(figures: Figures, count: int, far_ms: float) -> None:
     """How long `up` and `down` take for an operator to whom every answer takes so long."""
     with tempfile.TemporaryDirectory(prefix="launcher-bench-") as name:
@@ -242,10 +267,15 @@ def write_spec(folder: Path, bed: SshTestbed, far_ms: float = 0) -> Path:
     return spec
 
 
-def pack_runtime(folder: Path) -> None:
-    """What is done once for each installed version, and not for each cluster."""
+def compile_packages() -> None:
+    """As an installer does, where the packages are installed from a source tree."""
     for package in (autoscaler, clusterctl, runtime):
         compileall.compile_dir(os.path.dirname(str(package.__file__)), quiet=2)
+
+
+def pack_runtime(folder: Path) -> None:
+    """What the first `up` after an installation does, once for each installed version and not for each cluster."""
+    compile_packages()
     shipping.own(str(folder / "home" / "cache"), ["ssh"])
 
 
@@ -256,6 +286,9 @@ def main() -> int:
     parser.add_argument("--hosts", default="1,3,20", help="how many, with commas between them")
     parser.add_argument("--each", type=float, default=0.09, help="cores of a host; 0: leave that part out")
     parser.add_argument("--far", type=float, default=100.0, help="round trip in ms; 0: leave that part out")
+    parser.add_argument(
+        "--first", type=int, default=3, help="hosts of the first `up`; 0: leave that part out"
+    )
     parser.add_argument("--against", metavar="PYTHON", help="one for which Ray is installed")
     options = parser.parse_args()
     if options.against:
@@ -272,6 +305,8 @@ def main() -> int:
     measurements: dict[str, Callable[[], None]] = {
         f"{options.hosts} hosts": functools.partial(measure, figures, sharing, counts)
     }
+    if options.first:
+        measurements["the first up"] = functools.partial(first_up, figures, options.first)
     if options.each and not cores.missing():
         for count in {counts[0], counts[-1]}:
             measure_it = functools.partial(up_with_own_cores, figures, own, count, options.each)
