@@ -32,6 +32,7 @@ from runtime.compat.ray import python_path
 from runtime.runtime_env import of_task
 
 from . import job_processes
+from .job_queue import JobQueue, default_limit
 
 log = logging.getLogger(__name__)
 
@@ -61,11 +62,14 @@ class JobSupervisor:
         session_dir: str,
         environment: Mapping[str, str],
         spawn: Callable[..., object],
+        limit: int | None = None,
     ) -> None:
         """Args:
         environment: of every job's process; the cluster's address is in it.
         spawn: starts a coroutine in the owner's task group.
+        limit: how many jobs run at once; None: by the head's CPUs and memory.
         """
+        self._queue = JobQueue(control, limit or default_limit())
         self._control = control
         self._folder = Path(session_dir, "jobs")
         self._logs = Path(session_dir, "logs")
@@ -80,7 +84,8 @@ class JobSupervisor:
         self._environments = Environments(str(Path(session_dir, "job_environments")), control, _no_config)
 
     async def recover(self) -> None:
-        """Reads the jobs of an earlier head; those that ran then have failed."""
+        """Reads the jobs of an earlier head; those that ran then have failed, and those that waited go on waiting."""
+        waiting: list[tuple[JobRecord, JobRequest]] = []
         keys = await self._control.call(messages.KvKeys(JOBS))
         for key in keys.keys:
             value = (await self._control.call(messages.KvGet(JOBS, key))).value
@@ -88,7 +93,10 @@ class JobSupervisor:
                 continue
             record = msgspec.json.decode(value, type=JobRecord)
             self._jobs[record.submission_id] = record
-            if not record.status.is_final:
+            request = await self._queue.kept(record.submission_id)
+            if request is not None and record.status is JobStatus.PENDING:
+                waiting.append((record, request))
+            elif not record.status.is_final:
                 await job_processes.end(record.submission_id, None)  # of a head that crashed they run on
                 await self._store(
                     msgspec.structs.replace(
@@ -99,8 +107,17 @@ class JobSupervisor:
                     )
                 )
 
+        for record, request in sorted(waiting, key=lambda pair: pair[0].start_time or 0):
+            self._queue.add(record.submission_id, request)
+        self._begin_next()
+
+    def set_limit(self, limit: int | None) -> None:
+        """How many jobs run at once from now on; None: by the head's CPUs and memory."""
+        self._queue.limit = limit or default_limit()
+        self._begin_next()
+
     async def submit(self, request: JobRequest) -> JobRecord:
-        """Accepts a job; it starts at once.
+        """Accepts a job; it starts at once, or when the jobs before it have made room.
 
         Raises:
             JobError: the request is wrong, or the id is taken.
@@ -134,12 +151,14 @@ class JobSupervisor:
                 if package is not None and not await self.has_package(package[0]):
                     raise JobError(404, f"there is no package {uri}; upload it first")
             await self._control.call(messages.KvPut(PACKAGE_HOLDS, _hold_of(name), environments.hold(uris)))
+            await self._queue.keep(name, request)
             await self._store(record)
         except BaseException:  # whatever it was, there is no such job
             del self._jobs[name]
             raise
-        self._spawn(self._run(record, request))
-        return record
+        self._queue.add(name, request)
+        self._begin_next()
+        return self._queue.shown(record)
 
     def get(self, name: str) -> JobRecord:
         """A job's record.
@@ -150,17 +169,21 @@ class JobSupervisor:
         record = self._jobs.get(name)
         if record is None:
             raise JobError(404, f"job '{name}' does not exist; `clusterctl job list` shows all")
-        return record
+        return self._queue.shown(record)
 
     def list(self) -> list[JobRecord]:
         """All jobs, oldest first."""
-        return sorted(self._jobs.values(), key=lambda record: record.start_time or 0)
+        return sorted(map(self._queue.shown, self._jobs.values()), key=lambda record: record.start_time or 0)
 
     async def stop(self, name: str) -> bool:
         """Ends a job and all its processes; False when it had ended already."""
         record = self.get(name)
         if record.status.is_final:
             return False
+        if self._queue.remove(name):
+            await self._queue.forget(name)
+            await self._finish(record, JobStatus.STOPPED, None, "stopped on request")
+            return True
         self._stopping.add(name)
         process = self._processes.get(name)
         if process is not None:
@@ -187,6 +210,7 @@ class JobSupervisor:
 
     async def close(self) -> None:
         """Stops every job, because the head ends."""
+        self._queue.close()
         for name in [*self._processes]:
             await self.stop(name)
         await self._environments.close()
@@ -229,12 +253,19 @@ class JobSupervisor:
         hold = environments.hold([package], time.time() + UPLOAD_KEPT_S)
         await self._control.call(messages.KvPut(PACKAGE_HOLDS, f"upload {package}".encode(), hold))
 
+    def _begin_next(self) -> None:
+        """Starts the jobs for which there is room."""
+        while (found := self._queue.next()) is not None:
+            name, request = found
+            self._spawn(self._run(self._jobs[name], request))
+
     async def _run(self, record: JobRecord, request: JobRequest) -> None:
         name = record.submission_id
         folder = self._folder / name
         key = (name.encode(), environments.canonical(record.runtime_env))
         config = job_config_json(record.runtime_env, request.overridable)
         try:
+            await self._queue.forget(name)
             if request.wants():
                 await self._run_in(record, folder, "", self._placed(record, request, config), _PLACED)
                 return
@@ -261,6 +292,8 @@ class JobSupervisor:
             await self._finish(record, JobStatus.FAILED, None, f"the job could not be started: {error}")
         finally:
             self._environments.release(key)
+            self._queue.ended(name)
+            self._begin_next()
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     def _placed(self, record: JobRecord, request: JobRequest, config: str) -> dict[str, str]:

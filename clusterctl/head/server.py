@@ -144,7 +144,11 @@ class Head:
 
             environment = {**os.environ, "CLUSTERCTL_ADDRESS": address}
             jobs = JobSupervisor(
-                control, self._session_dir, environment, lambda work: group.create_task(_logged(work))
+                control,
+                self._session_dir,
+                environment,
+                lambda work: group.create_task(_logged(work)),
+                self._config.spec.max_concurrent_jobs if self._config.spec is not None else None,
             )
             await jobs.recover()
             if scaling is not None and self._config.spec is not None:
@@ -163,7 +167,7 @@ class Head:
                 )
                 if self._config.autostop_is_set:
                     scaling.autostop.set(self._config.autostop)
-                scaling.on_spec = lambda spec: self._keep(spec=spec)
+                scaling.on_spec = lambda spec: self._respecified(spec, jobs)
                 spawn(keep_going("autostop", scaling.autostop.run), "autostop")
                 requests = "requests of nodes to end the cluster"
                 spawn(keep_going(requests, partial(_heed, control, scaling.autostop)), requests)
@@ -242,6 +246,10 @@ class Head:
         forget(self._session_dir)  # nothing restarts this head
         self._stop.set()
         return True
+
+    def _respecified(self, spec: ClusterSpec, jobs: JobSupervisor) -> None:
+        self._keep(spec=spec)
+        jobs.set_limit(spec.max_concurrent_jobs)
 
     def _keep(self, **changes: Any) -> None:
         """Writes down what a restarted head goes on with."""

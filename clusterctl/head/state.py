@@ -8,7 +8,7 @@ import os
 
 from runtime._control.storage import open_storage
 
-KEPT = ("kv:jobs", "kv:packages", "kv:package_holds")
+KEPT = ("kv:jobs", "kv:packages", "kv:package_holds", "kv:job_requests")
 
 
 def begin_new_life(path: str) -> bool:

@@ -217,6 +217,10 @@ class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     autostop: Annotated[
         Autostop | None, Meta(description="Stop when nobody has used it for long. Default: it stays.")
     ] = None
+    max_concurrent_jobs: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="How many jobs run at once; others wait. Default: by the head's CPUs and memory."),
+    ] = None
     ports: Ports = Ports()
     node_dir: Annotated[
         str,

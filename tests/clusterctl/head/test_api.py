@@ -70,7 +70,9 @@ class Service:
 
 
 @contextlib.asynccontextmanager
-async def serving(tmp_path: pathlib.Path, storage: Storage | None = None) -> AsyncIterator[Service]:
+async def serving(
+    tmp_path: pathlib.Path, storage: Storage | None = None, limit: int | None = None
+) -> AsyncIterator[Service]:
     store = ControlStore(storage or open_storage(":memory:"), str(tmp_path))
     await store.start()
 
@@ -88,7 +90,7 @@ async def serving(tmp_path: pathlib.Path, storage: Storage | None = None) -> Asy
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    supervisor = JobSupervisor(control, str(tmp_path), {"PATH": "/usr/bin:/bin"}, spawn)
+    supervisor = JobSupervisor(control, str(tmp_path), {"PATH": "/usr/bin:/bin"}, spawn, limit)
     await supervisor.recover()
     scaling = Recorder()
     api = Api(control, supervisor, scaling, "c")
@@ -426,3 +428,38 @@ def test_a_job_that_was_refused_was_never_there(tmp_path: pathlib.Path) -> None:
         assert service.supervisor.list() == []
 
     run(tmp_path, test)
+
+
+def test_jobs_beyond_the_limit_wait_in_order_and_survive_the_head(tmp_path: pathlib.Path) -> None:
+    async def main() -> None:
+        path = str(tmp_path / "state.sqlite")
+        gate = tmp_path / "gate"
+        wait = f"while [ ! -e {gate} ]; do sleep 0.02; done"
+        async with serving(tmp_path, open_storage(path), limit=1) as service:
+            for name in ("one", "two", "three", "four"):
+                await service.supervisor.submit(JobRequest(entrypoint=wait, submission_id=name))
+            jobs_now = await service.use(lambda api: api.get("/api/jobs/"))
+            waiting = {job["submission_id"]: job["message"] for job in jobs_now if job["status"] == "PENDING"}
+            assert [waiting[name].partition(";")[0] for name in ("two", "three", "four")] == [
+                f"waiting: number {place} in line" for place in (1, 2, 3)
+            ]
+            assert (
+                await service.use(lambda api: api.request("POST", "/api/jobs/three/stop", body=b""))
+            ).status == 200
+            assert service.supervisor.get("three").status is JobStatus.STOPPED
+            assert service.supervisor.get("four").message.startswith("waiting: number 2")
+        gate.touch()
+        async with serving(tmp_path, open_storage(path), limit=1) as service:
+            for name in ("two", "four"):
+                await service.supervisor.wait_final(name, 30.0)
+            order = sorted(("two", "four"), key=lambda name: service.supervisor.get(name).end_time or 0)
+            assert order == ["two", "four"]
+            states = {record.submission_id: record.status for record in service.supervisor.list()}
+        assert states == {
+            "one": JobStatus.STOPPED,
+            "two": JobStatus.SUCCEEDED,
+            "three": JobStatus.STOPPED,
+            "four": JobStatus.SUCCEEDED,
+        }
+
+    asyncio.run(main())

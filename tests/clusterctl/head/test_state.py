@@ -12,7 +12,7 @@ from runtime._control.storage import open_storage
 def test_jobs_and_packages_stay_and_the_rest_goes(tmp_path: pathlib.Path) -> None:
     path = str(tmp_path / "state.sqlite")
     old = open_storage(path)
-    kept = ("kv:jobs", "kv:packages", "kv:package_holds")
+    kept = ("kv:jobs", "kv:packages", "kv:package_holds", "kv:job_requests")
     for table in (*kept, "kv:autoscaler", "nodes"):
         old.put(table, b"k", table.encode())
     old.commit()
