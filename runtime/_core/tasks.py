@@ -33,6 +33,7 @@ TRANSITIONS: Final[Mapping[tuple[TaskState, TaskState], Edge[TaskState]]] = {
     (_Q, _F): Edge(_F, "cancelled, or no node can ever run it"),
     (_P, _F): Edge(_F, "the worker answered"),
     (_P, _Q): Edge(_Q, "given back unstarted, or it may run again"),
+    (_P, _W): Edge(_W, "given back, as arguments are lost"),
     (_P, _C): Edge(_C, "cancelled while a worker has it"),
     (_P, _X): Edge(_X, "its worker died and it may not run again"),
     (_C, _F): Edge(_F, "the worker answered, gave it back, or died"),

@@ -44,6 +44,7 @@ class Actor(msgspec.Struct, eq=False):
     task_id: bytes = b""
     started: ActorStarted | None = None
     stopping: bool = False
+    placed_again: bool = False  # when its worker ends: the constructor could not begin
 
 
 class ActorService:
@@ -150,6 +151,16 @@ class ActorService:
                 worker.stop_intended, worker.stop_reason = True, "the actor's constructor failed"
             actor.constructed.set_result(message)
 
+    def arguments_lost(self, worker: Worker) -> None:
+        """The constructor waits for arguments that are made again, perhaps with what the actor holds: all of it is
+        free from now on."""
+        actor = worker.use
+        if isinstance(actor, Actor) and actor.constructed is not None and not actor.constructed.done():
+            actor.placed_again = True
+            self._ledger.release(actor.allocation)
+            self._leases.kick()
+            self._on_change()
+
     def stop(self, message: StopActor) -> None:
         """Ends an actor: at once, or when the calls it has are done (and `WorkerPool.grace_s` at most)."""
         actor = self._actors.get(message.actor_id)
@@ -174,6 +185,9 @@ class ActorService:
     def worker_ended(self, actor: Actor, reason: str, intended: bool) -> None:
         """Its process is gone."""
         if actor.constructed is not None and not actor.constructed.done():
+            if actor.placed_again:
+                actor.constructed.set_exception(CallError(ErrorKind.BUSY, "arguments had to be made again"))
+                return
             if intended and not actor.stopping:
                 actor.constructed.set_exception(_Exited(reason))
                 return

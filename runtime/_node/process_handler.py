@@ -12,6 +12,7 @@ from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind, Message, Ok, Request
 from runtime._wire.messages.control import FROM_WORKERS, AddJob, JobInfo
 from runtime._wire.messages.node import (
+    ArgumentsLost,
     Blocked,
     LeaseDemand,
     LeaseReturn,
@@ -65,6 +66,7 @@ class ProcessHandler:
             LeaseReturn: lambda p, m: leases.give_back(p.channel, m),
             Blocked: lambda p, _: self._set_blocked(p, True),
             Unblocked: lambda p, _: self._set_blocked(p, False),
+            ArgumentsLost: lambda p, _: self._arguments_lost(p),
             WorkerExiting: self._exiting,
             StoreCreate: lambda p, m: objects.create(p.channel, m),
             StoreSeal: lambda p, m: store.seal(m.object_id, p.channel),
@@ -210,6 +212,10 @@ class ProcessHandler:
     def _set_blocked(self, process: Process, blocked: bool) -> None:
         if process.worker is not None:
             self._agent.leases.set_blocked(process.worker, blocked)
+
+    def _arguments_lost(self, process: Process) -> None:
+        if process.worker is not None:
+            self._agent.actors.arguments_lost(process.worker)
 
     def _prestart(self, process: Process) -> None:
         agent = self._agent

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from runtime._wire import serialization
-from runtime._wire.messages.worker import Argument, InlineArguments, Push, Value
-from runtime.exceptions import RayTaskError, UnserializableException
+from runtime._wire.messages.worker import Argument, InlineArguments, ObjectLost, Push, Value
+from runtime.exceptions import ObjectLostError, RayTaskError, UnserializableException
 from runtime.object_ref import ObjectRef
 
-from .objects import INLINE, INLINE_BYTES, INLINE_ERROR, Entry
+from .objects import INLINE, INLINE_BYTES, INLINE_ERROR, STORED, Entry
 from .rebuilding import rebuild, rebuild_all
 
 if TYPE_CHECKING:
@@ -173,11 +173,23 @@ def not_computed(core: Core, function_name: str, error: Value) -> Value:
     return Value(INLINE_ERROR, pickle.dumps(_NotComputed(error.data, function_name, core.session.node_host)))
 
 
-def unpack(core: Core, push: Push) -> tuple[Sequence[Any], dict[str, Any], list[Entry]]:
+class LostArguments(Exception):
+    """No copy of some arguments was found. `lost`: which ones, and where they were looked for."""
+
+    def __init__(self, lost: list[ObjectLost]) -> None:
+        super().__init__(lost)
+        self.lost = lost
+
+
+def unpack(core: Core, push: Push, waits: bool = True) -> tuple[Sequence[Any], dict[str, Any], list[Entry]]:
     """Rebuilds the arguments. Returns them with the references made on the way.
+
+    Args:
+        waits: has lost arguments made again, and waits for them.
 
     Raises:
         Exception: what an argument's object holds instead of a value; RaySystemError if it cannot be rebuilt.
+        LostArguments: not `waits`, and arguments are lost. The others are on this node then.
     """
     packed = push.args
     if packed is None:
@@ -197,16 +209,23 @@ def unpack(core: Core, push: Push) -> tuple[Sequence[Any], dict[str, Any], list[
                 args[position] = value
     if push.refs:
         args = list(args)
+        lost: list[ObjectLost] = []
         for ref in push.refs:
-            loaded = _load(core, ref, made)
+            try:
+                loaded = _load(core, ref, made, waits)
+            except LostArguments as error:
+                lost += error.lost
+                continue
             if ref.position >= 0:
                 args[ref.position] = loaded
             else:
                 kwargs[ref.keyword] = loaded
+        if lost:
+            raise LostArguments(lost)
     return args, kwargs, made
 
 
-def _load(core: Core, ref: Argument, made: list[Entry]) -> Any:
+def _load(core: Core, ref: Argument, made: list[Entry], waits: bool) -> Any:
     value = ref.value
     if value is not None and value.kind <= INLINE_ERROR and not value.nested:
         return rebuild(value.data, [memoryview(buffer) for buffer in value.buffers])[0]
@@ -214,11 +233,24 @@ def _load(core: Core, ref: Argument, made: list[Entry]) -> Any:
         # The caller holds the object until we answer: no borrow of our own is needed to read it.
         entry = Entry(ref.object_id, ref.owner, False, released=core.released)
         entry.value = value
-        return core.reader.load(entry, None)
+        return core.reader.load(entry, None) if waits else _load_now(core, entry, value)
     with core.lock:
         entry = core.objects.borrowed_entry(ref.object_id, ref.owner)
         holder = core.objects.new_ref(entry)
-        if entry.value is None and value is not None:
-            entry.value = value
+        known = entry.value
+        if value is not None and (known is None or (known.kind == STORED and entry.owner and not waits)):
+            entry.value = value  # not an older one, which may name copies that are lost
         made.append(entry)
-    return core.reader.get_one(holder, None)
+    current = entry.value
+    if waits or current is None:
+        return core.reader.get_one(holder, None)
+    return _load_now(core, entry, current)
+
+
+def _load_now(core: Core, entry: Entry, value: Value) -> Any:
+    try:
+        return core.reader.load_value(entry, value, None)
+    except ObjectLostError:
+        if value.kind != STORED:
+            raise
+        raise LostArguments([ObjectLost(entry.object_id, list(value.locations))]) from None

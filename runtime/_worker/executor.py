@@ -41,7 +41,8 @@ from runtime._wire.messages.worker import (
     TakeBack,
 )
 
-from . import arguments, thread_limit
+from . import lost_arguments, thread_limit
+from .arguments import LostArguments
 from .async_executor import AsyncExecutor, is_async
 from .bound_method import bound_method
 from .context import Execution, execution
@@ -344,9 +345,8 @@ class Executor:
             return False
         self._counts[key] += 1
         if self._counts[key] == limit:
-            self._notify(
-                WorkerExiting()
-            )  # before the answer, after which the worker could be leased to somebody
+            # Before the answer, after which the worker could be leased to somebody.
+            self._notify(WorkerExiting())
         return self._counts[key] >= limit
 
     def _notify(self, message: WorkerExiting) -> None:
@@ -402,6 +402,9 @@ class Executor:
                     self._running = None
                 if self._core.forked:
                     end_fork()
+        except LostArguments as error:
+            done = None
+            lost_arguments.send_back(self._core, connection, push, error)
         except BaseException as error:
             done = self.failed(push, running, error, time.perf_counter() - started)
         execution.reset(token)
@@ -421,7 +424,7 @@ class Executor:
 
     def _call(self, connection: Connection, push: Push, running: Execution, made: list[Entry]) -> Done:
         """`made` gets the references that came with the arguments: the answer waits for them, if it is an error too."""
-        args, kwargs, references = arguments.unpack(self._core, push)
+        args, kwargs, references = lost_arguments.unpack(self._core, push)
         made += references
         if push.method == "__init__":
             self._make_actor(push, args, kwargs)
@@ -455,11 +458,12 @@ class Executor:
         if push.method == "__ray_ready__":
             return lambda: True
         if push.method == "__ray_terminate__":
-            return self._terminate
+            return self.terminate
         return bound_method(self.actor, push.method)
 
-    def _terminate(self) -> None:
-        self.leave("exit_actor() is called.")
+    def terminate(self, reason: str = "exit_actor() is called.") -> NoReturn:
+        """Ends the actor, out of one of its calls."""
+        self.leave(reason)
         raise ActorExit(0)
 
     # ------------------------------------------------------------ answers

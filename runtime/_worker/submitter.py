@@ -45,6 +45,7 @@ from runtime._wire.messages.worker import (
 from . import arguments
 from .actor_calls import Call
 from .arguments import NO_ARGUMENTS
+from .lost_arguments import take_for_lost
 from .objects import STORED
 from .submission import NO_REFERENCES, Submission, cannot_send, parent, pickled_classes
 
@@ -456,6 +457,9 @@ class TaskSubmitter:
     # ------------------------------------------------------------ taking back and cancelling
 
     def on_returned(self, connection: Connection, message: Returned, _correlation: int) -> None:
+        if message.lost:
+            self._on_returned_for_arguments(message)
+            return
         pools: dict[int, LeasePool] = {}
         for task_id in reversed(message.task_ids):
             task = self._core.pending.get(task_id)
@@ -475,6 +479,26 @@ class TaskSubmitter:
                     self._return(lease)
         for pool in pools.values():
             self._dispatch(pool)
+
+    def _on_returned_for_arguments(self, message: Returned) -> None:
+        """Arguments of a task are lost: it waits until they are made again, and its worker is free meanwhile."""
+        task = self._core.pending.get(message.task_ids[0])
+        if not isinstance(task, Task) or task.lease is None:
+            return
+        lease, task.lease = task.lease, None
+        lease.inflight.pop(task.push.task_id, None)
+        lease.last_done = now = time.monotonic()
+        if not lease.inflight:
+            lease.idle_since = now
+        if task.state is TaskState.CANCELLING:
+            self._fail(task, exceptions.TaskCancelledError(ids.TaskID(task.push.task_id)))
+        else:
+            task.move(TaskState.WAITING_FOR_ARGUMENTS)
+            take_for_lost(self._core, task, message.lost)
+            self._core.objects.when_all_ready(task.missing(), lambda: self._ready(task))
+        if lease.leaving and not lease.inflight:
+            self._return(lease)
+        self._dispatch(lease.pool)
 
     def on_recall(self, _connection: Connection, message: LeaseRecall, _correlation: int) -> None:
         """Others wait for this worker."""

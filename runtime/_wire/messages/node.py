@@ -89,6 +89,11 @@ class Unblocked(Message, frozen=True, array_like=True, tag=313):
     """One-way: the task runs again. Its CPUs are taken back at once, even if that oversubscribes for a while."""
 
 
+class ArgumentsLost(Message, frozen=True, array_like=True, tag=315):
+    """One-way, from a worker whose actor's constructor has to wait until its arguments are made again: everything that
+    the actor holds is free meanwhile. The worker ends when they are there; then the actor is to be placed again."""
+
+
 class WorkerExiting(Message, Request[Ok], frozen=True, array_like=True, tag=314):
     """From a worker that is about to end by itself: why, and whether that was wanted. Without a reason: it will end
     after the task that it has now, and must not be leased again."""

@@ -151,11 +151,12 @@ class Done(Message, frozen=True, array_like=True, tag=411):
 
 
 class Returned(Message, frozen=True, array_like=True, tag=412):
-    """Worker -> caller: these were never started (taken back, or the worker waits in a nested get); push them
-    elsewhere. It costs no attempt."""
+    """Worker -> caller: these were never started (taken back, the worker waits in a nested get, or arguments are lost);
+    push them elsewhere. It costs no attempt."""
 
     task_ids: list[bytes]
     blocked: bool = False  # do not push here before the next Done
+    lost: list[ObjectLost] = []  # arguments of the one task that is returned, when no copy of them was found
 
 
 class TakeBack(Message, frozen=True, array_like=True, tag=413):
