@@ -7,7 +7,6 @@ before anything else of the request is read.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Annotated, Any, Protocol
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -31,7 +30,7 @@ from runtime._transport.channel import CallError
 from runtime._wire.messages import control as messages
 from runtime._wire.messages.base import ErrorKind
 
-from . import views
+from . import bodies, views
 from .jobs import JobError, JobSupervisor
 
 LOG_CHUNK_BYTES = 2**20
@@ -202,8 +201,8 @@ class Api:
         name = request.path_params["id"]
         self._jobs.get(name)
         if "offset" not in request.query_params:
-            text = self._jobs.log_file(name).read_bytes() if self._jobs.log_file(name).exists() else b""
-            return JSONResponse({"logs": text.decode(errors="replace")})
+            text = bodies.as_json_text(self._jobs.log_file(name), "logs")
+            return StreamingResponse(text, media_type="application/json")
         offset = int(_number(request, "offset"))
         deadline = asyncio.get_running_loop().time() + min(_number(request, "wait_s"), MAX_WAIT_S)
         while True:
@@ -229,10 +228,15 @@ class Api:
 
     async def put_package(self, request: Request) -> Response:
         name, digest = _package(request)
-        data = await _body(request, LIMIT_BYTES)
-        if hashlib.sha256(data).hexdigest() != digest:
-            raise JobError(400, "the package's bytes do not have the digest of its name")
-        await self._jobs.put_package(name, data)
+        try:
+            async with bodies.spooled(request.stream(), self._jobs.uploads, LIMIT_BYTES) as body:
+                if body.sha256 != digest:
+                    raise JobError(400, "the package's bytes do not have the digest of its name")
+                await self._jobs.put_package(name, body.path)
+        except bodies.TooLong as error:
+            raise JobError(413, str(error)) from error
+        except OSError as error:
+            raise JobError(507, f"the head cannot keep the package: {error}") from error
         return JSONResponse({"sha256": digest})
 
     # -- the cluster

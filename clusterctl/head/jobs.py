@@ -73,6 +73,8 @@ class JobSupervisor:
         self._control = control
         self._folder = Path(session_dir, "jobs")
         self._logs = Path(session_dir, "logs")
+        self.uploads = Path(session_dir, "uploads")
+        self._passing_on = asyncio.Lock()
         self._environment = dict(environment)
         self._spawn = spawn
         self._jobs: dict[str, JobRecord] = {}
@@ -85,6 +87,7 @@ class JobSupervisor:
 
     async def recover(self) -> None:
         """Reads the jobs of an earlier head; those that ran then have failed, and those that waited go on waiting."""
+        await asyncio.to_thread(shutil.rmtree, self.uploads, ignore_errors=True)
         waiting: list[tuple[JobRecord, JobRequest]] = []
         keys = await self._control.call(messages.KvKeys(JOBS))
         for key in keys.keys:
@@ -242,10 +245,13 @@ class JobSupervisor:
         await self._hold_upload(name)
         return key in (await self._control.call(messages.KvKeys(PACKAGES, key))).keys
 
-    async def put_package(self, name: str, data: bytes) -> None:
-        """Keeps a package for the nodes to fetch: for a while, and as long as jobs name it."""
+    async def put_package(self, name: str, file: Path) -> None:
+        """Keeps a package for the nodes to fetch: for a while, and as long as jobs name it. The control store takes it
+        in one message, so one package at a time is in memory."""
         await self._hold_upload(name)
-        await self._control.call(messages.KvPut(PACKAGES, name.encode(), data), 120.0)
+        async with self._passing_on:
+            data = await asyncio.to_thread(file.read_bytes)
+            await self._control.call(messages.KvPut(PACKAGES, name.encode(), data), 120.0)
 
     # -- inside
 
