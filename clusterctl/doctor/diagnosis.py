@@ -162,7 +162,13 @@ def _heads_daemons(facts: Facts, head: Machine, seen: Seen) -> Iterator[Finding]
             f"Its set-up did not get so far: correct what failed, then {facts.up}",
             head.id,
         )
-    elif not seen.is_alive or "head" not in seen.daemons:
+    elif seen.is_alive and "head" not in seen.daemons:
+        yield _error(
+            f"the head has crashed, and its keeper restarts it{_quoted(seen.last_words)}",
+            "If that goes on: clusterctl logs --file keeper",
+            head.id,
+        )
+    elif not seen.is_alive:
         yield _error(
             f"the head's process has ended{_quoted(seen.last_words)}",
             f"{facts.up} starts over; clusterctl logs --file head shows more.",

@@ -85,6 +85,7 @@ BROKEN = {
     "the head's process has ended; the last that it wrote:\n  oh": of_head(
         is_alive=False, daemons=frozenset(), last_words=("oh",)
     ),
+    "the head has crashed, and its keeper restarts it": of_head(daemons=frozenset()),
     "its API is not reached although port 8265 is open: no way": replace(
         WELL, api=Api.NOBODY, api_words="no way"
     ),
