@@ -250,7 +250,7 @@ class NodeAgent:
         self.object_sources.close()
         self.object_server.close()
         self.objects.close()
-        self.output.monitor.close()
+        await self.output.monitor.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -413,9 +413,8 @@ class NodeAgent:
     def _worker_ended(self, worker: Worker, reason: str, intended: bool) -> None:
         use = worker.use
         actor_id = b""
-        self.output.monitor.finish(worker)
-        if use is not None and not intended:
-            self.output.worker_crashed(worker, reason)
+        crashed = use is not None and not intended
+        self.output.monitor.finish(worker, self.output.crash_notice(worker, reason) if crashed else None)
         if isinstance(use, LocalLease):
             self.leases.worker_ended(use, reason)
         elif isinstance(use, Actor):

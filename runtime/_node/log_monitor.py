@@ -1,94 +1,35 @@
-"""Follows the output files of this node's workers and hands their lines on, a batch at a time.
-
-A line that starts with `NAME_MARK` is not output: it names the task or actor whose lines follow.
-"""
+"""Follows the output files of this node's workers and hands their lines on, a batch at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 
 import msgspec
 
 from runtime._core.workers import Worker
 from runtime._wire.messages.control import LogBatch
+from runtime._wire.messages.node import ReopenOutput
 
 from .file_watch import FileWatch
+from .log_file import Groups, Rotation, Stream
 
 log = logging.getLogger(__name__)
-NAME_MARK = "\x01name:"
-MAX_LINES = 500
-MAX_LINE_CHARS = 64 << 10
-_READ_BYTES = 256 << 10
 _QUICK_S = 0.1
 _SLOW_S = 0.5
 _QUIET_ROUNDS = 20
+_TOGETHER = 32
+"""How many streams are read before their lines are handed on: each gives 256 KiB at most."""
 
 
-class LogFile(msgspec.Struct, eq=False):
-    """One output file of one worker."""
+class _Followed(msgspec.Struct, eq=False):
+    """A worker's streams. `last_words`: its worker is dead, and this follows its last lines."""
 
-    path: str
-    job_id: bytes
-    pid: int
-    is_error_stream: bool
-    offset: int = 0
-    rest: bytes = b""
-    name: str = ""
-
-    def read(self) -> tuple[bool, list[tuple[str, list[str]]]]:
-        """Reads a bounded part of what is new.
-
-        Returns:
-            Whether there may be more, and `(name, lines)` in order.
-        """
-        try:
-            new_bytes = os.stat(self.path).st_size - self.offset
-            if new_bytes <= 0:
-                return False, []
-            with open(self.path, "rb", buffering=0) as file:
-                file.seek(self.offset)
-                data = file.read(min(new_bytes, _READ_BYTES))
-        except OSError as error:
-            log.warning("cannot read %s: %s", self.path, error)
-            return False, []
-        self.offset += len(data)
-        *whole, self.rest = (self.rest + data).split(b"\n")
-        if len(self.rest) > MAX_LINE_CHARS:
-            whole.append(self.rest)
-            self.rest = b""
-        return len(data) == _READ_BYTES, self._group(whole)
-
-    def read_end(self) -> list[tuple[str, list[str]]]:
-        """Everything that is left, the unfinished last line included: the writer is dead, or the
-        reader leaves."""
-        groups: list[tuple[str, list[str]]] = []
-        more = True
-        while more:
-            more, found = self.read()
-            groups += found
-        if self.rest:
-            rest, self.rest = self.rest, b""
-            for name, lines in self._group([rest]):
-                if groups and groups[-1][0] == name:
-                    groups[-1][1].extend(lines)
-                else:
-                    groups.append((name, lines))
-        return groups
-
-    def _group(self, raw: list[bytes]) -> list[tuple[str, list[str]]]:
-        groups: list[tuple[str, list[str]]] = []
-        for line in raw:
-            text = line.decode("utf-8", "replace").rstrip("\r")
-            if text.startswith(NAME_MARK):
-                self.name = text[len(NAME_MARK) :]
-                continue
-            if not groups or groups[-1][0] != self.name or len(groups[-1][1]) >= MAX_LINES:
-                groups.append((self.name, []))
-            groups[-1][1].append(text[:MAX_LINE_CHARS])
-        return groups
+    worker: Worker
+    streams: list[Stream]
+    has_ended: bool = False
+    last_words: LogBatch | None = None
 
 
 class LogMonitor:
@@ -103,90 +44,158 @@ class LogMonitor:
         self._node_id = node_id
         self._host = host
         self._deliver = deliver
-        self._files: dict[bytes, list[LogFile]] = {}
+        self._rotation = Rotation.of_environment()
+        self._followed: dict[bytes, _Followed] = {}
+        self._reading = asyncio.Lock()  # one thread at a time looks at the streams
         self._timer: asyncio.TimerHandle | None = None
+        self._round: asyncio.Task[None] | None = None
         self._quiet = 0
         self._watch = FileWatch(self.wake)
 
     def follow(self, worker: Worker, out: str, err: str) -> None:
         """A worker has opened its files. Repeating it does nothing."""
-        if worker.worker_id in self._files:
+        if worker.worker_id in self._followed:
             return
-        self._files[worker.worker_id] = [
-            LogFile(path, worker.job_id, worker.pid, is_error)
-            for path, is_error in ((out, False), (err, True))
-        ]
+        self._followed[worker.worker_id] = _Followed(
+            worker,
+            [
+                Stream(path, worker.job_id, worker.pid, is_error, self._rotation)
+                for path, is_error in ((out, False), (err, True))
+            ],
+        )
         self.wake()
 
-    def finish(self, worker: Worker) -> None:
-        """The worker is dead: its last lines are handed on now; empty files are removed."""
-        for file in self._files.pop(worker.worker_id, ()):
-            for name, lines in file.read_end():
-                self._send(file, name, lines)
-            self._watch.remove(file.path)
-            if not file.offset:
-                _remove(file.path)
+    def finish(self, worker: Worker, last_words: LogBatch | None = None) -> None:
+        """The worker is dead: its last lines are handed on, and then `last_words`. Empty files are removed."""
+        followed = self._followed.get(worker.worker_id)
+        if followed is not None:
+            followed.has_ended, followed.last_words = True, last_words
+            self._quiet = 0
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            self._look_after(0.0)
+        elif last_words is not None:
+            self._deliver(last_words)
 
-    def take(self, job_id: bytes) -> list[LogBatch]:
+    async def take(self, job_id: bytes) -> list[LogBatch]:
         """What a job's workers have written and nobody has read yet, unfinished lines included: its driver leaves."""
-        return [
-            self._batch(file, name, lines)
-            for files in self._files.values()
-            for file in files
-            if file.job_id == job_id
-            for name, lines in file.read_end()
-        ]
+        async with self._reading:
+            mine = [followed for followed in self._followed.values() if followed.worker.job_id == job_id]
+            streams = [stream for followed in mine for stream in followed.streams]
+            found = await asyncio.to_thread(lambda: [stream.read_end() for stream in streams])
+            batches = [
+                batch
+                for stream, groups in zip(streams, found, strict=True)
+                for batch in self._batches(stream, groups)
+            ]
+            for followed in mine:
+                if followed.has_ended and followed.last_words is not None:
+                    batches.append(followed.last_words)
+                    followed.last_words = None
+            return batches
 
     def wake(self) -> None:
         """Something was written, or soon will be: look often again."""
         self._quiet = 0
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_QUICK_S, self._poll)
+        self._look_after(_QUICK_S)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Stops following."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._round is not None:
+            self._round.cancel()
+            await asyncio.wait([self._round])
         self._watch.close()
 
-    def _poll(self) -> None:
+    def _look_after(self, delay_s: float) -> None:
+        if self._timer is None and self._round is None:
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._begin)
+
+    def _begin(self) -> None:
         self._timer = None
-        if not self._files:
+        if self._followed:
+            self._round = asyncio.get_running_loop().create_task(self._look())
+            self._round.add_done_callback(self._looked)
+
+    def _looked(self, task: asyncio.Task[None]) -> None:
+        self._round = None
+        if task.cancelled():
             return
-        is_quiet = self._quiet >= _QUIET_ROUNDS
-        is_watched = is_quiet and all(self._watch.add(file.path) for file in self._all_files())
-        found = False
-        for file in self._all_files():
-            found |= self._read(file)
-        self._quiet = 0 if found else self._quiet + 1
-        if is_watched and not found:
-            return  # the next line wakes us
-        delay = _SLOW_S if is_quiet else _QUICK_S
-        self._timer = asyncio.get_running_loop().call_later(delay, self._poll)
+        if task.exception() is not None:
+            log.error("the output of workers could not be read", exc_info=task.exception())
+            self._look_after(_SLOW_S)
+        elif self._quiet <= _QUIET_ROUNDS:
+            self._look_after(_QUICK_S)
+        else:
+            files = [file.path for stream in self._streams() for file in stream.files]
+            is_watched = all(self._watch.add(path) for path in files)
+            # Once more: for what came before they were watched. Then the next line wakes us.
+            if not is_watched or self._quiet == _QUIET_ROUNDS + 1:
+                self._look_after(_SLOW_S)
 
-    def _all_files(self) -> list[LogFile]:
-        return [file for files in self._files.values() for file in files]
+    async def _look(self) -> None:
+        """Reads what is new everywhere."""
+        self._quiet += 1
+        async with self._reading:
+            everyone = list(self._followed.values())
+            for start in range(0, len(everyone), _TOGETHER // 2):
+                some = everyone[start : start + _TOGETHER // 2]
+                ended = [followed.has_ended for followed in some]
+                found = await asyncio.to_thread(_read, some)
+                for followed, has_ended, (is_behind, read) in zip(some, ended, found, strict=True):
+                    self._hand_on(followed, read)
+                    if has_ended and not is_behind:
+                        await self._forget(followed)
 
-    def _read(self, file: LogFile) -> bool:
-        try:
-            if os.stat(file.path).st_size <= file.offset:
-                return False
-        except FileNotFoundError:  # the worker has not opened it yet
-            return False
-        _, groups = file.read()
-        for name, lines in groups:
-            self._send(file, name, lines)
-        return True
+    def _hand_on(self, followed: _Followed, read: list[Groups]) -> None:
+        for stream, groups in zip(followed.streams, read, strict=True):
+            if groups:
+                self._quiet = 0
+            for batch in self._batches(stream, groups):
+                self._deliver(batch)
+            if stream.wants_reopening:
+                self._quiet = 0
+                self._watch.remove(stream.path)  # it is another file now
+                if followed.worker.channel is not None and not followed.has_ended:
+                    followed.worker.channel.send(ReopenOutput(stream.path, stream.is_error_stream))
 
-    def _send(self, file: LogFile, name: str, lines: list[str]) -> None:
-        self._deliver(self._batch(file, name, lines))
+    async def _forget(self, followed: _Followed) -> None:
+        """Everything was read but for unfinished lines."""
+        rest = await asyncio.to_thread(_end, followed)
+        for stream, groups in zip(followed.streams, rest, strict=True):
+            for batch in self._batches(stream, groups):
+                self._deliver(batch)
+            for file in stream.files:
+                self._watch.remove(file.path)
+        if followed.last_words is not None:
+            self._deliver(followed.last_words)
+        self._followed.pop(followed.worker.worker_id, None)
 
-    def _batch(self, file: LogFile, name: str, lines: list[str]) -> LogBatch:
-        return LogBatch(file.job_id, self._node_id, self._host, file.pid, name, file.is_error_stream, lines)
+    def _streams(self) -> list[Stream]:
+        return [stream for followed in self._followed.values() for stream in followed.streams]
+
+    def _batches(self, stream: Stream, groups: Groups) -> list[LogBatch]:
+        return [
+            LogBatch(
+                stream.job_id, self._node_id, self._host, stream.pid, name, stream.is_error_stream, lines
+            )
+            for name, lines in groups
+        ]
 
 
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
+def _read(some: list[_Followed]) -> list[tuple[bool, list[Groups]]]:
+    """For each worker: whether there is more, and what its streams gave."""
+    found = []
+    for followed in some:
+        read = [stream.read() for stream in followed.streams]
+        found.append((any(is_behind for is_behind, _ in read), [groups for _, groups in read]))
+    return found
+
+
+def _end(followed: _Followed) -> list[Groups]:
+    rest = [stream.read_end() for stream in followed.streams]
+    for stream in followed.streams:
+        stream.remove_if_empty()
+    return rest

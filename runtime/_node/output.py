@@ -34,26 +34,24 @@ class OutputRouter:
         """Lines of a worker, to a driver of this node."""
         driver.channel.send(_for_driver(batch))
 
-    def take(self, message: TakeOutput) -> Output:
+    async def take(self, message: TakeOutput) -> Output:
         """What this node's workers of a job have written lately."""
-        return Output([_for_driver(batch) for batch in self.monitor.take(message.job_id)])
+        return Output([_for_driver(batch) for batch in await self.monitor.take(message.job_id)])
 
     async def take_everywhere(self, message: TakeOutput) -> Output:
         """What the workers of a job have written lately, on all nodes."""
         elsewhere = await asyncio.gather(*(self._ask(node, message) for node in self._agent.cluster.others()))
-        here = self.take(message)
+        here = await self.take(message)
         return Output([*here.batches, *(batch for batches in elsewhere for batch in batches)])
 
-    def worker_crashed(self, worker: Worker, reason: str) -> None:
-        """Tells the driver of a worker that died in the middle of its work."""
+    def crash_notice(self, worker: Worker, reason: str) -> LogBatch:
+        """What the driver of a worker reads that died in the middle of its work."""
         line = (
             "A worker died or was killed while executing a task by an unexpected system error: "
             f"process {worker.pid} of node {self._agent.config.host}: {reason}"
         )
-        batch = LogBatch(
-            worker.job_id, self._agent.config.node_id, self._agent.config.host, 0, SOURCE, True, [line]
-        )
-        self._deliver(batch)
+        config = self._agent.config
+        return LogBatch(worker.job_id, config.node_id, config.host, 0, SOURCE, True, [line])
 
     async def _ask(self, node_id: bytes, message: TakeOutput) -> list[DriverLogs]:
         try:

@@ -32,6 +32,7 @@ from .history import History
 from .lineage import Lineage
 from .metrics import metrics
 from .objects import Objects
+from .output_files import reopen
 from .owner_requests import OwnerRequests
 from .reading import Reader
 from .released import Released
@@ -201,6 +202,7 @@ class Core:
             node.LeaseRecall: self.submitter.on_recall,
             node.NodeDied: self._on_node_died,
             node.DriverLogs: self._on_driver_logs,
+            node.ReopenOutput: lambda _, message, __: reopen(message.path, message.is_error_stream),
         }
         self.pump.on_wait = self._before_wait
         metrics.on_change = self.pump.wake

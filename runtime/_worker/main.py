@@ -15,7 +15,7 @@ from runtime._logging_config import LoggingConfig
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.node import Register, SetUp
 
-from . import core_worker
+from . import core_worker, output_files
 from .core_worker import Core
 from .executor import Executor
 from .setup_hook import run_setup_hook
@@ -47,8 +47,10 @@ def run(start: dict[str, Any]) -> None:
     _stacks.register("worker")
     streams = []
     for name, fd in (("stdout", 1), ("stderr", 2)):
+        own = os.dup(fd)
+        output_files.add_descriptor(own, fd == 2)
         stream = _NamedStream(
-            open(os.dup(fd), "wb", buffering=0),  # noqa: SIM115 (our own: a task may close 1 and 2)
+            open(own, "wb", buffering=0),  # noqa: SIM115 (our own: a task may close 1 and 2)
             encoding="utf-8",
             errors="backslashreplace",
             line_buffering=True,

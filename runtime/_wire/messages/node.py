@@ -174,6 +174,13 @@ class TakeOutput(Message, Request[Output], frozen=True, array_like=True, tag=327
     job_id: bytes
 
 
+class ReopenOutput(Message, frozen=True, array_like=True, tag=306):
+    """One-way, agent -> worker: the file of its output is `path` + ".1" now; go on in a new one called `path`."""
+
+    path: str
+    is_error_stream: bool
+
+
 class MayEnd(Message, Request[Ok], frozen=True, array_like=True, tag=328):
     """Agent -> worker that idles: does anybody need what you own? BUSY if so."""
 

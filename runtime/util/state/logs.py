@@ -10,8 +10,9 @@ import glob
 import os
 import re
 import time
+from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 from runtime import api
 from runtime._wire.messages.base import NodeInfo
@@ -23,8 +24,8 @@ from .api import connect, list_tasks
 from .exception import RayStateApiException
 
 _CATEGORIES = (
-    ("worker_out", re.compile(r"worker-.*\.out")),
-    ("worker_err", re.compile(r"worker-.*\.err")),
+    ("worker_out", re.compile(r"worker-.*\.out(\.\d+)?")),
+    ("worker_err", re.compile(r"worker-.*\.err(\.\d+)?")),
     ("raylet", re.compile(r"agent\.log")),
     ("gcs_server", re.compile(r"control\.log")),
     ("autoscaler", re.compile(r"head\.log|setup-.*")),
@@ -32,6 +33,8 @@ _CATEGORIES = (
 )
 _CHUNK_BYTES = 1 << 20
 _NAME_MARK = b"\x01name:"  # of a line that says who wrote what follows: it is no output
+Place = tuple[int, int]
+"""The inode of a file, and an offset in it."""
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -105,30 +108,29 @@ def get_log(
     node, pattern = _place(
         node_id, node_ip, filename, actor_id, task_id, pid, submission_id, attempt_number, timeout
     )
-    names = [
-        name
-        for name in _on(node, timeout, _names, _folder(node))
-        if fnmatch.fnmatch(name, pattern.format(suffix))
-    ]
+    wanted = pattern.format(suffix)
+    every = _on(node, timeout, _names, _folder(node))
+    names = [name for name in every if fnmatch.fnmatch(name, wanted)]
+    if not names:  # rotated, and nothing was written since
+        names = [name.removesuffix(".1") for name in every if fnmatch.fnmatch(name, f"{wanted}.1")]
     if not names:
-        raise RayStateApiException(
-            f"Could not find a log file {pattern.format(suffix)} on node {node.node_id.hex()}."
-        )
+        raise RayStateApiException(f"Could not find a log file {wanted} on node {node.node_id.hex()}.")
     path = os.path.join(_folder(node), names[0])
 
     def pieces() -> Iterator[Any]:
-        offset = 0 if tail < 0 else _on(node, timeout, _start_of_tail, path, tail)
+        place = _on(node, timeout, _start, path, tail, filename is None)
         while True:
-            data = _on(node, timeout, _read, path, offset)
-            offset += len(data)
-            data = b"".join(
+            data, place = _on(node, timeout, _read, path, place)
+            text = b"".join(
                 line for line in data.splitlines(keepends=True) if not line.startswith(_NAME_MARK)
             )
-            if data and encoding is None:
-                yield data
+            if text and encoding is None:
+                yield text
+            elif text:
+                decoded = text.decode(encoding or "utf-8", errors or "strict")
+                yield _ANSI.sub("", decoded) if filter_ansi_code else decoded
             elif data:
-                text = data.decode(encoding or "utf-8", errors or "strict")
-                yield _ANSI.sub("", text) if filter_ansi_code else text
+                continue
             elif not follow:
                 return
             else:
@@ -201,22 +203,66 @@ def _names(folder: str) -> list[str]:
     return sorted(os.listdir(folder))
 
 
-def _read(path: str, offset: int) -> bytes:
-    """The next piece, up to the end of a line where there is one."""
-    with open(path, "rb") as file:
-        file.seek(offset)
+def _rotated(path: str) -> list[str]:
+    """A log with its older files, the oldest first."""
+    numbers = [name.rpartition(".")[2] for name in glob.glob(f"{glob.escape(path)}.*")]
+    older = sorted((int(number) for number in numbers if number.isdigit()), reverse=True)
+    return [*(f"{path}.{number}" for number in older), path]
+
+
+def _opened(path: str) -> Iterator[tuple[int, BinaryIO]]:
+    """The files of a log by their inodes, which a rotation does not change."""
+    for name in _rotated(path):
+        try:
+            with open(name, "rb") as file:
+                yield os.fstat(file.fileno()).st_ino, file
+        except FileNotFoundError:  # rotated at this moment
+            continue
+
+
+def _read(path: str, place: Place) -> tuple[bytes, Place]:
+    """The next piece, up to the end of a line where there is one, and where it ends."""
+    inode, offset = place
+    inodes = [found for found, _ in _opened(path)]
+    if inode not in inodes:
+        inode, offset = inodes[0] if inodes else 0, 0
+    reached = False
+    for found, file in _opened(path):
+        reached |= found == inode
+        if not reached:
+            continue
+        start = offset if found == inode else 0
+        file.seek(start)
         data = file.read(_CHUNK_BYTES)
-    end = data.rfind(b"\n") + 1
-    return data[:end] if end and len(data) == _CHUNK_BYTES else data
+        end = data.rfind(b"\n") + 1
+        if end and len(data) == _CHUNK_BYTES:
+            data = data[:end]
+        place = found, start + len(data)
+        if data:
+            return data, place
+    return b"", place
 
 
-def _start_of_tail(path: str, lines: int) -> int:
-    """Where the last lines of a file begin; lines that name the writer do not count."""
-    starts = []
-    offset = 0
-    with open(path, "rb") as file:
-        for line in file:
-            if not line.startswith(_NAME_MARK):
-                starts.append(offset)
-            offset += len(line)
-    return starts[-lines] if 0 < lines <= len(starts) else (offset if lines == 0 else 0)
+def _start(path: str, lines: int, with_older: bool) -> Place:
+    """Where the last lines of a log begin, or all where `lines` is negative; lines that name the writer do not count.
+
+    Args:
+        with_older: whether rotated files count.
+    """
+    starts: deque[Place] = deque(maxlen=lines if lines > 0 else None)
+    first = last = None
+    for name in _rotated(path) if with_older else [path]:
+        try:
+            with open(name, "rb") as file:
+                inode, offset = os.fstat(file.fileno()).st_ino, 0
+                first = first or (inode, 0)
+                for line in file if lines >= 0 else ():
+                    if lines and not line.startswith(_NAME_MARK):
+                        starts.append((inode, offset))
+                    offset += len(line)
+                last = inode, offset
+        except FileNotFoundError:
+            continue
+    if lines == 0:
+        return last or (0, 0)
+    return starts[0] if len(starts) == lines else first or (0, 0)

@@ -180,7 +180,7 @@ def test_a_process_whose_constructor_raised_has_not_crashed(
     async def scenario() -> None:
         async with world() as w:
             agent = await w.node()
-            monkeypatch.setattr(agent.output, "worker_crashed", lambda _, reason: crashes.append(reason))
+            monkeypatch.setattr(agent.output, "crash_notice", lambda _, reason: crashes.append(reason))
             starting = asyncio.create_task(start(agent, await spec(await w.driver(agent), BrokenOnCommand)))
             await w.until(lambda: any(holder.worker.pid for holder in agent.actors.holders()))
             pid = agent.actors.holders()[0].worker.pid

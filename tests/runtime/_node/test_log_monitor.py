@@ -10,11 +10,12 @@ import pytest
 
 from runtime._core.workers import Worker
 from runtime._node import log_monitor
-from runtime._node.log_monitor import MAX_LINE_CHARS, MAX_LINES, LogFile, LogMonitor
+from runtime._node.log_file import MAX_LINE_CHARS, MAX_LINES, LogFile
+from runtime._node.log_monitor import LogMonitor
 
 
 def followed(path: Path) -> LogFile:
-    return LogFile(str(path), b"job1", 1, False)
+    return LogFile(str(path))
 
 
 def test_whole_lines_are_read_once(tmp_path: Path) -> None:
@@ -95,10 +96,10 @@ def test_a_line_after_a_long_silence_is_delivered(
         err.touch()
         await until(lambda: lines == ["one"])
         if can_watch:
-            await until(lambda: monitor._timer is None)  # nobody looks any more
+            await until(lambda: monitor._timer is None and monitor._round is None)  # nobody looks any more
         with out.open("a") as file:
             file.write("two\n")
         await until(lambda: lines == ["one", "two"])
-        monitor.close()
+        await monitor.close()
 
     asyncio.run(scenario())

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import textwrap
 
-from tests.under_test import NAME
+import pytest
+
+from tests.under_test import NAME, OWN
 
 
 def run(program: str, *patterns: str, options: str = "num_cpus=2", **variables: str) -> str:
@@ -246,3 +248,42 @@ def test_what_workers_of_other_nodes_printed_is_not_lost_either() -> None:
         """
     )
     assert "from the other node" in output
+
+
+@pytest.mark.skipif(not OWN, reason="names of files and what is kept are the engine's own")
+def test_nothing_is_lost_when_the_files_of_a_worker_are_rotated() -> None:
+    output = run(
+        """
+        import glob, time
+        from runtime.util.state import get_log
+
+        @ray.remote
+        class Talker:
+            def talk(self, folder):
+                count = 0
+                end = time.monotonic() + 60
+                while len(glob.glob(f"{folder}/worker-*-{os.getpid()}.out.*")) < 4 and time.monotonic() < end:
+                    print("word", count)
+                    count += 1
+                    time.sleep(0.001)
+                return count, os.getpid()
+
+        from runtime._worker.core_worker import current
+        folder = current().session.session_dir + "/logs"
+        talker = Talker.remote()
+        count, pid = ray.get(talker.talk.remote(folder))
+        where = {"node_id": ray.get_runtime_context().get_node_id(), "pid": pid}
+        words = "".join(get_log(**where)).split("\\n")
+        print("read", words == [f"word {number}" for number in range(count)] + [""])
+        print("tail", "".join(get_log(tail=3, **where)).split("\\n") == words[-4:])
+        print("count", count)
+        """,
+        r"^count \d+$",
+        RAY_ROTATION_MAX_BYTES="1000",
+        RAY_ROTATION_BACKUP_COUNT="100",
+        RAY_DEDUP_LOGS="0",
+    )
+    assert "read True" in output
+    assert "tail True" in output
+    count = int(re.findall(r"^count (\d+)$", output, re.M)[0])
+    assert [int(number) for number in re.findall(r"word (\d+)$", output, re.M)] == list(range(count))

@@ -1,0 +1,210 @@
+"""Reading and rotating the output files of workers. Everything here may block, and runs in threads.
+
+A worker's stream (`X.out` or `X.err`) is rotated by size: `X.out` becomes `X.out.1`, that becomes `X.out.2`, and the
+oldest is deleted. The worker goes on writing to the renamed file until it is told to open a new one, and programs that
+it started may go on for longer, so renamed files are followed, too.
+
+A line that starts with `NAME_MARK` is not output: it names the task or actor whose lines follow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+
+import msgspec
+
+from runtime import _files
+
+log = logging.getLogger(__name__)
+NAME_MARK = "\x01name:"
+MAX_LINES = 500
+MAX_LINE_CHARS = 64 << 10
+_READ_BYTES = 256 << 10
+
+Groups = list[tuple[str, list[str]]]
+"""Who wrote, and the lines."""
+
+
+class Rotation(msgspec.Struct, frozen=True):
+    """A file is rotated when it has more than `max_bytes`; so many older ones are kept. 0 of either: never."""
+
+    max_bytes: int = 512 << 20
+    backups: int = 5
+
+    @classmethod
+    def of_environment(cls) -> Rotation:
+        """As RAY_ROTATION_MAX_BYTES and RAY_ROTATION_BACKUP_COUNT say."""
+        default = cls()
+        return cls(
+            _number("RAY_ROTATION_MAX_BYTES", default.max_bytes),
+            _number("RAY_ROTATION_BACKUP_COUNT", default.backups),
+        )
+
+
+class LogFile(msgspec.Struct, eq=False):
+    """One file."""
+
+    path: str
+    offset: int = 0
+    rest: bytes = b""
+    name: str = ""
+
+    @property
+    def size(self) -> int:
+        """0 when it is not there, or cannot be asked."""
+        try:
+            return os.stat(self.path).st_size
+        except OSError:
+            return 0
+
+    def read(self) -> tuple[bool, Groups]:
+        """Reads a bounded part of what is new.
+
+        Returns:
+            Whether there may be more, and `(name, lines)` in order.
+        """
+        try:
+            new_bytes = self.size - self.offset
+            if new_bytes <= 0:
+                return False, []
+            with open(self.path, "rb", buffering=0) as file:
+                file.seek(self.offset)
+                data = file.read(min(new_bytes, _READ_BYTES))
+        except OSError as error:
+            log.warning("cannot read %s: %s", self.path, error)
+            return False, []
+        self.offset += len(data)
+        *whole, self.rest = (self.rest + data).split(b"\n")
+        if len(self.rest) > MAX_LINE_CHARS:
+            whole.append(self.rest)
+            self.rest = b""
+        return len(data) == _READ_BYTES, self._group(whole)
+
+    def read_end(self) -> Groups:
+        """Everything that is left, the unfinished last line included: the writer is dead, or the
+        reader leaves."""
+        groups: Groups = []
+        more = True
+        while more:
+            more, found = self.read()
+            groups += found
+        if self.rest:
+            rest, self.rest = self.rest, b""
+            for name, lines in self._group([rest]):
+                if groups and groups[-1][0] == name:
+                    groups[-1][1].extend(lines)
+                else:
+                    groups.append((name, lines))
+        return groups
+
+    def _group(self, raw: list[bytes]) -> Groups:
+        groups: Groups = []
+        for line in raw:
+            text = line.decode("utf-8", "replace").rstrip("\r")
+            if text.startswith(NAME_MARK):
+                self.name = text[len(NAME_MARK) :]
+                continue
+            if not groups or groups[-1][0] != self.name or len(groups[-1][1]) >= MAX_LINES:
+                groups.append((self.name, []))
+            groups[-1][1].append(text[:MAX_LINE_CHARS])
+        return groups
+
+
+class Stream(msgspec.Struct, eq=False):
+    """The standard output or error of one worker: the file that it writes to, and older ones.
+
+    `files`: the oldest first. `wants_reopening`: the worker should open `path` and write there.
+    """
+
+    path: str
+    job_id: bytes
+    pid: int
+    is_error_stream: bool
+    rotation: Rotation
+    files: list[LogFile] = msgspec.field(default_factory=list)
+    wants_reopening: bool = False
+
+    def __post_init__(self) -> None:
+        self.files.append(LogFile(self.path))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever written."""
+        return not any(file.offset for file in self.files)
+
+    def read(self) -> tuple[bool, Groups]:
+        """Reads a bounded part of what is new, and rotates the file when it is due. See `LogFile.read`."""
+        groups: Groups = []
+        is_behind = False
+        self.wants_reopening = False
+        for index, file in enumerate(self.files):
+            self._continue(index)
+            before = file.offset
+            is_behind, found = file.read()
+            groups += found
+            is_last = index == len(self.files) - 1
+            self.wants_reopening |= not is_last and file.offset > before and file.path == f"{self.path}.1"
+            if is_behind:
+                break
+        limit = self.rotation.max_bytes
+        if limit and self.rotation.backups and self.files[-1].size > limit:
+            groups += self._rotate()
+        return is_behind, groups
+
+    def read_end(self) -> Groups:
+        """See `LogFile.read_end`."""
+        groups: Groups = []
+        for index, file in enumerate(self.files):
+            self._continue(index)
+            groups += file.read_end()
+        return groups
+
+    def remove_if_empty(self) -> None:
+        """Deletes the file if nothing was ever written."""
+        if self.is_empty:
+            _files.remove(self.path)
+
+    def _continue(self, index: int) -> None:
+        """Lets a file go on with the name and the unfinished line that the one before it ended with."""
+        file = self.files[index]
+        if index and not file.offset and file.size:
+            before = self.files[index - 1]
+            file.name = before.name
+            file.rest, before.rest = before.rest, b""
+
+    def _rotate(self) -> Groups:
+        """Renames the files. Says so if the one that goes was not read to its end."""
+        unread = 0
+        kept = []
+        for file in self.files:
+            number = int(file.path.removeprefix(f"{self.path}.")) if file.path != self.path else 0
+            if number == self.rotation.backups:
+                unread += file.size - file.offset
+            else:
+                kept.append(file)
+        for number in range(self.rotation.backups, 0, -1):
+            newer = f"{self.path}.{number - 1}" if number > 1 else self.path
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(newer, f"{self.path}.{number}")
+            for file in kept:
+                if file.path == newer:
+                    file.path = f"{self.path}.{number}"
+        kept.append(LogFile(self.path))
+        self.files = kept
+        self.wants_reopening = True
+        if not unread:
+            return []
+        return [
+            ("", [f"[{unread} bytes of output were written faster than they could be shown, and are lost]"])
+        ]
+
+
+def _number(variable: str, default: int) -> int:
+    text = os.environ.get(variable, "")
+    try:
+        return max(0, int(text)) if text else default
+    except ValueError:
+        log.warning("%s=%s is no number: %d is used", variable, text, default)
+        return default
