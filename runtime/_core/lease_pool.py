@@ -18,6 +18,8 @@ AVERAGE_WEIGHT = 0.2
 STUCK_FACTOR = 20
 STUCK_MIN_S = 0.01
 IDLE_LEASE_S = 0.05
+FEW_LEASES = 8
+"""Up to so many, looking at each lease costs less than keeping them in order."""
 EXACT_EVERY_S = 0.25
 """What is asked for may be half of what is wanted for this long."""
 
@@ -95,8 +97,8 @@ class LeasePool:
         """How many of the queue were cancelled."""
         self._cancelled: dict[Any, int] = {}  # these; how often each
         self.leases: dict[Lease, None] = {}
-        # The leases that take more tasks, by how many they have. Nobody has fewer than `_least`.
-        self._by_load: list[dict[Lease, None]] = []
+        # If they are many: those that take more tasks, by how many they have. Nobody has fewer than `_least`.
+        self._by_load: list[dict[Lease, None]] | None = None
         self._least = 0
         self.asked = 0
         self.exact_at = 0.0
@@ -126,22 +128,34 @@ class LeasePool:
     def add(self, lease: Lease) -> None:
         """A worker was granted."""
         self.leases[lease] = None
-        self.changed(lease)
+        if self._by_load is None and len(self.leases) > FEW_LEASES:
+            self._by_load = []
+            for each in self.leases:
+                self.changed(each)
+        else:
+            self.changed(lease)
 
     def remove(self, lease: Lease) -> None:
         """The worker is given back, or gone."""
         del self.leases[lease]
         lease.leaving = True
         self.changed(lease)
+        if self._by_load is not None and len(self.leases) <= FEW_LEASES // 2:
+            self._by_load = None
+            self._least = 0
+            for each in self.leases:
+                each.listed = -1
 
     def changed(self, lease: Lease) -> None:
         """The worker got or ended a task, or takes more tasks (no more) from now on."""
+        by_load = self._by_load
+        if by_load is None:
+            return
         load = -1 if lease.blocked or lease.leaving else len(lease.inflight)
         before = lease.listed
         if load == before:
             return
         lease.listed = load
-        by_load = self._by_load
         if before >= 0:
             del by_load[before][lease]
         if load >= 0:
@@ -152,9 +166,11 @@ class LeasePool:
                 self._least = load
 
     def take(self) -> Lease | None:
-        """The worker with the least to do that has room, or None; it counts as having one task more from now on. Of
-        several the one that was busy last: the others may go back."""
+        """The worker with the least to do that has room, or None. The caller gives it a task, or calls `changed`. Of
+        several idle ones it is always the same one: the others may go back."""
         by_load, least = self._by_load, self._least
+        if by_load is None:
+            return self._search()
         end = len(by_load)
         while least < end and not by_load[least]:
             least += 1
@@ -168,9 +184,20 @@ class LeasePool:
         by_load[least][lease] = None
         return lease
 
+    def _search(self) -> Lease | None:
+        best, least = None, self.depth()
+        for lease in self.leases:
+            if len(lease.inflight) < least and not (lease.blocked or lease.leaving):
+                best, least = lease, len(lease.inflight)
+                if not least:
+                    break
+        return best
+
     def refills(self, lease: Lease) -> bool:
-        """A worker has ended a task while others wait: whether it is the one to get the next. If so, it counts as
-        having it, and nothing had to be moved: what most tasks go through. Else this is `changed`."""
+        """A worker has ended a task while others wait: whether it is the one to get the next (see `take`), as it mostly
+        is. Nothing is moved then. Else this is `changed`."""
+        if self._by_load is None:
+            return False
         load = len(lease.inflight)
         if load + 1 == lease.listed and load <= self._least and (not load or load < self.depth()):
             return True
@@ -180,6 +207,9 @@ class LeasePool:
     def fullest(self) -> Lease | None:
         """The worker with the most tasks of those that take more."""
         by_load = self._by_load
+        if by_load is None:
+            open_ = (lease for lease in self.leases if not (lease.blocked or lease.leaving))
+            return max(open_, key=lambda lease: len(lease.inflight), default=None)
         while by_load and not by_load[-1]:
             del by_load[-1]
         self._least = min(self._least, len(by_load))
