@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MAX_REBUILDS = 5
 """How often to ask the owner of a lost object for it again."""
+_MAX_COUNTED = 10_000
+"""For so many lost objects it is known how often their owners were asked, the latest."""
 
 
 class Reader:
@@ -168,7 +170,10 @@ class Reader:
                 return exceptions.OwnerDiedError(entry.object_id.hex(), owner, "")
             if tries >= MAX_REBUILDS:
                 return error
+            self._lost_again.pop(entry.object_id, None)  # to the end: the first goes first
             self._lost_again[entry.object_id] = tries + 1
+            if len(self._lost_again) > _MAX_COUNTED:
+                del self._lost_again[next(iter(self._lost_again))]
             entry.value = None
             entry.fetched = False
             entry.asked = True
