@@ -74,7 +74,7 @@ def read(printed: str, here_s: float) -> Seen:
         version=more[0] if works else "",
         runtime_error="" if works else (more or [python])[-1],
         started=bool(first("daemon")),
-        is_alive=life.is_recorded(first("daemon"), first("stat")),
+        is_alive=life.is_recorded(first("daemon"), first("stat"), first("boot")),
         daemons=frozenset(_MODULES[module] for module in running),
         listening=frozenset(int(port, 16) for port in said.get("port", ())),
         reaches_head={"yes": True, "no": False}.get(reaches),

@@ -24,6 +24,7 @@ READ_RECORD = """\
 daemon=$(tr -d '\\n' 2>/dev/null < "$s/daemon.json"); echo daemon $daemon
 pid=$(echo "$daemon" | sed -n 's/.*"pid": *\\([0-9]*\\).*/\\1/p')
 [ -z "$pid" ] || echo stat $(cat /proc/$pid/stat 2>/dev/null)
+echo boot $(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
 """
 """Script: prints the record in session folder $s, and what the kernel says of its process. See `is_recorded`."""
 
@@ -35,7 +36,8 @@ s=${{CLUSTERCTL_SESSION_DIR:-}}
 for file in $(grep -lF -e "$s" /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null); do
   p=${{file%/*}}
   case "$(tr '\\0' ' ' 2>/dev/null < "$p/cmdline")" in
-    *" clusterctl"".head "*|*" clusterctl"".head.join "*|*" runtime"."_node "*) echo "process ${{p#/proc/}}" ;;
+    *" clusterctl"".head "*|*" clusterctl"".head.keeper "*|*" clusterctl"".head.join "*|*" runtime"."_node "*)
+      echo "process ${{p#/proc/}}" ;;
   esac
 done
 echo looked
@@ -99,19 +101,22 @@ def read(printed: str, exit_status: int) -> Proof:
     if exit_status or "looked" not in lines:
         return Proof(Life.UNKNOWN, f"it cannot tell what runs there: {printed.strip()[-500:]}")
     said = dict(line.split(" ", 1) for line in lines if " " in line)
-    if is_recorded(said.get("daemon", ""), said.get("stat", "")):
+    if is_recorded(said.get("daemon", ""), said.get("stat", ""), said.get("boot", "")):
         return Proof(Life.RUNS, f"process {said['stat'].split(' ', 1)[0]}")
     if "process" in said:
         return Proof(Life.RUNS, f"process {said['process']}")
     return Proof(Life.ENDED)
 
 
-def is_recorded(record: str, stat: str) -> bool:
-    """Whether the process of a daemon's record is the one that has its number now. Pure."""
+def is_recorded(record: str, stat: str, boot_id: str) -> bool:
+    """Whether the process of a daemon's record is the one that has its number now, since the same boot. Pure."""
     state, *fields = stat.rpartition(")")[2].split() or [""]
     try:
-        return state != "Z" and int(fields[18]) == int(json.loads(record)["start_ticks"])
-    except (ValueError, KeyError, TypeError, IndexError):
+        known = json.loads(record)
+        if known.get("boot_id", "") not in ("", boot_id):
+            return False
+        return state != "Z" and int(fields[18]) == int(known["start_ticks"])
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         return False
 
 

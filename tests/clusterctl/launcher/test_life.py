@@ -14,7 +14,7 @@ import pytest
 
 from autoscaler.provider import Machine, MachineState, ShellTimedOut
 from clusterctl import processes
-from clusterctl.head.record import DaemonRecord, remember
+from clusterctl.head.record import DaemonRecord, boot_id, remember
 from clusterctl.launcher import life
 from clusterctl.launcher.life import Life, Proof
 from clusterctl.shell.local import LocalShell
@@ -74,6 +74,25 @@ def test_a_number_that_another_process_got_is_no_proof_of_life(session: str) -> 
     assert ticks is not None
     recorded(session, os.getpid(), ticks - 1)
     assert proof(session).life is Life.ENDED
+
+
+@pytest.mark.parametrize(("is_of_this_boot", "expected"), [(True, Life.RUNS), (False, Life.ENDED)])
+def test_a_record_of_before_a_reboot_is_no_proof_of_life(
+    session: str, is_of_this_boot: bool, expected: Life
+) -> None:
+    pid = os.getpid()
+    ticks, boot = processes.start_ticks(pid), boot_id() if is_of_this_boot else "another"
+    assert ticks is not None
+    known = DaemonRecord(pid=pid, start_ticks=ticks, role="head", control_address="h:1", boot_id=boot)
+    remember(session, known)
+    assert proof(session).life is expected
+
+
+@pytest.mark.parametrize("module", ["clusterctl.head", "clusterctl.head.keeper", "clusterctl.head.join"])
+def test_what_runs_the_node_or_restarts_it_is_found(session: str, module: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()", module, session], stdin=-1) as process:
+        assert proof(session) == Proof(Life.RUNS, f"process {process.pid}")
+        process.kill()
 
 
 def test_a_daemon_is_found_without_its_record(session: str, daemon: subprocess.Popen[bytes]) -> None:

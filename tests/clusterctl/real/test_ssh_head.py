@@ -13,6 +13,8 @@ from tests.testbed.hosts import Host
 from tests.testbed.sshd import BARE, USER, SshTestbed, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
+KILL = ["sh", "-c", f"pkill -KILL -u {USER} -f 'clusterctl[.]head([.]keeper)? '"]
+"""The head, and what would restart it."""
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +70,7 @@ def test_a_tunnel_that_is_refused_is_no_dead_head(bed: SshTestbed, cli: Cli, set
 
 def test_a_head_whose_daemons_were_killed_is_proved_dead_and_started_again(bed: SshTestbed, cli: Cli) -> None:
     before = nodes(cli)
-    bed.hosts[0].run(["sh", "-c", f"pkill -KILL -u {USER} -f 'clusterctl[.]head '"])
+    bed.hosts[0].run(KILL)
     asked = cli.run("up", "own.yaml")
     if asked.status:  # as long as the worker's node has not ended by itself
         assert "their nodes run or may still run" in asked.err
@@ -83,7 +85,7 @@ def test_a_follower_is_told_of_the_heads_death(bed: SshTestbed, cli: Cli) -> Non
     job = cli.start("submit", cli.script("import time\nprint('waits', flush=True)\ntime.sleep(600)\n"))
     assert job.stdout is not None
     assert job.stdout.readline() == "waits\n"
-    bed.hosts[0].run(["sh", "-c", f"pkill -KILL -u {USER} -f 'clusterctl[.]head '"])
+    bed.hosts[0].run(KILL)
     _, err = job.communicate(timeout=40)  # as long as a network may fail would be a minute
     assert job.returncode == 5
     assert "does not answer" in err
