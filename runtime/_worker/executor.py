@@ -47,7 +47,7 @@ from .async_executor import AsyncExecutor, is_async
 from .bound_method import bound_method
 from .context import Execution, execution
 from .devices import Devices
-from .functions import full_name
+from .functions import full_name, shown_name
 from .objects import Entry
 from .process_end import end_fork, exit_status, flush_output
 from .results import PartialResult, Results
@@ -527,7 +527,7 @@ class Executor:
             f"{setup.class_name}.{push.method}" if setup is not None and push.method else name,
             pid=os.getpid(),
             ip=self._core.session.node_host,
-            actor_repr=_shown_name(self.actor, setup.class_name) if setup is not None else None,
+            actor_repr=shown_name(self.actor, setup.class_name) if setup is not None else None,
             actor_id=setup.actor_id.hex() if setup is not None else None,
         )
         if push.method == "__init__":
@@ -569,7 +569,7 @@ class Executor:
             self.actor = self._async.construct(cls, args, kwargs)
         else:
             self.actor = cls(*args, **kwargs)
-        self.current_name = _shown_name(self.actor, setup.class_name)
+        self.current_name = shown_name(self.actor, setup.class_name)
         if self._async is not None:
             self._run_side_by_side(self._async.submit)
         elif setup.max_concurrency > 1 or setup.concurrency_groups:
@@ -593,13 +593,3 @@ def _is_one_of(error: BaseException | None, classes: Sequence[bytes]) -> bool:
         except Exception as problem:
             log.debug("a class of retry_exceptions cannot be loaded: %s", problem)
     return False
-
-
-def _shown_name(actor: Any, class_name: str) -> str:
-    cls: Any = type(actor)
-    if actor is None or cls.__repr__ is object.__repr__:
-        return class_name
-    try:
-        return repr(actor)
-    except Exception:
-        return class_name

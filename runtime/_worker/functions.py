@@ -35,6 +35,17 @@ def full_name(defined: Any) -> str:
     return f"{module}.{defined.__name__}"
 
 
+def shown_name(actor: Any, class_name: str) -> str:
+    """How an actor is called in output and errors: by its own `__repr__`, or else by its class."""
+    cls: Any = type(actor)
+    if actor is None or cls.__repr__ is object.__repr__:
+        return class_name
+    try:
+        return repr(actor)
+    except Exception:
+        return class_name
+
+
 class Function:
     """A pickled function or class. `key`: digest of what a worker must know; `full_name`: what it is called there;
     `held` keeps the objects in its closure alive."""
