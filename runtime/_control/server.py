@@ -15,6 +15,7 @@ from runtime._control.actors import ActorService
 from runtime._control.autoscaling import AutoscalingService
 from runtime._control.cluster import Cluster
 from runtime._control.context import Context, Handlers, Signal
+from runtime._control.definitions import DefinitionSweeper
 from runtime._control.demand_notes import DemandNotes
 from runtime._control.group_scheduler import GroupScheduler
 from runtime._control.group_table import GroupTable
@@ -77,6 +78,7 @@ class ControlStore:
             context, cluster, self.actors.demands, self.groups.pending, self.jobs.is_running
         )
         self.packages = PackageSweeper(context, self.kv, self.jobs, actor_table)
+        self.definitions = DefinitionSweeper(self.kv, self.jobs, actor_table)
         notes = WaitingNotes(
             context,
             actors.waiting,
@@ -124,6 +126,7 @@ class ControlStore:
         self.autoscaling.load()
         self.jobs.load()  # last: those whose driver's node died end now, with their actors, groups and requests
         self.packages.look()
+        self.definitions.look()
         self._context.tasks.spawn(self.nodes.watch(), "node liveness")
         await self._context.journal.durable()
 
