@@ -16,6 +16,7 @@ import msgspec
 from .ledger import Allocation, Ledger
 from .placement import Choice, Fit, NodeView, Request, choose_node
 from .resources import fits
+from .worker_cap import SchedulingClass, WorkerCap
 
 Owner = Hashable
 """Whatever key the caller uses for the demanding process (its connection)."""
@@ -35,6 +36,7 @@ class Waiting(msgspec.Struct, eq=False):
 
     owner: Owner
     class_key: bytes
+    scheduling_class: SchedulingClass
     shape: bytes  # equal shapes are equal requests
     request: Request
     group_id: bytes
@@ -49,6 +51,7 @@ class Waiting(msgspec.Struct, eq=False):
     waiting_since: float = 0.0
     withdrawn: bool = False
     retriable: bool = True
+    capped: bool = False  # held back by a `WorkerCap`, here or elsewhere, though there is room
 
     @property
     def wanted(self) -> int:
@@ -81,21 +84,35 @@ Effect = GrantHere | AskNode | Refuse
 
 class NodeTable(msgspec.Struct):
     """The cluster as this node sees it: its own live accounts, the last word of the others, and who was busy
-    lately."""
+    lately, for all or for one class."""
 
     local: NodeView
     others: dict[bytes, NodeView] = msgspec.field(default_factory=dict)
-    busy_until: dict[bytes, float] = msgspec.field(default_factory=dict)
+    busy_until: dict[tuple[bytes, SchedulingClass | None], float] = msgspec.field(default_factory=dict)
 
     def views(self) -> list[NodeView]:
         return [self.local, *self.others.values()]
 
-    def open_views(self, now: float) -> list[NodeView]:
+    def open_views(self, now: float, which: SchedulingClass) -> list[NodeView]:
         """Without the nodes that refused a moment ago."""
         if not self.busy_until:
             return self.views()
-        self.busy_until = {node_id: until for node_id, until in self.busy_until.items() if until > now}
-        return [self.local, *(v for v in self.others.values() if v.node_id not in self.busy_until)]
+        self.busy_until = busy = {key: until for key, until in self.busy_until.items() if until > now}
+        open_others = (
+            view
+            for node_id, view in self.others.items()
+            if (node_id, None) not in busy and (node_id, which) not in busy
+        )
+        return [self.local, *open_others]
+
+    def forget(self, node_id: bytes) -> None:
+        """The node is gone."""
+        self.others.pop(node_id, None)
+        self.busy_until = {key: until for key, until in self.busy_until.items() if key[0] != node_id}
+
+    def any_capped(self, which: SchedulingClass) -> bool:
+        """Whether a node refused this class alone a moment ago."""
+        return any(refused == which for _, refused in self.busy_until)
 
     def deduct(self, node_id: bytes, resources: Mapping[str, int]) -> None:
         """A lease was asked for there: count it until the node's next report."""
@@ -112,10 +129,17 @@ class NodeTable(msgspec.Struct):
                 free = view.available.get(name, 0) + amount
                 view.available[name] = min(free, view.total.get(name, 0))
 
-    def refused(self, node_id: bytes, resources: Mapping[str, int], until: float) -> None:
-        """It had no room: what was deducted counts again, but nothing is asked of it before `until`."""
+    def refused(
+        self,
+        node_id: bytes,
+        resources: Mapping[str, int],
+        until: float,
+        which: SchedulingClass | None = None,
+    ) -> None:
+        """It had no room: what was deducted counts again, but nothing is asked of it before `until`, or nothing for
+        this class."""
         self.restore(node_id, resources)
-        self.busy_until[node_id] = until
+        self.busy_until[node_id, which] = until
 
 
 class LeaseQueue:
@@ -127,6 +151,9 @@ class LeaseQueue:
         rng: breaks ties of placement.
         zero_cap: leases without any resources that may be out here at once; beyond it they come slowly, see
             `zero_room`.
+
+    Attributes:
+        look_again_s: when the last `schedule` held something back that may go at this time; None if it did not.
     """
 
     def __init__(self, ledger: Ledger, nodes: NodeTable, rng: random.Random, zero_cap: int) -> None:
@@ -137,8 +164,9 @@ class LeaseQueue:
         self._entries: dict[tuple[Owner, bytes], Waiting] = {}
         self._spread_after = b""
         self._zero_granted_at = float("-inf")
+        self.cap = WorkerCap(ledger.total)
         self.zero_leases = 0
-        self.paced = False  # the last `schedule` held back what `zero_room` will let through a moment later
+        self.look_again_s: float | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -149,6 +177,7 @@ class LeaseQueue:
         class_key: bytes,
         count: int,
         *,
+        scheduling_class: SchedulingClass,
         shape: bytes,
         request: Request,
         job_id: bytes,
@@ -167,6 +196,7 @@ class LeaseQueue:
                 self._entries[key] = Waiting(
                     owner,
                     class_key,
+                    scheduling_class,
                     shape,
                     request,
                     group_id,
@@ -205,18 +235,23 @@ class LeaseQueue:
 
     def schedule(self, now: float) -> list[Effect]:
         """Grants what can be granted now, round after round, one lease per demand and round."""
-        self.paced = False
         effects: list[Effect] = []
         stuck: set[bytes] = set()
         served = True
         while served:
             served = False
+            self.look_again_s = None
             for key, entry in list(self._entries.items()):
-                if entry.count <= entry.in_flight or entry.shape in stuck:
+                if entry.count <= entry.in_flight:
                     continue
+                if entry.shape in stuck:
+                    self.cap.pause(entry.scheduling_class, now)
+                    continue
+                entry.capped = False
                 effect = self._place(entry, now)
                 if effect is None:
-                    stuck.add(entry.shape)
+                    if not entry.capped:  # others of its shape would not get a worker either
+                        stuck.add(entry.shape)
                     continue
                 effects.append(effect)
                 if not entry.withdrawn:
@@ -237,9 +272,18 @@ class LeaseQueue:
         self.zero_leases += 1
         self._zero_granted_at = now
 
+    def ended(self, which: SchedulingClass, is_zero: bool) -> None:
+        """A lease is over, or never came about. `is_zero`: it counted among the `zero_leases`."""
+        self.cap.release(which)
+        self.zero_leases -= is_zero
+
     def waiting(self) -> Iterable[Waiting]:
         """The demands that wait for a node or a worker's turn."""
         return [entry for entry in self._entries.values() if entry.wanted > 0]
+
+    def is_capped(self, entry: Waiting, now: float) -> bool:
+        """Whether the demand would get no worker here if there were room."""
+        return self.cap.left_s(entry.scheduling_class, entry.request.resources, now) > 0
 
     def due_notes(self, now: float) -> list[Waiting]:
         """Demands whose owner should hear why it waits: patience is over, and it was not told for 10 s."""
@@ -261,24 +305,42 @@ class LeaseQueue:
             self._withdraw(entry)
             return Refuse(entry, "the node it must run on is dead, unknown, or too small for it")
         if choice.fit is not Fit.AVAILABLE:
+            entry.capped = self._nodes.any_capped(entry.scheduling_class)
+            self.cap.pause(entry.scheduling_class, now)
             return None
         local = self._nodes.local.node_id
         if choice is not _LOCAL_FIT and choice.node_id != local:
-            entry.in_flight += 1
-            self._nodes.deduct(choice.node_id, entry.request.resources)
-            self._took_turn(entry, choice.node_id)
-            return AskNode(entry, choice.node_id)
+            return self._ask(entry, choice.node_id)
+        left_s = self.cap.left_s(entry.scheduling_class, entry.request.resources, now)
+        if left_s > 0:
+            elsewhere = self._choose_elsewhere(entry, now)
+            if elsewhere is not None:
+                return self._ask(entry, elsewhere)
+            entry.capped = True
+            self.cap.hold(entry.scheduling_class, now)
+            self._look_again(now + left_s)
+            return None
         if not entry.request.resources and not self.zero_room(now):
-            self.paced = True
+            self._look_again(now + ZERO_PACE_S)
             return None
         allocation = self._ledger.allocate(entry.request.resources)
         if allocation is None:
             return None
         if not entry.request.resources:
             self.take_zero(now)
+        self.cap.take(entry.scheduling_class)
         entry.in_flight += 1
         self._took_turn(entry, local)
         return GrantHere(entry, allocation)
+
+    def _ask(self, entry: Waiting, node_id: bytes) -> AskNode:
+        entry.in_flight += 1
+        self._nodes.deduct(node_id, entry.request.resources)
+        self._took_turn(entry, node_id)
+        return AskNode(entry, node_id)
+
+    def _look_again(self, when: float) -> None:
+        self.look_again_s = when if self.look_again_s is None else min(when, self.look_again_s)
 
     def _took_turn(self, entry: Waiting, node_id: bytes) -> None:
         if entry.request.kind == "SPREAD":
@@ -290,18 +352,26 @@ class LeaseQueue:
             if fits(request.resources, local.available):
                 return _LOCAL_FIT
             return _WAITING if fits(request.resources, local.total) else _INFEASIBLE
-        views = self._nodes.open_views(now)
-        choice = choose_node(
-            request,
+        choice = self._choose_among(entry, self._nodes.open_views(now, entry.scheduling_class))
+        if choice.fit in (Fit.INFEASIBLE, Fit.IMPOSSIBLE) and self._nodes.busy_until:
+            return _WAITING
+        return choice
+
+    def _choose_elsewhere(self, entry: Waiting, now: float) -> bytes | None:
+        if not self._nodes.others or entry.request.kind == "NODE_AFFINITY":
+            return None
+        choice = self._choose_among(entry, self._nodes.open_views(now, entry.scheduling_class)[1:])
+        return choice.node_id if choice.fit is Fit.AVAILABLE else None
+
+    def _choose_among(self, entry: Waiting, views: list[NodeView]) -> Choice:
+        return choose_node(
+            entry.request,
             views,
-            local=local.node_id,
+            local=self._nodes.local.node_id,
             locality=entry.locality,
             rng=self._rng,
             spread_after=self._spread_after,
         )
-        if choice.fit in (Fit.INFEASIBLE, Fit.IMPOSSIBLE) and self._nodes.busy_until:
-            return _WAITING
-        return choice
 
     def _withdraw(self, entry: Waiting) -> None:
         entry.withdrawn = True

@@ -17,6 +17,7 @@ from .bundle_choice import Preference, any_bundle, preference
 from .bundles import GROUP_HEX_DIGITS, base_name
 from .placement import group_resources, is_group_resource
 from .resources import UNIT, Resources, add, fits, subtract
+from .worker_cap import is_lent
 
 Share = tuple[str, int]
 """A device's id and the units of it that are held."""
@@ -134,7 +135,7 @@ class Ledger:
         lent = {
             name: amount - kept.get(name, 0)
             for name, amount in allocation.resources.items()
-            if _is_cpu(name) and amount > kept.get(name, 0)
+            if is_lent(name) and amount > kept.get(name, 0)
         }
         allocation.lent = lent
         add(self.available, lent)
@@ -251,10 +252,6 @@ def _with_bundle_names(request: Mapping[str, int], pg_id: bytes, index: int) -> 
         if mark and rest == pg_hex:
             resources[f"{base}_group_{index}_{pg_hex}"] = amount
     return resources
-
-
-def _is_cpu(name: str) -> bool:
-    return name == "CPU" or name.startswith("CPU_group_")
 
 
 def _device_amounts(resources: Mapping[str, int], kinds: Iterable[str]) -> dict[str, int]:

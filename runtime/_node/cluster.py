@@ -85,5 +85,4 @@ class Cluster:
 
     def _forget(self, node_id: bytes) -> None:
         self._infos.pop(node_id, None)
-        self.table.others.pop(node_id, None)
-        self.table.busy_until.pop(node_id, None)
+        self.table.forget(node_id)

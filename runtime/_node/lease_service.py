@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from runtime._core.lease_queue import ZERO_PACE_S, AskNode, GrantHere, LeaseQueue, Refuse, Waiting
+from runtime._core.lease_queue import AskNode, GrantHere, LeaseQueue, Refuse, Waiting
 from runtime._core.lease_sharing import SLICE_S, recalls
 from runtime._core.ledger import Allocation, Ledger
 from runtime._core.memory_policy import Holder
 from runtime._core.resources import describe, why_infeasible
+from runtime._core.worker_cap import SchedulingClass
 from runtime._core.workers import Worker, WorkerEvent
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import Demand, ErrorKind, ResourceRequest, WorkerAddress
@@ -55,6 +56,7 @@ class LocalLease(msgspec.Struct, eq=False):
     retriable: bool
     since_s: float
     class_key: bytes
+    scheduling_class: SchedulingClass
     shape: bytes  # the request, encoded
     blocked: bool = False
     recalled_s: float | None = None
@@ -139,6 +141,7 @@ class LeaseService:
             process.channel,
             message.class_key,
             message.count,
+            scheduling_class=SchedulingClass(*_line(process), message.class_key),
             shape=_encode(request),
             request=request.strategy.request(request.resources),
             job_id=process.job_id,
@@ -175,6 +178,8 @@ class LeaseService:
                 self.kick()
         else:
             self._ledger.unlend(allocation)
+            if self._queue.cap.holds_any:
+                self.kick()
         if isinstance(lease, LocalLease) and lease.blocked != blocked:
             lease.blocked = blocked
             if lease.is_zero:
@@ -254,9 +259,16 @@ class LeaseService:
             raise CallError(ErrorKind.BUSY, "the node is low on memory")
         if is_zero and not self._queue.zero_room(now):
             raise CallError(ErrorKind.BUSY, "the node runs as many tasks without resources as it may")
+        which = SchedulingClass(message.origin, message.depth, message.class_key)
         allocation = self._ledger.allocate(resources)
         if allocation is None:
+            self._queue.cap.pause(which, now)
             raise CallError(ErrorKind.BUSY, "the resources are taken")
+        if self._queue.cap.left_s(which, resources, now) > 0:
+            self._queue.cap.hold(which, now)
+            self._ledger.release(allocation)
+            raise CallError(ErrorKind.CAPPED, "the node runs as many tasks of this class as it has CPUs for")
+        self._queue.cap.take(which)
         if is_zero:
             self._queue.take_zero(now)
         future: asyncio.Future[Worker | CallError] = asyncio.get_running_loop().create_future()
@@ -272,7 +284,7 @@ class LeaseService:
             not self._cluster.table.local.schedulable
         )  # since it was asked: nobody would ask this lease back
         if isinstance(worker, CallError) or channel.closed or draining:
-            self._undo(allocation, is_zero)
+            self._undo(allocation, which, is_zero)
             if isinstance(worker, CallError):
                 raise worker
             self._pool.give_back(worker)
@@ -280,9 +292,17 @@ class LeaseService:
                 raise CallError(ErrorKind.BUSY, "the node is draining")
             raise CallError(ErrorKind.UNAVAILABLE, "the asking agent is gone")
         owner = message.owner.worker_id
-        shape = _encode(message.request)
         lease = self._begin(
-            message.lease_id, worker, allocation, channel, owner, is_zero, message.retriable, owner, shape
+            message.lease_id,
+            worker,
+            allocation,
+            channel,
+            owner,
+            is_zero,
+            message.retriable,
+            owner,
+            which,
+            _encode(message.request),
         )
         address = self._address(worker)
         return RemoteLeaseGranted(
@@ -357,10 +377,16 @@ class LeaseService:
             else:
                 assert isinstance(effect, Refuse)
                 self._send_failed(effect.waiting, ErrorKind.INVALID, effect.message)
-        if self._queue.paced and self._pacing is None:
-            self._pacing = asyncio.get_running_loop().call_later(ZERO_PACE_S, self._paced)
+        self._look_again_at(self._queue.look_again_s)
         self._share_later(SLICE_S / 2)
         self._on_change()
+
+    def _look_again_at(self, when: float | None) -> None:
+        if self._pacing is not None and self._pacing.when() != when:
+            self._pacing.cancel()
+            self._pacing = None
+        if self._pacing is None and when is not None:
+            self._pacing = asyncio.get_running_loop().call_at(when, self._paced)
 
     def _share_later(self, delay_s: float) -> None:
         """Sees to it that those who wait get their share of what others hold."""
@@ -369,14 +395,14 @@ class LeaseService:
 
     def _share(self) -> None:
         self._sharing = None
+        now = asyncio.get_running_loop().time()
         held = [lease for lease in self._local.values() if not (lease.blocked or lease.is_zero)]
         wants = [
             (entry.job_id, (entry.owner, entry.class_key), entry.request.resources)
             for entry in self._queue.waiting()
+            if entry.request.resources and not self._queue.is_capped(entry, now)
             for _ in range(min(entry.wanted, len(held)))
-            if entry.request.resources
         ]
-        now = asyncio.get_running_loop().time()
         found, due_s = recalls(wants, held, self._ledger.available, now)
         for lease in found:
             lease.recalled_s = now
@@ -400,10 +426,10 @@ class LeaseService:
             channel = entry.owner
             assert isinstance(channel, Channel)
             if isinstance(worker, CallError):
-                self._undo(allocation, is_zero)
+                self._undo(allocation, entry.scheduling_class, is_zero)
                 self._refuse(entry, worker.kind, worker.message)
             elif not wanted or channel.closed:
-                self._undo(allocation, is_zero)
+                self._undo(allocation, entry.scheduling_class, is_zero)
                 self._pool.give_back(worker)
             else:
                 process = channel.context
@@ -416,6 +442,7 @@ class LeaseService:
                     is_zero,
                     entry.retriable,
                     entry.class_key,
+                    entry.scheduling_class,
                     entry.shape,
                 )
                 channel.send(
@@ -442,6 +469,7 @@ class LeaseService:
         is_zero: bool,
         retriable: bool,
         class_key: bytes,
+        scheduling_class: SchedulingClass,
         shape: bytes,
     ) -> LocalLease:
         lease = LocalLease(
@@ -454,6 +482,7 @@ class LeaseService:
             retriable,
             asyncio.get_running_loop().time(),
             class_key,
+            scheduling_class,
             shape,
         )
         self._local[lease.lease_id] = lease
@@ -464,14 +493,14 @@ class LeaseService:
     def _end(self, lease: LocalLease) -> None:
         del self._local[lease.lease_id]
         lease.worker.use = None
-        self._undo(lease.allocation, lease.is_zero and not lease.blocked)
+        self._undo(lease.allocation, lease.scheduling_class, lease.is_zero and not lease.blocked)
         owned = self._owned.get(lease.owner)
         if owned is not None:
             owned.discard(lease.lease_id)
 
-    def _undo(self, allocation: Allocation, is_zero: bool) -> None:
+    def _undo(self, allocation: Allocation, which: SchedulingClass, is_zero: bool) -> None:
         self._ledger.release(allocation)
-        self._queue.zero_leases -= is_zero
+        self._queue.ended(which, is_zero)
         self.kick()
 
     def _refuse(self, entry: Waiting, kind: str, message: str) -> None:
@@ -490,7 +519,20 @@ class LeaseService:
         wanted = describe(entry.request.resources, entry.request.labels, entry.request.fallbacks)
         what = f"{entry.name or 'a task'} waits for {wanted}"
         why = "every node that could hold it is busy"
+        if entry.capped:
+            why = "as many of its kind have begun as there are CPUs, and wait; more start one by one, ever more slowly"
         if entry.infeasible:
             why = why_infeasible(entry.request.labels)
         reason = self._cluster.notes.get(wanted)
         return f"{what}: {why}" + (f" ({reason})" if reason else "")
+
+
+def _line(process: Process) -> tuple[bytes, int]:
+    """`origin` and `depth` of the tasks that a process starts, see `SchedulingClass`."""
+    worker = process.worker
+    if worker is None:
+        return process.job_id, 1
+    if isinstance(worker.use, LocalLease):
+        running = worker.use.scheduling_class
+        return running.origin, running.depth + 1
+    return worker.actor_id or process.job_id, 1

@@ -27,6 +27,9 @@ from .processes import Process
 
 log = logging.getLogger(__name__)
 BUSY_PAUSE_S = 0.1
+CAPPED_PAUSE_S = 0.5
+_PAUSES_S = {ErrorKind.BUSY: BUSY_PAUSE_S, ErrorKind.CAPPED: CAPPED_PAUSE_S}
+"""How long a node that refused is not asked again."""
 
 
 class RemoteLeaseHere(msgspec.Struct, eq=False):
@@ -184,6 +187,7 @@ class RemoteLeases:
                 entry.runtime_env,
                 entry.retriable,
                 lease.lease_id,
+                *entry.scheduling_class,
             ),
             timeout_s=None,
         )
@@ -194,11 +198,12 @@ class RemoteLeases:
     def _failed(self, entry: Waiting, node_id: bytes, error: CallError) -> None:
         loop = asyncio.get_running_loop()
         self._queue.settle(entry, False)
-        pause = BUSY_PAUSE_S if error.kind == ErrorKind.BUSY else 10 * BUSY_PAUSE_S
-        self._table.refused(node_id, entry.request.resources, loop.time() + pause)
+        pause = _PAUSES_S.get(error.kind, 10 * BUSY_PAUSE_S)
+        which = entry.scheduling_class if error.kind == ErrorKind.CAPPED else None
+        self._table.refused(node_id, entry.request.resources, loop.time() + pause, which)
         if error.kind in (ErrorKind.RUNTIME_ENV, ErrorKind.SETUP_HOOK):
             self._refuse(entry, error.kind, error.message)
-        elif error.kind != ErrorKind.BUSY:
+        elif error.kind not in _PAUSES_S:
             log.warning("node %s gave no lease: %s", node_id.hex()[:12], error)
         loop.call_later(pause + 0.001, self._kick)
         self._kick()

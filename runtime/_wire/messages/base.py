@@ -54,6 +54,7 @@ class ErrorKind:
     EXISTS = "exists"
     CLASH = "clash"  # two owners have made objects with one id
     BUSY = "busy"  # no room now; ask elsewhere or later
+    CAPPED = "capped"  # as BUSY, for tasks of this class alone
     UNAVAILABLE = "unavailable"  # the peer is gone or restarting; repeat later
     TIMEOUT = "timeout"
     FULL = "full"  # the object store is full

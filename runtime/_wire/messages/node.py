@@ -377,9 +377,10 @@ class RemoteLeaseGranted(Message, frozen=True, array_like=True, tag=341):
 
 
 class RemoteLease(Message, Request[RemoteLeaseGranted], frozen=True, array_like=True, tag=340):
-    """Spillback: the agent of the demanding process asks for one lease elsewhere. BUSY refuses at once, with no queue:
-    the waiting stays with the asking agent. The answer may take as long as the worker's environment takes to build.
-    The lease ends with that agent's connection. `lease_id`: its name, of the asking agent's choice."""
+    """Spillback: the agent of the demanding process asks for one lease elsewhere. BUSY and CAPPED refuse at once, with
+    no queue: the waiting stays with the asking agent. The answer may take as long as the worker's environment takes to
+    build. The lease ends with that agent's connection. `lease_id`: its name, of the asking agent's choice. `origin`,
+    `depth` and `class_key`: see `_core.worker_cap.SchedulingClass`."""
 
     owner: WorkerAddress
     job_id: bytes
@@ -387,6 +388,9 @@ class RemoteLease(Message, Request[RemoteLeaseGranted], frozen=True, array_like=
     runtime_env: str = ""
     retriable: bool = True
     lease_id: bytes = b""
+    origin: bytes = b""
+    depth: int = 1
+    class_key: bytes = b""
 
 
 class RemoteLeaseReturn(Message, frozen=True, array_like=True, tag=342):

@@ -16,6 +16,7 @@ from runtime._core.lease_queue import (
 from runtime._core.ledger import Ledger
 from runtime._core.placement import NodeView, Request
 from runtime._core.resources import UNIT
+from runtime._core.worker_cap import FIRST_DELAY_S, SchedulingClass
 
 HERE, THERE, JOB = b"here", b"there", b"job1"
 
@@ -34,15 +35,18 @@ class World:
         amount = {"CPU": round(cpus * UNIT)}
         self.nodes.others[THERE] = NodeView(THERE, dict(amount), dict(amount), labels or {})
 
-    def demand(self, owner: str, key: str, count: int, **amounts: float) -> None:
-        self.ask(owner, key, count, Request({n: round(a * UNIT) for n, a in amounts.items()}))
+    def demand(self, owner: str, key: str, count: int, depth: int = 1, **amounts: float) -> None:
+        self.ask(owner, key, count, Request({n: round(a * UNIT) for n, a in amounts.items()}), depth=depth)
 
-    def ask(self, owner: str, key: str, count: int, request: Request, group: bytes = b"") -> None:
+    def ask(
+        self, owner: str, key: str, count: int, request: Request, group: bytes = b"", depth: int = 1
+    ) -> None:
         shape = repr(request).encode()
         self.queue.demand(
             owner,
             key.encode(),
             count,
+            scheduling_class=SchedulingClass(JOB, depth, key.encode()),
             shape=shape,
             request=request,
             job_id=JOB,
@@ -111,6 +115,7 @@ def test_whoever_was_served_last_comes_last() -> None:
         world.queue.settle(effect.waiting, True)
         order.append(effect.waiting.owner)
         world.ledger.release(effect.allocation)
+        world.queue.ended(effect.waiting.scheduling_class, False)
     assert order == ["a", "b", "a", "b"]
 
 
@@ -210,7 +215,7 @@ def test_demands_without_resources_do_not_wait_for_each_other_for_ever() -> None
     world = World(zero_cap=2)
     world.demand("a", "f", 5)
     assert len(world.granted()) == 2
-    assert world.queue.paced
+    assert world.queue.look_again_s == world.now + ZERO_PACE_S
     world.now += ZERO_PACE_S
     assert len(world.granted()) == 1
     assert world.granted() == []
@@ -218,7 +223,7 @@ def test_demands_without_resources_do_not_wait_for_each_other_for_ever() -> None
     assert len(world.granted()) == 1
     world.demand("a", "f", 0)
     assert world.granted() == []
-    assert not world.queue.paced
+    assert world.queue.look_again_s is None
 
 
 def test_hard_affinity_to_an_unknown_node_is_refused() -> None:
@@ -310,3 +315,99 @@ def test_many_random_demands_leave_the_ledger_as_it_was() -> None:
     for allocation in held:
         world.ledger.release(allocation)
     assert world.ledger.available == world.ledger.total
+
+
+class TestTasksThatWait:
+    """Of tasks that lend their CPU while they wait for others."""
+
+    def lend(self, world: World) -> GrantHere:
+        """Grants what waits first, whose task then waits."""
+        effect = world.schedule()[0]
+        assert isinstance(effect, GrantHere)
+        assert world.queue.settle(effect.waiting, True)
+        world.ledger.lend(effect.allocation)
+        return effect
+
+    def test_their_equals_are_held_back(self) -> None:
+        world = World(cpus=1)
+        world.demand("a", "f", 9, CPU=1)
+        self.lend(world)
+        assert world.schedule() == []
+        assert next(iter(world.queue.waiting())).capped
+        assert world.queue.look_again_s == world.now + FIRST_DELAY_S
+
+    def test_their_children_are_not(self) -> None:
+        world = World(cpus=1)
+        world.demand("driver", "f", 9, CPU=1)
+        self.lend(world)
+        assert world.schedule() == []
+        world.demand("worker", "f", 1, depth=2, CPU=1)
+        assert world.granted() == [("worker", b"f")]
+
+    def test_others_of_the_same_shape_are_not(self) -> None:
+        world = World(cpus=1)
+        world.demand("driver", "f", 9, CPU=1)
+        self.lend(world)
+        world.demand("driver", "g", 1, CPU=1)
+        assert world.granted() == [("driver", b"g")]
+
+    def test_one_more_goes_after_a_growing_delay(self) -> None:
+        world = World(cpus=1)
+        world.demand("a", "f", 9, CPU=1)
+        began = world.now
+        self.lend(world)
+        assert world.schedule() == []
+        for after_s in (1, 3, 7, 15, 25, 35):
+            world.now = began + after_s - 0.01
+            assert world.schedule() == []
+            world.now = began + after_s
+            self.lend(world)
+            assert world.schedule() == []
+
+    def test_time_without_room_does_not_count(self) -> None:
+        world = World(cpus=1)
+        world.demand("a", "f", 9, CPU=1)
+        waits = self.lend(world)
+        assert world.schedule() == []
+        world.now += 0.5
+        world.ledger.unlend(waits.allocation)
+        assert world.schedule() == []
+        assert world.queue.look_again_s is None
+        world.now += 100
+        world.ledger.lend(waits.allocation)
+        assert world.schedule() == []
+        assert world.queue.look_again_s == world.now + FIRST_DELAY_S - 0.5
+
+    def test_what_is_held_back_goes_to_another_node(self) -> None:
+        world = World(cpus=1)
+        world.other(cpus=1)
+        world.demand("a", "f", 9, CPU=1)
+        effects = world.schedule()
+        assert [type(effect) for effect in effects] == [GrantHere, AskNode]
+        assert isinstance(effects[0], GrantHere)
+        world.ledger.lend(effects[0].allocation)
+        world.nodes.others[THERE].available["CPU"] = UNIT
+        assert world.schedule() == [AskNode(effects[0].waiting, THERE)]
+        assert world.schedule() == []
+
+    def test_unless_it_is_tied_to_this_one(self) -> None:
+        world = World(cpus=1)
+        world.other(cpus=1)
+        world.ask("a", "f", 2, Request({"CPU": UNIT}, "NODE_AFFINITY", HERE, soft=True))
+        self.lend(world)
+        assert world.schedule() == []
+
+    def test_a_node_that_holds_one_class_back_is_asked_for_others(self) -> None:
+        world = World(cpus=0.5)
+        world.other(cpus=2)
+        world.demand("a", "f", 1, CPU=1)
+        effect = world.schedule()[0]
+        assert isinstance(effect, AskNode)
+        entry = effect.waiting
+        world.queue.settle(entry, False)
+        world.nodes.refused(THERE, entry.request.resources, world.now + 1, entry.scheduling_class)
+        world.demand("a", "g", 1, CPU=1)
+        asked = world.schedule()
+        assert [one.waiting.class_key for one in asked] == [b"g"]
+        world.now += 2
+        assert [one.waiting.class_key for one in world.schedule()] == [b"f"]
