@@ -119,6 +119,8 @@ class ActorScheduler:
         actor.node_id = b""
         actor.death_reason = reason
         self._table.changed(actor)
+        for listener in self._table.on_restart:
+            listener(actor)
         log.info("restarting actor %s: %s", actor.actor_id.hex(), reason)
         delay_s = restart_delay_s(actor.short_lives)
         if delay_s:

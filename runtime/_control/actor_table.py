@@ -147,10 +147,12 @@ class Actor:
 
 
 class ActorTable:
-    """All actors, dead ones up to a bound, with the ways to find them. `on_dead` hears of each that died."""
+    """All actors, dead ones up to a bound, with the ways to find them. `on_dead` hears of each that died,
+    `on_restart` of each whose process ended and that will get another one."""
 
     def __init__(self, journal: Journal) -> None:
         self.on_dead: list[Callable[[Actor], None]] = []
+        self.on_restart: list[Callable[[Actor], None]] = []
         self._journal = journal
         self._actors: dict[bytes, Actor] = {}
         self._names: dict[tuple[str, str], bytes] = {}

@@ -54,6 +54,7 @@ class GroupService:
         self._actors = actors
         self._is_running_job = is_running_job
         actors.on_dead.append(self.actor_dead)
+        actors.on_restart.append(self.actor_restarts)
 
     def handlers(self) -> Handlers:
         return {
@@ -177,13 +178,28 @@ class GroupService:
                 self._remove(group, "its job finished")
 
     def actor_dead(self, actor: Actor) -> None:
-        """The groups that it made end with it when its job has ended already."""
-        for group in list(self._table.all()):
-            request = group.request
-            if request.creator_actor != actor.actor_id or request.detached or group.is_removed:
-                continue
-            if not self._is_running_job(request.job_id):
+        """The groups that it made end with it if it was detached, else with its job, if that has not ended before."""
+        for group in self._made_by(actor):
+            if actor.spec.detached:
+                self._remove(group, "the detached actor that made it has died")
+            elif not self._is_running_job(group.request.job_id):
                 self._remove(group, "the actor that made it has died, and its job had finished")
+
+    def actor_restarts(self, actor: Actor) -> None:
+        """The groups of a detached actor end with its process: its constructor makes others, and nobody knows these."""
+        if actor.spec.detached:
+            for group in self._made_by(actor):
+                self._remove(group, "the detached actor that made it is restarting")
+
+    def _made_by(self, actor: Actor) -> list[Group]:
+        """The groups that end with what made them, if that is this actor."""
+        return [
+            group
+            for group in self._table.all()
+            if group.request.creator_actor == actor.actor_id
+            and not group.request.detached
+            and not group.is_removed
+        ]
 
     def _is_living_actor(self, actor_id: bytes) -> bool:
         actor = self._actors.get(actor_id)

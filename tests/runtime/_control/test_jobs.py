@@ -183,3 +183,30 @@ def test_groups_of_an_actor_that_lives_on_go_with_it() -> None:
             await r.group(1, "REMOVED")
 
     run_virtual(main())
+
+
+def test_groups_of_a_detached_actor_end_with_its_process() -> None:
+    async def main() -> None:
+        async with rig(8) as r:
+            await r.job()
+            await r.ask(RegisterActor(specs.actor(1, detached=True, name="stays", max_restarts=1)))
+            await r.ask(RegisterActor(specs.actor(2, max_restarts=1)))
+            for actor, number in ((1, 1), (2, 2)):
+                await r.actor(actor, "ALIVE")
+                made = specs.group(number, [{"CPU": 1}])
+                await r.ask(msgspec.structs.replace(made, creator_actor=specs.actor_id(actor)))
+                await r.group(number, "CREATED")
+                await r.ask(KillActor(specs.actor_id(actor), no_restart=False))
+            await r.group(1, "REMOVED")
+            await r.actor(1, "ALIVE")
+            kept = msgspec.structs.replace(specs.group(3, [{"CPU": 1}]), detached=True)
+            for request in (specs.group(4, [{"CPU": 1}]), kept):
+                await r.ask(msgspec.structs.replace(request, creator_actor=specs.actor_id(1)))
+                await r.group(4 if request is not kept else 3, "CREATED")
+            await r.ask(KillActor(specs.actor_id(1), no_restart=True))
+            await r.group(4, "REMOVED")
+            await asyncio.sleep(0.1)
+            await r.group(2, "CREATED")
+            await r.group(3, "CREATED")
+
+    run_virtual(main())
