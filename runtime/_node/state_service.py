@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from runtime._core.row_filters import chosen
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.node import ListState, StateRows
 
@@ -40,17 +41,18 @@ class StateService:
 
     async def collect(self, message: ListState) -> StateRows:
         """The rows of this node; with `everywhere`, of all. Who does not answer in time is left out."""
-        asked = [self._own(message.kind)]
+        request = ListState(message.kind, False, message.filters, message.limit)
+        asked = [self._own(request)]
         if message.everywhere:
-            request = ListState(message.kind)
             asked += [self._of_node(node_id, request) for node_id in self._other_nodes()]
-        return StateRows([row for rows in await asyncio.gather(*asked) for row in rows])
+        found = [row for rows in await asyncio.gather(*asked) for row in rows]
+        return StateRows(chosen(found, message.filters, message.limit))
 
-    async def _own(self, kind: str) -> list[dict[str, Any]]:
+    async def _own(self, request: ListState) -> list[dict[str, Any]]:
         processes = list(self._processes())
-        if kind == "workers":
+        if request.kind == "workers":
             return [self._worker_row(process) for process in processes]
-        answers = [self._ask(process.channel, ListState(kind), _PROCESS_TIMEOUT_S) for process in processes]
+        answers = [self._ask(process.channel, request, _PROCESS_TIMEOUT_S) for process in processes]
         found = []
         for process, rows in zip(processes, await asyncio.gather(*answers), strict=True):
             for row in rows:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runtime import exceptions
 from runtime._core import ids
+from runtime._core.row_filters import chosen
 from runtime._core.tasks import TaskState
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
@@ -105,7 +106,7 @@ class History:
         rows = {"tasks": self._task_rows, "objects": self._object_rows, "spans": self._span_rows}.get(
             message.kind
         )
-        found = rows() if rows is not None else []
+        found = chosen(rows() if rows is not None else [], message.filters, message.limit)
         unread = [row for row in found if isinstance(row.get("error_message"), bytes)]
         if not unread:
             connection.reply(StateRows(found), correlation)

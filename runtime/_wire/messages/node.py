@@ -332,10 +332,13 @@ class StateRows(Message, frozen=True, array_like=True, tag=361):
 
 class ListState(Message, Request[StateRows], frozen=True, array_like=True, tag=360):
     """What do you know of `kind` ("tasks", "objects", "spans", "workers")? An agent asks every process of its node,
-    and with `everywhere` the agents of the other nodes."""
+    and with `everywhere` the agents of the other nodes. Each gives the rows that pass `filters` (column, "=" or "!=",
+    value), at most `limit` of them; 0: all."""
 
     kind: str
     everywhere: bool = False
+    filters: list[tuple[str, str, Any]] = []
+    limit: int = 0
 
 
 # ---------------------------------------------------------------- metrics: process -> agent

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from runtime import api
 from runtime._core import resources
+from runtime._core.row_filters import Filter
 from runtime._wire.messages import codec
 from runtime._wire.messages.base import NodeInfo
 from runtime._wire.messages.control import (
@@ -152,7 +154,9 @@ def list_workers(
     _explain: bool = False,
 ) -> list[WorkerState]:
     """The live workers and drivers; see `list_actors`."""
-    return _list(WorkerState, _workers, address, filters, limit, timeout, detail)
+    return _list(
+        WorkerState, partial(_workers, filters or (), limit), address, filters, limit, timeout, detail
+    )
 
 
 def list_tasks(
@@ -165,7 +169,7 @@ def list_tasks(
     _explain: bool = False,
 ) -> list[TaskState]:
     """The tasks and calls of live processes, a row per attempt; the last 10 000 of each process; see `list_actors`."""
-    return _list(TaskState, _tasks, address, filters, limit, timeout, detail)
+    return _list(TaskState, partial(_tasks, filters or (), limit), address, filters, limit, timeout, detail)
 
 
 def list_objects(
@@ -178,7 +182,9 @@ def list_objects(
     _explain: bool = False,
 ) -> list[ObjectState]:
     """The references to objects that live processes have; see `list_actors`."""
-    return _list(ObjectState, _objects, address, filters, limit, timeout, detail)
+    return _list(
+        ObjectState, partial(_objects, filters or (), limit), address, filters, limit, timeout, detail
+    )
 
 
 # ---------------------------------------------------------------- one
@@ -408,21 +414,57 @@ def _jobs(timeout: float) -> list[JobState]:
     ]
 
 
-def _ask_processes(kind: str, timeout: float) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = current().ask(ListState(kind, everywhere=True), timeout).rows
+_SURE = {
+    "workers": frozenset({"worker_id", "is_alive", "worker_type", "node_id", "ip", "pid"}),
+    "objects": frozenset(
+        {
+            "object_id",
+            "object_size",
+            "task_status",
+            "attempt_number",
+            "reference_type",
+            "call_site",
+            "type",
+        }
+    ),
+    "tasks": frozenset(
+        {
+            "task_id",
+            "attempt_number",
+            "name",
+            "job_id",
+            "actor_id",
+            "type",
+            "func_or_class_name",
+            "parent_task_id",
+        }
+    ),
+}
+"""Columns that the rows of processes have, and that nothing which others know changes."""
+
+
+def _ask_processes(
+    kind: str, timeout: float, filters: Sequence[Filter] = (), limit: int = 0
+) -> list[dict[str, Any]]:
+    """The rows of all processes. They leave out what does not pass filters of columns that they know for certain, and,
+    where these are all, what is above the limit.
+    """
+    sure = [one for one in filters if one[0] in _SURE[kind] and isinstance(one[2], str | int | None)]
+    sent = max(limit, 0) if len(sure) == len(filters) else 0
+    rows: list[dict[str, Any]] = current().ask(ListState(kind, True, sure, sent), timeout).rows
     return rows
 
 
-def _workers(timeout: float) -> list[WorkerState]:
-    return [WorkerState(**row) for row in _ask_processes("workers", timeout)]
+def _workers(filters: Sequence[Filter], limit: int, timeout: float) -> list[WorkerState]:
+    return [WorkerState(**row) for row in _ask_processes("workers", timeout, filters, limit)]
 
 
-def _objects(timeout: float) -> list[ObjectState]:
-    return [ObjectState(**row) for row in _ask_processes("objects", timeout)]
+def _objects(filters: Sequence[Filter], limit: int, timeout: float) -> list[ObjectState]:
+    return [ObjectState(**row) for row in _ask_processes("objects", timeout, filters, limit)]
 
 
-def _tasks(timeout: float) -> list[TaskState]:
-    asked = _ask_processes("tasks", timeout)
+def _tasks(filters: Sequence[Filter], limit: int, timeout: float) -> list[TaskState]:
+    asked = _ask_processes("tasks", timeout, filters, limit)
     running = {row["task_id"]: row for row in asked if row.get("running")}
     pids = {row["worker_id"]: row["pid"] for row in _ask_processes("workers", timeout)}
     rows = [_creation(info) for info in _actor_infos(timeout)]

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import Any, TypeVar
 
+from runtime._core.row_filters import Filter, passes
+
 from .exception import RayStateApiException
 
 PREDICATES = ("=", "!=")
 MAX_LIMIT = 10_000
-Filter = tuple[str, str, Any]
 
 
 @dataclasses.dataclass(init=True)
@@ -218,22 +219,10 @@ def check_options(schema: type[StateSchema], filters: Sequence[Any] | None, limi
 
 def choose(rows: Iterable[S], filters: Sequence[Filter], limit: int, detail: bool) -> list[S]:
     """The rows that pass all filters, at most `limit`; without `detail` their details are None."""
-    chosen = [row for row in rows if all(_passes(getattr(row, c), p, v) for c, p, v in filters)][:limit]
+    chosen = [row for row in rows if all(passes(getattr(row, c), p, v) for c, p, v in filters)][:limit]
     if not detail:
         for row in chosen:
             for column in dataclasses.fields(row):
                 if column.metadata.get("detail"):
                     setattr(row, column.name, None)
     return chosen
-
-
-def _passes(value: Any, predicate: str, wanted: Any) -> bool:
-    if isinstance(value, bool) and isinstance(wanted, str):
-        equal = wanted.lower() in (("true", "1") if value else ("false", "0"))
-    elif isinstance(value, int) and isinstance(wanted, str):
-        equal = wanted.strip() == str(value)
-    elif isinstance(value, str) and isinstance(wanted, str):
-        equal = value.lower() == wanted.lower()
-    else:
-        equal = value == wanted
-    return equal is (predicate == "=")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.polling import eventually
-from tests.under_test import NAME, ray, util
+from tests.under_test import NAME, OWN, ray, util
 
 state: Any = importlib.import_module(f"{NAME}.util.state")
 pytestmark = pytest.mark.usefixtures("session")
@@ -197,3 +197,24 @@ def test_logs_that_are_not_there() -> None:
     for which in ({"actor_id": "f" * 32}, {"node_id": node_id, "filename": "no such file"}):
         with pytest.raises(Exception, match=r"not find|ould not|No such"):
             written(**which)
+
+
+@pytest.mark.skipif(not OWN, reason="looks at the engine's own messages")
+def test_filters_and_the_limit_travel_with_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = importlib.import_module(f"{NAME}._worker.core_worker").current()
+    ask, sent = core.ask, {}
+
+    def remember(request: Any, timeout_s: float) -> Any:
+        reply = ask(request, timeout_s)
+        if hasattr(request, "kind"):
+            sent[request.kind] = len(reply.rows)
+        return reply
+
+    monkeypatch.setattr(core, "ask", remember)
+    refs = [ray.put(number) for number in range(20)]
+    assert len(state.list_objects(limit=3)) == sent["objects"] == 3
+    (row,) = state.list_objects(filters=[("object_id", "=", refs[7].hex())])
+    assert row.object_id == refs[7].hex()
+    assert sent["objects"] == 1
+    assert len(state.list_objects(filters=[("pid", "=", os.getpid())], limit=2)) == 2
+    assert sent["objects"] >= 20, "the agent adds the process id"
