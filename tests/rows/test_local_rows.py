@@ -398,7 +398,10 @@ def test_row_14_workers_without_a_head_end_and_tags_alone_suffice(brief: Cli) ->
     os.kill(head["pid"], signal.SIGKILL)
     assert eventually(lambda: len(on_this_machine("orphans")) == 1), "the worker ends itself"
     shutil.rmtree(brief.folder / "home")
-    ran = brief.run("down", "-y", file)
+    refused = brief.run("down", "-y", file)  # no cloud tells who made it, and the id of the folder is gone
+    assert (refused.status, len(on_this_machine("orphans"))) == (6, 1), refused.err
+    cluster_id = refused.err.split("--adopt ")[1].split()[0]
+    ran = brief.run("down", "-y", file, "--adopt", cluster_id)
     assert (ran.status, on_this_machine("orphans")) == (0, []), ran.err
 
 

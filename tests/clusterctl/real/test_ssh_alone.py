@@ -114,15 +114,18 @@ def test_the_doctor_says_why_machines_cannot_be_entered(bed: SshTestbed, cli: Cl
 
 
 def test_a_cluster_is_found_again_by_its_tags_alone(bed: SshTestbed, cli: Cli, spec: str) -> None:
-    shutil.rmtree(cli.folder / "home")
+    shutil.rmtree(cli.folder / "home" / "clusters")
     ran = cli.run("down", "--dry-run", spec)
     assert ran.status == 0, ran.err
     assert ran.out.count("end ") == 2
     ran = cli.run("up", "-y", spec, timeout_s=170)
     assert ran.status == 0, ran.err
     assert len(alive(cli.status())) == 2
-    shutil.rmtree(cli.folder / "home")
-    assert cli.run("down", "-y", spec).status == 0
+    shutil.rmtree(cli.folder / "home")  # with the id that tells whose clusters these are
+    refused = cli.run("down", "-y", spec)
+    assert refused.status == 6, refused.err
+    cluster_id = refused.err.split("--adopt ")[1].split()[0]
+    assert cli.run("down", "-y", spec, "--adopt", cluster_id).status == 0
     for host in bed.hosts:
         assert what_is_left(host) == ""
 
