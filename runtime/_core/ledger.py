@@ -40,6 +40,11 @@ class Allocation(msgspec.Struct, eq=False):
     kept: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     @property
+    def devices(self) -> tuple[str, ...]:
+        """The kinds of accelerators that it may use."""
+        return tuple(sorted(self.shares))
+
+    @property
     def gpu_ids(self) -> list[str]:
         """The GPUs it may use."""
         return [device for device, _ in self.shares.get("GPU", ())]

@@ -60,6 +60,7 @@ class Worker:
     __slots__ = (
         "actor_id",
         "channel",
+        "devices",
         "host",
         "idle_since",
         "key",
@@ -88,6 +89,7 @@ class Worker:
         self.actor_id = b""
         self.retiring = False  # it ends by itself after what it does now
         self.used = False  # it has run tasks, and may own what they made
+        self.devices: tuple[str, ...] = ()  # kinds of accelerators of its tasks, if `used`
         self.stop_reason = ""
         self.stop_intended = False
         self.channel: Any = None
@@ -149,14 +151,21 @@ class WorkerTable:
         worker.machine.step(WorkerEvent.REGISTER, now)
         self._make_idle(worker, now)
 
-    def take(self, key: PoolKey, event: WorkerEvent, now: float) -> Worker | None:
-        """Takes the idle worker of `key` that was used last, for a lease; an actor (`event`) gets one that was never
-        used: what tasks had made there would go with the actor.
+    def has_idle(self, key: PoolKey) -> bool:
+        return key in self._idle
+
+    def take(
+        self, key: PoolKey, event: WorkerEvent, now: float, devices: tuple[str, ...] = ()
+    ) -> Worker | None:
+        """Takes the idle worker of `key` that was used last, for a lease with accelerators of these kinds; an actor
+        (`event`) gets one that was never used: what tasks had made there would go with the actor. So does a lease if
+        all were used with other kinds: a library looks for devices once in a process.
         """
         idle = self._idle.get(key, ())
         for worker in reversed(idle):
-            if not worker.used or event is not WorkerEvent.BECOME_ACTOR:
+            if not worker.used or (event is not WorkerEvent.BECOME_ACTOR and worker.devices == devices):
                 self._leave_idle(worker)
+                worker.devices = devices
                 worker.machine.step(event, now)
                 return worker
         return None

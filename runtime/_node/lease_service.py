@@ -276,7 +276,7 @@ class LeaseService:
         self._coming += 1
         self._on_change()
         try:
-            self._pool.acquire(key, WorkerEvent.LEASE, future.set_result)
+            self._pool.acquire(key, WorkerEvent.LEASE, future.set_result, allocation.devices)
             worker = await future
         finally:
             self._coming -= 1
@@ -457,7 +457,8 @@ class LeaseService:
                 )
 
         self._coming += 1
-        self._pool.acquire((entry.job_id, entry.runtime_env), WorkerEvent.LEASE, take)
+        key = (entry.job_id, entry.runtime_env)
+        self._pool.acquire(key, WorkerEvent.LEASE, take, allocation.devices)
 
     def _begin(
         self,

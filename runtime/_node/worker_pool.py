@@ -82,7 +82,7 @@ class WorkerPool:
         self._asked: dict[Worker, asyncio.Task[None]] = {}
         self._ends: dict[Worker, list[asyncio.Future[None]]] = {}
         self.table = WorkerTable()
-        self._takers: dict[PoolKey, deque[tuple[WorkerEvent, Taker]]] = {}
+        self._takers: dict[PoolKey, deque[tuple[WorkerEvent, tuple[str, ...], Taker]]] = {}
         self._prestarts: dict[PoolKey, int] = {}
         self._preparing: dict[PoolKey, asyncio.Task[None]] = {}
         self._failures: dict[PoolKey, int] = {}
@@ -124,13 +124,14 @@ class WorkerPool:
             self._end_host(host)
         await asyncio.gather(*self._ending_hosts, return_exceptions=True)
 
-    def acquire(self, key: PoolKey, event: WorkerEvent, taker: Taker) -> None:
-        """Finds a worker of `key` for a lease or an actor: an idle one at once, else a new one when it is up."""
-        worker = self.table.take(key, event, self._now())
+    def acquire(self, key: PoolKey, event: WorkerEvent, taker: Taker, devices: tuple[str, ...] = ()) -> None:
+        """Finds a worker of `key` for a lease, with accelerators of these kinds, or an actor: an idle one at once, else
+        a new one when it is up."""
+        worker = self.table.take(key, event, self._now(), devices)
         if worker is not None:
             self._hand_over(worker, taker)
             return
-        self._takers.setdefault(key, deque()).append((event, taker))
+        self._takers.setdefault(key, deque()).append((event, devices, taker))
         self._start_missing(key)
 
     def prestart(self, key: PoolKey, count: int) -> None:
@@ -318,13 +319,13 @@ class WorkerPool:
     def _serve(self, key: PoolKey) -> None:
         takers = self._takers.get(key, deque())
         for item in tuple(takers):
-            event, taker = item
-            worker = self.table.take(key, event, self._now())
+            event, devices, taker = item
+            worker = self.table.take(key, event, self._now(), devices)
             if worker is not None:
                 takers.remove(item)
                 self._hand_over(worker, taker)
-            elif event is WorkerEvent.LEASE:
-                break  # nobody is idle
+            elif not self.table.has_idle(key):
+                break
         if not self._takers.get(key, True):
             del self._takers[key]
 
@@ -395,7 +396,7 @@ class WorkerPool:
 
     def _fail_takers(self, key: PoolKey, error: CallError) -> None:
         self._trim_soon()
-        for _, taker in self._takers.pop(key, ()):
+        for _, _, taker in self._takers.pop(key, ()):
             taker(error)
 
     def _trim_soon(self) -> None:

@@ -147,3 +147,19 @@ def test_counts() -> None:
     table.take(KEY, WorkerEvent.LEASE, 0)
     counts = table.counts()
     assert (counts.starting, counts.idle, counts.busy) == (1, 1, 1)
+
+
+def test_a_lease_gets_a_worker_that_has_seen_the_same_accelerators() -> None:
+    table = WorkerTable()
+    for number, devices in enumerate(((), ("GPU",))):
+        worker = table.add(bytes([number]) * 28, KEY)
+        table.registered(worker, 0)
+        assert table.take(KEY, WorkerEvent.LEASE, 0, devices) is worker
+        table.give_back(worker, 0)
+        assert table.take(KEY, WorkerEvent.LEASE, 0, ("TPU",)) is None
+    on_gpu = table.take(KEY, WorkerEvent.LEASE, 0, ("GPU",))
+    assert on_gpu is not None
+    assert on_gpu.worker_id[0] == 1
+    on_cpu = table.take(KEY, WorkerEvent.LEASE, 0)
+    assert on_cpu is not None
+    assert on_cpu.worker_id[0] == 0

@@ -42,7 +42,7 @@ class SlowPool:
         self.returned: list[Worker] = []
         self.stopped: list[Worker] = []
 
-    def acquire(self, key: PoolKey, event: WorkerEvent, taker: Taker) -> None:
+    def acquire(self, key: PoolKey, event: WorkerEvent, taker: Taker, devices: tuple[str, ...] = ()) -> None:
         self.acquired += 1
         number = self.acquired
         asyncio.get_running_loop().call_later(BUILD_S, self._built, key, event, taker, number)

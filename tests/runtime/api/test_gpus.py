@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.polling import eventually
+from tests.polling import eventually, stays
 from tests.under_test import init, ray, scheduling_strategies, util
 
 CUDA = "CUDA_VISIBLE_DEVICES"
@@ -164,6 +164,21 @@ class TestDevices:
         assert len(ray.get(on_gpu.gpus.remote(), timeout=60)) == 1
         util.remove_placement_group(group)
         assert eventually(lambda: free() == 4)
+
+    def test_tasks_with_and_without_gpus_share_no_process(self) -> None:
+        @ray.remote
+        def pid() -> int:
+            return os.getpid()
+
+        seen_by: dict[int, set[int]] = {0: set(), 1: set()}
+        for gpus in (0, 1, 0, 1):
+            assert eventually(
+                lambda: stays(lambda: ray.available_resources().get("CPU") == 8)
+            )  # all are idle
+            seen_by[gpus] |= set(
+                ray.get([pid.options(num_gpus=gpus).remote() for _ in range(20)], timeout=60)
+            )
+        assert not seen_by[0] & seen_by[1]
 
     def test_a_task_that_says_so_keeps_its_variable(self) -> None:
         noset = {"env_vars": {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}}
