@@ -93,7 +93,7 @@ def test_values_arrive_as_they_are(shell: Shell) -> None:
 
 def test_values_are_on_no_command_line(shell: Shell) -> None:
     look = """for file in /proc/[0-9]*/cmdline; do
-        words=$(tr "\\0" " " < $file) 2>/dev/null
+        { words=$(tr "\\0" " " < $file); } 2>/dev/null
         case "$words" in *"$VALUE"*) echo "$words";; esac
     done"""
     assert shell.run(look, env={"VALUE": "not-to-be-seen"}).output == ""
@@ -365,7 +365,7 @@ def test_a_pipe_has_a_deadline(shell: Shell) -> None:
 def test_commands_are_on_no_command_line(shell: Shell) -> None:
     """`look` finds the word only where others would, for it has its parts."""
     look = """for file in /proc/[0-9]*/cmdline; do
-        words=$(tr "\\0" " " < $file) 2>/dev/null
+        { words=$(tr "\\0" " " < $file); } 2>/dev/null
         case "$words" in *"$A-$B"*) echo "$words";; esac
     done"""
     parts = {"A": "not-to", "B": "be-seen"}
