@@ -6,6 +6,7 @@ import hashlib
 import inspect
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
@@ -128,7 +129,8 @@ class Functions:
             key = function.key
             with self._core.lock:
                 self._in_use[key] += 1
-            function.on_unused = lambda: self._released.add(_Unused(self, key))
+            # Made now: when the interpreter ends, a function may die after the names of this module.
+            function.on_unused = partial(self._released.add, _Unused(self, key))
 
     def unused(self, key: bytes) -> None:
         """A function of ours is gone. Under the lock."""

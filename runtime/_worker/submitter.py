@@ -486,7 +486,9 @@ class TaskSubmitter:
         if not isinstance(task, Task) or task.lease is None:
             return
         lease, task.lease = task.lease, None
+        pool = lease.pool
         lease.inflight.pop(task.push.task_id, None)
+        lease.blocked = False
         lease.last_done = now = time.monotonic()
         if not lease.inflight:
             lease.idle_since = now
@@ -496,9 +498,11 @@ class TaskSubmitter:
             task.move(TaskState.WAITING_FOR_ARGUMENTS)
             take_for_lost(self._core, task, message.lost)
             self._core.objects.when_all_ready(task.missing(), lambda: self._ready(task))
-        if lease.leaving and not lease.inflight:
+        if (pool.once or lease.leaving) and not lease.inflight:
             self._return(lease)
-        self._dispatch(lease.pool)
+        else:
+            pool.changed(lease)
+        self._dispatch(pool)
 
     def on_recall(self, _connection: Connection, message: LeaseRecall, _correlation: int) -> None:
         """Others wait for this worker."""

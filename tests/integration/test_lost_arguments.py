@@ -14,6 +14,7 @@ import pytest
 import runtime as ray
 from runtime import exceptions
 from runtime.cluster_utils import Cluster
+from runtime.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tests.polling import eventually
 
 
@@ -198,3 +199,44 @@ def test_an_actor_that_is_killed_while_its_constructor_waits(
     go_on.touch()
     assert ray.get(ref, timeout=60)[0] == 1
     assert ray.get(total.remote(), timeout=60) == 0
+
+
+def test_workers_whose_tasks_went_back_take_the_others(cluster: Cluster, tmp_path: pathlib.Path) -> None:
+    """More workers than an owner searches one by one, so that each must be listed as free again."""
+    workers = 12
+    node = cluster.add_node(num_cpus=workers)
+    there = NodeAffinitySchedulingStrategy(node.node_id, soft=False)  # all in one scheduling class
+    widgets = Widgets(cluster)
+    gate = tmp_path / "gate"
+    gate.touch()
+
+    @ray.remote(num_cpus=0, resources={"widget": 1})
+    def gated() -> Any:
+        eventually(gate.exists, 60)
+        return np.ones(2**18)
+
+    @ray.remote(num_cpus=1, scheduling_strategy=there)
+    def work(_: Any, seconds: float, begun: str = "") -> int:
+        if begun:
+            pathlib.Path(begun).touch()
+        time.sleep(seconds)  # long enough that each worker gets one at a time
+        return 7
+
+    try:
+        ref = gated.remote()
+        finish(ref)
+        gate.unlink()
+        ray.get([work.remote(0, 1.0) for _ in range(workers)], timeout=60)
+        widgets.lose()
+        marks = [tmp_path / str(number) for number in range(workers)]
+        holding = [work.remote(0, 1.5, str(mark)) for mark in marks]
+        assert eventually(lambda: all(mark.exists() for mark in marks))
+        lost = [work.remote(ref, 0.1) for _ in range(workers)]
+        others = [work.remote(number, 0.1) for number in range(5 * workers)]
+        assert ray.get([*holding, *others], timeout=60) == [7] * (6 * workers)
+        gate.touch()
+        assert ray.get(lost, timeout=60) == [7] * workers
+    finally:
+        gate.touch()
+        cluster.remove_node(widgets.node)
+        cluster.remove_node(node)
