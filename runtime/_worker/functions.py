@@ -130,7 +130,10 @@ class Functions:
             with self._core.lock:
                 self._in_use[key] += 1
             # Made now: when the interpreter ends, a function may die after the names of this module.
-            function.on_unused = partial(self._released.add, _Unused(self, key))
+            function.on_unused = partial(self._died, _Unused(self, key))
+
+    def _died(self, unused: _Unused) -> None:
+        self._released.add(unused)
 
     def unused(self, key: bytes) -> None:
         """A function of ours is gone. Under the lock."""
