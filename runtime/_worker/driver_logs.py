@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import select
 import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from runtime._wire.messages.node import DriverLogs
@@ -18,8 +20,8 @@ from . import progress
 FOLD_WINDOW_S = float(os.environ.get("RAY_DEDUP_LOGS_AGG_WINDOW_S", "5"))
 _NUMBER = re.compile(r"\d")
 _HINT = " (RAY_DEDUP_LOGS=0 shows every line)"
-_PIECE = 4096
-"""Characters that are written at once."""
+_PIECE_BYTES = select.PIPE_BUF
+"""What is written at once: a pipe that can be written to takes that much without blocking."""
 _COLORS = (36, 35, 33, 32, 34, 31)
 
 
@@ -53,7 +55,7 @@ class LogPrinter:
 
     Args:
         host: the driver's own host: lines from there carry no address.
-        room: waits until a stream can be written to; False: it never will be.
+        room: waits until so many bytes can be written to a stream; False: they never can.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class LogPrinter:
         host: str,
         out: TextIO | None = None,
         err: TextIO | None = None,
-        room: Callable[[TextIO], bool] = lambda _stream: True,
+        room: Callable[[TextIO, int], bool] = lambda _stream, _size_bytes: True,
     ) -> None:
         self._host = host
         self._out = out
@@ -92,7 +94,9 @@ class LogPrinter:
                 self._write(f"{prefix}{line}\n", batch.is_error_stream)
 
     def _take_bar(self, line: str) -> bool:
-        return not self._room(self._stream(True)) or progress.manager(self._host).take_line(line)
+        return not self._room(self._stream(True), _PIECE_BYTES) or progress.manager(self._host).take_line(
+            line
+        )
 
     def note(self, text: str) -> None:
         """Prints a remark on the output itself."""
@@ -167,16 +171,33 @@ class LogPrinter:
         bars = progress.manager_or_none()
         try:
             if bars is not None:
-                if not self._room(self._stream(True)):
+                if not self._room(self._stream(True), _PIECE_BYTES):
                     return
                 bars.hide_bars()
-            for start in range(0, len(text), _PIECE):
-                if not self._room(stream):
+            for piece, size_bytes in _pieces(text, stream):
+                if not self._room(stream, size_bytes):
                     return
-                stream.write(text[start : start + _PIECE])
+                stream.write(piece)
                 stream.flush()
         except (OSError, ValueError):
             return  # the program closed its output: nobody is left to read
         finally:
             if bars is not None:
                 bars.unhide_bars()
+
+
+def _pieces(text: str, stream: TextIO) -> Iterator[tuple[str, int]]:
+    """Cuts a text into pieces of at most `_PIECE_BYTES` on the stream, and yields each with its size in bytes."""
+    start = 0
+    while start < len(text):
+        piece = text[start : start + _PIECE_BYTES]
+        while (size_bytes := _size_bytes(piece, stream)) > _PIECE_BYTES:
+            piece = piece[: len(piece) * _PIECE_BYTES // size_bytes]
+        yield piece, size_bytes
+        start += len(piece)
+
+
+def _size_bytes(text: str, stream: TextIO) -> int:
+    if isinstance(stream, io.TextIOWrapper):
+        return len(text.encode(stream.encoding, stream.errors or "strict"))
+    return len(text.encode(errors="surrogatepass"))

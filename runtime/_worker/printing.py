@@ -9,6 +9,7 @@ import stat
 import struct
 import termios
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
@@ -26,44 +27,58 @@ MAX_QUEUED = 64 << 20
 """Characters that may wait to be printed. Lines beyond that are dropped and counted."""
 _LINE_OVERHEAD = 64
 PATIENCE_S = 5.0
-"""How long a driver that leaves waits for its output to be read any further."""
+"""A driver that leaves gives up its output when nobody has read any of it for this long."""
 TAKE_TIMEOUT_S = 10.0
 _LOOK_S = 0.02
-_PIPE_ROOM_BYTES = 32 << 10
-"""More than one write of ours takes, with what the program itself has buffered: a pipe with that much room never
-blocks. A thread blocked in a write would hold the lock of `sys.stdout`, which the interpreter needs at its exit."""
+_RESERVE_BYTES = 12 << 10
+"""Stays free in a pipe: as much as the program's own text stream (8 KiB) and its binary buffer (4 KiB) may hold.
+A write of ours flushes them too. A thread that blocks there would hold the lock of `sys.stdout`, which the interpreter
+needs at its exit."""
 
 
 class Room:
-    """Waits until a stream takes text without blocking."""
+    """Waits until a stream takes text without blocking.
 
-    def __init__(self) -> None:
+    Args:
+        clock: the time in seconds, as `time.monotonic`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
         self._given_up = threading.Event()
-        self.passed = 0
-        """How often there was room."""
+        self._moved_at = clock()
+
+    def patience_left_s(self, since: float) -> float:
+        """How much longer a driver that leaves waits: until no wait for room has ended for `PATIENCE_S`.
+
+        Args:
+            since: when it began to leave, by the clock.
+        """
+        return max(since, self._moved_at) + PATIENCE_S - self.clock()
 
     def give_up(self) -> None:
         """Ends every wait: nobody reads the output."""
         self._given_up.set()
 
-    def wait(self, stream: TextIO) -> bool:
-        """Returns True when there is room, and False after `give_up`."""
+    def wait(self, stream: TextIO, size_bytes: int) -> bool:
+        """Returns True when there is room for that much (at most `PIPE_BUF`), and False after `give_up`."""
         try:
             fd = stream.fileno()
         except (AttributeError, OSError, ValueError):  # no file at all, or a closed one
-            self.passed += 1
+            self._moved_at = self.clock()
             return True
         try:
-            while not _has_room(fd):
+            while not _has_room(fd, size_bytes):
                 if self._given_up.wait(_LOOK_S):
                     return False
         except OSError:
             pass  # it is closed, which writing tells
-        self.passed += 1
+        finally:
+            self._moved_at = self.clock()
         return True
 
 
-def _has_room(fd: int) -> bool:
+def _has_room(fd: int, size_bytes: int) -> bool:
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode):
         return True
@@ -74,7 +89,7 @@ def _has_room(fd: int) -> bool:
         return bool(ready)  # with an error, writing tells
     (unread,) = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, b"\0" * 4))
     size = fcntl.fcntl(fd, fcntl.F_GETPIPE_SZ)
-    return bool(size - unread >= min(_PIPE_ROOM_BYTES, size))
+    return bool(size - unread >= min(size_bytes + _RESERVE_BYTES, size))
 
 
 class Printing:
@@ -121,7 +136,7 @@ class Printing:
                 self.put(batch)
 
     def close(self) -> None:
-        """Prints what is left, and gives up when the output is not read any further for `PATIENCE_S`."""
+        """Prints what is left, and gives up when nobody has read any of the output for `PATIENCE_S`."""
         with self._news:
             self._closing = True
             self._news.notify()
@@ -129,16 +144,18 @@ class Printing:
         if thread is None:
             self._printer.flush()
             return
-        passed = -1
-        while thread.is_alive() and passed != self._room.passed:
-            passed = self._room.passed
-            thread.join(PATIENCE_S)
-        if thread.is_alive():
-            self._room.give_up()
-            thread.join(PATIENCE_S)
-            if thread.is_alive():
-                return  # a stream of the program's own blocks
+        if self._ends(thread):
+            return
+        self._room.give_up()
+        if self._ends(thread):  # else a stream of the program's own blocks
             self._printer.note(f"Lines of workers are missing: nobody read this output for {PATIENCE_S:g} s.")
+
+    def _ends(self, thread: threading.Thread) -> bool:
+        """Waits for the end of the thread, as long as it moves."""
+        since = self._room.clock()
+        while thread.is_alive() and (left_s := self._room.patience_left_s(since)) > 0:
+            thread.join(left_s)
+        return not thread.is_alive()
 
     def _run(self) -> None:
         while (item := self._next()) is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import select
 from collections.abc import Iterator
+from typing import TextIO
 
 import pytest
 
@@ -237,3 +239,33 @@ def test_a_batch_looks_only_at_lines_whose_window_is_over(screen: Screen) -> Non
     assert looked < 500
     screen.print("line", now=FOLD_WINDOW_S)
     assert screen.shown()[-1].endswith("line")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "errors"), [("utf-8", "strict"), ("utf-16", "strict"), ("ascii", "backslashreplace")]
+)
+def test_a_long_line_is_written_in_pieces_that_a_pipe_takes_whole(encoding: str, errors: str) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding, errors)
+    sizes = []
+
+    def room(_stream: TextIO, size_bytes: int) -> bool:
+        sizes.append(size_bytes)
+        return True
+
+    text = "a" * 5000 + "\u20ac" * 5000 + "\U0001f600" * 5000
+    LogPrinter(HOST, out, room=room).print(DriverLogs(HOST, 1, "f", False, [text]))
+    assert max(sizes) <= select.PIPE_BUF
+    written = out.buffer.getvalue()
+    assert len(written) <= sum(sizes)
+    assert written.decode(encoding).encode(encoding) == f"(f pid=1) {text}\n".encode(encoding, errors)
+
+
+def test_a_line_of_ascii_fills_its_pieces() -> None:
+    sizes = []
+
+    def room(_stream: TextIO, size_bytes: int) -> bool:
+        sizes.append(size_bytes)
+        return True
+
+    LogPrinter(HOST, io.StringIO(), room=room).print(DriverLogs(HOST, 1, "f", False, ["a" * 5000]))
+    assert sizes == [4096, len("(f pid=1) ") + 5001 - 4096]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import threading
 from collections.abc import Iterator
 from typing import TextIO
@@ -34,6 +35,14 @@ class Pipe:
                 os.write(self.out.fileno(), b"x" * 4096)
         except BlockingIOError:
             os.set_blocking(self.out.fileno(), True)
+
+    def unread(self) -> str:
+        """What the pipe holds."""
+        os.set_blocking(self.read_fd, False)
+        try:
+            return os.read(self.read_fd, 1 << 20).decode()
+        except BlockingIOError:
+            return ""
 
     def read_all(self) -> str:
         """What was written; the writing end is closed."""
@@ -98,6 +107,57 @@ def test_a_stream_that_nobody_reads_is_given_up_and_its_lock_is_free(
     assert not any(thread.name == "worker-output" for thread in threading.enumerate())
 
 
+def test_a_pipe_that_is_read_only_afterwards_takes_47_kilobytes(pipe: Pipe) -> None:
+    err = io.StringIO()
+    lines = of(pipe.out, err)
+    text = "z" * 84
+    lines.put(batch(*(text for _ in range(500))))
+    lines.close()
+    assert pipe.unread() == f"(f pid=1) {text}\n" * 500
+    assert err.getvalue() == ""  # it gave nothing up
+
+
+def test_the_programs_own_output_still_fits_into_a_pipe_that_nobody_reads(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(printing, "PATIENCE_S", 0.1)
+    err = io.StringIO()
+    lines = of(pipe.out, err)
+    lines.put(batch(*("z" * 84 for _ in range(1000))))
+    lines.close()
+    assert "Lines of workers are missing" in err.getvalue()
+    os.set_blocking(pipe.out.fileno(), False)
+    for text in ("x" * 4000, "y" * 8000):  # the first fills the binary buffer, the second the text stream
+        pipe.out.write(text)
+    pipe.out.flush()  # a BlockingIOError without room
+    assert pipe.unread().endswith("x" * 4000 + "y" * 8000)
+
+
+def test_a_driver_that_leaves_waits_from_the_last_text_that_found_room() -> None:
+    now = 100.0
+    room = Room(clock=lambda: now)
+    assert room.wait(io.StringIO(), 1)
+    now = 200.0
+    assert room.patience_left_s(since=200.0) == printing.PATIENCE_S
+    now = 203.0
+    assert room.wait(io.StringIO(), 1)
+    assert room.patience_left_s(since=200.0) == printing.PATIENCE_S
+    now = 204.0
+    assert room.patience_left_s(since=200.0) == printing.PATIENCE_S - 1.0
+    now = 300.0
+    assert room.patience_left_s(since=200.0) < 0
+
+
+def test_dropping_what_was_given_up_is_waited_for(pipe: Pipe) -> None:
+    now = 100.0
+    room = Room(clock=lambda: now)
+    pipe.fill()
+    room.give_up()
+    now = 200.0
+    assert not room.wait(pipe.out, 1)
+    assert room.patience_left_s(since=150.0) == printing.PATIENCE_S
+
+
 def test_what_finds_no_room_in_the_queue_is_counted(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(printing, "MAX_QUEUED", 5000)
     pipe.fill()
@@ -111,7 +171,8 @@ def test_what_finds_no_room_in_the_queue_is_counted(pipe: Pipe, monkeypatch: pyt
     reading.join(LIMIT_S)
     printed = pipe.read_all().count("(f pid=1)")
     assert 0 < printed < 1000
-    assert f"(driver) {1000 - printed} lines of workers are missing here" in err.getvalue()
+    missing = re.findall(r"\(driver\) (\d+) lines of workers are missing here", err.getvalue())
+    assert sum(map(int, missing)) == 1000 - printed
 
 
 def test_a_stream_that_raises_does_not_end_the_printing() -> None:

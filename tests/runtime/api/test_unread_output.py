@@ -60,6 +60,27 @@ def test_a_driver_whose_output_nobody_reads_goes_on_and_ends() -> None:
         os.close(read)
 
 
+def test_a_pipe_that_is_read_only_after_the_end_loses_no_line() -> None:
+    program = """
+        ray.init(num_cpus=1)
+
+        @ray.remote
+        def few():
+            for number in range(500):
+                print(f"line {number:04} " + "z" * 70)
+
+        ray.get(few.remote(), timeout=60)
+        """
+    with driver(program, subprocess.PIPE) as process:
+        assert process.wait(timeout=120) == 0
+        assert process.stdout is not None
+        assert process.stderr is not None
+        output, errors = process.stdout.read(), process.stderr.read()
+    assert len(output) > 47_000
+    assert [line.split()[3] for line in output.splitlines()] == [f"{number:04}" for number in range(500)]
+    assert "missing" not in errors
+
+
 def test_what_waited_is_printed_when_somebody_reads_again() -> None:
     program = """
         ray.init(num_cpus=2)
