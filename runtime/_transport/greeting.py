@@ -1,12 +1,15 @@
 """The handshake of a pump's TCP connections: incoming ones without threads, outgoing ones on a blocking socket.
 
-Nobody has proved anything yet, so what a peer can cost is bounded: one deadline for its whole handshake, however it
-sends its bytes, and a limit on how many handshakes are under way.
+An unproven peer costs a bounded amount: one deadline covers its whole handshake, at whatever pace it sends its bytes,
+and the number of concurrent handshakes is limited.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+import random
+import resource
 import socket
 import time
 from collections.abc import Callable
@@ -14,56 +17,112 @@ from typing import TYPE_CHECKING
 
 from runtime._wire.handshake import GREETING_BYTES, PROOF_BYTES, Handshake, HandshakeError
 
+from .listener import Listener
+
 if TYPE_CHECKING:
     from .pump import Pump
 
 log = logging.getLogger(__name__)
 HANDSHAKE_TIMEOUT_S = 10.0
-MAX_UNPROVEN = 64
-"""Handshakes that may be under way. With one more the oldest is dropped: a proper peer needs one round trip."""
+CROWDED_TIMEOUT_S = 2.0
+"""The deadline of a handshake while the limit is reached and more callers wait."""
+MAX_UNPROVEN = 4096
+FIRST_RETRY_S = 0.05
+LAST_RETRY_S = 1.0
+
+
+def unproven_limit() -> int:
+    """Returns how many concurrent handshakes this process can afford: half of its descriptors."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_UNPROVEN if soft == resource.RLIM_INFINITY else max(1, min(MAX_UNPROVEN, soft // 2))
 
 
 class Greeter:
     """The incoming handshakes of one pump. Everything here runs under the pump's lock.
 
+    Thousands of workers may connect to one process at the same moment, so a full greeter must not drop a peer in
+    favor of a newer one: honest peers would evict each other. Instead, new callers wait in the kernel's backlog until
+    a place is free, and an honest peer frees its place after one round trip. Silent peers would hold theirs for the
+    whole deadline, so while callers wait, a peer that has had `crowded_s` is dropped. Silent peers that fill the limit
+    therefore delay an honest one by `crowded_s`, and dropped clients may try again (`connect_proven`).
+
     Args:
         pump: watches the sockets.
-        timeout_s: for one handshake as a whole.
-        limit: how many may be under way.
+        timeout_s: the deadline of one handshake.
+        crowded_s: its deadline while callers wait for a place.
+        limit: how many handshakes may be under way.
     """
 
-    def __init__(self, pump: Pump, timeout_s: float = HANDSHAKE_TIMEOUT_S, limit: int = MAX_UNPROVEN) -> None:
+    def __init__(
+        self,
+        pump: Pump,
+        timeout_s: float = HANDSHAKE_TIMEOUT_S,
+        crowded_s: float = CROWDED_TIMEOUT_S,
+        limit: int | None = None,
+    ) -> None:
         self.pump = pump
         self.timeout_s = timeout_s
-        self.limit = limit
+        self.crowded_s = crowded_s
+        self.limit = unproven_limit() if limit is None else limit
         self.peers: dict[int, _Peer] = {}  # by descriptor, the oldest first
+        self._held: list[Listener] = []
         self.dropped = 0
-        """How many were dropped for newer ones."""
+        """How many peers were dropped before `timeout_s` because callers waited."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many handshakes are under way as may be."""
+        return len(self.peers) >= self.limit
+
+    def hold(self, listener: Listener) -> None:
+        """Resumes the listener as soon as there is room."""
+        self._held.append(listener)
+        self.pump.schedule(self)
 
     def greet(self, sock: socket.socket, secret: bytes, on_proven: Callable[[socket.socket], None]) -> None:
         """Begins a handshake. `on_proven` gets the socket when the peer has proved that it knows the secret."""
-        if len(self.peers) >= self.limit:
-            if not self.dropped:
-                log.warning("more than %d connections have proved nothing yet: the oldest go", self.limit)
-            self.dropped += 1
-            next(iter(self.peers.values())).close()
         peer = _Peer(self, sock, secret, on_proven)
         self.peers[sock.fileno()] = peer
+        self.pump.schedule(self)
         peer.begin()
 
     def expire(self) -> float:
-        """Drops those that take too long. Returns how many seconds the next one has left."""
+        """Drops the peers that are past their deadline. Returns how many seconds the next one has left."""
         now = time.monotonic()
+        late = 0
+        left = math.inf
         while self.peers:
             peer = next(iter(self.peers.values()))
-            left = peer.began_s + self.timeout_s - now
+            age = now - peer.began_s
+            left = (min(self.crowded_s, self.timeout_s) if self._held else self.timeout_s) - age
             if left > 0:
-                return left
-            peer.refuse(f"it did not prove the secret within {self.timeout_s:g} s")
-        return self.timeout_s
+                break
+            left = math.inf
+            if peer.proceed():  # this process may be the slow one: the proof may lie unread in the socket
+                continue
+            if age < self.timeout_s:
+                self._drop(peer)
+            else:
+                peer.close()
+                late += 1
+        if late:
+            log.warning("refused %d connections: no proof of the secret within %g s", late, self.timeout_s)
+        if not self.peers:
+            self.pump.timed.discard(self)
+        return left
+
+    def leave(self, peer: _Peer) -> None:
+        """The handshake is over, however it ended: its place is free."""
+        fd = peer.sock.fileno()
+        self.peers.pop(fd, None)
+        self.pump.forget(fd)
+        held, self._held = self._held, []
+        for listener in held:
+            listener.resume()
 
     def close(self) -> None:
         """Drops all of them."""
+        self._held.clear()
         for peer in list(self.peers.values()):
             peer.close()
 
@@ -72,6 +131,16 @@ class Greeter:
         for peer in self.peers.values():
             peer.sock.close()
         self.peers.clear()
+
+    def _drop(self, peer: _Peer) -> None:
+        if not self.dropped:
+            log.warning(
+                "%d connections have not proved the secret and more wait: those older than %g s are closed",
+                self.limit,
+                self.crowded_s,
+            )
+        self.dropped += 1
+        peer.close()
 
 
 class _Peer:
@@ -96,36 +165,45 @@ class _Peer:
 
     def begin(self) -> None:
         """Says our greeting, and listens."""
-        self._greeter.pump.watch(self.sock, self.on_events)
         try:
+            self._greeter.pump.watch(self.sock, self.on_events)
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._say(self._handshake.greeting)
         except OSError as error:
             self.refuse(str(error))
 
     def on_events(self, _events: int) -> None:
-        """Reads what has come. Never more than the handshake: what follows is for the connection."""
+        """Reads what has come."""
+        self.proceed()
+
+    def proceed(self) -> bool:
+        """Takes the handshake as far as the received bytes allow. Returns whether that ended it.
+
+        Reads no byte beyond the handshake: those belong to the connection.
+        """
         try:
-            data = self.sock.recv(self._wanted - len(self._received))
-            if not data:
-                self.close()  # perhaps it only looked whether anybody listens here
-                return
-            self._received += data
-            if len(self._received) < self._wanted:
-                return
-            received, self._received = self._received, b""
-            if self._wanted == GREETING_BYTES:
+            while True:
+                data = self.sock.recv(self._wanted - len(self._received))
+                if not data:
+                    self.close()  # perhaps it only looked whether anybody listens here
+                    return True
+                self._received += data
+                if len(self._received) < self._wanted:
+                    continue
+                received, self._received = self._received, b""
+                if self._wanted == PROOF_BYTES:
+                    self._handshake.verify(received)
+                    break
                 self._wanted = PROOF_BYTES
                 self._say(self._handshake.proof(received))
-                return
-            self._handshake.verify(received)
         except BlockingIOError:
-            return
+            return False
         except (HandshakeError, OSError) as error:
             self.refuse(str(error))
-            return
-        self._forget()
+            return True
+        self._greeter.leave(self)
         self._on_proven(self.sock)
+        return True
 
     def refuse(self, why: str) -> None:
         """Closes, and says so in the log."""
@@ -134,13 +212,8 @@ class _Peer:
 
     def close(self) -> None:
         """Closes without a word."""
-        self._forget()
+        self._greeter.leave(self)
         self.sock.close()
-
-    def _forget(self) -> None:
-        fd = self.sock.fileno()
-        self._greeter.peers.pop(fd, None)
-        self._greeter.pump.forget(fd)
 
     def _say(self, data: bytes) -> None:
         try:
@@ -149,6 +222,51 @@ class _Peer:
             sent = 0
         if sent != len(data):  # these are the first bytes of the connection: they always fit
             raise HandshakeError("the peer takes nothing")
+
+
+def connect_proven(
+    host: str, port: int, secret: bytes, connect_timeout_s: float, is_wanted: Callable[[], bool]
+) -> socket.socket:
+    """Connects and runs the handshake. Blocks, for `connect_timeout_s` and `HANDSHAKE_TIMEOUT_S` together at most.
+
+    A crowded listener closes connections during the handshake. Then this tries again, with jitter, until the deadline:
+    no message has been sent yet, so none can be lost or arrive twice. It does not try again when nobody listens, for
+    then the process has ended, and its callers must learn that at once.
+
+    Args:
+        is_wanted: asked before each further attempt.
+
+    Raises:
+        HandshakeError: the peer does not know the secret.
+        OSError: the connection cannot be made, or was closed until the deadline.
+    """
+    deadline = time.monotonic() + connect_timeout_s + HANDSHAKE_TIMEOUT_S
+    pause_s = FIRST_RETRY_S
+    while True:
+        try:
+            return _connect_once(host, port, secret, connect_timeout_s, deadline)
+        except ConnectionRefusedError:
+            raise
+        except ConnectionError:
+            if time.monotonic() + pause_s > deadline or not is_wanted():
+                raise
+        time.sleep(random.uniform(0, pause_s))
+        pause_s = min(2 * pause_s, LAST_RETRY_S)
+
+
+def _connect_once(
+    host: str, port: int, secret: bytes, connect_timeout_s: float, deadline: float
+) -> socket.socket:
+    left = max(deadline - time.monotonic(), FIRST_RETRY_S)
+    sock = socket.create_connection((host, port), min(left, connect_timeout_s))
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        left = deadline - time.monotonic()
+        prove(sock, secret, is_client=True, timeout_s=min(left, HANDSHAKE_TIMEOUT_S))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def prove(
@@ -176,6 +294,6 @@ def _exactly(sock: socket.socket, count: int, deadline: float) -> bytes:
         sock.settimeout(left)
         part = sock.recv(count - len(data))
         if not part:
-            raise HandshakeError("the peer closed the connection during the handshake")
+            raise ConnectionAbortedError("the peer closed the connection during the handshake")
         data += part
     return data

@@ -26,7 +26,8 @@ from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request
 
 from .connection import Connection
 from .failures import report
-from .greeting import Greeter, prove
+from .greeting import Greeter, connect_proven
+from .listener import Listener
 
 log = logging.getLogger(__name__)
 NAP_S = 0.002
@@ -54,6 +55,8 @@ class Pump:
         self.failure: Exception | None = None  # raised by every wait from then on
         self._sources: dict[int, Callable[[int], None]] = {}
         self._listeners: list[socket.socket] = []
+        self.timed: set[Greeter | Listener] = set()
+        """Their `expire` runs before each wait and returns how many seconds that may last. See `schedule`."""
         self.greeter = Greeter(self)
         self._secret: bytes | None = None  # None: not known yet
         self._unwatched: list[tuple[socket.socket, Callable[[socket.socket], None]]] = []  # until it is
@@ -94,13 +97,19 @@ class Pump:
         """Calls `on_events` with epoll's mask whenever the socket has something to read."""
         sock.setblocking(False)
         with self.lock:
-            self._sources[sock.fileno()] = on_events
             self.epoll.register(sock.fileno(), select.EPOLLIN)
+            self._sources[sock.fileno()] = on_events
 
     def forget(self, fd: int) -> None:
         """Undoes `watch`."""
         if self._sources.pop(fd, None) is not None:
             self.epoll.unregister(fd)
+
+    def schedule(self, timed: Greeter | Listener) -> None:
+        """Runs `timed.expire` from the next round on. Call it again when a deadline moves forward. Under the lock."""
+        self.timed.add(timed)
+        if self._external:
+            self._ring()  # the background thread may sleep for longer
 
     def connect_unix(self, path: str, name: str) -> Connection:
         """Connects to a process of this host, in the background when it has no room for another connection yet. The
@@ -128,17 +137,12 @@ class Pump:
         nobody listens there or it is of another cluster."""
         connection = Connection(self, None, name)
 
-        def connect() -> socket.socket:
-            sock = socket.create_connection((host, port), CONNECT_TIMEOUT_S)
-            try:
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                prove(sock, secret, is_client=True)
-            except BaseException:
-                sock.close()
-                raise
-            return sock
+        def is_wanted() -> bool:
+            return not (connection.closed or self.stopped)
 
-        self._connect_later(connection, connect)
+        self._connect_later(
+            connection, lambda: connect_proven(host, port, secret, CONNECT_TIMEOUT_S, is_wanted)
+        )
         return connection
 
     def _connect_later(self, connection: Connection, connect: Callable[[], socket.socket]) -> None:
@@ -174,7 +178,9 @@ class Pump:
                 return
             on_accept(self.add(peer, "a local process"))
 
-        self._listen(sock, accept)
+        with self.lock:
+            self._listeners.append(sock)
+            Listener(self, sock, accept)
 
     def listen_tcp(self, host: str, on_accept: Callable[[Connection], None]) -> int:
         """Listens for processes that know the secret, and returns the port. They are accepted from `admit` on."""
@@ -188,10 +194,10 @@ class Pump:
             self.greeter.greet(peer, self._secret, proven)
 
         with self.lock:
+            self._listeners.append(sock)
             if self._secret is not None:
-                self._listen(sock, accept)
+                Listener(self, sock, accept, self.greeter)
             else:
-                self._listeners.append(sock)
                 self._unwatched.append((sock, accept))
         return int(sock.getsockname()[1])
 
@@ -201,22 +207,7 @@ class Pump:
             self._secret = secret
             unwatched, self._unwatched = self._unwatched, []
             for sock, accept in unwatched:
-                self._listeners.remove(sock)
-                self._listen(sock, accept)
-
-    def _listen(self, sock: socket.socket, accept: Callable[[socket.socket], None]) -> None:
-        def ready(_events: int) -> None:
-            while True:
-                try:
-                    peer, _ = sock.accept()
-                except (BlockingIOError, InterruptedError):
-                    return
-                except OSError:
-                    return
-                accept(peer)
-
-        self._listeners.append(sock)
-        self.watch(sock, ready)
+                Listener(self, sock, accept, self.greeter)
 
     # ------------------------------------------------------------ waiting
 
@@ -319,9 +310,8 @@ class Pump:
                     report("the work before a wait")
                     self._sleep_s = LONG_NAP_S
             timeout_s = min(timeout_s, self._sleep_s)
-        if self.greeter.peers:
-            with self.lock:
-                due_s = self.greeter.expire()
+        if self.timed:
+            due_s = self._expire()
             timeout_s = min(timeout_s, due_s)
             if self._sleep_s is not None:
                 self._sleep_s = min(self._sleep_s, due_s)
@@ -346,6 +336,14 @@ class Pump:
         if events and self._followers:
             self._wake_followers()
         return bool(events)
+
+    def _expire(self) -> float:
+        with self.lock:
+            try:
+                return min((each.expire() for each in tuple(self.timed)), default=REST_S)
+            except Exception:
+                report("the deadlines of a listener")
+                return LONG_NAP_S
 
     def flush_all(self) -> None:
         """Writes everything buffered."""
