@@ -13,6 +13,7 @@ from runtime._transport.pump import Pump
 from runtime._wire.messages.worker import GetObject, ObjectValue, ReturnRefs, Value
 
 LIMIT_S = 30.0
+SECRET = b"s" * 32
 
 
 class Server:
@@ -55,6 +56,31 @@ def client_and_server() -> Iterator[tuple[Pump, Connection, Server]]:
     finally:
         pump.stop()
         server.pump.stop()
+
+
+@contextlib.contextmanager
+def tcp_server(secret: bytes = SECRET) -> Iterator[tuple[Server, int]]:
+    server = Server()
+    port = server.pump.listen_tcp("127.0.0.1", server.accepted.append)
+    server.pump.admit(secret)
+    server.pump.start()
+    try:
+        yield server, port
+    finally:
+        server.pump.stop()
+
+
+def dial(port: int) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", port))
+    sock.settimeout(LIMIT_S)
+    return sock
+
+
+def wait_for_the_end(sock: socket.socket) -> None:
+    """Returns when the other side has closed the connection."""
+    with contextlib.suppress(ConnectionResetError):
+        while sock.recv(1000):
+            pass
 
 
 def in_threads(count: int, job: Callable[[int], None]) -> None:
