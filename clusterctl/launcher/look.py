@@ -55,7 +55,10 @@ def facts(
     if answers is Health.SLOW and record.head is not None and provider.capabilities.forward_ports:
         trouble = _trouble(provider, record.head)
         if trouble:
-            return Facts(record.state, Health.CUT_OFF, trouble, record.head.id)
+            there = machines.head_of(machines.listed_with(provider, record.head.id))
+            if there is not None and there.state is MachineState.RUNNING:
+                return Facts(record.state, Health.CUT_OFF, trouble, record.head.id)
+            answers = Health.SILENT  # somebody stopped or ended its machine
     if answers is Health.SILENT and not is_rehearsal:
         notice(home, record, provider)
     listed = machines.listed_with(provider, record.head.id if is_known and record.head else "")
