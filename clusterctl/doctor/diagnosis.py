@@ -207,6 +207,12 @@ def _heads_daemons(facts: Facts, head: Machine, seen: Seen) -> Iterator[Finding]
             "The head starts it again; if that goes on: clusterctl logs",
             head.id,
         )
+    elif seen.survives_reboot is False:
+        yield _note(
+            "nothing starts the head after a reboot of its machine",
+            f"After a reboot: {facts.up}. A head outside a container survives one where cron runs when `up` starts it.",
+            head.id,
+        )
 
 
 # ------------------------------------------------------------ every machine

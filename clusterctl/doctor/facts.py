@@ -49,6 +49,7 @@ class Seen:
         daemons: which of our daemons run there: head, control, node.
         listening: ports on which somebody listens.
         reaches_head: whether the control store can be reached from there; None: not tried.
+        survives_reboot: whether something starts the head again; None: nothing is meant to.
         last_words: the end of its daemon's log, where it does not run.
     """
 
@@ -65,6 +66,7 @@ class Seen:
     daemons: frozenset[str] = frozenset()
     listening: frozenset[int] = frozenset()
     reaches_head: bool | None = None
+    survives_reboot: bool | None = None
     last_words: Sequence[str] = ()
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
+from clusterctl.head.record import NO_BOOT_ENTRY
 from clusterctl.launcher import life
 
 from .facts import Entry, Seen
@@ -78,5 +80,14 @@ def read(printed: str, here_s: float) -> Seen:
         daemons=frozenset(_MODULES[module] for module in running),
         listening=frozenset(int(port, 16) for port in said.get("port", ())),
         reaches_head={"yes": True, "no": False}.get(reaches),
+        survives_reboot=_survives_reboot(first("daemon")),
         last_words=tuple(said.get("log", ())),
     )
+
+
+def _survives_reboot(record: str) -> bool | None:
+    try:
+        kind = str(json.loads(record).get("boot_entry", ""))
+    except (ValueError, AttributeError):
+        return None
+    return kind != NO_BOOT_ENTRY if kind else None

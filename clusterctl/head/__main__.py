@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from clusterctl import processes
 from clusterctl.head.config import HeadConfig
 from clusterctl.head.first import HeadError, first_control_store, listen, with_ports_of_before
-from clusterctl.head.record import DaemonRecord, boot_id, remember
+from clusterctl.head.record import DaemonRecord, boot_id, read, remember
 from runtime import _files, _stacks
 from runtime._node import registry
 
@@ -51,7 +51,8 @@ def main() -> int:
     def tell_up(words: dict[str, str]) -> None:
         gc.freeze()
         gc.enable()
-        remember(options.session_dir, _record(options, words))
+        assert config is not None
+        remember(options.session_dir, _record(options, config, words))
         tell(words)
 
     config: HeadConfig | None = None
@@ -77,7 +78,8 @@ def main() -> int:
     return 0
 
 
-def _record(options: argparse.Namespace, words: dict[str, str]) -> DaemonRecord:
+def _record(options: argparse.Namespace, config: HeadConfig, words: dict[str, str]) -> DaemonRecord:
+    before = read(options.session_dir)  # of the head that crashed
     return DaemonRecord(
         pid=os.getpid(),
         start_ticks=processes.start_ticks(os.getpid()) or -1,
@@ -85,6 +87,8 @@ def _record(options: argparse.Namespace, words: dict[str, str]) -> DaemonRecord:
         session_dir=options.session_dir,
         secret_file=options.secret_file,
         boot_id=boot_id(),
+        cluster_id=config.cluster_id,
+        boot_entry=before.boot_entry if before is not None else "",
         **words,
     )
 

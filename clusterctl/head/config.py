@@ -26,6 +26,7 @@ class HeadConfig(msgspec.Struct, kw_only=True):
     spec: ClusterSpec | None = None
     provider_settings: dict[str, str] = {}
     restarts: bool = False  # when it has crashed
+    in_container: bool = False  # which does not start with the machine
     shutdown_ends: bool = False  # the costs of its machine
     autostop: Autostop | None = None  # what counts instead of the spec's, if `autostop_is_set`
     autostop_is_set: bool = False

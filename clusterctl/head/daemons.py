@@ -13,11 +13,14 @@ import sys
 import time
 from collections.abc import Mapping
 
+import msgspec
+
 from clusterctl import processes
 from clusterctl.errors import CliError, TimedOut
 from runtime import _files
 
-from .record import DaemonRecord, forget, running
+from . import boot_entry
+from .record import NO_BOOT_ENTRY, DaemonRecord, forget, remember, running
 from .session import (
     READY_TIMEOUT_S,
     STOP_S,
@@ -68,8 +71,7 @@ def start_head(
             write_private(config_file, own.to_json())
         config_file = os.path.expanduser(config_file)
         record = spawn_head(session, config_file, secret_file, held)
-        _spawn_keeper(session, config_file, secret_file)
-        return record
+        return _protect(session, config_file, secret_file, record)
 
 
 def stop_here() -> int:
@@ -146,22 +148,33 @@ def spawn_head(session: str, config_file: str, secret_file: str, turn: int) -> D
 # -- inside
 
 
-def _spawn_keeper(session: str, config_file: str, secret_file: str) -> None:
-    """Starts what restarts the head, where it is to be restarted."""
+def _protect(session: str, config_file: str, secret_file: str, record: DaemonRecord) -> DaemonRecord:
+    """Starts what restarts the head when it crashes, and has it started after a reboot, where the head is to be
+    restarted; returns the record that says so."""
     from .config import HeadConfig
 
-    if not HeadConfig.read(config_file).restarts:
-        return
+    config = HeadConfig.read(config_file)
+    if not config.restarts:
+        return record
     arguments = ["--config", config_file, "--secret-file", secret_file, "--session-dir", session]
-    with open(f"{session}/logs/keeper.log", "ab") as output:
+    keeper = [sys.executable, "-m", "clusterctl.head.keeper", *arguments]
+    log = f"{session}/logs/keeper.log"
+    kind = ""
+    if not config.in_container:
+        python = os.environ.get("CLUSTERCTL_BASE_PYTHON", "python3")
+        kind = boot_entry.install(config.cluster_id, os.path.dirname(config_file), keeper, log, python)
+    record = msgspec.structs.replace(record, boot_entry=kind or NO_BOOT_ENTRY)
+    remember(session, record)
+    with open(log, "ab") as output:
         subprocess.Popen(
-            [sys.executable, "-m", "clusterctl.head.keeper", *arguments],
+            keeper,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             start_new_session=True,
             cwd="/",
         )
+    return record
 
 
 def _end(record: DaemonRecord) -> None:

@@ -1,5 +1,6 @@
 """`python -m clusterctl.head.keeper`: restarts the head of this machine when it has crashed. `start` starts it with the
-head, in a session of its own, so that what kills the head's process group does not reach it.
+head, in a session of its own, so that what kills the head's process group does not reach it. After a reboot of the
+machine the boot entry starts it (`boot_entry.py`); the record that the head left then means a crash.
 
 A head that was meant to end leaves no record (`record.forget`); then the keeper ends, too. While it restarts the head,
 the record names the keeper: whoever looks finds a node that lives, and `start --stop` ends the restart.
@@ -8,6 +9,7 @@ the record names the keeper: whoever looks finds a node that lives, and `start -
 from __future__ import annotations
 
 import argparse
+import fcntl
 import logging
 import os
 import signal
@@ -42,7 +44,11 @@ def main() -> int:
     options = parser.parse_args()
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # a head that is being started ends with this
-    return keep(options.config, options.secret_file, options.session_dir)
+    with open(f"{options.session_dir}/keeper.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(
+            lock, fcntl.LOCK_EX
+        )  # after a reboot `start` and the boot entry may both have started a keeper
+        return keep(options.config, options.secret_file, options.session_dir)
 
 
 def keep(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import msgspec
 
@@ -10,6 +11,7 @@ from clusterctl import processes
 from runtime import _files
 
 FILE = "daemon.json"
+NO_BOOT_ENTRY = "none"
 
 
 class DaemonRecord(msgspec.Struct, kw_only=True):
@@ -24,6 +26,10 @@ class DaemonRecord(msgspec.Struct, kw_only=True):
     session_dir: str = ""
     secret_file: str = ""
     boot_id: str = ""  # of the machine when the process began: a record may outlive a reboot
+    cluster_id: str = ""  # of a head
+    boot_entry: str = (
+        ""  # what starts a head after a reboot; NO_BOOT_ENTRY: nothing can; "": nothing is meant to
+    )
 
 
 def read(session: str) -> DaemonRecord | None:
@@ -61,5 +67,13 @@ def remember(session: str, record: DaemonRecord) -> None:
 
 
 def forget(session: str) -> None:
-    """Says that nothing is meant to run there."""
+    """Says that nothing is meant to run there, and removes what would start it after a reboot."""
+    record = read(session)
+    if record is not None and record.boot_entry not in ("", NO_BOOT_ENTRY):
+        from clusterctl.head import boot_entry
+
+        try:
+            boot_entry.remove(record.cluster_id)
+        except OSError as error:  # without a record it starts nothing
+            print(f"the boot entry is still there: {error}", file=sys.stderr, flush=True)
     _files.remove(f"{session}/{FILE}")

@@ -243,7 +243,7 @@ class Head:
         known = {instance.machine_id for instance in scaling.report().instances if instance.machine_id}
         await asyncio.to_thread(ending.end_workers, scaling.provider, known)
         self._last_act = partial(ending.end_own, scaling.provider, down)
-        forget(self._session_dir)  # nothing restarts this head
+        await asyncio.to_thread(forget, self._session_dir)  # nothing restarts this head
         self._stop.set()
         return True
 

@@ -3,12 +3,13 @@ end of the workers alone does."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from autoscaler.provider import SPOT, Machine, ProviderError, Transient
+from autoscaler.provider import SPOT, Machine, MachineState, ProviderError, ShellError, Transient
 from clusterctl import home as homes
 from clusterctl import providers
 from clusterctl.errors import CliError, TimedOut, Unreachable, from_provider
@@ -17,7 +18,9 @@ from clusterctl.providers import OperatorProvider
 from clusterctl.providers.ownership import ForeignCluster
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
 
-from . import machines, reach
+from . import machines, reach, setup
+
+_ENTRY_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +189,7 @@ def stop(home: Home, record: ClusterRecord, progress: Callable[[str], None]) -> 
             f"the head's machine {head.id} is a spot machine, which clouds end and do not stop",
             "End the cluster with `clusterctl down`.",
         )
+    _remove_boot_entry(provider, record, head)
     try:
         progress("stopping the head")
         provider.stop([head.id])  # first, so that no autoscaler replaces the workers
@@ -197,6 +201,19 @@ def stop(home: Home, record: ClusterRecord, progress: Callable[[str], None]) -> 
         machines.end_all(provider, only=workers, settles=True)
     record.state = homes.STOPPED
     home.write(record)
+
+
+def _remove_boot_entry(provider: OperatorProvider, record: ClusterRecord, head: Machine) -> None:
+    """So that the head stays away also if somebody else starts its machine. Where the machine cannot be entered the
+    entry stays: `up` ends what it starts."""
+    if head.state is not MachineState.RUNNING or isinstance(record.spec.runtime, RayRuntime):
+        return
+    with contextlib.suppress(ShellError, ProviderError, OSError):
+        shell = provider.shell(head)
+        try:
+            shell.run(setup.removal_of_boot_entry(record.cluster_id), timeout_s=_ENTRY_S)
+        finally:
+            shell.close()
 
 
 def _provider(record: ClusterRecord) -> OperatorProvider:

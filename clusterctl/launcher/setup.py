@@ -179,6 +179,18 @@ def only_start(facts: NodeFacts) -> NodeFacts:
     )
 
 
+def removal_of_boot_entry(cluster_id: str) -> str:
+    """Command for the head's machine: nothing starts the head after a reboot any more."""
+    file = f"{NODE_FOLDER}/boot_entry.py"
+    return f"[ ! -f {file} ] || {BASE_PYTHON} -I {file} {shlex.quote(cluster_id)}"
+
+
+def ending_what_runs(facts: NodeFacts) -> NodeFacts:
+    """The same node, whose machine was booted: what its boot entry has started ends first, for it has the configuration
+    of before."""
+    return replace(facts, start=f"{STOP} && {facts.start}")
+
+
 def _users(key: str, commands: Sequence[str]) -> list[Step]:
     return [Step(f"{key}[{index}]", command, is_users=True) for index, command in enumerate(commands)]
 

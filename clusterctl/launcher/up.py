@@ -33,7 +33,7 @@ from clusterctl import providers
 from clusterctl.api_client import ApiClient
 from clusterctl.errors import CliError, Interrupted, SetupFailed, from_provider
 from clusterctl.head.config import HeadConfig
-from clusterctl.head.record import DaemonRecord
+from clusterctl.head.record import NO_BOOT_ENTRY, DaemonRecord
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.plan_view import changes
 from clusterctl.providers import OperatorProvider
@@ -97,6 +97,7 @@ class Up:
         self._earlier: frozenset[str] = frozenset()
         self._leaving: frozenset[str] = frozenset()
         self._made_machines = False
+        self._booted = False
         self._made_head: Machine | None = None
         self._shipped: Shipment | None = None
         self._began_s = 0.0
@@ -284,6 +285,7 @@ class Up:
             machines.patiently(lambda: self._provider.start([self._head_id]))
         except ProviderError as error:
             raise from_provider(error) from error
+        self._booted = True
 
     def _stop_daemons(self) -> None:
         """Ends what the head runs, so that nothing of it looks after the workers any more."""
@@ -360,6 +362,8 @@ class Up:
             self._shipment(),
             self._home.digests_file(self.record.name),
         )
+        if self._booted:
+            facts = setup.ending_what_runs(facts)
         return replace(facts, keys_s=setup.KEYS_S if self._provider.capabilities.shutdown_ends else 0.0)
 
     def _shipment(self) -> Shipment | None:
@@ -391,8 +395,12 @@ class Up:
         self._home.write(self.record)
 
     def _addresses(self, output: str) -> tuple[str, str]:
-        """Those of the control store and of the API, by what the start printed."""
+        """Those of the control store and of the API, by what the start printed. Says what else is to be known."""
         daemon = msgspec.json.decode(output.strip().splitlines()[-1], type=DaemonRecord)
+        if daemon.boot_entry == NO_BOOT_ENTRY:
+            self._watcher.say(
+                "the head does not survive a reboot of its machine: after one run `clusterctl up` again"
+            )
         return daemon.control_address, daemon.api_url
 
     def _push_spec(self) -> None:
@@ -476,6 +484,7 @@ class Up:
             restarts=not isinstance(
                 self._spec.provider, LocalProvider
             ),  # its machines end with their daemons
+            in_container=containers.container_of(self._spec, kind.name, is_head=True) is not None,
             shutdown_ends=self._provider.capabilities.shutdown_ends,
         )
 

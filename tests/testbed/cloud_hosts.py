@@ -140,6 +140,10 @@ class CloudHosts(Testbed):
             failures, self.failures = self.failures, []
             raise RuntimeError("; ".join(failures))
 
+    def reboot(self, name: str) -> None:
+        """Cuts the power of a machine, which boots at once from its disk, in another thread."""
+        self._requests.put(lambda: self._halt(self._machines[name]))
+
     # -- inside
 
     def _follow(self) -> None:
@@ -152,6 +156,8 @@ class CloudHosts(Testbed):
             self._end.wait(_POLL_S)
 
     def _step(self, wanted: Mapping[str, Wanted]) -> None:
+        while not self._requests.empty():
+            self._requests.get()()
         for name in [name for name in self._machines if name not in wanted]:
             machine = self._machines.pop(name)
             self._halt(machine)
@@ -200,6 +206,7 @@ class CloudHosts(Testbed):
         for script in what.scripts if not machine.has_booted else ():
             ran = host.popen(["sh", "-c", _RUN_SCRIPT], stdin=subprocess.PIPE, text=True)
             ran.communicate(script)  # whatever becomes of it: a machine boots also where its script fails
+        sshd.start_cron(host)
         machine.has_booted = True
         machine.host = host
         self.hosts.append(host)

@@ -44,6 +44,8 @@ mount --rbind /dev dev
 mount -t tmpfs -o mode=1777 shm dev/shm
 mount -t tmpfs -o mode=755 run run
 mount -t tmpfs -o mode=1777 tmp tmp
+cat proc/sys/kernel/random/uuid > run/boot_id
+mount --bind run/boot_id proc/sys/kernel/random/boot_id
 for path in $hidden; do [ ! -d ./$path ] || mount -t tmpfs -o mode=755 hidden ./$path; done
 for path in "$@"; do mkdir -p ./$path; mount --bind $path ./$path; done
 hostname $name

@@ -17,6 +17,7 @@ from tests.testbed.hosts import OPERATOR, Host, Testbed
 
 USER = "op"
 _SSHD = "/usr/sbin/sshd"
+_CRON = "/usr/sbin/cron"
 _LOG = "/run/sshd.log"
 
 BARE = (
@@ -114,6 +115,17 @@ def start(host: Host, *options: str) -> None:
     # What it inherits must not hold the caller's pipes open. It notes its process when it listens.
     script = '"$@" </dev/null >/dev/null 2>&1; until [ -s /run/sshd.pid ]; do sleep 0.01; done'
     host.run(["sh", "-c", script, "sh", _SSHD, "-f", "/dev/null", "-h", "/run/host_key", "-E", _LOG, *words])
+
+
+def has_cron() -> bool:
+    """Whether hosts can have a cron daemon: Debian's package of that name is there."""
+    return os.path.exists(_CRON)
+
+
+def start_cron(host: Host) -> None:
+    """Starts the host's cron daemon, with the crontabs of its users only. Does nothing without that package."""
+    if has_cron():
+        host.run(["sh", "-c", f"rm -f /etc/crontab /etc/cron.d/*; {_CRON} </dev/null >/dev/null 2>&1"])
 
 
 def connections(host: Host) -> Counter[str]:

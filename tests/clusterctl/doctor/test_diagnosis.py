@@ -86,6 +86,7 @@ BROKEN = {
         is_alive=False, daemons=frozenset(), last_words=("oh",)
     ),
     "the head has crashed, and its keeper restarts it": of_head(daemons=frozenset()),
+    "nothing starts the head after a reboot": of_head(survives_reboot=False),
     "its API is not reached although port 8265 is open: no way": replace(
         WELL, api=Api.NOBODY, api_words="no way"
     ),

@@ -79,10 +79,11 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshTestbed]:
 
 
 def what_is_left(host: Host) -> str:
-    """Processes of the user, files beyond those that the host began with, keys that it did not have."""
+    """Processes of the user, files beyond those that the host began with, keys that it did not have, its crontab."""
     look = (
         f"pgrep -u {USER} -a | grep -v sshd: ; cd /home/{USER}; find /tmp . -mindepth 1 -newer /run/host_key "
-        "! -path './.ssh*'; ls .ssh | grep -vx authorized_keys; grep -v testbed .ssh/authorized_keys"
+        "! -path './.ssh*'; ls .ssh | grep -vx authorized_keys; grep -v testbed .ssh/authorized_keys; "
+        f"crontab -u {USER} -l 2>/dev/null"
     )
     return host.run(["sh", "-c", f"{look}; true"])
 
