@@ -5,6 +5,7 @@ the last of them after their end too, and the objects it refers to.
 from __future__ import annotations
 
 import time
+import traceback
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -113,9 +114,11 @@ class History:
             return
 
         def describe() -> None:
-            for row in unread:
-                row["error_type"], row["error_message"] = _described(row["error_message"])
-            connection.reply(StateRows(found), correlation)
+            try:
+                for row in unread:
+                    row["error_type"], row["error_message"] = _described(row["error_message"])
+            finally:
+                connection.reply(StateRows(found), correlation)
 
         # To rebuild an error runs the user's code: not here, under the lock.
         self._core.reader.load_in_thread(describe)
@@ -209,7 +212,10 @@ def _described(error: bytes) -> tuple[str, str]:
         return "TASK_EXECUTION_EXCEPTION", ""
     try:
         raised, _ = serialization.deserialize(error)
-    except Exception as problem:
-        return "TASK_EXECUTION_EXCEPTION", f"the error cannot be read here: {problem}"
-    name = next((name for cls, name in _ERROR_TYPES if isinstance(raised, cls)), "TASK_EXECUTION_EXCEPTION")
-    return name, str(raised)
+        name = next(
+            (name for cls, name in _ERROR_TYPES if isinstance(raised, cls)), "TASK_EXECUTION_EXCEPTION"
+        )
+        return name, str.__str__(str(raised))  # no subclass of str: a message cannot hold it
+    except BaseException as problem:  # it is the user's code, which may raise SystemExit too
+        reason = "".join(traceback.format_exception_only(problem)).strip()  # even if its `__str__` raises
+        return "TASK_EXECUTION_EXCEPTION", f"the error cannot be read here: {reason}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import traceback
 from collections import deque
 
 from runtime._wire import serialization
@@ -43,9 +44,16 @@ class UnhandledErrors:
                     self._running = False
                     return
                 value = self._values.popleft()
-            try:
-                error = serialization.deserialize(value.data)[0]
-            except Exception as failure:
-                error = RayTaskError("", f"an error that cannot be rebuilt here: {failure}", None)
-            if isinstance(error, RayTaskError | WorkerCrashedError):
-                log.error("Unhandled error (suppress with RAY_IGNORE_UNHANDLED_ERRORS=1): %s", error)
+            text = _described(value.data)
+            if text is not None:
+                log.error("Unhandled error (suppress with RAY_IGNORE_UNHANDLED_ERRORS=1): %s", text)
+
+
+def _described(data: bytes) -> str | None:
+    """What to log of a serialized error; None for one that needs no line."""
+    try:
+        error = serialization.deserialize(data)[0]
+        return str(error) if isinstance(error, RayTaskError | WorkerCrashedError) else None
+    except BaseException as failure:  # it is the user's code, which may raise SystemExit too
+        reason = "".join(traceback.format_exception_only(failure)).strip()  # even if its `__str__` raises
+        return f"an error that cannot be rebuilt here: {reason}"

@@ -132,6 +132,25 @@ def test_tasks(tmp_path: pathlib.Path) -> None:
     assert ended.creation_time_ms <= ended.start_time_ms <= ended.end_time_ms
 
 
+def test_tasks_whose_errors_leave_the_process_that_reads_them() -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    class Leaves(Exception):
+        def __reduce__(self) -> tuple[object, ...]:
+            return leave, ()
+
+    @ray.remote(max_retries=0)
+    def state_leaves() -> None:
+        raise Leaves
+
+    ray.wait([state_leaves.remote()], timeout=60)
+    (row,) = state.list_tasks(filters=[("name", "=", "state_leaves")], detail=True)
+    assert row.state == "FAILED"
+    if OWN:
+        assert "SystemExit: 3" in row.error_message
+
+
 def test_calls_of_actors() -> None:
     actor = Counter.remote()
     ray.get([actor.add.remote() for _ in range(3)])
