@@ -118,7 +118,10 @@ def test_exec_runs_on_the_head_with_its_status(cli: Cli) -> None:
 
 def test_programs_started_on_the_head_by_hand_find_the_cluster(cli: Cli) -> None:
     ran = cli.run("exec", "python", "-c", "import runtime; runtime.init(); print(len(runtime.nodes()))")
-    assert (ran.status, ran.out) == (0, "2\n"), ran.err
+    assert ran.status == 0, ran.err
+    assert int(ran.out) >= 2, (
+        "a session of its own would have one node"
+    )  # work before may have brought a third
 
 
 def test_logs_show_daemons(cli: Cli) -> None:

@@ -90,7 +90,9 @@ def test_the_doctor_says_why_machines_cannot_be_entered(bed: SshTestbed, cli: Cl
     head, worker = bed.hosts
 
     def findings() -> list[str]:
-        return [item["what"] for item in cli.run("doctor", "--json").json()["findings"]]
+        found = [item["what"] for item in cli.run("doctor", "--json").json()["findings"]]
+        # No cron runs on these hosts.
+        return [what for what in found if what != "nothing starts the head after a reboot of its machine"]
 
     assert findings() == []
     bed.stop_sshd(worker)
