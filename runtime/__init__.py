@@ -16,7 +16,7 @@ __commit__ = ""
 SCRIPT_MODE, WORKER_MODE, SPILL_WORKER_MODE, RESTORE_WORKER_MODE = 0, 1, 2, 3
 
 _PUBLIC = {
-    "runtime._cluster_view": ("available_resources", "cluster_resources", "nodes"),
+    "runtime._api.cluster_view": ("available_resources", "cluster_resources", "nodes"),
     "runtime._core.ids": (
         "ActorClassID",
         "ActorID",
@@ -29,9 +29,9 @@ _PUBLIC = {
         "UniqueID",
         "WorkerID",
     ),
-    "runtime._init": ("init", "is_initialized", "shutdown"),
-    "runtime._logging_config": ("LoggingConfig",),
-    "runtime._timeline": ("timeline",),
+    "runtime._api.init": ("init", "is_initialized", "shutdown"),
+    "runtime._api.logging_config": ("LoggingConfig",),
+    "runtime._api.timeline": ("timeline",),
     "runtime.actor": ("get_actor", "method"),
     "runtime.api": ("cancel", "get", "get_gpu_ids", "kill", "put", "remote", "wait"),
     "runtime.client_builder": ("ClientBuilder", "client"),
@@ -71,8 +71,8 @@ def __getattr__(name: str) -> Any:
 
 def _leave() -> None:
     """Shuts down at the end of the program: after the handlers that it registered since it imported us."""
-    if "runtime._init" in sys.modules:
-        sys.modules["runtime._init"].shutdown()
+    if "runtime._api.init" in sys.modules:
+        sys.modules["runtime._api.init"].shutdown()
 
 
 atexit.register(_leave)
@@ -85,9 +85,14 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from runtime import exceptions as exceptions
     from runtime import util as util
-    from runtime._cluster_view import available_resources as available_resources
-    from runtime._cluster_view import cluster_resources as cluster_resources
-    from runtime._cluster_view import nodes as nodes
+    from runtime._api.cluster_view import available_resources as available_resources
+    from runtime._api.cluster_view import cluster_resources as cluster_resources
+    from runtime._api.cluster_view import nodes as nodes
+    from runtime._api.init import init as init
+    from runtime._api.init import is_initialized as is_initialized
+    from runtime._api.init import shutdown as shutdown
+    from runtime._api.logging_config import LoggingConfig as LoggingConfig
+    from runtime._api.timeline import timeline as timeline
     from runtime._core.ids import ActorClassID as ActorClassID
     from runtime._core.ids import ActorID as ActorID
     from runtime._core.ids import ClusterID as ClusterID
@@ -98,11 +103,6 @@ if TYPE_CHECKING:
     from runtime._core.ids import TaskID as TaskID
     from runtime._core.ids import UniqueID as UniqueID
     from runtime._core.ids import WorkerID as WorkerID
-    from runtime._init import init as init
-    from runtime._init import is_initialized as is_initialized
-    from runtime._init import shutdown as shutdown
-    from runtime._logging_config import LoggingConfig as LoggingConfig
-    from runtime._timeline import timeline as timeline
     from runtime.actor import get_actor as get_actor
     from runtime.actor import method as method
     from runtime.api import cancel as cancel

@@ -8,8 +8,10 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from runtime import _options, _scheduling, exceptions
-from runtime._actor_methods import (
+from runtime import exceptions
+from runtime._api import options as _options
+from runtime._api import scheduling
+from runtime._api.actor_methods import (
     ActorClassMetadata,
     ActorShape,
     MethodOptions,
@@ -21,17 +23,17 @@ from runtime._actor_methods import (
     method_table,
     unknown_group,
 )
-from runtime._actor_methods import method as method
+from runtime._api.actor_methods import method as method
+from runtime._api.signature import ArgumentCheck, parameters_of
 from runtime._core import ids
-from runtime._signature import ArgumentCheck, parameters_of
+from runtime._executor.async_executor import is_async
+from runtime._executor.executor import ActorExit
+from runtime._owner.actor_calls import Actor
+from runtime._owner.functions import Function
+from runtime._process.core_worker import Core, current, current_or_none
 from runtime._wire.messages.base import ErrorKind, ErrorReply
 from runtime._wire.messages.control import ActorInfo, ActorSpec, GetNamedActor
 from runtime._wire.messages.worker import ActorSetup, StreamOptions
-from runtime._worker.actor_calls import Actor
-from runtime._worker.async_executor import is_async
-from runtime._worker.core_worker import Core, current, current_or_none
-from runtime._worker.executor import ActorExit
-from runtime._worker.functions import Function
 from runtime.object_ref import ObjectRef
 
 ASYNC_MAX_CONCURRENCY = 1000
@@ -162,7 +164,7 @@ class ActorClass:
         if self._methods is None:
             self._methods = method_table(self._class)
         check_groups(self._name, self._methods, groups)
-        request, capture, held = _scheduling.actor_request(options, self._name)
+        request, capture, held = scheduling.actor_request(options, self._name)
         function = self._function(core)
         core.functions.publish(function)
         lifetime = options.get("lifetime") or core.job_settings.get("default_actor_lifetime")

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runtime import exceptions
-from runtime._init import init, is_initialized, shutdown
+from runtime._api.init import init, is_initialized, shutdown
+from runtime._owner import context
+from runtime._owner.waiting import split
+from runtime._process.core_worker import current
 from runtime._wire.messages.base import ErrorReply
-from runtime._worker import context
-from runtime._worker.core_worker import current
-from runtime._worker.waiting import split
 from runtime.actor import ActorClass, ActorHandle
 from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime._init import init
-from runtime._ray_context import RayContext
+from runtime._api.init import init
+from runtime._api.ray_context import RayContext
 
 
 class ClientBuilder:

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from runtime import api
-from runtime._ray_context import address_info
+from runtime._api.ray_context import address_info
+from runtime._process.core_worker import current_or_none
 from runtime._session import (
     Daemon,
     new_session_dir,
@@ -26,7 +27,6 @@ from runtime._session.ask import ask_control
 from runtime._session.autoscaling import AutoscalingCluster
 from runtime._transport.channel import CallError
 from runtime._wire.messages.control import GetNodes, Nodes
-from runtime._worker.core_worker import current_or_none
 
 __all__ = ["AutoscalingCluster", "Cluster", "ClusterNode", "ProcessInfo"]
 

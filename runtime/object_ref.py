@@ -14,8 +14,8 @@ from runtime._core import ids
 from runtime._wire.serialization import collector
 
 if TYPE_CHECKING:
-    from runtime._worker.core_worker import Core
-    from runtime._worker.objects import Entry
+    from runtime._owner.objects import Entry
+    from runtime._process.core_worker import Core
 
 
 class ObjectRef:
@@ -30,8 +30,8 @@ class ObjectRef:
     _entry: Entry
 
     def __init__(self, binary: bytes) -> None:
-        from runtime._worker.core_worker import current_or_none
-        from runtime._worker.objects import adopt
+        from runtime._owner.objects import adopt
+        from runtime._process.core_worker import current_or_none
 
         if not isinstance(binary, bytes):
             raise TypeError(f"Unsupported type: {type(binary)}, expected bytes")
@@ -71,7 +71,7 @@ class ObjectRef:
 
     def owner_address(self) -> bytes:
         """The encoded address of the process that owns the object."""
-        from runtime._worker.core_worker import current
+        from runtime._process.core_worker import current
 
         return current().objects.owner_address(self._entry)
 
@@ -114,7 +114,7 @@ class ObjectRef:
 
     def future(self) -> concurrent.futures.Future[Any]:
         """A `concurrent.futures.Future` that gets the value or the error."""
-        from runtime._worker.core_worker import current
+        from runtime._process.core_worker import current
 
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         core = current()
@@ -139,7 +139,7 @@ class ObjectRef:
         return await asyncio.shield(self._loop_future())
 
     def _loop_future(self) -> asyncio.Future[Any]:
-        from runtime._worker.core_worker import current
+        from runtime._process.core_worker import current
 
         loop = asyncio.get_running_loop()
         core, entry = current(), self._entry
@@ -221,7 +221,7 @@ def _current() -> Core:
     import it each time would cost as much as all the rest."""
     global _find_current
     if _find_current is None:
-        from runtime._worker.core_worker import current
+        from runtime._process.core_worker import current
 
         _find_current = current
     return _find_current()

@@ -13,7 +13,7 @@ from runtime._core import ids
 from runtime.object_ref import ObjectRef
 
 if TYPE_CHECKING:
-    from runtime._worker.streaming import Stream
+    from runtime._owner.streaming import Stream
 
 
 class DynamicObjectRefGenerator:

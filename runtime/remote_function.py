@@ -8,12 +8,13 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from runtime import _options, _scheduling
-from runtime._signature import ArgumentCheck, parameters_of
-from runtime._worker import context
-from runtime._worker.core_worker import Core, current
-from runtime._worker.functions import Function
-from runtime._worker.submitter import TaskOptions
+from runtime._api import options as _options
+from runtime._api import scheduling
+from runtime._api.signature import ArgumentCheck, parameters_of
+from runtime._owner import context
+from runtime._owner.functions import Function
+from runtime._owner.submitter import TaskOptions
+from runtime._process.core_worker import Core, current
 
 
 class RemoteFunction:
@@ -86,7 +87,7 @@ class RemoteFunction:
     def _prepare(self, options: Mapping[str, Any]) -> tuple[Core, Function, TaskOptions, Any]:
         core = current()
         function = self._function_of(core)
-        request, capture = _scheduling.task_request(options, self._function.__name__)
+        request, capture = scheduling.task_request(options, self._function.__name__)
         retry = options.get("retry_exceptions") or False
         retries = options.get("max_retries")
         task = TaskOptions(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from runtime import exceptions
 from runtime._core import bundles, ids, resources
 from runtime._core.accelerators import HARDWARE
+from runtime._owner import context
+from runtime._process.core_worker import Core, current
 from runtime._wire.messages.control import ActorInfo, WatchActor
-from runtime._worker import context
-from runtime._worker.core_worker import Core, current
 from runtime.actor import ActorHandle, handle_of
 from runtime.runtime_env import RuntimeEnv
 

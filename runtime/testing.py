@@ -12,9 +12,9 @@ from typing import Any
 import psutil
 
 from runtime import api
-from runtime._cluster_view import available_resources, cluster_resources
+from runtime._api.cluster_view import available_resources, cluster_resources
+from runtime._process.core_worker import current
 from runtime._wire.messages.control import ActorInfo, Actors, ListActors, WatchActor
-from runtime._worker.core_worker import current
 from runtime.actor import ActorHandle
 from runtime.cluster_utils import Cluster, ClusterNode
 from runtime.compat._common.network_utils import find_free_port

@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 import pytest
 
-from runtime._stacks import collect
+from runtime._system.stacks import collect
 from tests.leaks import kill_strays, tagged_processes
 
 _HARD_LIMIT_S = 600.0

@@ -27,7 +27,7 @@ def stack(
       clusterctl stack 4711
     """
     from clusterctl.errors import NotFound
-    from runtime._stacks import collect
+    from runtime._system.stacks import collect
 
     found = collect(pids or None)
     if not found:

@@ -20,8 +20,8 @@ from clusterctl import processes
 from clusterctl.head.config import HeadConfig
 from clusterctl.head.first import HeadError, first_control_store, listen, with_ports_of_before
 from clusterctl.head.record import DaemonRecord, boot_id, read, remember
-from runtime import _files, _stacks
 from runtime._node import registry
+from runtime._system import files, stacks
 
 
 def main() -> int:
@@ -33,7 +33,7 @@ def main() -> int:
     parser.add_argument("--session-dir", required=True, help="folder for sockets, logs and state")
     parser.add_argument("--ready-fd", type=int, default=-1, help="where to say that it is up")
     options = parser.parse_args()
-    _stacks.register("head")
+    stacks.register("head")
     logging.basicConfig(
         level=os.environ.get("CLUSTERCTL_LOG_LEVEL", "INFO"),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -73,7 +73,7 @@ def main() -> int:
         return 1
     finally:
         if config is not None and config.is_temporary:
-            _files.remove_tree(options.session_dir)
+            files.remove_tree(options.session_dir)
             registry.remove_empty(os.path.dirname(options.session_dir))
     return 0
 

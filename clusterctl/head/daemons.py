@@ -17,7 +17,7 @@ import msgspec
 
 from clusterctl import processes
 from clusterctl.errors import CliError, TimedOut
-from runtime import _files
+from runtime._system import files
 
 from . import boot_entry
 from .record import NO_BOOT_ENTRY, DaemonRecord, forget, remember, running
@@ -96,7 +96,7 @@ def stop_here() -> int:
         if record is not None:
             ended += 1
             _end(record)
-        _files.remove_tree(session)
+        files.remove_tree(session)
         forget_hand_started(link)
     return ended
 
@@ -191,5 +191,5 @@ def _end(record: DaemonRecord) -> None:
 
 def _tail(path: str) -> str:
     with contextlib.suppress(OSError):
-        return _files.tail(path, _TAIL_BYTES)
+        return files.tail(path, _TAIL_BYTES)
     return "(no log)"

@@ -21,10 +21,10 @@ import msgspec
 
 from clusterctl.jobs import placed
 from clusterctl.jobs.records import JobRecord, JobRequest, JobStatus, outcome
+from runtime._api.job_environment import JOB_VARIABLE, job_config_json
 from runtime._clients.control import ControlClient
 from runtime._core import environments
 from runtime._core.environments import PACKAGE_HOLDS, PACKAGES, parse_package_uri
-from runtime._job_environment import JOB_VARIABLE, job_config_json
 from runtime._node.environments import Environments
 from runtime._transport.channel import CallError
 from runtime._wire.messages import control as messages

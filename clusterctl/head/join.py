@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from runtime._lean import lean_imports
+from runtime._system.lean import lean_imports
 
 with lean_imports():
     import msgspec

@@ -8,7 +8,7 @@ import sys
 import msgspec
 
 from clusterctl import processes
-from runtime import _files
+from runtime._system import files
 
 FILE = "daemon.json"
 NO_BOOT_ENTRY = "none"
@@ -53,7 +53,7 @@ def running(session: str) -> DaemonRecord | None:
 def boot_id() -> str:
     """Names the time since the machine's last boot: a pid and a start time of before name nothing now."""
     try:
-        return _files.read("/proc/sys/kernel/random/boot_id").strip()
+        return files.read("/proc/sys/kernel/random/boot_id").strip()
     except OSError:
         return ""
 
@@ -76,4 +76,4 @@ def forget(session: str) -> None:
             boot_entry.remove(record.cluster_id)
         except OSError as error:  # without a record it starts nothing
             print(f"the boot entry is still there: {error}", file=sys.stderr, flush=True)
-    _files.remove(f"{session}/{FILE}")
+    files.remove(f"{session}/{FILE}")

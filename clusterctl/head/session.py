@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 
 from clusterctl.errors import NotFound, TimedOut, UsageProblem
-from runtime import _files
 from runtime._node import registry
+from runtime._system import files
 
 from .record import running
 
@@ -57,7 +57,7 @@ def session_dir() -> str:
 
     for link, session in hand_started():
         if running(session) is None:
-            _files.remove(link)
+            files.remove(link)
     session = new_session_dir()
     os.makedirs(_hand_started_folder(), 0o700, exist_ok=True)
     with open(f"{_hand_started_folder()}/{os.path.basename(session)}", "w", encoding="utf-8") as file:
@@ -83,7 +83,7 @@ def hand_started() -> list[tuple[str, str]]:
 
 def forget_hand_started(link: str) -> None:
     """Takes back that a session was started by hand, and removes the folders that are empty then."""
-    _files.remove(link)
+    files.remove(link)
     folder = os.path.dirname(link)
     for empty in (folder, os.path.dirname(folder)):
         with contextlib.suppress(OSError):  # others' files are in it

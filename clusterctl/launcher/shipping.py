@@ -64,8 +64,11 @@ _OURS_ON_NODES = (
 """What of ours runs on a worker: the engine, its start, and programs of jobs. Each more makes the zip longer."""
 _AT_ONCE = (
     "clusterctl/",
-    *(f"runtime/_{part}/" for part in ("clients", "core", "node", "session", "store", "transport", "wire")),
-    *(f"runtime/{module}.py" for module in ("__init__", "_files", "_lean", "_location", "_ready", "_stacks")),
+    *(
+        f"runtime/_{part}/"
+        for part in ("clients", "core", "node", "session", "store", "system", "transport", "wire")
+    ),
+    "runtime/__init__.py",
 )
 """What a node agent imports at its start: to unpack it would cost more than that more has to travel."""
 _BOTOCORE = "botocore/data/"
@@ -80,7 +83,7 @@ _FOLDER = "runtime"
 SITE = f"{_FOLDER}/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 _ZIP = "runtime.zip"
 _INDEX = f"{_ZIP}.index"
-"""See `runtime._location.index`."""
+"""See `runtime._system.location.index`."""
 _PYC_HEADER = 16
 _ON_PATH = "runtime.pth"
 _USUAL_PYTHON = f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}"

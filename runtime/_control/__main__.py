@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from runtime._lean import lean_imports
+from runtime._system.lean import lean_imports
 
 
 def main() -> int:

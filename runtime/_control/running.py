@@ -9,8 +9,8 @@ import os
 import signal
 import sys
 
-from runtime import _stacks
-from runtime._ready import Ready, Tell
+from runtime._system import stacks
+from runtime._system.ready import Ready, Tell
 from runtime._transport.channel import StreamChannel
 from runtime._transport.tcp import notice_vanished_machine, serve_tcp
 
@@ -22,7 +22,7 @@ log = logging.getLogger("runtime._control")
 
 def run(options: argparse.Namespace) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit status. See `__main__` for the options."""
-    _stacks.register("control store")
+    stacks.register("control store")
     logging.basicConfig(
         level=os.environ.get("CLUSTERCTL_LOG_LEVEL", "INFO"),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

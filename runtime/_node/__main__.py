@@ -6,8 +6,8 @@ import argparse
 import json
 import sys
 
-from runtime._lean import lean_imports
-from runtime._ready import Ready
+from runtime._system.lean import lean_imports
+from runtime._system.ready import Ready
 
 from .options import NodeOptions
 

@@ -10,11 +10,11 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-from runtime import _files
 from runtime._clients.control import ControlClient
 from runtime._core.ledger import Ledger
 from runtime._core.workers import Worker
 from runtime._store.service import ObjectStore
+from runtime._system import files
 from runtime._transport.channel import CallError, Channel
 from runtime._transport.tcp import TcpListener, serve_tcp
 from runtime._transport.unix import UnixListener, serve_unix
@@ -264,7 +264,7 @@ class NodeAgent:
         if self.config.remove_session_dir:
             # A worker that is just dying may still create its log file.
             for _ in range(5):
-                _files.remove_tree(session)
+                files.remove_tree(session)
                 if not os.path.exists(session):
                     break
                 time.sleep(0.02)
@@ -457,4 +457,4 @@ def _remove_if_empty(folder: str) -> None:
 
 def _unlink(path: str) -> None:
     if path:
-        _files.remove(path)
+        files.remove(path)

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from runtime import _files
 from runtime._core.accelerators import HARDWARE, split_ids
 from runtime._core.labels import ACCELERATOR_TYPE, MARKET_TYPE, NODE_GROUP, NODE_ID, REGION, ZONE
 from runtime._core.resources import to_units
 from runtime._store.disk import FULL_FROM
 from runtime._store.spiller import SPILL_THRESHOLD, SpillSettings
+from runtime._system import files
 from runtime._transport.channel import Channel, Handler
 
 from .gpus import find_gpus
@@ -117,7 +117,7 @@ def memory_bytes() -> int:
     """Memory that this machine, or the control group we run in, has."""
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
-        limit = _files.read("/sys/fs/cgroup/memory.max").strip()
+        limit = files.read("/sys/fs/cgroup/memory.max").strip()
     except OSError:
         return total
     return min(total, int(limit)) if limit.isdigit() else total

@@ -15,7 +15,7 @@ import os
 
 import msgspec
 
-from runtime import _files
+from runtime._system import files as _files
 
 log = logging.getLogger(__name__)
 NAME_MARK = "\x01name:"

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from runtime import _files
 from runtime._core.memory_policy import Holder, choose
 from runtime._core.workers import Worker, WorkerState
+from runtime._system import files
 
 from .config import memory_bytes, settings
 
@@ -29,8 +29,8 @@ def used_bytes() -> int:
     memory = psutil.virtual_memory()
     used = int(memory.total - memory.available)
     try:
-        charged = int(_files.read(f"{_CGROUP}/memory.current"))
-        statistics = dict(line.split() for line in _files.read(f"{_CGROUP}/memory.stat").splitlines())
+        charged = int(files.read(f"{_CGROUP}/memory.current"))
+        statistics = dict(line.split() for line in files.read(f"{_CGROUP}/memory.stat").splitlines())
     except (OSError, ValueError):
         return used
     if memory_bytes() == memory.total:  # the group has no limit of its own

@@ -15,7 +15,7 @@ import stat
 
 import msgspec
 
-from runtime import _files
+from runtime._system import files
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ def publish_link(record_path: str) -> str:
 
 def remove_record(path: str) -> None:
     """Removes a record, and the directories that are empty then."""
-    _files.remove(path)
+    files.remove(path)
     remove_empty(os.path.dirname(path))
 
 
@@ -175,7 +175,7 @@ def records() -> list[NodeRecord]:
                 found.append(record)
         else:
             if record.local:  # its one process was killed, so nobody else removes what it left
-                _files.remove_tree(record.session_dir)
+                files.remove_tree(record.session_dir)
             remove_record(path)
     return sorted(found, key=lambda record: record.started_s, reverse=True)
 
@@ -216,7 +216,7 @@ def _pid_namespace() -> str:
 def _process_started_s(pid: int) -> float:
     """Clock ticks from boot to the start of a process; -1 when there is none (or only a zombie)."""
     try:
-        text = _files.read(f"/proc/{pid}/stat")
+        text = files.read(f"/proc/{pid}/stat")
     except (FileNotFoundError, ProcessLookupError):
         return -1.0
     fields = text.rpartition(")")[2].split()

@@ -8,9 +8,9 @@ import os
 import signal
 import sys
 
-from runtime import _stacks
 from runtime._clients.control import connecting
-from runtime._ready import Tell
+from runtime._system import stacks
+from runtime._system.ready import Tell
 from runtime._transport.channel import CallError
 
 from .agent import NodeAgent
@@ -23,7 +23,7 @@ _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 def run(options: NodeOptions, tell: Tell) -> int:
     """Runs until the node should end; returns the exit status."""
-    _stacks.register("node agent")
+    stacks.register("node agent")
     logging.basicConfig(
         level=os.environ.get("CLUSTERCTL_LOG_LEVEL", "INFO"),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

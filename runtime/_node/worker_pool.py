@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from runtime import _files
 from runtime._core.workers import PoolKey, Worker, WorkerEvent, WorkerState, WorkerTable
+from runtime._system import files
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind
 from runtime._wire.messages.node import MayEnd
@@ -465,7 +465,7 @@ class WorkerPool:
     def _error_log(self, worker: Worker) -> str:
         _, err = self._output_files(worker, str(worker.pid))
         try:
-            text = _files.tail(err, _LOG_TAIL_BYTES)
+            text = files.tail(err, _LOG_TAIL_BYTES)
         except OSError as error:
             return f"No error log: {error}"
         return f"The last one's error log ends with:\n{text}" if text else "The last one's error log is empty"

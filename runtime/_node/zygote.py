@@ -8,7 +8,7 @@ import logging
 import signal
 from typing import Any, Protocol, cast
 
-from runtime import _files
+from runtime._system import files
 
 from .child import wait_for_end
 from .zygote_spawn import SpawnedZygote
@@ -70,7 +70,7 @@ class Zygote(asyncio.Protocol):
             await asyncio.shield(self._ready)
 
     def fork(self, request: dict[str, Any]) -> None:
-        """Asks for a worker; see `runtime._worker.zygote` for the fields."""
+        """Asks for a worker; see `runtime._process.zygote` for the fields."""
         self._send({"op": "fork", **request})
 
     def kill(self, pid: int) -> None:
@@ -141,6 +141,6 @@ def describe_exit(status: int) -> str:
 
 def _tail(path: str, limit: int = 2000) -> str:
     try:
-        return _files.tail(path, limit) or "its log is empty"
+        return files.tail(path, limit) or "its log is empty"
     except OSError as error:
         return f"no log: {error}"

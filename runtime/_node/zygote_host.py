@@ -90,7 +90,7 @@ class ZygoteHost:
             await self._zygote.stop()
 
     def fork(self, worker: Worker, request: dict[str, Any]) -> None:
-        """Asks for the worker's process; see `runtime._worker.zygote` for the fields."""
+        """Asks for the worker's process; see `runtime._process.zygote` for the fields."""
         assert self._zygote is not None
         self._forking[worker.token] = worker
         self._zygote.fork(request)

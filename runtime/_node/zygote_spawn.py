@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from runtime import _location
+from runtime._system import location
 
 _SCRIPT = f"""\
 # The zygote, for Pythons that are started by another command than the node agent's. Modules that such a Python does
@@ -17,9 +17,9 @@ _SCRIPT = f"""\
 import sys
 
 sys.path.pop(0)  # the folder of this file holds no modules for others
-sys.path += {_location.paths()!r}
+sys.path += {location.paths()!r}
 
-from runtime._worker.zygote import main
+from runtime._process.zygote import main
 
 main()
 """
@@ -58,7 +58,7 @@ def spawn_zygote(
     program = (
         [*command, _script(session_dir)]
         if command
-        else [sys.executable, "-P", "-m", "runtime._worker.zygote"]
+        else [sys.executable, "-P", "-m", "runtime._process.zygote"]
     )
     try:
         with open(log_path, "ab") as output:
@@ -91,7 +91,7 @@ def _script(session_dir: str) -> str:
 
 def daemon_environment() -> dict[str, str]:
     """The environment for our own processes: this one's, and these packages importable from any directory."""
-    if _location.is_installed():
+    if location.is_installed():
         return dict(os.environ)
-    paths = [*_location.paths(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [*location.paths(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from runtime._process.core_worker import current
 from runtime._wire.messages.node import NodeStore, StoreStatus
-from runtime._worker.core_worker import current
 from runtime.object_ref import ObjectRef
 
 _MIB = 1 << 20

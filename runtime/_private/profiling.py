@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runtime._worker.core_worker import current_or_none
-from runtime._worker.history import Span
+from runtime._owner.history import Span
+from runtime._process.core_worker import current_or_none
 
 
 @contextlib.contextmanager

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from runtime._cluster_view import available_resources, cluster_resources, connected, nodes
+from runtime._api.cluster_view import available_resources, cluster_resources, connected, nodes
+from runtime._api.timeline import timeline
 from runtime._core import ids, resources
-from runtime._timeline import timeline
 from runtime._wire.messages.base import NodeInfo
 from runtime._wire.messages.control import ActorInfo, GetNodes, JobInfo, ListActors, ListJobs
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 from runtime import RESTORE_WORKER_MODE, SCRIPT_MODE, SPILL_WORKER_MODE, WORKER_MODE
-from runtime._cluster_view import connected
+from runtime._api.cluster_view import connected
+from runtime._api.init import context_of_session, init, is_initialized, shutdown
+from runtime._api.ray_context import RayContext
 from runtime._core import ids
-from runtime._init import context_of_session, init, is_initialized, shutdown
-from runtime._ray_context import RayContext
-from runtime._worker import context
-from runtime._worker.core_worker import Core, current_or_none
+from runtime._owner import context
+from runtime._process.core_worker import Core, current_or_none
 from runtime.actor import get_actor
 from runtime.api import cancel, get, get_gpu_ids, kill, put, remote, wait
 

@@ -14,8 +14,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from runtime import _files
 from runtime._core.accelerators import HARDWARE, split_ids
+from runtime._system import files
 
 START_TIMEOUT_S = 30.0
 _TAIL_BYTES = 3000
@@ -103,7 +103,7 @@ def _exit_status(process: subprocess.Popen[bytes]) -> str:
 
 def _tail(log_path: str) -> str:
     try:
-        text = _files.tail(log_path, _TAIL_BYTES)
+        text = files.tail(log_path, _TAIL_BYTES)
     except OSError as error:
         return f"It left no log: {error}"
     return f"Its log ends with:\n{text}" if text else "Its log is empty."

@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from runtime import _files
+from runtime._system import files
 
 VARIABLE = "CLUSTERCTL_CLUSTER"
 _FOLDER = "terminals"
@@ -69,7 +69,7 @@ def remember(root: Path, name: str) -> bool:
     folder.mkdir(mode=0o700, exist_ok=True)
     for other in os.listdir(folder):
         if _has_closed(folder / other):
-            _files.remove(str(folder / other))
+            files.remove(str(folder / other))
     draft = folder / f".{terminal}.{os.getpid()}"
     draft.write_text(name, encoding="utf-8")
     draft.replace(folder / terminal)
@@ -96,13 +96,13 @@ def _has_closed(record: Path) -> bool:
 
 def _place() -> str:
     """Names the boot and the process namespace, in which alone a process id means something."""
-    boot = _files.read("/proc/sys/kernel/random/boot_id").strip().replace("-", "")
+    boot = files.read("/proc/sys/kernel/random/boot_id").strip().replace("-", "")
     return f"{boot[:12]}_{os.stat('/proc/self/ns/pid').st_ino}"
 
 
 def _started(pid: int) -> str:
     """Clock ticks from boot to a process's start; "" when there is none."""
     try:
-        return _files.read(f"/proc/{pid}/stat").rpartition(")")[2].split()[19]
+        return files.read(f"/proc/{pid}/stat").rpartition(")")[2].split()[19]
     except (FileNotFoundError, ProcessLookupError):
         return ""

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from runtime import _files
 from runtime._node import registry
 from runtime._node.child import wait_for_end
 from runtime._node.zygote_spawn import daemon_environment
+from runtime._system import files
 
 from .coming_up import START_TIMEOUT_S, DaemonError, end, log_file, node_amounts, wait_ready
 from .directories import new_session_dir
@@ -96,7 +96,7 @@ def start_local(
         )
     except DaemonError:
         if session_dir is None:
-            _files.remove_tree(session)
+            files.remove_tree(session)
             registry.remove_empty(os.path.dirname(session))
         raise
 

@@ -16,7 +16,7 @@ from runtime._node.agent import NodeAgent
 from runtime._node.config import AgentConfig, default_store_bytes, node_inventory
 from runtime._node.running import serve
 from runtime._node.zygote_spawn import SpawnedZygote
-from runtime._ready import Ready, Tell
+from runtime._system.ready import Ready, Tell
 from runtime._transport.channel import CallError, Channel, Handler, LoopbackChannel
 
 log = logging.getLogger("runtime._session.local_cluster")

@@ -13,8 +13,8 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from runtime import _files
 from runtime._node import registry
+from runtime._system import files
 
 from .coming_up import DaemonError, node_amounts
 from .daemons import Daemon, start_module
@@ -108,5 +108,5 @@ def _usual_port() -> int:
 
 
 def _remove(session: str) -> None:
-    _files.remove_tree(session)
+    files.remove_tree(session)
     registry.remove_empty(os.path.dirname(session))

@@ -10,9 +10,9 @@ import argparse
 import logging
 import os
 
-from runtime import _stacks
-from runtime._lean import lean_imports
 from runtime._node.zygote_spawn import spawn_zygote
+from runtime._system import stacks
+from runtime._system.lean import lean_imports
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -27,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--ready-fd", type=int, default=-1, help="where to write one JSON line when up")
     parser.add_argument("--keep-logs", action="store_true", help="leave the session directory behind")
     options = parser.parse_args(argv)
-    _stacks.register("node agent")
+    stacks.register("node agent")
     os.makedirs(os.path.join(options.session_dir, "logs"), mode=0o700, exist_ok=True)
     zygote = spawn_zygote(options.session_dir)
     # Here and not above: the zygote comes up meanwhile.

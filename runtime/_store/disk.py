@@ -10,7 +10,7 @@ import errno
 import itertools
 import os
 
-from runtime import _files
+from runtime._system import files
 
 FULL_FROM = 0.95
 """Share of the file system above which nothing more is written to it."""
@@ -92,11 +92,11 @@ class SpillDirectory:
 
     def delete(self, path: str) -> None:
         """Removes a file; who has mapped it keeps its contents."""
-        _files.remove(path)
+        files.remove(path)
 
     def close(self) -> None:
         """Removes everything."""
-        _files.remove_tree(self.path)
+        files.remove_tree(self.path)
 
     def _open(self, name: str, size_bytes: int) -> tuple[str, int]:
         os.makedirs(self.path, mode=0o700, exist_ok=True)

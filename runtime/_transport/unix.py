@@ -9,7 +9,7 @@ import socket
 import struct
 from collections.abc import Callable
 
-from runtime import _files
+from runtime._system import files
 
 from .channel import Handler, StreamChannel
 
@@ -51,7 +51,7 @@ class UnixListener:
 
     def stop(self) -> None:
         self._server.close()
-        _files.remove(self.path)
+        files.remove(self.path)
 
 
 async def serve_unix(path: str, on_channel: Callable[[StreamChannel], None], name: str) -> UnixListener:

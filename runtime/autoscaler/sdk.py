@@ -8,8 +8,8 @@ from numbers import Real
 from typing import Any
 
 from runtime._core import labels, resources
+from runtime._process.core_worker import current_or_none
 from runtime._wire.messages.control import RequestResources
-from runtime._worker.core_worker import current_or_none
 
 _Wanted = tuple[dict[str, int], dict[str, str]]
 

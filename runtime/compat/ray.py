@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import runtime
-from runtime import _location
+from runtime._system import location
 
 
 class _AliasLoader(importlib.abc.Loader):
@@ -105,14 +105,14 @@ def is_installed() -> bool:
 
 
 def _shim() -> str:
-    return os.path.join(_location.ROOT, "runtime", "compat", "shim")
+    return os.path.join(location.ROOT, "runtime", "compat", "shim")
 
 
 def python_path(given: str) -> str:
     """A PYTHONPATH, with what lets a Python find `shim/ray.py` first, which installs the alias there."""
     paths = [_shim(), *filter(None, given.split(os.pathsep))]
-    if not _location.is_installed():
-        paths.append(_location.ROOT)
+    if not location.is_installed():
+        paths.append(location.ROOT)
     return os.pathsep.join(dict.fromkeys(paths))
 
 

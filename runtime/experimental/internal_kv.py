@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runtime._process.core_worker import current, current_or_none
 from runtime._wire.messages.control import (
     KvAdded,
     KvDelete,
@@ -12,7 +13,6 @@ from runtime._wire.messages.control import (
     KvPut,
     KvValue,
 )
-from runtime._worker.core_worker import current, current_or_none
 
 _OWN = "user:"  # apart from what the engine itself keeps
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from runtime._process.core_worker import Core, current, current_or_none
 from runtime._wire.messages.node import StoreStatus
 from runtime._wire.messages.worker import Location
-from runtime._worker.core_worker import Core, current, current_or_none
 from runtime.object_ref import ObjectRef
 
 

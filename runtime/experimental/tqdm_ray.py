@@ -12,9 +12,9 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from runtime._worker import progress
-from runtime._worker.core_worker import current_or_none
-from runtime._worker.progress import BarManager
+from runtime._process import progress
+from runtime._process.core_worker import current_or_none
+from runtime._process.progress import BarManager
 
 __all__ = ["BarManager", "instance", "safe_print", "tqdm"]
 

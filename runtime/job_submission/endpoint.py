@@ -14,9 +14,9 @@ from pathlib import Path
 from runtime._core.addresses import canonical
 from runtime._core.head_api import KEY, NAMESPACE
 from runtime._node import registry
+from runtime._process.core_worker import current_or_none
 from runtime._session.current_cluster import choose
 from runtime._wire.messages.control import KvGet, KvValue
-from runtime._worker.core_worker import current_or_none
 
 
 @dataclass(frozen=True, slots=True)

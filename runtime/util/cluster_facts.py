@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 
+from runtime._process.core_worker import current, current_or_none
 from runtime._wire.messages.control import Actors, GetNodes, ListActors, Nodes
-from runtime._worker.core_worker import current, current_or_none
 
 
 def get_node_ip_address(address: str = "8.8.8.8:53") -> str:

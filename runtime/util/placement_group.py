@@ -11,6 +11,8 @@ from weakref import WeakValueDictionary
 from runtime import exceptions
 from runtime._core import bundles as _bundles
 from runtime._core import ids, labels, resources
+from runtime._owner import context
+from runtime._process.core_worker import Core, current
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply
 from runtime._wire.messages.control import (
@@ -22,8 +24,6 @@ from runtime._wire.messages.control import (
     WatchPlacementGroup,
 )
 from runtime._wire.messages.worker import Value
-from runtime._worker import context
-from runtime._worker.core_worker import Core, current
 
 if TYPE_CHECKING:
     from runtime.object_ref import ObjectRef

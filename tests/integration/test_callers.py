@@ -15,7 +15,7 @@ import pytest
 
 import runtime as ray
 from runtime._core.ids import TaskIds
-from runtime._worker.core_worker import current
+from runtime._process.core_worker import current
 
 PROCESSES = 4
 

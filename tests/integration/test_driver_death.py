@@ -9,8 +9,8 @@ import pytest
 
 import runtime as ray
 from runtime._core.environments import PACKAGES
+from runtime._process.core_worker import current
 from runtime._wire.messages.control import KvKeys
-from runtime._worker.core_worker import current
 from runtime.cluster_utils import Cluster
 from tests.integration.drivers import Driver, session_files
 from tests.polling import eventually

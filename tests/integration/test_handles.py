@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import runtime as ray
-from runtime._worker import core_worker
+from runtime._process import core_worker
 from tests.polling import eventually
 from tests.processes import is_alive
 

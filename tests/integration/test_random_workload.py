@@ -12,7 +12,7 @@ import pytest
 
 import runtime as ray
 from runtime import exceptions
-from runtime._cluster_view import _nodes
+from runtime._api.cluster_view import _nodes
 from runtime._core.resources import UNIT, fits, to_units
 from runtime._wire.messages.base import NodeInfo
 from runtime.cluster_utils import Cluster

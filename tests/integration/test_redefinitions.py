@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import runtime as ray
-from runtime._worker import submitter
-from runtime._worker.core_worker import current
+from runtime._owner import submitter
+from runtime._process.core_worker import current
 from tests.polling import eventually
 
 

@@ -8,7 +8,7 @@ import sys
 READ_AT_ONCE = """
 import sys, threading
 import msgspec
-from runtime._actor_methods import ActorShape, MethodOptions, decode_shape
+from runtime._api.actor_methods import ActorShape, MethodOptions, decode_shape
 
 shape = msgspec.msgpack.encode(ActorShape("A", {"m": MethodOptions()}, True, 0, -1, False))
 sys.setswitchinterval(1e-6)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from runtime import _files
 from runtime._clients.control import ControlClient
 from runtime._core.workers import PoolKey
+from runtime._system import files
 from runtime._transport.channel import CallError
 
 from .place import Part, WorkerPlace
@@ -101,7 +101,7 @@ class Environments:
 
     def remove_files(self) -> None:
         """Deletes everything, when the node ends."""
-        _files.remove_tree(self._folder)
+        files.remove_tree(self._folder)
 
     # -- inside
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from runtime import api
-from runtime._worker import context
-from runtime._worker.core_worker import current
+from runtime._owner import context
+from runtime._process.core_worker import current
 from runtime.experimental import internal_kv
 
 from .meeting import Meeting

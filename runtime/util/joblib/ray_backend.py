@@ -8,7 +8,7 @@ from typing import Any
 from joblib._parallel_backends import MultiprocessingBackend
 
 from runtime import api
-from runtime._cluster_view import cluster_resources
+from runtime._api.cluster_view import cluster_resources
 from runtime.util.multiprocessing import Pool
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from runtime import api
-from runtime._cluster_view import cluster_resources
+from runtime._api.cluster_view import cluster_resources
 from runtime.util.debug import log_once
 
 from .results import AsyncResult, IMapIterator, Raised

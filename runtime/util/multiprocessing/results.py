@@ -12,8 +12,8 @@ from multiprocessing.pool import RemoteTraceback  # type: ignore[attr-defined]
 from typing import TYPE_CHECKING, Any
 
 from runtime import api, exceptions
-from runtime._worker.core_worker import Core, current
-from runtime._worker.waiting import split
+from runtime._owner.waiting import split
+from runtime._process.core_worker import Core, current
 
 if TYPE_CHECKING:
     from .pool import Pool

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from runtime import api
 from runtime._core import resources
 from runtime._core.row_filters import Filter
+from runtime._process.core_worker import current, current_or_none
 from runtime._wire.messages import codec
 from runtime._wire.messages.base import NodeInfo
 from runtime._wire.messages.control import (
@@ -27,7 +28,6 @@ from runtime._wire.messages.control import (
 )
 from runtime._wire.messages.node import ListState
 from runtime._wire.messages.worker import Push
-from runtime._worker.core_worker import current, current_or_none
 
 from .common import (
     ActorState,

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from runtime import api
+from runtime._process.core_worker import current
 from runtime._wire.messages.base import NodeInfo
 from runtime._wire.messages.control import GetNodes, ListActors
-from runtime._worker.core_worker import current
 from runtime.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from .api import connect, list_tasks

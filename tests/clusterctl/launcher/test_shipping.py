@@ -94,7 +94,7 @@ def test_a_worker_has_no_more_than_it_needs_and_is_not_served_twice(
 def test_a_workers_part_has_all_that_runs_there(shipment: Shipment, tmp_path: Path) -> None:
     python = install(shipment.for_worker(), tmp_path) / "bin" / "python"
     modules = (
-        "runtime._node.__main__, runtime._worker.main, clusterctl.head.join, clusterctl.jobs.placed, yaml"
+        "runtime._node.__main__, runtime._process.main, clusterctl.head.join, clusterctl.jobs.placed, yaml"
     )
     assert ask(python, f"import {modules}; print('fine')") == "fine"
     every = "import runtime; [getattr(runtime, name) for name in runtime.__all__]; print('fine')"
@@ -104,20 +104,20 @@ def test_a_workers_part_has_all_that_runs_there(shipment: Shipment, tmp_path: Pa
 
 INDEXED = """
 import marshal, sys, zipimport
-from runtime import _location
-zipped = zipimport.zipimporter(_location.ROOT)
-with open(_location.index(), "rb") as file, open(_location.ROOT, "rb") as data:
+from runtime._system import location
+zipped = zipimport.zipimporter(location.ROOT)
+with open(location.index(), "rb") as file, open(location.ROOT, "rb") as data:
     for name, (offset, size, is_package) in marshal.loads(file.read()).items():
         *folder, last = name.split(".")
-        importer = zipimport.zipimporter("/".join([_location.ROOT, *folder]))
+        importer = zipimport.zipimporter("/".join([location.ROOT, *folder]))
         data.seek(offset)
         assert marshal.loads(data.read(size)) == importer.get_code(last), name
         assert importer.is_package(last) == is_package, name
 import clusterctl.head.join, runtime._node.agent
-import runtime._node.environments.builder, runtime._worker.main
-modules = ("_node.agent", "_node.environments", "_node.environments.builder", "_worker.main")
+import runtime._node.environments.builder, runtime._process.main
+modules = ("_node.agent", "_node.environments", "_node.environments.builder", "_process.main")
 loaders = [type(sys.modules[f"runtime.{name}"].__loader__).__name__ for name in modules]
-print(*loaders, runtime._node.agent.__file__.removeprefix(_location.ROOT))
+print(*loaders, runtime._node.agent.__file__.removeprefix(location.ROOT))
 """
 
 
@@ -169,7 +169,7 @@ def test_from_a_zip_it_finds_what_it_needs_of_itself(shipment: Shipment, tmp_pat
     )
     assert "runtime/" not in ask(python, error), "our frames are nobody's business"
     assert (
-        ask(python, "from runtime import _location as l; print(l.is_installed(), l.is_zipped())")
+        ask(python, "from runtime._system import location as l; print(l.is_installed(), l.is_zipped())")
         == "True True"
     )
 

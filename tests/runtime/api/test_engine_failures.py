@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime._worker.core_worker import current
+from runtime._process.core_worker import current
 from tests.polling import eventually
 from tests.under_test import OWN, ray
 

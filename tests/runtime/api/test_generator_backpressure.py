@@ -316,7 +316,7 @@ def test_an_item_that_is_lost_before_it_is_taken_comes_again() -> None:
         for i in range(4):
             yield np.full(40_000, i)
 
-    core = importlib.import_module(f"{NAME}._worker.core_worker").current()
+    core = importlib.import_module(f"{NAME}._process.core_worker").current()
     items = large.options(_generator_backpressure_num_objects=2).remote()
     ready, _ = ray.wait([items], timeout=30)
     assert ready

@@ -268,7 +268,7 @@ def test_nothing_is_lost_when_the_files_of_a_worker_are_rotated() -> None:
                     time.sleep(0.001)
                 return count, os.getpid()
 
-        from runtime._worker.core_worker import current
+        from runtime._process.core_worker import current
         folder = current().session.session_dir + "/logs"
         talker = Talker.remote()
         count, pid = ray.get(talker.talk.remote(folder))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runtime._worker import core_worker
+from runtime._process import core_worker
 from tests.polling import eventually
 from tests.under_test import NAME, exceptions, ray
 

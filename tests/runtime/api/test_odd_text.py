@@ -67,7 +67,7 @@ def test_a_tag_of_a_metric_does_not_cost_the_worker_its_connection() -> None:
             return os.getpid()
 
         def told(self) -> bool:
-            from runtime._worker.metrics import metrics
+            from runtime._process.metrics import metrics
 
             return not metrics.changed
 

@@ -338,7 +338,7 @@ def test_where_an_object_of_somebody_else_is() -> None:
 
 
 def current_entries() -> Any:
-    core = importlib.import_module(f"{NAME}._worker.core_worker").current()
+    core = importlib.import_module(f"{NAME}._process.core_worker").current()
     return [entry for entry in core.objects.table.entries.values() if entry.holds]
 
 

@@ -287,7 +287,7 @@ def test_what_a_dead_process_owned(nodes: Nodes) -> None:
 
 @pytest.mark.skipif(not OWN, reason="looks into the object store")
 def test_a_long_chain_keeps_only_its_end(nodes: Nodes) -> None:
-    from runtime._worker.core_worker import current
+    from runtime._process.core_worker import current
 
     def is_empty() -> bool:
         name = "object_store_memory"
@@ -308,7 +308,7 @@ def test_a_long_chain_keeps_only_its_end(nodes: Nodes) -> None:
 
 @pytest.mark.skipif(not OWN, reason="looks into the object store")
 def test_lineage_is_bounded(nodes: Nodes) -> None:
-    from runtime._worker.core_worker import current
+    from runtime._process.core_worker import current
 
     lineage = current().lineage
     limit, lineage.limit_bytes = lineage.limit_bytes, 10_000

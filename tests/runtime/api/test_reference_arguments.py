@@ -168,7 +168,7 @@ def test_a_value_is_the_callees_own() -> None:
 
 @pytest.mark.skipif(not OWN, reason="looks into the table of objects")
 def test_they_are_held_until_the_call_is_over() -> None:
-    from runtime._worker.core_worker import current
+    from runtime._process.core_worker import current
 
     entries = current().objects.table.entries
     gate = Gate.remote()

@@ -186,7 +186,7 @@ def test_restarted_actors_keep_their_name() -> None:
 
 @pytest.mark.skipif(not OWN, reason="looks inside")
 def test_a_broken_connection_to_a_living_actor_is_made_again() -> None:
-    from runtime._worker.core_worker import current
+    from runtime._process.core_worker import current
 
     @ray.remote(num_cpus=0)
     class Plain:

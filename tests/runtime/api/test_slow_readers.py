@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from runtime._process.core_worker import current
 from runtime._transport import connection
-from runtime._worker.core_worker import current
 from tests.polling import eventually, stays
 from tests.under_test import OWN, ray
 

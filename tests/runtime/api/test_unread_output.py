@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 START = f"""
 import sys, os
 import {NAME} as ray
-from runtime._worker import printing
+from runtime._process import printing
 
 @ray.remote
 def speak(number):

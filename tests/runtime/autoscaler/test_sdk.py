@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import runtime as ray
+from runtime._process.core_worker import current
 from runtime._wire.messages.control import WatchClusterState
-from runtime._worker.core_worker import current
 from runtime.autoscaler.sdk import request_resources
 from tests.polling import eventually
 
@@ -87,7 +87,7 @@ def test_it_ends_with_the_program() -> None:
     program = f"""
 import runtime as ray
 from runtime._wire.messages.control import WatchClusterState
-from runtime._worker.core_worker import current
+from runtime._process.core_worker import current
 from runtime.autoscaler.sdk import request_resources
 ray.init(address={address!r})
 request_resources(num_cpus=7)

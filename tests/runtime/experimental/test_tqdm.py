@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runtime._worker import progress
+from runtime._process import progress
 from tests.polling import eventually
 from tests.under_test import NAME, ray
 

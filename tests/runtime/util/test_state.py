@@ -220,7 +220,7 @@ def test_logs_that_are_not_there() -> None:
 
 @pytest.mark.skipif(not OWN, reason="looks at the engine's own messages")
 def test_filters_and_the_limit_travel_with_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    core = importlib.import_module(f"{NAME}._worker.core_worker").current()
+    core = importlib.import_module(f"{NAME}._process.core_worker").current()
     ask, sent = core.ask, {}
 
     def remember(request: Any, timeout_s: float) -> Any:

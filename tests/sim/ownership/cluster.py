@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from runtime._owner.actor_submitter import handle_object_id
 from runtime._wire.messages import codec, control, node
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
 from runtime._wire.messages.worker import BindLease, Done, ExitActor, Push
-from runtime._worker.actor_submitter import handle_object_id
 from tests.sim.ownership.network import Network, SimConnection, SimPump
 from tests.sim.ownership.process import Process
 from tests.sim.ownership.world import World

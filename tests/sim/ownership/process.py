@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from runtime import exceptions
+from runtime._executor import executor
+from runtime._owner import arguments, objects, reading, submitter
+from runtime._owner.store import Pin
+from runtime._process import core_worker
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
 from runtime._wire.messages.node import Register, StoreFree
 from runtime._wire.messages.worker import BorrowRefs
-from runtime._worker import arguments, core_worker, executor, objects, reading, submitter
-from runtime._worker.store import Pin
 from tests.sim.ownership.network import Network, SimPump
 from tests.sim.ownership.world import Fiber, World
 
 if TYPE_CHECKING:
-    from runtime._worker.objects import Entry
+    from runtime._owner.objects import Entry
     from tests.sim.ownership.cluster import Cluster, Node
 
 INLINE_BYTES = 1000
@@ -46,7 +48,7 @@ class SimExecutor(executor.Executor):
 
 
 class SimStore:
-    """The interface of `runtime._worker.store.Store`, on a node of the simulated cluster."""
+    """The interface of `runtime._owner.store.Store`, on a node of the simulated cluster."""
 
     lingers = False
 

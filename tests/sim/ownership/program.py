@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from runtime import exceptions
 from runtime._core import ids
-from runtime._worker import core_worker
-from runtime._worker.submitter import Task
+from runtime._owner.submitter import Task
+from runtime._process import core_worker
 from runtime.actor import ActorClass, ActorHandle
 from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runtime._worker import core_worker
+from runtime._process import core_worker
 from runtime.actor import ActorClass
 from runtime.object_ref import ObjectRef
 from runtime.remote_function import RemoteFunction

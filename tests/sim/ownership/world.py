@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
+from runtime._process import core_worker
 from runtime._wire.messages.base import WorkerAddress
-from runtime._worker import core_worker
 
 if TYPE_CHECKING:
     from tests.sim.ownership.process import Process

@@ -1,0 +1,347 @@
+"""The driver's connection: `init`, `shutdown`, and whether there is one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+import sysconfig
+import threading
+import uuid
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from runtime._api import init_arguments, job_environment
+from runtime._api.logging_config import TEXT_FORMAT, LoggingConfig
+from runtime._api.ray_context import RayContext, address_info
+from runtime._core import head_api
+from runtime._node.registry import records
+from runtime._process import core_worker
+from runtime._process.core_worker import Core, current
+from runtime._process.driver_logs import LogPrinter
+from runtime._process.printing import Printing, Room
+from runtime._session import (
+    Daemon,
+    new_session_dir,
+    settings_environment,
+    start_local,
+)
+from runtime._system import stacks
+from runtime._wire.messages.base import WorkerAddress
+from runtime._wire.messages.control import KvGet, KvValue
+from runtime._wire.messages.node import PrestartWorkers, Register
+from runtime.job_config import JobConfig
+
+log = logging.getLogger("runtime")
+_daemon: Daemon | None = None
+_printing: Printing | None = None
+_lock = threading.RLock()
+_OPEN_FILES = 65536
+
+
+def init(
+    address: str | None = None,
+    *,
+    num_cpus: int | None = None,
+    num_gpus: int | None = None,
+    resources: dict[str, float] | None = None,
+    labels: dict[str, str] | None = None,
+    object_store_memory: int | None = None,
+    local_mode: bool = False,
+    ignore_reinit_error: bool = False,
+    include_dashboard: bool | None = None,
+    dashboard_host: str = "127.0.0.1",
+    dashboard_port: int | None = None,
+    job_config: JobConfig | None = None,
+    configure_logging: bool = True,
+    logging_level: int | str = logging.INFO,
+    logging_format: str | None = None,
+    logging_config: LoggingConfig | None = None,
+    log_to_driver: bool | None = None,
+    namespace: str | None = None,
+    runtime_env: dict[str, Any] | None = None,
+    enable_resource_isolation: bool = False,
+    cgroup_path: str | None = None,
+    system_reserved_cpu: float | None = None,
+    system_reserved_memory: int | None = None,
+    proxy_server_url: str | None = None,
+    **kwargs: Any,
+) -> RayContext:
+    """Connects this program to a cluster: the one at `address`, or a new one on this machine.
+
+    Args:
+        address: None (what CLUSTERCTL_ADDRESS or RAY_ADDRESS says, else a cluster that has a node on this machine,
+            else a new local one), "local" (a new one), "auto" (what these variables say, else the cluster that has a
+            node on this machine, be it another program's local one), "host:port" of a control store, or
+            "ray://host:port", which means the same. `localhost` means 127.0.0.1.
+        num_cpus: of a new cluster; default: those of the machine. num_gpus, resources, labels and
+            object_store_memory (bytes) likewise; with any of them, None as address never joins a cluster.
+        ignore_reinit_error: a second call does nothing instead of raising.
+        include_dashboard: a new cluster gets a head with a job API, whose address is `dashboard_url`; default: it gets
+            none, and comes up sooner. There are no pages.
+        dashboard_port: of the job API; default: 8265, or another if that is in use. It listens on loopback:
+            dashboard_host and proxy_server_url have no effect.
+        job_config: `job_config.JobConfig`; runtime_env and namespace go before what it says.
+        log_to_driver: print what workers print; default true.
+        logging_config: how the driver and the workers log; it replaces logging_level and logging_format.
+        namespace: for named actors; default: one of this program's own.
+        runtime_env: environment of the job's workers, a dict or a `RuntimeEnv`.
+        kwargs: Ray's hidden ones, see `_init_arguments`.
+
+    Raises:
+        RuntimeError: already connected, or an argument that does not exist (any more).
+        ConnectionError: no cluster at `address`.
+        TypeError, ValueError: an argument is wrong, or one of a new cluster's when joining one.
+    """
+    init_arguments.check_names(kwargs, address, local_mode)
+    init_arguments.check_isolation(
+        enable_resource_isolation, cgroup_path, system_reserved_cpu, system_reserved_memory
+    )
+    with _lock:
+        if core_worker.current_or_none() is not None:
+            if ignore_reinit_error:
+                log.info("Calling init() again after it has already been called: nothing to do.")
+                return context_of_session()
+            raise RuntimeError(
+                "Maybe you called ray.init twice by accident? This program is connected already: call shutdown() "
+                "before init(), or pass 'ignore_reinit_error=True' to keep the connection it has."
+            )
+        job = job_config or JobConfig()
+        namespace = init_arguments.namespace_of(namespace, job)
+        own = init_arguments.own_cluster(
+            num_cpus=num_cpus,
+            num_gpus=num_gpus,
+            resources=resources,
+            labels=labels,
+            object_store_memory=object_store_memory,
+        )
+        if logging_config is None and os.environ.get("RAY_LOGGING_CONFIG_ENCODING"):
+            logging_config = LoggingConfig(encoding=os.environ["RAY_LOGGING_CONFIG_ENCODING"])
+        if logging_config is not None:
+            logging_config._apply()
+        elif configure_logging:
+            _configure_logging(logging_level, logging_format)
+        _raise_open_files_limit()
+        environment = job_environment.of_init(runtime_env, job_config)
+        agent_path = init_arguments.agent_of(address, own, kwargs)
+        if not agent_path:
+            agent_path = _start_local(own, kwargs, bool(include_dashboard), dashboard_port)
+        try:
+            _connect(agent_path, namespace, job, environment, log_to_driver, logging_config)
+        except BaseException:
+            _stop_daemon()
+            raise
+        return context_of_session()
+
+
+def _configure_logging(level: int | str, format: str | None) -> None:
+    logger = logging.getLogger("runtime")
+    logger.setLevel(level if isinstance(level, int) else level.upper())
+    if not logger.handlers and not logging.getLogger().handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter(format or TEXT_FORMAT))
+        logger.addHandler(handler)
+
+
+def _raise_open_files_limit() -> None:
+    """Every worker that we speak to is an open file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _start_local(own: dict[str, Any], hidden: dict[str, Any], with_api: bool, api_port: int | None) -> str:
+    global _daemon
+    settings = settings_environment(hidden.get("_system_config"), hidden.get("object_spilling_directory"))
+    root = hidden.get("_temp_dir")
+    try:
+        session = new_session_dir(root) if root else None
+        start: Callable[..., Daemon] = start_local
+        if with_api:
+            from runtime._session import start_local_head  # few programs ask for it
+
+            start = partial(start_local_head, api_port=api_port)
+        _daemon = start(
+            memory=hidden.get("_memory"),
+            host=hidden.get("_node_ip_address") or "127.0.0.1",
+            node_name=hidden.get("_node_name") or "",
+            session_dir=session,
+            env_vars=settings,
+            **own,
+        )
+    except OSError as error:
+        raise RuntimeError(f"The local cluster did not start: {error}") from error
+    return str(_daemon.ready["unix_path"])
+
+
+def _connect(
+    agent_path: str,
+    namespace: str,
+    job: JobConfig,
+    environment: job_environment.JobEnvironment,
+    log_to_driver: bool | None,
+    logging_config: LoggingConfig | None,
+) -> None:
+    prints = log_to_driver if log_to_driver is not None else os.environ.get("RAY_LOG_TO_DRIVER") != "0"
+    runtime_env, packages = environment
+    config = {
+        "sys_path": [*_import_paths(), *job.code_search_path],
+        "cwd": os.getcwd(),
+        "runtime_env": runtime_env,
+        "log_to_driver": prints,
+        "logging": logging_config.to_dict() if logging_config is not None else None,
+        "ray_alias": sys.modules.get("ray") is sys.modules["runtime"],
+        "default_actor_lifetime": job.default_actor_lifetime,
+        "metadata": job.metadata,
+    }
+    register = Register(
+        True,
+        WorkerAddress(b"", b"", ""),
+        os.getpid(),
+        namespace=namespace or str(uuid.uuid4()),
+        entrypoint=" ".join(sys.argv) or "python",
+        job_config=json.dumps(config),
+        submission_id=os.environ.get("CLUSTERCTL_SUBMISSION_ID", ""),
+    )
+    core = Core(agent_path, register, os.urandom(28))
+    if prints:
+        global _printing
+        room = Room()
+        _printing = Printing(LogPrinter(core.session.node_host, room=room.wait), room)
+        core.on_driver_logs = _printing.put
+    core_worker.set_current(core)
+    core.start()
+    try:
+        job_environment.upload(core, packages)
+    except BaseException:
+        core_worker.set_current(None)
+        core.close()
+        raise
+    if runtime_env and (runtime_env.get("config") or {}).get("eager_install", True):
+        core.agent.send(PrestartWorkers())
+    stacks.register("driver")
+    if threading.current_thread() is threading.main_thread() and (
+        signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    ):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(15))  # so that atexit runs
+    _guard_interrupts(core)
+
+
+def _guard_interrupts(core: Core) -> None:
+    """Ctrl-C raises KeyboardInterrupt as ever, but not in the middle of a change of the engine's own state."""
+    main = threading.main_thread()
+    if (
+        threading.current_thread() is not main
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        return
+
+    def again() -> None:
+        assert main.ident is not None
+        signal.pthread_kill(main.ident, signal.SIGINT)
+
+    def interrupted(number: int, frame: Any) -> None:
+        if core_worker.current_or_none() is not core or core.pump.interruptible(again):
+            signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, interrupted)
+
+
+def _import_paths() -> list[str]:
+    """Where the driver finds modules, but for what every Python of this kind has: its script's folder, the current one,
+    and what PYTHONPATH or the program itself added.
+    """
+    everywhere = {os.path.realpath(path) for path in sysconfig.get_paths().values()}
+    own = [os.path.abspath(path) for path in (*sys.path[:1], "", *sys.path[1:])]
+    return [path for path in dict.fromkeys(own) if os.path.isdir(path) and not _is_below(path, everywhere)]
+
+
+def _is_below(path: str, folders: set[str]) -> bool:
+    real = os.path.realpath(path)
+    return any(real == folder or real.startswith(folder + os.sep) for folder in folders)
+
+
+def context_of_session() -> RayContext:
+    """What `init` returns: facts about the session of this process."""
+    session = current().session
+    address = session.control_address or current().agent.remote_path
+    return RayContext(
+        shutdown,
+        address_info(
+            session.node_id.hex(),
+            session.node_host,
+            session.store_path,
+            current().agent.remote_path,
+            session.session_dir,
+            address,
+            session.metrics_port,
+            _api_address(session.control_address),
+        ),
+    )
+
+
+def _api_address(control_address: str) -> str:
+    """host:port of the job API of a cluster whose head is on this machine, as it listens on loopback; "": none."""
+    heads = (record for record in records() if record.is_head and not record.local)
+    if not control_address or control_address not in {head.control_address for head in heads}:
+        return ""
+    reply = current().call_agent(KvGet(head_api.NAMESPACE, head_api.KEY))
+    url = reply.value.decode() if isinstance(reply, KvValue) and reply.value is not None else ""
+    return url.removeprefix("http://")
+
+
+def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = False) -> None:
+    """Leaves the cluster; ends it if `init` started it. Doing it twice is fine. In a task or actor it does nothing:
+    they are part of the cluster.
+    """
+    with _lock:
+        core = core_worker.current_or_none()
+        if core is not None and not core.is_driver:
+            return
+        if core is not None:
+            global _printing
+            printing, _printing = _printing, None
+            if printing is not None and not core.forked:
+                printing.take_rest(core)
+                printing.close()  # while there is a connection: the program's own `sys.stdout` may call the API
+            core_worker.set_current(None)
+            core.close()
+            stacks.unregister()
+        _stop_daemon()
+
+
+def _forget_parent() -> None:
+    """In a forked child: the parent's cluster is not ours to end."""
+    global _daemon, _lock
+    _daemon = None
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget_parent)
+
+
+def _stop_daemon() -> None:
+    global _daemon
+    daemon, _daemon = _daemon, None
+    if daemon is not None:
+        daemon.stop()
+
+
+def is_initialized() -> bool:
+    """Whether this process is connected."""
+    return core_worker.current_or_none() is not None
+
+
+def _auto_init() -> None:
+    if os.environ.get("RAY_ENABLE_AUTO_CONNECT", "1") != "0":
+        with _lock:
+            if not is_initialized():  # else another thread was here first
+                init()
+
+
+core_worker.set_auto_init(_auto_init)

@@ -1,0 +1,54 @@
+"""What the options of tasks and actors mean. Which exist and what they accept is in `_option_rules`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from runtime._api.option_rules import ACTOR, TASK, check_name, validate, validate_stream
+from runtime._owner.streaming import DYNAMIC, STREAMING
+from runtime._wire.messages.worker import StreamOptions
+
+__all__ = [
+    "ACTOR",
+    "TASK",
+    "check_name",
+    "num_returns",
+    "require_generator",
+    "stream_options",
+    "validate",
+    "validate_stream",
+]
+
+
+def num_returns(options: Mapping[str, Any], is_generator: bool) -> int:
+    """The number of references a call returns; negative for a stream, see `Push`."""
+    value = options.get("num_returns")
+    if value is None:
+        return STREAMING if is_generator else 1
+    if value == "dynamic":
+        return DYNAMIC
+    return STREAMING if value == "streaming" else int(value)
+
+
+def require_generator(options: Mapping[str, Any], is_generator: bool, name: str) -> None:
+    """Streams come from generators only.
+
+    Raises:
+        ValueError: `num_returns` asks for a stream, and `name` is no generator function.
+    """
+    value = options.get("num_returns")
+    if value in ("streaming", "dynamic") and not is_generator:
+        raise ValueError(
+            f"num_returns={value!r} can only be used with generator functions (functions that use 'yield'), "
+            f"and {name} is not a generator function."
+        )
+
+
+def stream_options(options: Mapping[str, Any]) -> StreamOptions | None:
+    """How the values of a generator travel; None for the defaults."""
+    limit = options.get("_generator_backpressure_num_objects")
+    per_yield = options.get("_num_objects_per_yield")
+    if limit is None and per_yield is None:
+        return None
+    return StreamOptions(-1 if limit is None else limit, per_yield or 1)

@@ -1,0 +1,210 @@
+"""Runs the calls of an async actor on event loops. A single one is the main thread, and pumps the sockets as well."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from runtime._owner import arguments
+from runtime._owner.context import Execution, execution
+from runtime._owner.objects import Entry
+from runtime._owner.streaming import STREAMING
+from runtime._transport.connection import Connection
+from runtime._wire.messages.worker import ActorSetup, Done, Push
+
+from .process_end import end_fork
+from .results import PartialResult
+
+if TYPE_CHECKING:
+    from runtime._process.core_worker import Core
+
+    from .executor import Executor
+
+
+class _Group:
+    """A concurrency group: an event loop, with a limit of calls at once."""
+
+    def __init__(self, name: str, limit: int, core: Core) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.limit = asyncio.Semaphore(limit)
+        self.thread: threading.Thread | None = None  # the main thread, if none
+        self._name = name
+        self._core = core
+        self._flush_scheduled = False
+
+    def start(self) -> None:
+        """Gives the loop a thread of its own."""
+        self.thread = threading.Thread(target=self._serve, name=f"actor-{self._name}", daemon=True)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def flush_soon(self, is_last: bool = False) -> None:
+        """Sees to it that what was sent leaves when the loop has nothing else to do. On the loop."""
+        if is_last:
+            self._core.pump.flush_all()
+        elif not self._flush_scheduled:
+            self._flush_scheduled = True
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        self._core.pump.flush_all()
+
+
+class AsyncExecutor:
+    """The event loops of one actor. Without concurrency groups there is one, and it is the main thread; with them each
+    group has a thread of its own, and so have the other calls: a coroutine that blocks holds up only its group.
+    """
+
+    def __init__(self, core: Core, executor: Executor, setup: ActorSetup) -> None:
+        self._core = core
+        self._executor = executor
+        self._main = threading.current_thread()
+        self._default = _Group("default", setup.max_concurrency, core)
+        self._groups = {"": self._default} | {
+            name: _Group(name, limit, core) for name, limit in setup.concurrency_groups.items()
+        }
+        self._threaded = len(self._groups) > 1
+        self._calls: dict[tuple[Connection, bytes], asyncio.Task[Any]] = {}  # those that began
+
+    def construct(self, cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Makes the actor, in the loop: a constructor may start tasks there, or be a coroutine itself."""
+        asyncio.set_event_loop(self._default.loop)
+        return self._default.loop.run_until_complete(_construct(cls, args, kwargs))
+
+    def serve(self) -> None:
+        """Starts the loops. Without groups this turns the main thread into the loop, until the process is to end."""
+        if self._threaded:
+            asyncio.set_event_loop(None)
+            for group in self._groups.values():
+                group.start()
+            return
+        loop, pump = self._default.loop, self._core.pump
+        pump.drive_externally()
+        loop.add_reader(pump.epoll.fileno(), pump.poll_once)
+        loop.call_soon(pump.poll_once)
+        while not self._executor.may_exit():  # the constructor may have had enough
+            loop.run_forever()
+
+    def finish(self, last: Coroutine[Any, Any, Any]) -> None:
+        """Runs the last coroutine of the actor to its end. On the main thread, when no call is left."""
+        if not self._threaded:
+            self._default.loop.run_until_complete(last)
+            return
+        future = asyncio.run_coroutine_threadsafe(last, self._default.loop)
+        future.add_done_callback(lambda _: self._core.pump.wake())
+        self._core.pump.wait(future.done)
+        future.result()
+
+    def submit(self, connection: Connection, push: Push, running: Execution) -> None:
+        """Starts a call. From any thread."""
+        group = self._groups.get(push.concurrency_group) or self._default
+        if group.thread is None and threading.current_thread() is self._main:
+            self._start(group, connection, push, running)
+        else:
+            group.loop.call_soon_threadsafe(self._start, group, connection, push, running)
+
+    def cancel(self, connection: Connection, task_id: bytes) -> None:
+        """Cancels a call that is marked as cancelled. From any thread."""
+        call = self._calls.get(
+            (connection, task_id)
+        )  # none: it has ended, or will see the mark when it begins
+        if call is not None:
+            call.get_loop().call_soon_threadsafe(call.cancel)
+
+    def exit_if_idle(self) -> None:
+        """Ends the process if it was told to and no call is left. From any thread."""
+        if self._threaded:
+            self._core.pump.wake()
+        else:
+            self._default.loop.call_soon_threadsafe(self._default.loop.stop)  # `serve` looks, and may go on
+
+    def _start(self, group: _Group, connection: Connection, push: Push, running: Execution) -> None:
+        group.loop.create_task(self._run(group, connection, push, running))
+
+    async def _run(self, group: _Group, connection: Connection, push: Push, running: Execution) -> None:
+        execution.set(running)
+        task = asyncio.current_task()
+        assert task is not None
+        self._calls[connection, push.task_id] = task
+        started = time.perf_counter()
+        made: list[Entry] = []
+        results = self._executor.results
+        done: Done | None
+        try:
+            try:
+                if running.cancelled:
+                    raise asyncio.CancelledError
+                async with group.limit:
+                    if self._executor.leaving:
+                        running.leaves = True
+                        raise asyncio.CancelledError
+                    if push.refs:
+                        args, kwargs, made = await group.loop.run_in_executor(
+                            None, arguments.unpack, self._core, push
+                        )
+                    else:
+                        args, kwargs, made = arguments.unpack(self._core, push)
+                    result = self._executor.callable_of(push)(*args, **kwargs)
+                    if isinstance(result, Coroutine):  # other awaitables, such as references, are results
+                        result = await result
+                    if running.cancelled:
+                        raise asyncio.CancelledError  # whatever the method made of it
+                    if push.num_returns < 0:
+                        await self._stream(group, connection, push, result, running)
+                    del args, kwargs
+                    values = results.pack(connection, push, result)
+                done = Done(push.task_id, values, time.perf_counter() - started)
+            finally:
+                if self._core.forked:
+                    end_fork()
+        except PartialResult as partial:
+            seconds = time.perf_counter() - started
+            done = self._executor.partly_failed(connection, push, running, partial, seconds)
+        except BaseException as error:
+            done = self._executor.failed(push, running, error, time.perf_counter() - started)
+        del self._calls[connection, push.task_id]
+        if done is not None:
+            self._executor.answer(connection, done, made)
+        else:
+            self._executor.drop(connection, push)
+        group.flush_soon(is_last=self._executor.is_idle)
+        if self._executor.may_exit():
+            self.exit_if_idle()
+
+    async def _stream(
+        self, group: _Group, connection: Connection, push: Push, result: Any, running: Execution
+    ) -> None:
+        results = self._executor.results
+        if hasattr(result, "__next__") or (hasattr(result, "__anext__") and push.num_returns == STREAMING):
+            await results.stream_async(connection, push, result, group.flush_soon)
+        else:
+            results.stream(connection, push, result, running)  # says what is wrong
+
+
+async def _construct(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    if not inspect.iscoroutinefunction(cls.__init__):
+        return cls(*args, **kwargs)
+    actor = cls.__new__(cls, *args, **kwargs)
+    await actor.__init__(*args, **kwargs)
+    return actor
+
+
+def is_async(cls: type) -> bool:
+    """Whether any method of a class is a coroutine: then its actor runs on an event loop."""
+    members: dict[str, Any] = {}
+    for base in reversed(cls.__mro__[:-1]):  # `object` has none; what a class overrides does not count
+        members.update(vars(base))
+    functions = (m.__func__ if isinstance(m, staticmethod | classmethod) else m for m in members.values())
+    return any(
+        inspect.isfunction(function)
+        and (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function))
+        for function in functions
+    )

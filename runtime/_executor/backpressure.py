@@ -1,0 +1,157 @@
+"""Back-pressure: a generator pauses while too much of what it yielded is not consumed. The worker's side.
+
+A generator reserves room for its next yield before it makes it. Without room it asks the callers whose values fill the
+limit (`StreamPaused`) and waits for their answers (`StreamConsumed`); while there is room nothing is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from runtime._owner.context import Execution
+from runtime._transport.connection import Connection
+from runtime._wire.messages.worker import Push, StreamConsumed, StreamOptions, StreamPaused
+
+if TYPE_CHECKING:
+    from runtime._process.core_worker import Core
+
+DEFAULT = StreamOptions()
+
+
+class Gate:
+    """One stream. `reserved` is the room for the next yield; `consumed` is what we know of."""
+
+    __slots__ = ("asked", "connection", "consumed", "ended", "limit", "reserved", "sent", "step", "task_id")
+
+    def __init__(self, connection: Connection, task_id: bytes, options: StreamOptions) -> None:
+        self.connection = connection
+        self.task_id = task_id
+        self.limit = options.limit if options.limit > 0 else sys.maxsize
+        self.step = options.objects_per_yield
+        self.reserved = 0
+        self.sent = 0
+        self.consumed = 0
+        self.asked = False
+        self.ended = False
+
+    @property
+    def waiting(self) -> int:
+        """How many values nobody has taken yet."""
+        return max(0, self.sent + self.reserved - self.consumed)
+
+    def yielded(self) -> None:
+        """The room that was reserved is used."""
+        self.sent += self.reserved
+        self.reserved = 0
+
+
+class Backpressure:
+    """The gates of a worker.
+
+    `limit` is that of all streams together; -1: none.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.limit = -1
+        self._gates: dict[
+            tuple[Connection, bytes], Gate
+        ] = {}  # changes, like what is in them, under the pump's lock
+        self._version = 0  # grows when there may be room
+        self._wakers: list[Callable[[], object]] = []
+
+    def gate(self, connection: Connection, push: Push) -> Gate | None:
+        """The gate of a stream that begins; None when nothing limits it."""
+        options = push.stream or DEFAULT
+        if options.limit <= 0 and self.limit <= 0:
+            return None
+        gate = Gate(connection, push.task_id, options)
+        with self._core.lock:
+            self._gates[connection, push.task_id] = gate
+            if connection.closed:
+                gate.consumed = sys.maxsize
+        return gate
+
+    def end(self, gate: Gate) -> None:
+        """The generator is over. With a common limit, what is left of it still counts until it is consumed."""
+        with self._core.lock:
+            gate.ended = True
+            gate.reserved = 0
+            self._changed(gate)
+        if self.limit > 0:
+            self._core.pump.wake()  # another thread may wait for the room
+
+    def _changed(self, gate: Gate) -> None:
+        if gate.ended and (self.limit <= 0 or not gate.waiting):
+            self._gates.pop((gate.connection, gate.task_id), None)
+        self._version += 1
+        wakers, self._wakers = self._wakers, []
+        for waker in wakers:
+            waker()
+
+    def on_consumed(self, connection: Connection, message: StreamConsumed, _correlation: int) -> None:
+        gate = self._gates.get((connection, message.task_id))
+        if gate is not None:
+            gate.asked = False
+            gate.consumed = sys.maxsize if message.consumed < 0 else max(gate.consumed, message.consumed)
+            self._changed(gate)
+
+    def caller_lost(self, connection: Connection) -> None:
+        """Nobody will consume what went there. Under the lock."""
+        for gate in [gate for gate in self._gates.values() if gate.connection is connection]:
+            gate.consumed = sys.maxsize
+            self._changed(gate)
+
+    def _reserve(self, gate: Gate) -> bool:
+        """Takes room for one yield; if there is none, asks those who can make some. Under the lock."""
+        if gate.waiting >= gate.limit:
+            fills = [gate]
+        elif 0 < self.limit <= sum(other.waiting for other in self._gates.values()):
+            fills = [other for other in self._gates.values() if other.waiting]
+        else:
+            gate.reserved = gate.step
+            return True
+        for other in fills:
+            if not other.asked:
+                other.asked = True
+                other.connection.send(StreamPaused(other.task_id, other.consumed))
+        return False
+
+    def wait(self, gate: Gate, running: Execution) -> None:
+        """Blocks until there is room for the next yield, and takes it.
+
+        Raises:
+            KeyboardInterrupt: the task was cancelled.
+        """
+        core = self._core
+        while True:
+            with core.lock:
+                if self._reserve(gate):
+                    return
+                seen = self._version
+            core.pump.flush_all()
+            core.wait(lambda: self._version != seen or running.cancelled, None)  # noqa: B023
+            if running.cancelled:
+                raise KeyboardInterrupt
+
+    async def wait_async(self, gate: Gate) -> None:
+        """`wait` for an event loop; cancelled like any coroutine."""
+        loop = asyncio.get_running_loop()
+        while True:
+            room: asyncio.Future[None] = loop.create_future()
+
+            with self._core.lock:
+                if self._reserve(gate):
+                    return
+                self._wakers.append(functools.partial(loop.call_soon_threadsafe, _wake, room))
+            self._core.pump.flush_all()
+            await room
+
+
+def _wake(room: asyncio.Future[None]) -> None:
+    if not room.done():
+        room.set_result(None)

@@ -1,0 +1,256 @@
+"""Arguments of a call: packed by the caller, rebuilt by the executor. References at top level become values; nested
+ones stay references."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from runtime._wire import serialization
+from runtime._wire.messages.worker import Argument, InlineArguments, ObjectLost, Push, Value
+from runtime.exceptions import ObjectLostError, RayTaskError, UnserializableException
+from runtime.object_ref import ObjectRef
+
+from .objects import INLINE, INLINE_BYTES, INLINE_ERROR, STORED, Entry
+from .rebuilding import rebuild, rebuild_all
+
+if TYPE_CHECKING:
+    from runtime._process.core_worker import Core
+
+_SMALL = frozenset({type(None), bool, int, float, complex, ObjectRef})
+
+
+class PackedArguments:
+    """`value`: everything but the top-level references. `entries`: those, and `places`: their positions or keywords.
+    `held`: every entry the arguments refer to; the caller holds them until the call is over. `lineage`: those that are
+    not held any more but could be made again (see `lineage.py`)."""
+
+    __slots__ = ("entries", "held", "lineage", "places", "value")
+
+    def __init__(
+        self, value: Value | None, entries: list[Entry], places: list[int | str], held: list[Entry]
+    ) -> None:
+        self.value = value
+        self.entries = entries
+        self.places = places
+        self.held = held
+        self.lineage: list[Entry] = []
+
+
+NO_ARGUMENTS = PackedArguments(None, [], [], [])
+
+
+def pack(core: Core, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedArguments:
+    """Packs the arguments of a call of `name`. Large ones go to the object store, as if the user had `put` them.
+
+    Raises:
+        TypeError: an argument cannot be pickled.
+    """
+    if not args and not kwargs:
+        return NO_ARGUMENTS
+    try:
+        return _pack(core, args, kwargs)
+    except TypeError as error:
+        for value in (*args, *kwargs.values()):
+            _check(value, name)
+        raise serialization.not_serializable(f"the arguments for a task or actor {name}", error) from error
+
+
+def _check(value: Any, name: str) -> None:
+    try:
+        serialization.serialize(value)
+    except TypeError as error:
+        what = f"the argument {value!r} for a task or actor {name}"
+        raise serialization.not_serializable(what, error) from error
+
+
+def _pack(core: Core, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedArguments:
+    entries: list[Entry] = []
+    places: list[int | str] = []
+    plain, plain_kwargs = _split(args, kwargs, entries, places)
+    serialized = serialization.serialize((plain, plain_kwargs) if plain_kwargs else (plain,))
+    if serialized.size_bytes > INLINE_BYTES:
+        args, kwargs = _put_large(core, args, kwargs)  # they keep what they refer to until it is held below
+        entries, places = [], []
+        plain, plain_kwargs = _split(args, kwargs, entries, places)
+        serialized = serialization.serialize((plain, plain_kwargs) if plain_kwargs else (plain,))
+    # Without `nested`: the receiver makes the references anyway, before anything else.
+    value = Value(INLINE, serialized.data, tuple(map(bytes, serialized.buffers)))
+    held = entries + serialized.references
+    with core.lock:
+        for entry in held:
+            entry.holds += 1
+        if held:
+            core.store.say_all()
+    return PackedArguments(value, entries, places, held)
+
+
+def _split(
+    args: Sequence[Any], kwargs: Mapping[str, Any], entries: list[Entry], places: list[int | str]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """The arguments with None in place of the references, which `entries` and `places` get, those of `args` first."""
+    positions = [position for position, arg in enumerate(args) if arg.__class__ is ObjectRef]
+    if positions:
+        plain = list(args)
+        for position in positions:
+            entries.append(plain[position]._entry)
+            plain[position] = None
+        places += positions
+        args = tuple(plain)
+    for arg in kwargs.values():
+        if arg.__class__ is ObjectRef:
+            named = dict(kwargs)
+            for keyword, value in kwargs.items():
+                if value.__class__ is ObjectRef:
+                    entries.append(value._entry)
+                    places.append(keyword)
+                    named[keyword] = None
+            kwargs = named
+            break
+    return args, kwargs
+
+
+def _put_large(
+    core: Core, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    def small(value: Any) -> Any:
+        if type(value) in _SMALL:
+            return value
+        serialized = serialization.serialize(value)
+        return (
+            value if serialized.size_bytes <= INLINE_BYTES // 4 else core.objects.put_serialized(serialized)
+        )
+
+    return tuple(small(arg) for arg in args), {key: small(value) for key, value in kwargs.items()}
+
+
+def fill(core: Core, packed: PackedArguments, push: Push) -> tuple[Push, Value | None]:
+    """The push with the top-level references, now that their values are there; and the first error among them."""
+    refs: list[Argument] = []
+    positions: list[int] = []
+    data: list[bytes] = []
+    for entry, place in zip(packed.entries, packed.places, strict=True):
+        value = entry.value
+        named = place.__class__ is str
+        if value is not None and not value.kind and not value.buffers and not value.nested and not named:
+            positions.append(place)  # type: ignore[arg-type]
+            data.append(value.data)
+        elif value is not None and value.kind & 1:
+            entry.seen = True
+            return push, value
+        else:
+            position, keyword = (-1, place) if named else (place, "")
+            refs.append(Argument(position, keyword, entry.object_id, entry.owner or core.address, value))  # type: ignore[arg-type]
+    inline = InlineArguments(positions, data) if positions else None
+    return msgspec.structs.replace(push, refs=refs, inline=inline), None
+
+
+class _NotComputed:
+    """Pickles as the error of a call that cannot run because of an argument. To rebuild the argument's error runs the
+    user's code, and the caller holds the engine's lock: its readers do that."""
+
+    def __init__(self, error: bytes, function_name: str, host: str) -> None:
+        self._facts = error, function_name, host
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_argument, self._facts
+
+
+def _of_argument(error: bytes, function_name: str, host: str) -> RayTaskError:
+    try:
+        raised = pickle.loads(error)
+    except Exception as problem:
+        text = f"the error of an argument cannot be rebuilt here: {type(problem).__name__}: {problem}"
+        raised = UnserializableException(text)
+    return RayTaskError.from_argument(raised, function_name, host)
+
+
+def not_computed(core: Core, function_name: str, error: Value) -> Value:
+    """The error of a call that cannot run because `error` is what one of its arguments holds."""
+    return Value(INLINE_ERROR, pickle.dumps(_NotComputed(error.data, function_name, core.session.node_host)))
+
+
+class LostArguments(Exception):
+    """No copy of some arguments was found. `lost`: which ones, and where they were looked for."""
+
+    def __init__(self, lost: list[ObjectLost]) -> None:
+        super().__init__(lost)
+        self.lost = lost
+
+
+def unpack(core: Core, push: Push, waits: bool = True) -> tuple[Sequence[Any], dict[str, Any], list[Entry]]:
+    """Rebuilds the arguments. Returns them with the references made on the way.
+
+    Args:
+        waits: has lost arguments made again, and waits for them.
+
+    Raises:
+        Exception: what an argument's object holds instead of a value; RaySystemError if it cannot be rebuilt.
+        LostArguments: not `waits`, and arguments are lost. The others are on this node then.
+    """
+    packed = push.args
+    if packed is None:
+        return (), {}, []
+    parts, made = rebuild(packed.data, [memoryview(buffer) for buffer in packed.buffers])
+    args = parts[0]
+    kwargs: dict[str, Any] = parts[1] if len(parts) > 1 else {}
+    inline = push.inline
+    if inline is not None:
+        values, inside = rebuild_all(inline.data)
+        made += inside
+        if len(values) == len(args):
+            args = values
+        else:
+            args = list(args)
+            for position, value in zip(inline.positions, values, strict=True):
+                args[position] = value
+    if push.refs:
+        args = list(args)
+        lost: list[ObjectLost] = []
+        for ref in push.refs:
+            try:
+                loaded = _load(core, ref, made, waits)
+            except LostArguments as error:
+                lost += error.lost
+                continue
+            if ref.position >= 0:
+                args[ref.position] = loaded
+            else:
+                kwargs[ref.keyword] = loaded
+        if lost:
+            raise LostArguments(lost)
+    return args, kwargs, made
+
+
+def _load(core: Core, ref: Argument, made: list[Entry], waits: bool) -> Any:
+    value = ref.value
+    if value is not None and value.kind <= INLINE_ERROR and not value.nested:
+        return rebuild(value.data, [memoryview(buffer) for buffer in value.buffers])[0]
+    if value is not None and not value.nested:
+        # The caller holds the object until we answer: no borrow of our own is needed to read it.
+        entry = Entry(ref.object_id, ref.owner, False, released=core.released)
+        entry.value = value
+        return core.reader.load(entry, None) if waits else _load_now(core, entry, value)
+    with core.lock:
+        entry = core.objects.borrowed_entry(ref.object_id, ref.owner)
+        holder = core.objects.new_ref(entry)
+        known = entry.value
+        if value is not None and (known is None or (known.kind == STORED and entry.owner and not waits)):
+            entry.value = value  # not an older one, which may name copies that are lost
+        made.append(entry)
+    current = entry.value
+    if waits or current is None:
+        return core.reader.get_one(holder, None)
+    return _load_now(core, entry, current)
+
+
+def _load_now(core: Core, entry: Entry, value: Value) -> Any:
+    try:
+        return core.reader.load_value(entry, value, None)
+    except ObjectLostError:
+        if value.kind != STORED:
+            raise
+        raise LostArguments([ObjectLost(entry.object_id, list(value.locations))]) from None

@@ -1,0 +1,214 @@
+"""Functions and classes on their way to workers: pickled once, sent once per connection, loaded once per process."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from runtime import exceptions
+from runtime._transport.connection import Connection
+from runtime._wire import serialization
+from runtime._wire.messages.base import ErrorReply
+from runtime._wire.messages.control import DEFINITIONS, KvGet, KvPut, KvValue
+from runtime._wire.messages.worker import DefineFunction, ForgetFunctions
+from runtime.object_ref import FORBIDS, is_forbidden_out_of_band
+
+from .released import NOWHERE
+
+if TYPE_CHECKING:
+    from runtime._process.core_worker import Core
+
+TOO_LARGE_BYTES = 95 * 2**20
+
+
+def full_name(defined: Any) -> str:
+    """How a function or class is called where it runs: its module and name. What a program itself defines has the name
+    of its file, as its `__main__` is not the worker's.
+    """
+    module = defined.__module__
+    if module == "__main__":
+        codes = [part.__code__ for part in (defined, *vars(defined).values()) if hasattr(part, "__code__")]
+        module = (inspect.getmodulename(codes[0].co_filename) if codes else None) or module
+    return f"{module}.{defined.__name__}"
+
+
+def shown_name(actor: Any, class_name: str) -> str:
+    """How an actor is called in output and errors: by its own `__repr__`, or else by its class."""
+    cls: Any = type(actor)
+    if actor is None or cls.__repr__ is object.__repr__:
+        return class_name
+    try:
+        return repr(actor)
+    except Exception:
+        return class_name
+
+
+class Function:
+    """A pickled function or class. `key`: digest of what a worker must know; `full_name`: what it is called there;
+    `held` keeps the objects in its closure alive."""
+
+    __slots__ = ("full_name", "held", "key", "max_calls", "name", "on_unused", "pickled", "published")
+
+    def __init__(self, function: Any, name: str, max_calls: int = 0) -> None:
+        try:
+            self.pickled, held = serialization.dumps_function(function)
+        except TypeError as error:
+            kind = "actor class" if isinstance(function, type) else "function"
+            raise serialization.not_serializable(f"the {kind} {name}", error) from error
+        for entry in held:
+            if is_forbidden_out_of_band(entry.object_id):
+                raise exceptions.OufOfBandObjectRefSerializationException(
+                    f"Could not serialize {name}: it refers to the object {entry.object_id.hex()}, and it is not "
+                    f"allowed to serialize references outside of calls while {FORBIDS} is 0. Pass it as an argument."
+                )
+        if len(self.pickled) > TOO_LARGE_BYTES:
+            raise ValueError(
+                f"{name} is too large: {len(self.pickled) >> 20} MiB with all that it refers to, and the limit "
+                f"is {TOO_LARGE_BYTES >> 20} MiB. Give the large object to put(), and the function its reference."
+            )
+        limit = str(max_calls).encode() if max_calls else b""
+        self.key = hashlib.sha256(self.pickled + limit).digest()[:16]
+        self.max_calls = max_calls
+        self.name = name
+        self.full_name = full_name(function)
+        self.published = False
+        self.on_unused: Callable[[], None] | None = None
+        self.held = held  # only now, for `__del__` lets go of what is held
+        for entry in held:
+            entry.holds += (
+                1  # an actor has holds of its own: it may be made again when its class is gone here
+            )
+
+    def __del__(self) -> None:
+        for entry in getattr(self, "held", ()):
+            entry.released.add(entry)
+        on_unused = getattr(self, "on_unused", None)
+        if on_unused is not None:
+            on_unused()
+
+
+class _Unused:
+    """A function of ours that nothing refers to any more, on its way through `Released`."""
+
+    __slots__ = ("_functions", "_key")
+
+    def __init__(self, functions: Functions, key: bytes) -> None:
+        self._functions = functions
+        self._key = key
+
+    def abandon(self) -> None:
+        """Under the lock."""
+        self._functions.unused(self._key)
+
+
+class Functions:
+    """What this process was sent and has loaded, and what it has sent.
+
+    A worker keeps a function while some caller that has sent it may push it. A caller tells its workers when nothing
+    refers to a function any more; it sends the function again if an equal one is called later.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._released = core.released
+        self._pickled: dict[bytes, tuple[bytes, str]] = {}
+        self._loaded: dict[bytes, Any] = {}
+        self._callers: dict[bytes, set[Connection]] = {}  # who may push it
+        self._in_use: Counter[bytes] = Counter()  # how many functions of ours have a key
+        self.max_calls: dict[bytes, int] = {}
+
+    # ------------------------------------------------------------ the caller's side
+
+    def use(self, function: Function) -> None:
+        """A function of ours may be sent from now on, until it dies."""
+        if function.on_unused is None:
+            key = function.key
+            with self._core.lock:
+                self._in_use[key] += 1
+            # Made now: when the interpreter ends, a function may die after the names of this module.
+            function.on_unused = partial(self._died, _Unused(self, key))
+
+    def _died(self, unused: _Unused) -> None:
+        self._released.add(unused)
+
+    def unused(self, key: bytes) -> None:
+        """A function of ours is gone. Under the lock."""
+        self._in_use[key] -= 1
+        if self._in_use[key]:
+            return  # an equal one is there
+        del self._in_use[key]
+        for connection in self._core.peers():
+            if key in connection.sent_functions:
+                connection.sent_functions.discard(key)
+                connection.send(ForgetFunctions([key]))
+
+    def close(self) -> None:
+        """The process leaves the cluster: nobody needs to hear of what dies later."""
+        self._released = NOWHERE
+
+    # ------------------------------------------------------------ the worker's side
+
+    def on_define(self, connection: Connection, message: DefineFunction, _correlation: int) -> None:
+        self._callers.setdefault(message.key, set()).add(connection)
+        self._pickled[message.key] = (message.pickled, message.name)
+        if message.max_calls:
+            self.max_calls[message.key] = message.max_calls
+
+    def on_forget(self, connection: Connection, message: ForgetFunctions, _correlation: int) -> None:
+        for key in message.keys:
+            self._forget(key, connection)
+
+    def caller_lost(self, connection: Connection) -> None:
+        """A caller is gone. Under the lock."""
+        for key in [key for key, callers in self._callers.items() if connection in callers]:
+            self._forget(key, connection)
+
+    def _forget(self, key: bytes, connection: Connection) -> None:
+        callers = self._callers.get(key, set())
+        callers.discard(connection)
+        if not callers:
+            for table in (self._callers, self._pickled, self._loaded, self.max_calls):
+                table.pop(key, None)
+
+    def name(self, key: bytes) -> str:
+        known = self._pickled.get(key)
+        return known[1] if known else ""
+
+    def load(self, key: bytes) -> Any:
+        """The function or class of a key; a class that nobody sent comes from the control store.
+
+        Raises:
+            RuntimeError: it cannot be unpickled, e.g. because a module is missing here.
+        """
+        function = self._loaded.get(key)
+        if function is None:
+            known = self._pickled.get(key)
+            if known is not None:
+                pickled = known[0]
+            else:
+                reply = self._core.ask(KvGet(DEFINITIONS, key))
+                assert isinstance(reply, KvValue)
+                if reply.value is None:
+                    raise LookupError(f"the definition {key.hex()} is not in the control store")
+                pickled = reply.value
+            try:
+                function, _ = serialization.deserialize(pickled)
+            except Exception as error:
+                raise RuntimeError(
+                    f"{self.name(key) or 'An actor class'} failed to import on the worker: {type(error).__name__}: "
+                    f"{error}. Does it need a module that is missing there? A runtime_env can bring it along."
+                ) from error
+            self._loaded[key] = function
+        return function
+
+    def publish(self, function: Function) -> None:
+        """Puts a definition where it outlives this process: actors may be made again without us."""
+        if not function.published:
+            reply = self._core.call_agent(KvPut(DEFINITIONS, function.key, function.pickled, True))
+            if isinstance(reply, ErrorReply):
+                raise exceptions.RaySystemError(f"cannot publish {function.name}: {reply.message}")
+            function.published = True

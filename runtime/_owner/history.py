@@ -1,0 +1,222 @@
+"""What this process knows of tasks and objects, for those who ask (`runtime.util.state`): the tasks it has submitted,
+the last of them after their end too, and the objects it refers to.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from runtime import exceptions
+from runtime._core import ids
+from runtime._core.row_filters import chosen
+from runtime._core.tasks import TaskState
+from runtime._transport.connection import Connection
+from runtime._wire import serialization
+from runtime._wire.messages.base import WorkerAddress
+from runtime._wire.messages.node import ListState, StateRows
+
+if TYPE_CHECKING:
+    from runtime._process.core_worker import Core
+
+    from .submission import Submission
+
+KEPT_TASKS = 10_000
+_MAX_ERROR_BYTES = 16 * 1024
+_STATES = {
+    TaskState.WAITING_FOR_ARGUMENTS: "PENDING_ARGS_AVAIL",
+    TaskState.QUEUED: "PENDING_NODE_ASSIGNMENT",
+    TaskState.PUSHED: "SUBMITTED_TO_WORKER",
+    TaskState.CANCELLING: "RUNNING",
+    TaskState.CRASHED: "RUNNING",
+    TaskState.FINISHED: "FINISHED",
+}
+_ERROR_TYPES: tuple[tuple[type[BaseException], str], ...] = (
+    (exceptions.TaskCancelledError, "TASK_CANCELLED"),
+    (exceptions.WorkerCrashedError, "WORKER_DIED"),
+    (exceptions.NodeDiedError, "NODE_DIED"),
+    (exceptions.OutOfMemoryError, "OUT_OF_MEMORY"),
+    (exceptions.ActorUnavailableError, "ACTOR_UNAVAILABLE"),
+    (exceptions.RayActorError, "ACTOR_DIED"),
+    (exceptions.RuntimeEnvSetupError, "RUNTIME_ENV_SETUP_FAILED"),
+    (exceptions.TaskPlacementGroupRemoved, "TASK_PLACEMENT_GROUP_REMOVED"),
+    (exceptions.TaskUnschedulableError, "TASK_UNSCHEDULABLE_ERROR"),
+    (exceptions.OwnerDiedError, "OWNER_DIED"),
+    (exceptions.ObjectLostError, "OBJECT_LOST"),
+)
+
+
+class EndedTask(NamedTuple):
+    """One attempt that is over."""
+
+    task_id: bytes
+    name: str  # the user's, or ""
+    function_name: str
+    attempt: int
+    parent: bytes
+    worker: WorkerAddress | None
+    failed: bool
+    error: bytes  # the serialized exception
+    created_s: float
+    ended_s: float
+    seconds: float  # in user code
+
+
+class Span(NamedTuple):
+    """What user code has measured of itself, for `timeline`."""
+
+    name: str
+    began_s: float
+    ended_s: float
+    extra: dict[str, Any]
+
+
+class History:
+    """The last tasks of this process. `ended` is on the path of every task: it keeps a tuple and nothing else."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._driver_task = b"\xff" * (ids.TASK_BYTES - ids.JOB_BYTES) + core.job_id
+        # Tuples of an EndedTask's fields: making the plain tuple costs half as much, and as nothing in it can refer to
+        # a container, the garbage collector does not visit it again and again.
+        self._ended: deque[tuple[Any, ...]] = deque(maxlen=KEPT_TASKS)
+        self.spans: deque[Span] = deque(maxlen=KEPT_TASKS)
+
+    def ended(self, task: Submission, failed: bool, error: bytes = b"", seconds: float = 0.0) -> None:
+        """An attempt is over; it was in user code for so long."""
+        push = task.push
+        self._ended.append(
+            (
+                push.task_id,
+                push.name,
+                task.function_name,
+                push.attempt,
+                task.parent,
+                task.worker,
+                failed,
+                error if len(error) <= _MAX_ERROR_BYTES else b"",
+                task.created_s,
+                time.time(),
+                seconds,
+            )
+        )
+
+    def on_list(self, connection: Connection, message: ListState, correlation: int) -> None:
+        """The node agent asks."""
+        rows = {"tasks": self._task_rows, "objects": self._object_rows, "spans": self._span_rows}.get(
+            message.kind
+        )
+        found = chosen(rows() if rows is not None else [], message.filters, message.limit)
+        unread = [row for row in found if isinstance(row.get("error_message"), bytes)]
+        if not unread:
+            connection.reply(StateRows(found), correlation)
+            return
+
+        def describe() -> None:
+            try:
+                for row in unread:
+                    row["error_type"], row["error_message"] = _described(row["error_message"])
+            finally:
+                connection.reply(StateRows(found), correlation)
+
+        # To rebuild an error runs the user's code: not here, under the lock.
+        self._core.reader.load_in_thread(describe)
+
+    def _task_rows(self) -> list[dict[str, Any]]:
+        rows = [self._ended_row(EndedTask(*ended)) for ended in list(self._ended)]
+        for task in list(self._core.pending.values()):
+            push = task.push
+            row = self._row(push.task_id, push.name, task.function_name, push.attempt, task.parent)
+            row["creation_time_ms"] = int(task.created_s * 1000)
+            rows.append({**row, "state": _STATES[task.state]})
+        executor = self._core.executor
+        if executor is not None:
+            rows += [
+                {
+                    "task_id": task_id.hex(),
+                    "running": True,
+                    "worker_id": self._core.address.worker_id.hex(),
+                    "node_id": self._core.address.node_id.hex(),
+                }
+                for task_id in executor.running_tasks()
+            ]
+        return rows
+
+    def _row(
+        self, task_id: bytes, name: str, function_name: str, attempt: int, parent: bytes
+    ) -> dict[str, Any]:
+        actor_id = ids.actor_id_of(task_id)
+        short = function_name.rpartition(".")[2]
+        is_call = ids.is_actor(actor_id)
+        return {
+            "task_id": task_id.hex(),
+            "attempt_number": attempt,
+            "name": name or short,
+            "job_id": task_id[-ids.JOB_BYTES :].hex(),
+            "actor_id": actor_id.hex() if is_call else None,
+            "type": "ACTOR_TASK" if is_call else "NORMAL_TASK",
+            "func_or_class_name": name if is_call else short,
+            "parent_task_id": (parent or self._driver_task).hex(),
+        }
+
+    def _ended_row(self, ended: EndedTask) -> dict[str, Any]:
+        row = self._row(ended.task_id, ended.name, ended.function_name, ended.attempt, ended.parent)
+        row["state"] = "FAILED" if ended.failed else "FINISHED"
+        row["creation_time_ms"] = int(ended.created_s * 1000)
+        row["end_time_ms"] = int(ended.ended_s * 1000)
+        if ended.worker is not None:  # else it never ran
+            row["start_time_ms"] = int((ended.ended_s - ended.seconds) * 1000)
+            row["ran"] = (ended.function_name, ended.ended_s, ended.seconds)
+        if ended.worker is not None:
+            row["worker_id"] = ended.worker.worker_id.hex()
+            row["node_id"] = ended.worker.node_id.hex()
+        if ended.failed:
+            row["error_message"] = ended.error  # for now, see `on_list`
+        return row
+
+    def _span_rows(self) -> list[dict[str, Any]]:
+        address = self._core.address
+        where = {"worker_id": address.worker_id.hex(), "node_id": address.node_id.hex()}
+        return [{**span._asdict(), **where, "is_driver": self._core.is_driver} for span in list(self.spans)]
+
+    def _object_rows(self) -> list[dict[str, Any]]:
+        with self._core.lock:
+            entries = list(self._core.objects.table.entries.values())
+        rows = []
+        for entry in entries:
+            value = entry.value
+            size = -1
+            if value is not None:
+                size = value.size_bytes or value.inline_bytes
+            kind = "LOCAL_REFERENCE" if entry.owner is None else "BORROWED"
+            if entry.object_id.startswith(ids.CREATION_PREFIX):
+                kind = "ACTOR_HANDLE"
+            rows.append(
+                {
+                    "object_id": entry.object_id.hex(),
+                    "object_size": size,
+                    "task_status": "FINISHED" if value is not None else "PENDING_NODE_ASSIGNMENT",
+                    "attempt_number": 1,
+                    "reference_type": kind,
+                    "call_site": "disabled",
+                    "type": "DRIVER" if self._core.is_driver else "WORKER",
+                }
+            )
+        return rows
+
+
+def _described(error: bytes) -> tuple[str, str]:
+    """The type of an error by Ray's names, and its message."""
+    if not error:
+        return "TASK_EXECUTION_EXCEPTION", ""
+    try:
+        raised, _ = serialization.deserialize(error)
+        name = next(
+            (name for cls, name in _ERROR_TYPES if isinstance(raised, cls)), "TASK_EXECUTION_EXCEPTION"
+        )
+        return name, str.__str__(str(raised))  # no subclass of str: a message cannot hold it
+    except BaseException as problem:  # it is the user's code, which may raise SystemExit too
+        reason = "".join(traceback.format_exception_only(problem)).strip()  # even if its `__str__` raises
+        return "TASK_EXECUTION_EXCEPTION", f"the error cannot be read here: {reason}"

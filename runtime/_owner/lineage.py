@@ -1,0 +1,192 @@
+"""What must run again when stored results are lost: the tasks that made them, for as long as somebody may need it.
+
+A finished task whose result lies in an object store is kept together with what its arguments refer to. Large results of
+other tasks among these are not kept in memory for that: their own tasks are, and run again first. So a chain of tasks
+costs memory for descriptions, which are bounded in bytes, and not for every value along it.
+
+Everything here runs under the pump's lock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runtime import exceptions
+from runtime._core.tasks import TaskState
+
+from .objects import Entry
+
+if TYPE_CHECKING:
+    from runtime._process.core_worker import Core
+
+    from .submission import Submission
+
+DESCRIPTION_BYTES = 2000
+"""What a kept task takes besides its arguments."""
+
+
+class Lineage:
+    """The finished tasks of this process that may have to run again."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._kept: dict[Submission, int] = {}  # the oldest first; their sizes
+        self._bytes = 0
+        self.limit_bytes = int(core.setting("max_lineage_bytes", 1 << 30))
+
+    def keep(self, task: Submission) -> None:
+        """The task is over, and some result of it lies in a store: exchanges the hold on its arguments."""
+        if not task.max_retries:
+            task.release_arguments()
+            return
+        packed = task.packed
+        held: list[Entry] = []
+        for entry in packed.held:
+            (packed.lineage if entry.task is not None and entry.task.max_retries else held).append(entry)
+        if packed.lineage:
+            packed.held = held
+            for entry in packed.lineage:
+                entry.dependents += 1
+            for entry in packed.lineage:
+                self._core.objects.release(entry)
+        size = DESCRIPTION_BYTES
+        if packed.value is not None:
+            size += packed.value.inline_bytes
+        self._kept[task] = size
+        self._bytes += size
+        while self._bytes > self.limit_bytes and self._kept:
+            self._drop(self._let_go(next(iter(self._kept))))
+
+    def close(self) -> None:
+        """The process leaves the cluster: nothing runs again."""
+        self._kept.clear()
+
+    def forget(self, entry: Entry) -> None:
+        """The result is freed: its task need not run again for it, unless a kept task has it as an argument."""
+        if not entry.dependents:
+            self._drop([entry])
+
+    def rebuild(self, entry: Entry, asker: bytes = b"") -> exceptions.ObjectLostError | None:
+        """Every copy of the value is lost: has it made again. Returns why that is impossible, if it is.
+
+        Args:
+            asker: the other process that waits for it.
+        """
+        task = entry.task
+        if task is not None and task.state is not TaskState.FINISHED:
+            if entry.value is not None:  # it runs for another result of it
+                self._begin_anew(entry)
+            return None
+        refusal = self._refusal(entry, asker)
+        if refusal is not None:
+            return refusal
+        self._begin_anew(entry)
+        self._run_all(task, asker)
+        return None
+
+    def items_lost(self, task: Submission) -> None:
+        """Values of a generator were lost while it still ran."""
+        assert task.stream is not None
+        lost = task.stream.lost
+        for object_id in [object_id for object_id, entry in lost.items() if self._is_freed(entry)]:
+            del lost[object_id]
+        if not lost:
+            return
+        refusal = self._refusal(next(iter(lost.values())), b"")
+        if refusal is None:
+            self._run_all(task, b"")
+            return
+        error = self._core.objects.error_value(refusal)
+        for object_id in list(lost):
+            self._core.objects.set_value(lost.pop(object_id), error)
+
+    def _run_all(self, task: Submission | None, asker: bytes) -> None:
+        pending = [task]
+        while pending:
+            task = pending.pop()
+            if task in self._kept:  # else it runs already
+                pending += self._run_again(task, asker)
+
+    def _refusal(self, entry: Entry, asker: bytes) -> exceptions.ObjectLostError | None:
+        task, more = entry.task, None
+        if task is None:
+            reason = "PUT"
+        elif not task.max_retries:
+            reason = "RETRIES_DISABLED"
+        elif task.state is not TaskState.FINISHED:
+            return None
+        elif task not in self._kept:
+            reason = "LINEAGE_EVICTED"
+        elif not task.retries:
+            reason = "MAX_ATTEMPTS_EXCEEDED"
+        else:
+            more = task.refuses_rerun(asker)
+            if not more:
+                return None
+            reason = "REF_NOT_FOUND"
+        owner = self._core.objects.owner_address(entry)
+        return exceptions.ObjectReconstructionFailedError(
+            entry.object_id.hex(), f"OBJECT_UNRECONSTRUCTABLE_{reason}", more, owner
+        )
+
+    def _run_again(self, task: Submission, asker: bytes) -> list[Submission | None]:
+        """Starts a kept task. Returns those that must run first."""
+        objects = self._core.objects
+        self._bytes -= self._kept.pop(task)
+        task.retries -= task.retries > 0
+        for result in task.entries:
+            if self._is_freed(result):  # and will be once more
+                self._begin_anew(result)
+            result.holds += 1
+        before: list[Submission | None] = []
+        arguments, task.packed.lineage = task.packed.lineage, []
+        for entry in arguments:
+            entry.dependents -= 1
+            entry.holds += 1
+            if self._is_freed(entry):
+                refusal = self._refusal(entry, asker)
+                self._begin_anew(entry)
+                if refusal is None:
+                    before.append(entry.task)
+                else:
+                    objects.set_value(entry, objects.error_value(refusal))
+        task.packed.held = task.packed.held + arguments
+        if task.stream is not None:
+            task.stream.begin_again()
+        task.rerun()
+        return before
+
+    def _begin_anew(self, entry: Entry) -> None:
+        """What the lost value contained stays contained: somebody may have read it a moment ago, and be on the way to
+        the owners of that."""
+        entry.value = None
+        entry.fetched = False
+        self._core.objects.table.add(entry)
+        task = entry.task
+        if task is not None and task.stream is not None and entry not in task.entries:
+            task.stream.lose(entry)
+
+    def _is_freed(self, entry: Entry) -> bool:
+        return self._core.objects.table.entries.get(entry.object_id) is not entry
+
+    def _drop(self, entries: list[Entry]) -> None:
+        """These will never be made again. A loop, for chains are long."""
+        while entries:
+            entry = entries.pop()
+            task, entry.task = entry.task, None
+            if task is not None:
+                task.stored_results -= 1
+                if task in self._kept and not task.stored_results:
+                    entries += self._let_go(task)
+
+    def _let_go(self, task: Submission) -> list[Entry]:
+        """Returns the results that were only kept for this task."""
+        self._bytes -= self._kept.pop(task)
+        arguments, task.packed.lineage = task.packed.lineage, []
+        useless = []
+        for entry in arguments:
+            entry.dependents -= 1
+            if not entry.dependents and self._is_freed(entry):
+                useless.append(entry)
+        task.release_arguments()
+        return useless

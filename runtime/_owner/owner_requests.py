@@ -1,0 +1,171 @@
+"""What programs ask of owners besides values: to own what somebody else has put, to free at once, and where objects
+are. Handlers run under the pump's lock; the rest waits and must not hold it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from runtime import exceptions
+from runtime._core import ids
+from runtime._transport.connection import Connection
+from runtime._wire import serialization
+from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok, WorkerAddress
+from runtime._wire.messages.node import StoreFree
+from runtime._wire.messages.worker import AdoptObject, ForceFree, GetLocations, Location, Locations
+from runtime.object_ref import ObjectRef
+
+from .objects import STORED, Entry
+
+if TYPE_CHECKING:
+    from runtime._process.core_worker import Core
+
+ADOPT_TIMEOUT_S = 60.0
+
+
+class OwnerRequests:
+    """Both sides of them, for one process."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    # ------------------------------------------------------------ owning what somebody else put
+
+    def put_for(self, value: Any, owner: WorkerAddress) -> ObjectRef:
+        """Stores a value that another process will own: it goes with that process, not with this one.
+
+        Raises:
+            OwnerDiedError: that process is gone.
+            RaySystemError: it has another object with the same id.
+        """
+        core, objects = self._core, self._core.objects
+        core.check()
+        if owner.worker_id == core.address.worker_id:
+            return objects.put(value)
+        serialized = serialization.serialize(value)
+        object_id = core.ids.put()
+        stored = objects.pack(object_id, serialized, owner)
+        with core.lock:
+            connection = core.peer(owner)
+        reply: Any = None
+        if connection is not None:
+            # The references inside stay held by `value` until the owner has them.
+            reply = core.pump.call(connection, AdoptObject(object_id, stored), ADOPT_TIMEOUT_S)
+        if reply is None or isinstance(reply, ErrorReply):
+            with core.lock:
+                core.store.forget([object_id])
+                core.agent.send(StoreFree([object_id], []))
+            if reply is not None and reply.kind == ErrorKind.CLASH:
+                raise exceptions.RaySystemError(reply.message)
+            raise exceptions.OwnerDiedError(object_id.hex(), objects.encoded(owner), "")
+        with core.lock:
+            return objects.new_ref(objects.adopted(object_id, owner, stored))
+
+    def on_adopt(self, connection: Connection, message: AdoptObject, correlation: int) -> None:
+        objects = self._core.objects
+        if message.object_id in objects.table.entries:
+            text = f"This process has an object with the id {message.object_id.hex()} already."
+            connection.reply(ErrorReply(ErrorKind.CLASH, text), correlation)
+            return
+        entry = objects.own(message.object_id)
+        entry.value = message.value
+        objects.table.add_borrower(message.object_id, connection.peer.worker_id)
+        inner = objects.contain(entry, message.value.nested) if message.value.nested else []
+        self._core.borrowing.when_registered(inner, lambda: connection.reply(Ok(), correlation))
+
+    # ------------------------------------------------------------ freeing by hand
+
+    def free(self, refs: Iterable[ObjectRef]) -> None:
+        """Frees values although there are references: whoever reads one from now on gets `ObjectFreedError`."""
+        with self._core.lock:
+            for ref in refs:
+                entry = ref._entry
+                self._core.objects.when_ready(entry, partial(self._free, entry))
+        self._core.pump.kick()
+
+    def on_free(self, _connection: Connection, message: ForceFree, _correlation: int) -> None:
+        entry = self._core.objects.table.entries.get(message.object_id)
+        if entry is not None and entry.owner is None:
+            self._core.objects.when_ready(entry, lambda: self._free(entry))
+
+    def _free(self, entry: Entry) -> None:
+        core, objects = self._core, self._core.objects
+        value = entry.value
+        if value is None or value.kind & 1:
+            return
+        objects.bury(objects.table.empty(entry))
+        if entry.owner is not None:
+            core.store.forget([entry.object_id])
+            connection = core.peer(entry.owner)
+            if connection is not None:
+                connection.send(ForceFree(entry.object_id))
+        else:
+            if value.kind == STORED:
+                core.store.empty(entry.object_id, list(value.locations))
+            if entry.task is not None:
+                core.lineage.forget(entry)
+        freed = exceptions.ObjectFreedError(entry.object_id.hex(), objects.owner_address(entry), "")
+        entry.value = objects.error_value(freed)
+
+    # ------------------------------------------------------------ where objects are
+
+    def locations(self, refs: Sequence[ObjectRef], timeout_s: float | None) -> dict[ObjectRef, Location]:
+        """What the owners say; without those that are gone.
+
+        Raises:
+            GetTimeoutError: an owner did not answer in time.
+        """
+        core = self._core
+        found: dict[ObjectRef, Location] = {}
+        missing: dict[ObjectRef, Entry] = {}
+        left = 0
+
+        def asked(ref: ObjectRef, reply: Any) -> None:
+            nonlocal left
+            left -= 1
+            if isinstance(reply, Locations):
+                found[ref] = reply.found[0]
+
+        with core.lock:
+            for ref in dict.fromkeys(refs):
+                entry = ref._entry
+                if entry.owner is None:
+                    found[ref] = self._location(entry)
+                else:
+                    missing[ref] = entry
+            for ref, entry in missing.items():
+                assert entry.owner is not None
+                connection = core.peer(entry.owner)
+                if connection is not None:
+                    left += 1
+                    connection.call(GetLocations([entry.object_id]), partial(asked, ref))
+        core.pump.kick()
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        if not core.wait(lambda: not left, None if deadline is None else deadline - time.monotonic()):
+            raise exceptions.GetTimeoutError(f"{left} owners did not say where their objects are in time.")
+        return {ref: found[ref] for ref in dict.fromkeys(refs) if ref in found}
+
+    def known_locations(self, refs: Sequence[ObjectRef]) -> dict[ObjectRef, Location]:
+        """What this process knows by itself."""
+        with self._core.lock:
+            return {ref: self._location(ref._entry) for ref in refs}
+
+    def on_locations(self, connection: Connection, message: GetLocations, correlation: int) -> None:
+        entries = self._core.objects.table.entries
+        found = [
+            self._location(entry) if (entry := entries.get(object_id)) is not None else Location([], -1)
+            for object_id in message.object_ids
+        ]
+        connection.reply(Locations(found), correlation)
+
+    def _location(self, entry: Entry) -> Location:
+        value = entry.value
+        if value is None:
+            return Location([], -1)
+        if value.kind >= STORED:
+            return Location(list(value.locations), value.size_bytes)
+        here = entry.owner is None and ids.is_put(entry.object_id)
+        return Location([self._core.address.node_id] if here else [], value.inline_bytes)

@@ -1,0 +1,203 @@
+"""Reading values: `get`. Values are rebuilt outside the pump's lock, by the thread that wants them."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from runtime import exceptions
+from runtime._wire.messages.worker import AddLocation, ObjectLost, Value
+from runtime.object_ref import ObjectRef
+
+from .objects import STORED, Entry
+from .rebuilding import not_rebuilt, rebuild
+
+if TYPE_CHECKING:
+    from runtime._process.core_worker import Core
+
+MAX_REBUILDS = 5
+"""How often to ask the owner of a lost object for it again."""
+_MAX_COUNTED = 10_000
+"""For so many lost objects it is known how often their owners were asked, the latest."""
+
+
+class Reader:
+    """Waits for the objects that `Objects` knows, and rebuilds their values."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._loaders: ThreadPoolExecutor | None = None
+        self._lost_again: dict[bytes, int] = {}
+
+    def get(self, refs: Sequence[ObjectRef], timeout_s: float | None) -> list[Any]:
+        """The values, in order.
+
+        Raises:
+            GetTimeoutError: not all are there in time.
+            Exception: the error that an object holds instead of a value.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        objects = self._core.objects
+        errors = -1  # how many there were when we looked whether one of ours is among them
+        values = []
+        for ref in refs:
+            entry = ref._entry
+            value = entry.value
+            if value is None:
+                if errors < 0:
+                    self._ask_all(refs)
+                while entry.value is None:
+                    if errors != objects.errors:
+                        errors = objects.errors
+                        self._raise_first(refs)
+                    self._await(entry, deadline, errors)
+                value = entry.value
+            if value is not None and not value.kind and not value.nested and not value.buffers:
+                try:
+                    values.append(pickle.loads(value.data))
+                except Exception as error:
+                    raise not_rebuilt(error) from error
+            else:
+                if value is not None and value.kind & 1:
+                    self._raise_first(refs)
+                values.append(self.load(entry, deadline))
+        return values
+
+    def _raise_first(self, refs: Sequence[ObjectRef]) -> None:
+        """Raises the first error that there is among the objects; the caller has then seen them all."""
+        failed = [ref._entry for ref in refs if ref._entry.value is not None and ref._entry.value.kind & 1]
+        for entry in failed:
+            entry.seen = True
+        if failed:
+            self.load(failed[0], None)
+
+    def get_one(self, ref: ObjectRef, timeout_s: float | None) -> Any:
+        """See `get`."""
+        return self.get((ref,), timeout_s)[0]
+
+    def _ask_all(self, refs: Sequence[ObjectRef]) -> None:
+        with self._core.lock:
+            self._core.asking.ask_all(ref._entry for ref in refs)
+
+    def _await(self, entry: Entry, deadline: float | None, errors: int | None = None) -> None:
+        """Waits for an object, or until there are more errors than `errors`."""
+        left = None if deadline is None else deadline - time.monotonic()
+        objects = self._core.objects
+        if errors is None:
+            errors = objects.errors
+        if not self._core.wait(lambda: entry.value is not None or objects.errors != errors, left):
+            raise exceptions.GetTimeoutError(
+                f"Get timed out: some object(s) not ready, among them {entry.object_id.hex()}. "
+                "Its task may still run, or wait for resources; `wait` tells which objects are ready."
+            )
+
+    def load(self, entry: Entry, deadline: float | None) -> Any:
+        """The value of one entry, made again if every copy is lost. See `get`."""
+        while True:
+            value = entry.value
+            if value is None:
+                self._await(entry, deadline)
+                continue
+            try:
+                return self.load_value(entry, value, deadline)
+            except exceptions.GetTimeoutError:
+                raise
+            except exceptions.ObjectLostError as error:
+                if value.kind != STORED:
+                    raise
+                refusal = self.rebuild_lost(entry, value, error)
+                if refusal is not None:
+                    raise refusal from None
+
+    def load_value(self, entry: Entry, value: Value, deadline: float | None) -> Any:
+        """Rebuilds a value; raises it if it is an error. Its nested references are safe afterwards."""
+        if value.kind < STORED:
+            result, made = rebuild(value.data, [memoryview(buffer) for buffer in value.buffers])
+        else:
+            left = None if deadline is None else deadline - time.monotonic()
+            pin = self._core.store.fetch(entry.object_id, value.locations, left)
+            try:
+                result, made = self._core.store.read(pin)
+            finally:
+                self._core.released.add(pin)
+            self.note_copy(entry, value)
+        if made:
+            self.keep_until_registered(entry, made)
+        if value.kind & 1:
+            entry.seen = True
+            raise (result.as_instanceof_cause() if isinstance(result, exceptions.RayTaskError) else result)
+        return result
+
+    def keep_until_registered(self, container: Entry, made: Sequence[Entry]) -> None:
+        """References came out of `container`: keep it until their owners know of us."""
+        with self._core.lock:
+            if all(entry.registered for entry in made):
+                return
+            container.holds += 1
+            self._core.borrowing.when_registered(made, lambda: self._core.objects.release(container))
+
+    def note_copy(self, entry: Entry, value: Value) -> None:
+        """This node holds a copy now: the owner may send others here."""
+        node_id = self._core.address.node_id
+        if node_id in value.locations:
+            return
+        with self._core.lock:
+            if entry.owner is None:
+                self._core.objects.add_location(entry, node_id)
+            else:
+                connection = self._core.peer(entry.owner, connect=False)
+                if connection is not None:
+                    connection.send(AddLocation(entry.object_id, node_id))
+                if entry.value is value:
+                    self._core.objects.add_location(entry, node_id)
+
+    def rebuild_lost(
+        self, entry: Entry, lost: Value, error: exceptions.ObjectLostError
+    ) -> exceptions.ObjectLostError | None:
+        """No copy is left: have the value made again. Returns why nobody can, if so."""
+        with self._core.lock:
+            if entry.value is not lost:
+                return None  # somebody else noticed first
+            if entry.owner is None:
+                return self._core.lineage.rebuild(entry)
+            tries = self._lost_again.get(entry.object_id, 0)
+            connection = self._core.peer(entry.owner)
+            if connection is None:
+                owner = self._core.objects.owner_address(entry)
+                return exceptions.OwnerDiedError(entry.object_id.hex(), owner, "")
+            if tries >= MAX_REBUILDS:
+                return error
+            self._lost_again.pop(entry.object_id, None)  # to the end: the first goes first
+            self._lost_again[entry.object_id] = tries + 1
+            if len(self._lost_again) > _MAX_COUNTED:
+                del self._lost_again[next(iter(self._lost_again))]
+            entry.value = None
+            entry.fetched = False
+            entry.asked = True
+
+            def told(_reply: Any) -> None:
+                entry.asked = False
+                self._core.asking.ask(entry)
+
+            connection.call(ObjectLost(entry.object_id, list(lost.locations)), told)
+            return None
+
+    # ------------------------------------------------------------ off the pumping thread
+
+    def is_inline(self, entry: Entry) -> bool:
+        """Whether loading the value needs nothing from elsewhere."""
+        return entry.value is not None and entry.value.kind < STORED
+
+    def load_in_thread(self, job: Callable[[], None]) -> None:
+        """Runs a loading job off the pumping thread."""
+        if self._loaders is None:
+            self._loaders = ThreadPoolExecutor(4, thread_name_prefix="load")
+        self._loaders.submit(job)
+
+    def close(self) -> None:
+        """Ends the loading threads."""
+        if self._loaders is not None:
+            self._loaders.shutdown(wait=False, cancel_futures=True)

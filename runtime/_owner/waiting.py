@@ -1,0 +1,228 @@
+"""`wait`: which of several objects are ready.
+
+Whoever takes results one by one asks again and again about almost the same list. So nothing here is done per reference
+but one look at each that is not ready, in front of the first that is; and the rest of an answer, which is the next
+question, need not be checked again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import compress
+from typing import TYPE_CHECKING, Any
+
+from runtime import exceptions
+from runtime._wire.messages.base import ErrorKind, ErrorReply
+
+from .objects import STORED, Entry
+
+if TYPE_CHECKING:
+    from runtime._process.core_worker import Core
+    from runtime.object_ref import ObjectRef
+
+LOOKS = 16
+"""So often a waiting thread looks at all its objects; then it asks each of them to call back."""
+
+
+def split(refs: Sequence[Any], found: list[int]) -> tuple[list[Any], list[Any]]:
+    """The references at these positions, which ascend, and the others."""
+    rest = list(refs)
+    if len(found) == 1:
+        return [rest.pop(found[0])], rest
+    ready = [refs[position] for position in found]
+    others = bytearray(b"\1") * len(refs)
+    for position in found:
+        others[position] = 0
+    return ready, list(compress(rest, others))
+
+
+class Waiter:
+    """Waits for some of the objects that `Objects` knows."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        # A copy of what `remember` was given last, for the user may change the list. One, or none.
+        self._known: deque[list[ObjectRef]] = deque(maxlen=1)
+        self._fetching: dict[bytes, list[Callable[[], None]]] = {}  # who wants to know when it is here
+
+    # ------------------------------------------------------------ lists that were checked before
+
+    def known(self, refs: Sequence[Any]) -> list[ObjectRef] | None:
+        """Takes the list of these references, if it is the one that was remembered last."""
+        try:
+            known = self._known.pop()
+        except IndexError:
+            return None
+        return known if refs.__class__ is list and known == refs else None
+
+    def remember(self, rest: list[ObjectRef], known: list[ObjectRef] | None, found: list[int]) -> None:
+        """These are references, each of them once. `known` is what `known` gave for them and those at `found`."""
+        if known is None or len(found) > 1:
+            known = rest.copy()
+        elif found:
+            del known[found[0]]  # a copy would cost as much as all the rest
+        self._known.append(known)
+        released = self._core.released
+        if released.resting:
+            released.wake()  # so that a tick will come
+
+    def tick(self) -> bool:
+        """What is remembered must not keep objects that the user has let go of. Whether there was anything."""
+        if not self._known:
+            return False
+        self._known.clear()
+        return True
+
+    # ------------------------------------------------------------ waiting
+
+    def wait(
+        self, refs: Sequence[ObjectRef], num_returns: int, timeout_s: float | None, fetch: bool = False
+    ) -> list[int]:
+        """The positions of at most `num_returns` ready ones.
+
+        Args:
+            fetch: a value in an object store is ready only when this node has it; brings it here.
+        """
+        objects = self._core.objects
+        settled = objects.settled
+        found = self._ready(refs, num_returns, fetch)
+        if len(found) == num_returns:
+            return found
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        in_time = True
+        while in_time and len(found) < num_returns:  # one that was there may be lost by now
+            due = settled + num_returns - len(found)
+            in_time = self._wait_for(refs, num_returns, timeout_s, fetch, due)
+            settled = objects.settled
+            found = self._ready(refs, num_returns, fetch)
+            timeout_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+        return found
+
+    def _ready(self, refs: Sequence[ObjectRef], most: int, fetch: bool) -> list[int]:
+        found = []
+        for position, ref in enumerate(refs):
+            value = ref._entry.value
+            if value is not None and (value.kind < STORED or not fetch or self._is_here(ref._entry)):
+                found.append(position)
+                if len(found) == most:
+                    break
+        return found
+
+    def _is_here(self, entry: Entry) -> bool:
+        value = entry.value
+        return value is not None and (
+            value.kind < STORED or self._core.address.node_id in value.locations or entry.fetched
+        )
+
+    def _wait_for(
+        self, refs: Sequence[ObjectRef], num_returns: int, timeout_s: float | None, fetch: bool, due: int
+    ) -> bool:
+        """Whether there were so many, at one time or another, before the time was over. There cannot be before
+        `Objects.settled` is `due`."""
+        if timeout_s != 0 and self._come_by_themselves(refs, fetch):
+            deadline = None if timeout_s is None else time.monotonic() + timeout_s
+            enough = self._look_now_and_then(refs, num_returns, timeout_s, due)
+            if enough is not None:
+                return enough
+            timeout_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+        return self._be_called(refs, num_returns, timeout_s, fetch)
+
+    def _come_by_themselves(self, refs: Sequence[ObjectRef], fetch: bool) -> bool:
+        """Whether nobody must be asked for any of them."""
+        for ref in refs:
+            entry = ref._entry
+            if entry.value is None:
+                if entry.owner is not None:
+                    return False
+            elif fetch and not self._is_here(entry):
+                return False
+        return True
+
+    def _look_now_and_then(
+        self, refs: Sequence[ObjectRef], num_returns: int, timeout_s: float | None, due: int
+    ) -> bool | None:
+        """Looks again whenever so many objects, be they ours or not, got values that it may be enough. That costs less
+        than to enter and remove a callback at each, if it is soon over. None: it was not."""
+        objects = self._core.objects
+        looks, enough = 0, False
+
+        def look() -> bool:
+            nonlocal looks, due, enough
+            settled = objects.settled
+            if settled < due:
+                return False
+            missing = num_returns - len(self._ready(refs, num_returns, False))
+            looks, due, enough = looks + 1, settled + missing, not missing
+            return enough or looks > LOOKS
+
+        if not self._core.wait(look, timeout_s):
+            return False
+        self._core.check()  # what is "ready" then is the news that nothing will be
+        return enough or None
+
+    def _be_called(
+        self, refs: Sequence[ObjectRef], num_returns: int, timeout_s: float | None, fetch: bool
+    ) -> bool:
+        """Asks for what is elsewhere, and has each object call back."""
+        count = 0
+        pending: dict[Entry, Callable[[], None]] = {}
+
+        def look(entry: Entry) -> None:
+            nonlocal count
+            callback = pending.pop(entry, None)
+            if self._is_here(entry) if fetch else entry.value is not None:
+                count += 1
+                return
+            pending[entry] = callback = callback or partial(look, entry)
+            if entry.value is None:
+                if entry.callbacks is None:
+                    entry.callbacks = []
+                entry.callbacks.append(callback)
+                self._core.asking.ask(entry)
+            else:
+                self._fetch(entry, callback)
+
+        with self._core.lock:
+            self._core.asking.ask_all(ref._entry for ref in refs)
+            for ref in refs:
+                look(ref._entry)
+        try:
+            if timeout_s == 0:
+                self._core.pump.poll_once()
+            else:
+                self._core.wait(lambda: count >= num_returns, timeout_s)
+                self._core.check()
+        finally:
+            with self._core.lock:
+                for entry, callback in pending.items():
+                    for waiting in (entry.callbacks, self._fetching.get(entry.object_id)):
+                        if waiting is not None and callback in waiting:
+                            waiting.remove(callback)
+        return count >= num_returns
+
+    def _fetch(self, entry: Entry, callback: Callable[[], None]) -> None:
+        """Brings a copy to this node, and calls back when there is news of it. Under the lock."""
+        waiting = self._fetching.get(entry.object_id)
+        if waiting is not None:
+            waiting.append(callback)
+            return
+        self._fetching[entry.object_id] = [callback]
+        value, reader = entry.value, self._core.reader
+        assert value is not None
+
+        def fetched(error: ErrorReply | None) -> None:
+            if error is None:
+                reader.note_copy(entry, value)
+            elif error.kind == ErrorKind.LOST:
+                lost = exceptions.ObjectLostError(entry.object_id.hex(), b"", "")
+                refusal = reader.rebuild_lost(entry, value, lost)
+                if refusal is not None:
+                    entry.value = self._core.objects.error_value(refusal)
+            entry.fetched = error is None or error.kind != ErrorKind.LOST  # else `get` says what is wrong
+            for callback in self._fetching.pop(entry.object_id):
+                callback()
+
+        self._core.store.prefetch(entry.object_id, value.locations, fetched)

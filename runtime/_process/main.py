@@ -1,0 +1,82 @@
+"""The life of a worker process: from the fork to the last task."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import sys
+from typing import Any
+
+import cloudpickle  # noqa: F401 - functions need it to be unpickled; the zygote imports it once for all workers
+
+from runtime._api.logging_config import LoggingConfig
+from runtime._executor.executor import Executor
+from runtime._executor.setup_hook import run_setup_hook
+from runtime._system import stacks
+from runtime._wire.messages.base import WorkerAddress
+from runtime._wire.messages.node import Register, SetUp
+
+from . import core_worker, output_files
+from .core_worker import Core
+
+NAME_MARK = "\x01name:"
+"""A line that starts so tells the log monitor whose output follows; nobody else sees it."""
+
+
+class _NamedStream(io.TextIOWrapper):
+    """Standard output or error of a worker: marks whose lines follow."""
+
+    executor: Executor | None = None
+    _shown = ""
+
+    def write(self, text: str) -> int:
+        name = self.executor.current_name if self.executor is not None else ""
+        if name != self._shown:
+            self._shown = name
+            super().write(f"{NAME_MARK}{name}\n")
+        return super().write(text)
+
+    def close(self) -> None:
+        """The stream is the process's, for the tasks to come as well: closing it only flushes."""
+        self.flush()
+
+
+def run(start: dict[str, Any]) -> None:
+    """Serves the node agent until the process ends. Called in a fresh fork, with one thread."""
+    stacks.register("worker")
+    streams = []
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        own = os.dup(fd)
+        output_files.add_descriptor(own, fd == 2)
+        stream = _NamedStream(
+            open(own, "wb", buffering=0),  # noqa: SIM115 (our own: a task may close 1 and 2)
+            encoding="utf-8",
+            errors="backslashreplace",
+            line_buffering=True,
+            write_through=True,
+        )
+        setattr(sys, name, stream)
+        streams.append(stream)
+    worker_id = bytes.fromhex(start["worker_id"])
+    register = Register(
+        False,
+        WorkerAddress(worker_id, b"", ""),
+        os.getpid(),
+        startup_token=start["startup_token"],
+    )
+    core = Core(start["agent_socket"], register, worker_id, start["node_host"])
+    core_worker.set_current(core)
+    executor = Executor(core)
+    for stream in streams:
+        stream.executor = executor
+    if core.job_settings.get("ray_alias"):
+        importlib.import_module("runtime.compat.ray").install()
+    core.start()
+    logging_config = core.job_settings.get("logging")
+    if logging_config is not None:
+        LoggingConfig.from_dict(logging_config)._apply()
+    if "setup_hook" in start:
+        core.agent.send(SetUp(run_setup_hook(core, start["setup_hook"])))  # after an error the agent ends us
+        core.pump.flush_all()
+    executor.run_forever()

@@ -1,0 +1,174 @@
+"""Who may yield, who must wait, and who is asked to make room."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runtime._executor.backpressure import Backpressure, Gate
+from runtime._owner.context import Execution
+from runtime._wire.messages.worker import Push, StreamConsumed, StreamOptions, StreamPaused
+
+
+class Connection:
+    """A caller that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+        self.closed = False
+
+    def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+
+class Core:
+    """A worker whose waits end when `during_wait` has run."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.pump = SimpleNamespace(flush_all=lambda: None, wake=lambda: None)
+        self.during_wait: list[Any] = []
+
+    def wait(self, ready: Any, _timeout_s: float | None) -> bool:
+        while not ready():
+            self.during_wait.pop(0)()
+        return True
+
+
+@pytest.fixture
+def core() -> Core:
+    return Core()
+
+
+@pytest.fixture
+def pressure(core: Core) -> Backpressure:
+    return Backpressure(core)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def caller() -> Connection:
+    CALLER.sent.clear()
+    CALLER.closed = False
+    return CALLER
+
+
+def execution() -> Execution:
+    return Execution(b"t", "", "", None)
+
+
+CALLER = Connection()
+
+
+def gate(
+    pressure: Backpressure, caller: Connection, name: bytes = b"s", limit: int = -1, step: int = 1
+) -> Gate:
+    push = Push(name, b"", "", None, [], -1, stream=StreamOptions(limit, step))
+    made = pressure.gate(caller, push)  # type: ignore[arg-type]
+    assert made is not None
+    return made
+
+
+def consumed(pressure: Backpressure, count: int, name: bytes = b"s") -> None:
+    pressure.on_consumed(CALLER, StreamConsumed(name, count), 0)  # type: ignore[arg-type]
+
+
+def test_without_a_limit_there_is_no_gate(pressure: Backpressure, caller: Connection) -> None:
+    assert pressure.gate(caller, Push(b"s", b"", "", None, [], -1)) is None  # type: ignore[arg-type]
+
+
+def test_it_waits_when_the_limit_is_reached(core: Core, pressure: Backpressure, caller: Connection) -> None:
+    stream = gate(pressure, caller, limit=2)
+    for _ in range(2):
+        pressure.wait(stream, execution())
+        stream.yielded()
+    assert caller.sent == []
+    core.during_wait = [lambda: consumed(pressure, 1)]
+    pressure.wait(stream, execution())
+    assert caller.sent == [StreamPaused(b"s", 0)]
+    assert stream.waiting == 2
+
+
+def test_several_objects_per_yield_count_one_by_one(
+    core: Core, pressure: Backpressure, caller: Connection
+) -> None:
+    stream = gate(pressure, caller, limit=3, step=2)
+    for _ in range(2):
+        pressure.wait(stream, execution())
+        stream.yielded()
+    core.during_wait = [lambda: consumed(pressure, 1), lambda: consumed(pressure, 2)]
+    pressure.wait(stream, execution())
+    assert caller.sent == [StreamPaused(b"s", 0), StreamPaused(b"s", 1)]
+
+
+def test_nobody_wants_more(core: Core, pressure: Backpressure, caller: Connection) -> None:
+    stream = gate(pressure, caller, limit=1)
+    pressure.wait(stream, execution())
+    stream.yielded()
+    core.during_wait = [lambda: consumed(pressure, -1)]
+    for _ in range(10):
+        pressure.wait(stream, execution())
+        stream.yielded()
+
+
+def test_the_caller_dies(core: Core, pressure: Backpressure, caller: Connection) -> None:
+    stream = gate(pressure, caller, limit=1)
+    pressure.wait(stream, execution())
+    stream.yielded()
+    core.during_wait = [lambda: pressure.caller_lost(caller)]  # type: ignore[arg-type]
+    for _ in range(3):
+        pressure.wait(stream, execution())
+        stream.yielded()
+
+
+def test_cancelled_while_it_waits(core: Core, pressure: Backpressure, caller: Connection) -> None:
+    stream, running = gate(pressure, caller, limit=1), execution()
+    pressure.wait(stream, running)
+    stream.yielded()
+    core.during_wait = [lambda: setattr(running, "cancelled", True)]
+    with pytest.raises(KeyboardInterrupt):
+        pressure.wait(stream, running)
+
+
+def test_a_common_limit_asks_everyone_who_fills_it(
+    core: Core, pressure: Backpressure, caller: Connection
+) -> None:
+    pressure.limit = 2
+    first, second = gate(pressure, caller, b"1"), gate(pressure, caller, b"2")
+    pressure.wait(first, execution())
+    first.yielded()
+    pressure.wait(first, execution())
+    first.yielded()
+    pressure.end(first)  # it still fills the limit
+    core.during_wait = [lambda: consumed(pressure, 1, b"1")]
+    pressure.wait(second, execution())
+    assert caller.sent == [StreamPaused(b"1", 0)]
+    second.yielded()
+    core.during_wait = [lambda: consumed(pressure, 1, b"2")]
+    pressure.wait(second, execution())
+    assert caller.sent[1:] == [StreamPaused(b"1", 1), StreamPaused(b"2", 0)]
+
+
+def test_room_that_was_reserved_and_not_used_is_free(pressure: Backpressure, caller: Connection) -> None:
+    pressure.limit = 1
+    first, second = gate(pressure, caller, b"1"), gate(pressure, caller, b"2")
+    pressure.wait(first, execution())
+    pressure.end(first)
+    pressure.wait(second, execution())
+    assert caller.sent == []
+
+
+def test_what_one_caller_has_taken_makes_no_room_in_anothers_stream_of_the_same_id(
+    core: Core, pressure: Backpressure, caller: Connection
+) -> None:
+    mine, other = gate(pressure, caller, limit=1), gate(pressure, Connection(), limit=1)
+    for stream in (mine, other):
+        pressure.wait(stream, execution())
+        stream.yielded()
+    consumed(pressure, 1)
+    assert (mine.waiting, other.waiting) == (0, 1)
+    pressure.end(mine)
+    pressure.caller_lost(other.connection)
+    assert other.waiting == 0  # it is still known

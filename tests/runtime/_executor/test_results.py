@@ -1,0 +1,98 @@
+"""What a worker keeps for its callers, and the values of generators."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runtime._core import ids
+from runtime._executor.results import ItemSender, Results
+from runtime._wire.messages.base import WorkerAddress
+from runtime._wire.messages.worker import Push, StreamItem
+
+ADDRESS = WorkerAddress(b"w" * 28, b"n" * 28, "path")
+TASK = b"t" * 24
+
+
+class Caller:
+    """A connection that remembers what it was sent."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.peer = ADDRESS
+        self.sent: list[Any] = []
+
+    def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+
+class Core:
+    """A worker that counts what it releases."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.address = ADDRESS
+        self.store = SimpleNamespace(say_all=lambda: None)
+        self.released: list[Any] = []
+        self.objects = SimpleNamespace(release=self.released.append, pack=None)
+
+
+def entry() -> Any:
+    return SimpleNamespace(holds=0)
+
+
+def push(attempt: int = 0) -> Push:
+    return Push(TASK, b"", "method", None, [], -1, attempt=attempt)
+
+
+@pytest.fixture
+def core() -> Core:
+    return Core()
+
+
+@pytest.fixture
+def results(core: Core) -> Results:
+    return Results(core)  # type: ignore[arg-type]
+
+
+def test_one_caller_releases_nothing_of_another_whose_call_has_the_same_id(
+    core: Core, results: Results
+) -> None:
+    one, other = Caller(), Caller()
+    mine, theirs = entry(), entry()
+    results.hold(one, push(), [mine])  # type: ignore[arg-type]
+    results.hold(other, push(), [theirs])  # type: ignore[arg-type]
+    results.release(one, TASK)  # type: ignore[arg-type]
+    assert core.released == [mine]
+    assert results.lends
+    results.caller_lost(other)  # type: ignore[arg-type]
+    assert core.released == [mine, theirs]
+    assert not results.lends
+
+
+def test_one_attempt_is_released_by_itself(core: Core, results: Results) -> None:
+    caller = Caller()
+    first, again, second = entry(), entry(), entry()
+    for attempt, held in ((0, first), (0, again), (1, second)):
+        results.hold(caller, push(attempt), [held])  # type: ignore[arg-type]
+    results.release(caller, TASK, 0)  # type: ignore[arg-type]
+    assert core.released == [first, again]
+    results.release(caller, TASK)  # type: ignore[arg-type]
+    assert core.released == [first, again, second]
+    assert not results.lends
+
+
+def test_a_generator_that_yields_too_much_is_told_so(
+    core: Core, results: Results, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ids, "MAX_STREAM_ITEMS", 2)
+    caller = Caller()
+    sender = ItemSender(core, results, caller, push())  # type: ignore[arg-type]
+    sender.send_one(1)
+    sender.send_one(2)
+    with pytest.raises(ValueError, match="yielded more than 2 values"):
+        sender.send_one(3)
+    assert [type(message) for message in caller.sent] == [StreamItem, StreamItem]
