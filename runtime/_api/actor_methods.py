@@ -87,7 +87,7 @@ def method(*args: Any, **options: Any) -> Any:
             )
     if "retry_exceptions" in options:
         check_retry(options["retry_exceptions"])
-    __options.validate_stream(options)
+    _options.validate_stream(options)
     if len(args) == 1 and not options and callable(args[0]):
         return args[0]
 
