@@ -23,8 +23,9 @@ def ask(path: Path) -> str:
 
 def make(folder: Path) -> Path:
     """A folder with as much of these packages as the question needs."""
-    package = folder / "runtime"
+    package = folder / "runtime" / "_system"
     package.mkdir(parents=True)
+    (package.parent / "__init__.py").touch()
     (package / "__init__.py").touch()
     (package / "location.py").write_bytes(Path(location.__file__).read_bytes())
     return folder
@@ -46,8 +47,8 @@ def test_a_zip_is_known_wherever_it_lies(tmp_path: Path) -> None:
         root = tmp_path / parent / "runtime.zip"
         root.parent.mkdir()
         with zipfile.ZipFile(root, "w") as archive:
-            for file in (source / "runtime").glob("*.py"):
-                archive.write(file, f"runtime/{file.name}")
+            for file in source.rglob("*.py"):
+                archive.write(file, file.relative_to(source))
         assert ask(root) == f"True {is_installed} None ['{root.parent}', '{root}']"
         Path(f"{root}.index").touch()
         assert ask(root) == f"True {is_installed} {root}.index ['{root.parent}', '{root}']"
