@@ -119,7 +119,7 @@ def put(value: Any, *, _owner: ActorHandle | None = None, _tensor_transport: Any
         if not isinstance(_owner, ActorHandle):
             raise ValueError(f"put(_owner=) takes the handle of an actor, not {_owner!r}.")
         core = current()
-        return core.owner_requests.put_for(value, core.actors.address(_owner._ray_actor))
+        return core.object_admin.put_for(value, core.actors.address(_owner._ray_actor))
     return current().objects.put(value)
 
 

@@ -15,7 +15,7 @@ from runtime.exceptions import ObjectLostError, RayTaskError, UnserializableExce
 from runtime.object_ref import ObjectRef
 
 from .objects import INLINE, INLINE_BYTES, INLINE_ERROR, STORED, Entry
-from .rebuilding import rebuild, rebuild_all
+from .unpickling import unpickle, unpickle_all
 
 if TYPE_CHECKING:
     from runtime._process.core_worker import Core
@@ -194,12 +194,12 @@ def unpack(core: Core, push: Push, waits: bool = True) -> tuple[Sequence[Any], d
     packed = push.args
     if packed is None:
         return (), {}, []
-    parts, made = rebuild(packed.data, [memoryview(buffer) for buffer in packed.buffers])
+    parts, made = unpickle(packed.data, [memoryview(buffer) for buffer in packed.buffers])
     args = parts[0]
     kwargs: dict[str, Any] = parts[1] if len(parts) > 1 else {}
     inline = push.inline
     if inline is not None:
-        values, inside = rebuild_all(inline.data)
+        values, inside = unpickle_all(inline.data)
         made += inside
         if len(values) == len(args):
             args = values
@@ -228,7 +228,7 @@ def unpack(core: Core, push: Push, waits: bool = True) -> tuple[Sequence[Any], d
 def _load(core: Core, ref: Argument, made: list[Entry], waits: bool) -> Any:
     value = ref.value
     if value is not None and value.kind <= INLINE_ERROR and not value.nested:
-        return rebuild(value.data, [memoryview(buffer) for buffer in value.buffers])[0]
+        return unpickle(value.data, [memoryview(buffer) for buffer in value.buffers])[0]
     if value is not None and not value.nested:
         # The caller holds the object until we answer: no borrow of our own is needed to read it.
         entry = Entry(ref.object_id, ref.owner, False, released=core.released)

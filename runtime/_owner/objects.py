@@ -269,7 +269,7 @@ class Objects:
                 entry.callbacks = []
             entry.callbacks.append(callback)
             if entry.owner is not None:
-                self._core.asking.ask(entry)
+                self._core.value_requests.ask(entry)
         self._core.pump.kick()
 
     def fail_pending(self, error: Exception) -> None:
@@ -301,7 +301,7 @@ class Objects:
         if self._core.pump.failure is not None:
             self.fail_pending(self._core.pump.failure)
         one = after(len(entries), callback)
-        self._core.asking.ask_all(entries)
+        self._core.value_requests.ask_all(entries)
         for entry in entries:
             if entry.value is not None:
                 one()

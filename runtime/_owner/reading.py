@@ -13,7 +13,7 @@ from runtime._wire.messages.worker import AddLocation, ObjectLost, Value
 from runtime.object_ref import ObjectRef
 
 from .objects import STORED, Entry
-from .rebuilding import not_rebuilt, rebuild
+from .unpickling import cannot_unpickle, unpickle
 
 if TYPE_CHECKING:
     from runtime._process.core_worker import Core
@@ -59,7 +59,7 @@ class Reader:
                 try:
                     values.append(pickle.loads(value.data))
                 except Exception as error:
-                    raise not_rebuilt(error) from error
+                    raise cannot_unpickle(error) from error
             else:
                 if value is not None and value.kind & 1:
                     self._raise_first(refs)
@@ -80,7 +80,7 @@ class Reader:
 
     def _ask_all(self, refs: Sequence[ObjectRef]) -> None:
         with self._core.lock:
-            self._core.asking.ask_all(ref._entry for ref in refs)
+            self._core.value_requests.ask_all(ref._entry for ref in refs)
 
     def _await(self, entry: Entry, deadline: float | None, errors: int | None = None) -> None:
         """Waits for an object, or until there are more errors than `errors`."""
@@ -115,7 +115,7 @@ class Reader:
     def load_value(self, entry: Entry, value: Value, deadline: float | None) -> Any:
         """Rebuilds a value; raises it if it is an error. Its nested references are safe afterwards."""
         if value.kind < STORED:
-            result, made = rebuild(value.data, [memoryview(buffer) for buffer in value.buffers])
+            result, made = unpickle(value.data, [memoryview(buffer) for buffer in value.buffers])
         else:
             left = None if deadline is None else deadline - time.monotonic()
             pin = self._core.store.fetch(entry.object_id, value.locations, left)
@@ -180,7 +180,7 @@ class Reader:
 
             def told(_reply: Any) -> None:
                 entry.asked = False
-                self._core.asking.ask(entry)
+                self._core.value_requests.ask(entry)
 
             connection.call(ObjectLost(entry.object_id, list(lost.locations)), told)
             return None

@@ -31,9 +31,9 @@ from runtime._wire.messages.node import (
 )
 
 from . import mapped_files
-from .allotment import Allotment
-from .rebuilding import rebuild
 from .released import Released
+from .store_writer import StoreWriter
+from .unpickling import unpickle
 
 if TYPE_CHECKING:
     from runtime._process.core_worker import Core
@@ -43,9 +43,7 @@ LINGER_S = 0.1
 ANSWER_S = 10.0
 """How much later than its time limit the agent's answer may come."""
 UNUSED_SHARE = 16
-"""Together they keep at most this part of the store, one over it."""
-
-
+"""Unused pins may hold at most 1/UNUSED_SHARE of the store."""
 PRIVATE_FROM_BYTES = 64 * 1024
 """What must be writable is copied up to here, and mapped privately from here on."""
 
@@ -80,7 +78,7 @@ class Store:
             self._map = mmap.mmap(fd, capacity_bytes)
         finally:
             os.close(fd)
-        self.allotment = Allotment(core, capacity_bytes)
+        self.writer = StoreWriter(core, capacity_bytes)
         self._unused_limit = capacity_bytes // UNUSED_SHARE
         self._unused_bytes = 0
         self._pins: dict[bytes, Pin] = {}
@@ -98,7 +96,7 @@ class Store:
             self._create(object_id, serialized, self._core.address, size, offsets)
         else:
             with self._core.lock:
-                self.allotment.say_later(object_id, offset, size)
+                self.writer.say_later(object_id, offset, size)
                 self._made(object_id, offset, size)
             if self._core.released.resting:
                 self._core.released.wake()  # or nobody would say it for long
@@ -129,19 +127,19 @@ class Store:
             self._create(object_id, serialized, owner, size, offsets)
             return size, -1
         with self._core.lock:
-            self.allotment.say(object_id, offset, size, owner, keeper)
+            self.writer.say(object_id, offset, size, owner, keeper)
             if not keeper:
                 self._made(object_id, offset, size)
         return size, offset if keeper else -1
 
     def _place(self, serialized: serialization.Serialized, size: int, offsets: list[int]) -> int | None:
         self._core.drain()  # what was dropped a moment ago is the space we want
-        offset = self.allotment.place(size)
+        offset = self.writer.place(size)
         if offset is not None:
             try:
                 self._write(offset, serialized, size, offsets)
             except BaseException:
-                self.allotment.abandon(offset)
+                self.writer.abandon(offset)
                 raise
         return offset
 
@@ -195,13 +193,13 @@ class Store:
 
     def say_all(self) -> None:
         """Others are about to hear of our objects."""
-        self.allotment.say_all()
+        self.writer.say_all()
 
     def on_settle(self, connection: Connection, message: StoreSettle, correlation: int) -> None:
         """The agent needs to know of our objects, or memory is short."""
-        self.allotment.say_all()
+        self.writer.say_all()
         if message.give_back:
-            self.allotment.give_back()
+            self.writer.give_back()
         connection.reply(Ok(), correlation)
 
     def fetch(self, object_id: bytes, locations: Sequence[bytes], timeout_s: float | None) -> Pin:
@@ -271,7 +269,7 @@ class Store:
         """Rebuilds the value in place. Returns it with the references made on the way."""
         view = self._view(pin)
         data, buffers = serialization.read_block(view)
-        return rebuild(data, buffers, functools.partial(self._writable, pin, view))
+        return unpickle(data, buffers, functools.partial(self._writable, pin, view))
 
     def _writable(self, pin: Pin, view: memoryview, buffer: Any) -> Any:
         """The bytes of one buffer of an object where they may be changed without changing the object."""
@@ -344,7 +342,7 @@ class Store:
             if pin is not None:
                 self._unused_bytes -= pin.size_bytes
                 del self._pins[object_id]
-                if not self.allotment.forget(object_id):
+                if not self.writer.forget(object_id):
                     unpinned.append(object_id)
                 continue
             pin = self._pins.get(object_id)
@@ -354,7 +352,7 @@ class Store:
                 pin.freed = True
                 read.append(object_id)
         if read:
-            self.allotment.say_all()
+            self.writer.say_all()
             self._core.agent.send(StoreFree(read, locations))
         if unpinned:
             self._core.agent.send(StoreFree(unpinned, locations, unpinned=True))
@@ -362,7 +360,7 @@ class Store:
     def empty(self, object_id: bytes, locations: list[bytes]) -> None:
         """The value of an object of ours goes, although there are references to it."""
         self.forget([object_id])
-        self.allotment.say_all()
+        self.writer.say_all()
         self._core.agent.send(StoreFree([object_id], locations))
 
     def outdate(self, object_id: bytes) -> None:
@@ -382,17 +380,17 @@ class Store:
                 del self._pins[object_id]
                 dropped.append(object_id)
         if dropped:
-            self.allotment.say_all()
+            self.writer.say_all()
             self._core.agent.send(StoreUnpin(dropped))
 
     @property
     def lingers(self) -> bool:
         """Whether there are pins to give back soon."""
-        return bool(self._unused) or self.allotment.lingers
+        return bool(self._unused) or self.writer.lingers
 
     def tick(self, now: float) -> None:
         """Gives pins back that nothing has used for a while, and space."""
-        self.allotment.tick(now)
+        self.writer.tick(now)
         if self._unused:
             self.forget([p.object_id for p in self._unused.values() if now - p.unused_since >= LINGER_S])
 

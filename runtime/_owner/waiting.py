@@ -181,12 +181,12 @@ class Waiter:
                 if entry.callbacks is None:
                     entry.callbacks = []
                 entry.callbacks.append(callback)
-                self._core.asking.ask(entry)
+                self._core.value_requests.ask(entry)
             else:
                 self._fetch(entry, callback)
 
         with self._core.lock:
-            self._core.asking.ask_all(ref._entry for ref in refs)
+            self._core.value_requests.ask_all(ref._entry for ref in refs)
             for ref in refs:
                 look(ref._entry)
         try:

@@ -30,7 +30,7 @@ def free(object_refs: ObjectRef | Sequence[ObjectRef], local_only: bool = False)
         if not isinstance(ref, ObjectRef):
             raise TypeError(f"free() takes references, and the list holds {ref!r}.")
     if refs:
-        current().owner_requests.free(refs)
+        current().object_admin.free(refs)
 
 
 def memory_summary(

@@ -16,14 +16,13 @@ import msgspec
 from runtime import exceptions
 from runtime._core import ids
 from runtime._owner.actor_submitter import ActorSubmitter
-from runtime._owner.asking import Asking
 from runtime._owner.borrowing import Borrowing
 from runtime._owner.cancellation import Cancellation
 from runtime._owner.functions import Functions
 from runtime._owner.history import History
 from runtime._owner.lineage import Lineage
+from runtime._owner.object_admin import ObjectAdmin
 from runtime._owner.objects import Objects
-from runtime._owner.owner_requests import OwnerRequests
 from runtime._owner.reading import Reader
 from runtime._owner.released import Released
 from runtime._owner.store import Store
@@ -31,6 +30,7 @@ from runtime._owner.streaming import Stream
 from runtime._owner.submission import Submission
 from runtime._owner.submitter import TaskSubmitter
 from runtime._owner.task_environment import Environment
+from runtime._owner.value_requests import ValueRequests
 from runtime._owner.waiting import Waiter
 from runtime._transport.connection import Connection
 from runtime._transport.failures import report
@@ -164,9 +164,9 @@ class Core:
         self.history = History(self)
         self.objects = Objects(self)
         self.borrowing = Borrowing(self)
-        self.asking = Asking(self)
+        self.value_requests = ValueRequests(self)
         self.lineage = Lineage(self)
-        self.owner_requests = OwnerRequests(self)
+        self.object_admin = ObjectAdmin(self)
         self.reader = Reader(self)
         self.waiter = Waiter(self)
         self.submitter = TaskSubmitter(self)
@@ -184,13 +184,13 @@ class Core:
             messages.StreamPaused: self._on_stream_paused,
             messages.BorrowRefs: self.borrowing.on_borrow,
             messages.ReturnRefs: self.borrowing.on_return,
-            messages.GetObject: self.asking.on_get,
-            messages.GetReady: self.asking.on_get_ready,
+            messages.GetObject: self.value_requests.on_get,
+            messages.GetReady: self.value_requests.on_get_ready,
             messages.ObjectLost: self.objects.on_lost,
             messages.AddLocation: self.objects.on_location,
-            messages.AdoptObject: self.owner_requests.on_adopt,
-            messages.ForceFree: self.owner_requests.on_free,
-            messages.GetLocations: self.owner_requests.on_locations,
+            messages.AdoptObject: self.object_admin.on_adopt,
+            messages.ForceFree: self.object_admin.on_free,
+            messages.GetLocations: self.object_admin.on_locations,
             messages.CancelObject: self.cancellation.on_cancel,
             messages.DefineFunction: self.functions.on_define,
             messages.ForgetFunctions: self.functions.on_forget,

@@ -30,13 +30,13 @@ def get_object_locations(
     """
     core = _core(obj_refs)
     timeout_s = None if timeout_ms < 0 else timeout_ms / 1000
-    return _described(core, core.owner_requests.locations(obj_refs, timeout_s), True)
+    return _described(core, core.object_admin.locations(obj_refs, timeout_s), True)
 
 
 def get_local_object_locations(obj_refs: Sequence[ObjectRef]) -> dict[ObjectRef, dict[str, Any]]:
     """The same from what this process knows, without asking other processes. See `get_object_locations`."""
     core = _core(obj_refs)
-    return _described(core, core.owner_requests.known_locations(obj_refs), False)
+    return _described(core, core.object_admin.known_locations(obj_refs), False)
 
 
 def _core(refs: Sequence[ObjectRef]) -> Core:

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from runtime import exceptions
-from runtime._owner.allotment import IDLE_S, REFUSED_S
 from runtime._owner.released import Released
 from runtime._owner.store import LINGER_S, Pin, Store
+from runtime._owner.store_writer import IDLE_S, REFUSED_S
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok, WorkerAddress
 from runtime._wire.messages.node import (
@@ -517,7 +517,7 @@ def test_when_memory_is_short_space_goes_back_and_each_object_is_asked_for(
 ) -> None:
     now = 100.0
     clock = types.SimpleNamespace(monotonic=lambda: now)
-    monkeypatch.setattr("runtime._owner.allotment.time", clock)
+    monkeypatch.setattr("runtime._owner.store_writer.time", clock)
     put(core, A, 1)
     answers: list[Any] = []
     connection = types.SimpleNamespace(reply=lambda message, number: answers.append((message, number)))

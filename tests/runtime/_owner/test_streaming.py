@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from runtime._core import ids
-from runtime._owner.asking import Asking
 from runtime._owner.borrowing import Borrowing
 from runtime._owner.objects import Objects
 from runtime._owner.reading import Reader
 from runtime._owner.released import Released
 from runtime._owner.streaming import Stream
+from runtime._owner.value_requests import ValueRequests
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.worker import (
     Borrowed,
@@ -58,7 +58,7 @@ class Core:
         self.streams: dict[bytes, Stream] = {}
         self.objects = Objects(self)  # type: ignore[arg-type]
         self.borrowing = Borrowing(self)  # type: ignore[arg-type]
-        self.asking = Asking(self)  # type: ignore[arg-type]
+        self.value_requests = ValueRequests(self)  # type: ignore[arg-type]
         self.reader = Reader(self)  # type: ignore[arg-type]
 
     def peer(self, _address: WorkerAddress, connect: bool = True) -> Connection:

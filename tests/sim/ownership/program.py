@@ -250,7 +250,7 @@ class Program:
             order = book().next()
             try:
                 address = core.actors.address(self.rng.choice(owners)._ray_actor)
-                ref = core.owner_requests.put_for(self.value(order, f"put {order}"), address)
+                ref = core.object_admin.put_for(self.value(order, f"put {order}"), address)
             except exceptions.RayError as error:
                 self.check_error(error)
             else:
@@ -260,7 +260,7 @@ class Program:
     def locate(self) -> None:
         """Asks the owners of some objects where they are."""
         refs = self.some()
-        found = core_worker.current().owner_requests.locations(refs, None)
+        found = core_worker.current().object_admin.locations(refs, None)
         assert set(found) <= set(refs)
 
     # ------------------------------------------------------------ checks

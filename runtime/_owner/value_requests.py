@@ -22,7 +22,7 @@ READY_BYTES = 8 << 20
 """What one answer may carry."""
 
 
-class Asking:
+class ValueRequests:
     """Both sides of it, for one process. Everything here runs under the pump's lock."""
 
     def __init__(self, core: Core) -> None:

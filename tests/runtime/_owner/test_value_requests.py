@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from runtime import exceptions
-from runtime._owner import asking
-from runtime._owner.asking import AT_ONCE, Asking
+from runtime._owner import value_requests
 from runtime._owner.borrowing import Borrowing
 from runtime._owner.objects import INLINE, INLINE_ERROR, Entry, Objects
 from runtime._owner.released import Released
+from runtime._owner.value_requests import AT_ONCE, ValueRequests
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
 from runtime._wire.messages.worker import BorrowRefs, GetObject, GetReady, Value
 
 OWNER = WorkerAddress(b"o" * 28, b"n" * 28, "owner")
 BORROWER = WorkerAddress(b"b" * 28, b"n" * 28, "borrower")
-Ask = Callable[[Asking, Iterable[Entry]], None]
+Ask = Callable[[ValueRequests, Iterable[Entry]], None]
 
 
 class Process:
@@ -37,7 +37,7 @@ class Process:
         self.store = SimpleNamespace(forget=lambda _ids: None, say_all=lambda: None)
         self.objects = Objects(self)  # type: ignore[arg-type]
         self.borrowing = Borrowing(self)  # type: ignore[arg-type]
-        self.asking = Asking(self)  # type: ignore[arg-type]
+        self.value_requests = ValueRequests(self)  # type: ignore[arg-type]
         self.link: Link | None = None
 
     def peer(self, _address: WorkerAddress, connect: bool = True) -> Any:
@@ -49,8 +49,8 @@ class Link:
 
     def __init__(self, owner: Process) -> None:
         self.handlers: dict[type, Any] = {
-            GetObject: owner.asking.on_get,
-            GetReady: owner.asking.on_get_ready,
+            GetObject: owner.value_requests.on_get,
+            GetReady: owner.value_requests.on_get_ready,
             BorrowRefs: owner.borrowing.on_borrow,
         }
         self.asked: list[Any] = []
@@ -81,12 +81,12 @@ class Link:
                 callback(ErrorReply(ErrorKind.UNAVAILABLE, "closed"))
 
 
-def one_by_one(asks: Asking, entries: Iterable[Entry]) -> None:
+def one_by_one(asks: ValueRequests, entries: Iterable[Entry]) -> None:
     for entry in entries:
         asks.ask(entry)
 
 
-both = pytest.mark.parametrize("ask", [one_by_one, Asking.ask_all])
+both = pytest.mark.parametrize("ask", [one_by_one, ValueRequests.ask_all])
 
 
 class Pair:
@@ -128,7 +128,7 @@ def test_what_is_there_and_what_comes(ask: Ask) -> None:
     for number in there:
         pair.give(number, plain(number))
     for _ in range(2):  # the second time nothing is left to ask
-        ask(pair.borrower.asking, pair.entries)
+        ask(pair.borrower.value_requests, pair.entries)
         pair.link.run()
     assert {n for n, entry in enumerate(pair.entries) if entry.value is not None} == there
     late = [n for n in range(50) if n not in there]
@@ -149,7 +149,7 @@ def test_errors_and_what_is_inside(ask: Ask) -> None:
     pair.give(0, Value(INLINE_ERROR, serialization.serialize(ValueError("failed")).data))
     pair.give(1, Value(INLINE, b"N.", (), ((inner.object_id, OWNER),)))
     pair.give(2, Value(INLINE, b"N.", (b"buffer",)))
-    ask(pair.borrower.asking, pair.entries[:3])
+    ask(pair.borrower.value_requests, pair.entries[:3])
     pair.link.run()
     assert isinstance(raised(pair.entries[0]), ValueError)
     assert pair.borrower.objects.errors == 1
@@ -166,7 +166,7 @@ def test_what_the_owner_does_not_know_is_lost(ask: Ask) -> None:
     pair = Pair(3)
     pair.give(0, plain(0))
     del pair.owner.objects.table.entries[name(1)]
-    ask(pair.borrower.asking, pair.entries)
+    ask(pair.borrower.value_requests, pair.entries)
     pair.link.run()
     assert pair.entries[0].value == plain(0)
     assert isinstance(raised(pair.entries[1]), exceptions.ObjectLostError)
@@ -178,7 +178,7 @@ def test_what_the_owner_does_not_know_is_lost(ask: Ask) -> None:
 def test_an_owner_that_goes(ask: Ask, answered: bool) -> None:
     pair = Pair(3)
     pair.give(0, plain(0))
-    ask(pair.borrower.asking, pair.entries)
+    ask(pair.borrower.value_requests, pair.entries)
     if answered:
         pair.link.run()
     pair.link.close()
@@ -191,7 +191,7 @@ def test_an_owner_that_goes(ask: Ask, answered: bool) -> None:
 def test_an_owner_that_is_gone(ask: Ask) -> None:
     pair = Pair(2)
     pair.borrower.link = None
-    ask(pair.borrower.asking, pair.entries)
+    ask(pair.borrower.value_requests, pair.entries)
     for entry in pair.entries:
         assert isinstance(raised(entry), exceptions.OwnerDiedError)
 
@@ -200,18 +200,18 @@ def test_many_are_asked_for_in_few_messages() -> None:
     pair = Pair(2 * AT_ONCE + 1)
     for number in range(len(pair.owned)):
         pair.give(number, plain(number))
-    pair.borrower.asking.ask_all([*pair.entries, pair.entries[0]])
+    pair.borrower.value_requests.ask_all([*pair.entries, pair.entries[0]])
     pair.link.run()
     assert [len(request.object_ids) for request in pair.link.asked] == [AT_ONCE, AT_ONCE, 1]
     assert all(entry.value == plain(number) for number, entry in enumerate(pair.entries))
 
 
 def test_one_answer_does_not_carry_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "READY_BYTES", 120)
+    monkeypatch.setattr(value_requests, "READY_BYTES", 120)
     pair = Pair(10)
     for number in range(10):
         pair.give(number, Value(INLINE, serialization.dump_plain(b"x" * 40)))
-    pair.borrower.asking.ask_all(pair.entries)
+    pair.borrower.value_requests.ask_all(pair.entries)
     pair.link.run()
     assert [type(request) for request in pair.link.asked] == [GetReady, *[GetObject] * 8]
     assert all(entry.value is not None for entry in pair.entries)
@@ -219,7 +219,7 @@ def test_one_answer_does_not_carry_too_much(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_value_that_came_otherwise_is_not_asked_for_again() -> None:
     pair = Pair(2)
-    pair.borrower.asking.ask_all(pair.entries)
+    pair.borrower.value_requests.ask_all(pair.entries)
     for entry in pair.entries:
         pair.borrower.objects.set_value(entry, plain(7))
     pair.link.run()

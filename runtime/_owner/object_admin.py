@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ADOPT_TIMEOUT_S = 60.0
 
 
-class OwnerRequests:
+class ObjectAdmin:
     """Both sides of them, for one process."""
 
     def __init__(self, core: Core) -> None:

@@ -1,6 +1,7 @@
-"""The part of its node's shared memory that a process fills by itself: it asks its agent for space in advance, and says
-afterwards what it has placed there. What is freed before it was said was never there for anybody else, and its space,
-still in the caches, is filled again at once.
+"""Writes objects into shared memory that the agent has allotted to this process in advance, and reports them later.
+
+An object that is freed before it was reported never existed for anybody else. Its space, still in the CPU's caches, is
+reused at once.
 """
 
 from __future__ import annotations
@@ -16,17 +17,16 @@ if TYPE_CHECKING:
     from runtime._process.core_worker import Core
 
 SHARE = 64
-"""A process has at most this part of the store, one over it, for itself;"""
 MAX_BYTES = 16 << 20
-"""and at most so much. Larger objects are asked for one by one."""
+"""An allotment is at most min(capacity / SHARE, MAX_BYTES). The agent is asked for each larger object."""
 IDLE_S = 1.0
-"""What has not been needed for so long goes back."""
+"""Space that is unused for this long goes back to the agent."""
 ANSWER_S = 60.0
 REFUSED_S = 0.1
-"""After the agent had nothing to give, each object is asked for again for a while."""
+"""For this long after a refusal no allotment is requested: the agent is asked for each object."""
 
 
-class Allotment:
+class StoreWriter:
     """Everything but `place` and `abandon` runs under the pump's lock."""
 
     def __init__(self, core: Core, capacity_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""Unpickling what came from elsewhere: whatever goes wrong is one kind of error, as the value is what is broken."""
+"""Unpickling of values, with every failure translated into one error: the value is what is broken."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime import exceptions
 from runtime._wire import serialization
 
 
-def rebuild(
+def unpickle(
     data: bytes | memoryview, buffers: Sequence[Any] = (), writable: Callable[[Any], Any] | None = None
 ) -> tuple[Any, list[Any]]:
     """Rebuilds a value. Returns it with the references made on the way. See `serialization.deserialize`.
@@ -23,19 +23,19 @@ def rebuild(
     except exceptions.RayError:
         raise
     except Exception as error:
-        raise not_rebuilt(error) from error
+        raise cannot_unpickle(error) from error
 
 
-def rebuild_all(pickles: Iterable[bytes]) -> tuple[list[Any], list[Any]]:
+def unpickle_all(pickles: Iterable[bytes]) -> tuple[list[Any], list[Any]]:
     """The same for many values without buffers."""
     try:
         return serialization.deserialize_all(pickles)
     except exceptions.RayError:
         raise
     except Exception as error:
-        raise not_rebuilt(error) from error
+        raise cannot_unpickle(error) from error
 
 
-def not_rebuilt(error: Exception) -> exceptions.RaySystemError:
+def cannot_unpickle(error: Exception) -> exceptions.RaySystemError:
     """What to raise for an error of unpickling, where it is caught."""
     return exceptions.RaySystemError(error, traceback.format_exc())
