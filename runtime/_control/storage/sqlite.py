@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sqlite3
 
-from runtime._control.storage import StorageError
+from .interface import StorageError
 
 SCHEMA_VERSION = 1
 

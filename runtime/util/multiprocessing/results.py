@@ -9,14 +9,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import TimeoutError
 from multiprocessing.pool import RemoteTraceback  # type: ignore[attr-defined]
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from runtime import api, exceptions
 from runtime._owner.waiting import split
 from runtime._process.core_worker import Core, current
-
-if TYPE_CHECKING:
-    from .pool import Pool
 
 
 class Raised:
@@ -141,6 +138,20 @@ class AsyncResult:
         return None
 
 
+class Batches(Protocol):
+    """What runs the batches of an iterator: a `Pool`."""
+
+    @property
+    def process_count(self) -> int:
+        """How many processes run batches."""
+
+    def run_batch(self, process: int, func: Callable[..., Any], batch: list[Any]) -> Any:
+        """Sends calls to one process; returns the reference of their results."""
+
+    def iterator_ended(self) -> None:
+        """An iterator has sent its last batch."""
+
+
 class IMapIterator:
     """The results of `imap` or `imap_unordered`. As in Ray, the exception of a call that raised is its result.
 
@@ -148,7 +159,7 @@ class IMapIterator:
     """
 
     def __init__(
-        self, pool: Pool, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int, ordered: bool
+        self, pool: Batches, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int, ordered: bool
     ) -> None:
         self._pool = pool
         self._func = func
