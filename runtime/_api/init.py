@@ -13,7 +13,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from runtime._api import init_arguments, job_environment
 from runtime._api.logging_config import TEXT_FORMAT, LoggingConfig
@@ -228,8 +228,15 @@ def _connect(
     if threading.current_thread() is threading.main_thread() and (
         signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     ):
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(15))  # so that atexit runs
+        signal.signal(signal.SIGTERM, _terminated)
     _guard_interrupts(core)
+
+
+def _terminated(_number: int, _frame: Any) -> NoReturn:
+    """Ends the program in order, exit handlers included. A second SIGTERM must not interrupt these: it ends the process
+    at once, and its node cleans up without it."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    sys.exit(15)
 
 
 def _guard_interrupts(core: Core) -> None:

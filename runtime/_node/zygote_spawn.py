@@ -16,7 +16,8 @@ _SCRIPT = f"""\
 # not have itself, this library among them, come from where the node agent has them.
 import sys
 
-sys.path.pop(0)  # the folder of this file holds no modules for others
+if not sys.flags.safe_path:
+    sys.path.pop(0)  # the folder of this file, which holds no modules for others
 sys.path += {location.paths()!r}
 
 from runtime._process.zygote import main

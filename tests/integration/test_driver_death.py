@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
+import signal
 from collections.abc import Iterator
 
+import psutil
 import pytest
 
 import runtime as ray
@@ -59,6 +62,43 @@ def test_a_local_session_goes_with_its_driver() -> None:
     assert all(map(is_alive, pids))
     driver.kill()
     assert eventually(lambda: not any(map(is_alive, pids)))
+    assert eventually(lambda: set(session_files()) <= before)
+    driver.close()
+
+
+def test_a_second_sigterm_during_the_exit_handlers_leaves_nothing() -> None:
+    before = set(session_files())
+    at_exit = "import atexit; atexit.register(lambda: (print('leaving', flush=True), time.sleep(1000)))"
+    program = PROGRAM.format(arguments="num_cpus=2").replace("refs = ", f"{at_exit}\nrefs = ")
+    driver = Driver(program)
+    pids = [int(pid) for pid in driver.line("pids ").split()]
+    driver.line("ready")
+    driver.process.terminate()
+    driver.line("leaving")
+    driver.process.terminate()
+    assert driver.process.wait(60) == -signal.SIGTERM
+    assert eventually(lambda: not any(map(is_alive, pids)))
+    assert eventually(lambda: set(session_files()) <= before)
+    driver.close()
+
+
+def test_a_node_that_gets_sigterm_again_and_again_leaves_nothing() -> None:
+    before = set(session_files())
+    driver = Driver(PROGRAM.format(arguments="num_cpus=2"))
+    pids = [int(pid) for pid in driver.line("pids ").split()]
+    driver.line("ready")
+    zygote = psutil.Process(pids[0]).parent()
+    assert zygote is not None
+    agent = zygote.parent()
+    assert agent is not None
+
+    def is_gone() -> bool:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            agent.terminate()
+        return not is_alive(agent.pid)
+
+    assert eventually(is_gone)
+    assert eventually(lambda: not any(map(is_alive, [*pids, zygote.pid])))
     assert eventually(lambda: set(session_files()) <= before)
     driver.close()
 

@@ -124,6 +124,21 @@ def _with_path(first: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([first, os.environ.get("PYTHONPATH", "")])}
 
 
+@pytest.mark.parametrize("options", [[], ["-P"]], ids=["script's folder in the path", "safe path"])
+def test_another_python_keeps_its_own_import_path(tmp_path: Path, options: list[str]) -> None:
+    folder = tmp_path / "its own" / "runtime" / "_process"
+    folder.mkdir(parents=True)
+    for package in (folder.parent, folder):
+        (package / "__init__.py").touch()
+    (folder / "zygote.py").write_text("def main():\n    print('found', __file__)")
+    (tmp_path / "logs").mkdir()
+    own = {"PYTHONPATH": str(tmp_path / "its own")}
+    spawned = spawn_zygote(str(tmp_path), [sys.executable, "-S", *options], own)
+    with spawned.connection:
+        assert spawned.process.wait(60) == 0, Path(spawned.log_path).read_text()
+    assert f"found {folder / 'zygote.py'}" in Path(spawned.log_path).read_text()
+
+
 def test_the_zygote_ends_when_its_agent_closes_the_socket(tmp_path: Path) -> None:
     async def scenario() -> int:
         zygote, _ = await started(tmp_path)
