@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
+
+from runtime._system import interpreter
 
 _INTERRUPTED = 130  # clusterctl.errors.ExitCode.INTERRUPTED, whose import may be what was interrupted
 
@@ -16,11 +17,8 @@ def main() -> None:
         signal.signal(signal.SIGINT, _end_early)
     status: str | int | None = 0
     try:
-        gc.disable()  # what is imported stays: to look for garbage in it is a tenth of a command
-        from clusterctl.app import app
-
-        gc.freeze()
-        gc.enable()
+        with interpreter.startup():
+            from clusterctl.app import app
         app(prog_name="clusterctl")
     except SystemExit as end:
         status = end.code

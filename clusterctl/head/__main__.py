@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import gc
 import json
 import logging
 import os
@@ -21,12 +20,13 @@ from clusterctl.head.config import HeadConfig
 from clusterctl.head.first import HeadError, first_control_store, listen, with_ports_of_before
 from clusterctl.head.record import DaemonRecord, boot_id, read, remember
 from runtime._node import registry
-from runtime._system import files, stacks
+from runtime._system import files, interpreter, stacks
 
 
 def main() -> int:
     """Runs until SIGTERM; returns the exit status."""
-    gc.disable()  # until it is up: what there is then stays, and to look for garbage in it takes a tenth of the start
+    coming_up = contextlib.ExitStack()
+    coming_up.enter_context(interpreter.startup())
     parser = argparse.ArgumentParser(prog="python -m clusterctl.head", description=__doc__)
     parser.add_argument("--config", required=True, help="JSON of a HeadConfig")
     parser.add_argument("--secret-file", required=True, help="the cluster's secret")
@@ -49,8 +49,7 @@ def main() -> int:
                 listener.write(json.dumps(words) + "\n")
 
     def tell_up(words: dict[str, str]) -> None:
-        gc.freeze()
-        gc.enable()
+        coming_up.close()
         assert config is not None
         remember(options.session_dir, _record(options, config, words))
         tell(words)

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from runtime._system.lean import lean_imports
+from runtime._system import interpreter
 
-with lean_imports():
+with interpreter.startup():
     import msgspec
 
     from clusterctl.errors import CliError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from runtime._system.lean import lean_imports
+from runtime._system import interpreter
 
 
 def main() -> int:
@@ -21,7 +21,7 @@ def main() -> int:
     )
     parser.add_argument("--cluster-id", default="", help="id of a new cluster; default: random")
     options = parser.parse_args()
-    with lean_imports():
+    with interpreter.startup():
         from .running import run
     return run(options)
 

@@ -15,8 +15,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from runtime._system import interpreter
 
-class Reference(msgspec.Struct, eq=False, gc=False):
+
+class Reference(msgspec.Struct, eq=False, gc=interpreter.TRACK_RECORDS):
     """One object as this process sees it. `owner` is None for our own, else the owner's address (opaque here).
 
     `registered`: the owner has confirmed that it knows of us; always true for our own.

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from runtime._system.lean import lean_imports
+from runtime._system import interpreter
 from runtime._system.ready import Ready
 
 from .options import NodeOptions
@@ -16,7 +16,7 @@ def main() -> int:
     """Runs until the node should end; returns the exit status."""
     given = vars(_parser().parse_args())
     ready = Ready(given.pop("ready_fd"))
-    with lean_imports():
+    with interpreter.startup():
         from .running import run
     return run(NodeOptions(**given), ready.tell)
 

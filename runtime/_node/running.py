@@ -47,11 +47,8 @@ async def serve(make: type[NodeAgent], config: AgentConfig, tell: Tell) -> int:
         agent.finish(reason)
         starting.cancel()
 
-    def hear(number: int, frame: object) -> None:
-        loop.call_soon_threadsafe(end, f"received {signal.Signals(number).name}")
-
     for number in _ENDING:
-        signal.signal(number, hear)  # `loop.add_signal_handler` would load `inspect`
+        loop.add_signal_handler(number, end, f"received {number.name}")
     try:
         tell(await starting)
         await agent.finished.wait()  # a node runs until something ends it
@@ -61,7 +58,7 @@ async def serve(make: type[NodeAgent], config: AgentConfig, tell: Tell) -> int:
     finally:
         await agent.stop()
         for number in _ENDING:
-            signal.signal(number, signal.SIG_DFL)
+            loop.remove_signal_handler(number)
     return 0
 
 

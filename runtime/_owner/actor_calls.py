@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from runtime import exceptions
+from runtime._system import interpreter
 from runtime._transport.connection import Connection
 from runtime._wire.messages.control import ActorInfo
 from runtime._wire.messages.worker import Done, Value
@@ -17,7 +18,7 @@ from .objects import Entry
 from .submission import Submission
 
 
-class Call(Submission, eq=False, gc=False, kw_only=True):
+class Call(Submission, eq=False, gc=interpreter.TRACK_RECORDS, kw_only=True):
     """One call of an actor's method."""
 
     actor: Actor

@@ -14,6 +14,7 @@ import msgspec
 
 from runtime import exceptions
 from runtime._core.references import Reference, ReferenceTable
+from runtime._system import interpreter
 from runtime._transport.connection import Connection
 from runtime._transport.failures import report
 from runtime._wire import serialization
@@ -44,7 +45,7 @@ encode_address = lru_cache(1024)(msgspec.msgpack.Encoder().encode)
 decode_address = lru_cache(1024)(msgspec.msgpack.Decoder(WorkerAddress).decode)
 
 
-class Entry(Reference, eq=False, gc=False, kw_only=True):
+class Entry(Reference, eq=False, gc=interpreter.TRACK_RECORDS, kw_only=True):
     """One object. `value` is None until it is there; then callbacks have run."""
 
     released: Released

@@ -12,6 +12,7 @@ import msgspec
 from runtime import exceptions
 from runtime._core import ids
 from runtime._core.tasks import TRANSITIONS, TaskState, step
+from runtime._system import interpreter
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.base import WorkerAddress
@@ -49,7 +50,7 @@ def cannot_send(what: str, error: Exception) -> exceptions.RaySystemError:
     return exceptions.RaySystemError(f"The {what} could not be sent: {error}")
 
 
-class Submission(msgspec.Struct, eq=False, gc=False):
+class Submission(msgspec.Struct, eq=False, gc=interpreter.TRACK_RECORDS):
     """A task or call, until its results are there (or, for lineage, gone).
 
     A struct, because one is made for each call and that is how making one costs least. The garbage collector never

@@ -19,6 +19,7 @@ from runtime import exceptions
 from runtime._core import ids
 from runtime._core.lease_pool import Lease, LeasePool
 from runtime._core.tasks import TaskState
+from runtime._system import interpreter
 from runtime._transport.connection import Connection
 from runtime._wire.messages.base import ErrorKind, ResourceRequest
 from runtime._wire.messages.node import (
@@ -77,7 +78,7 @@ class TaskOptions(msgspec.Struct, frozen=True):
     stream: StreamOptions | None = None
 
 
-class Task(Submission, eq=False, gc=False, kw_only=True):
+class Task(Submission, eq=False, gc=interpreter.TRACK_RECORDS, kw_only=True):
     """One call of a remote function."""
 
     pool: LeasePool

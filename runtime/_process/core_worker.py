@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
 import time
 import weakref
 from collections.abc import Callable
@@ -32,6 +31,7 @@ from runtime._owner.submitter import TaskSubmitter
 from runtime._owner.task_environment import Environment
 from runtime._owner.value_requests import ValueRequests
 from runtime._owner.waiting import Waiter
+from runtime._system import interpreter
 from runtime._transport.connection import Connection
 from runtime._transport.failures import report
 from runtime._transport.pump import REST_S, Pump
@@ -48,9 +48,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("runtime")
 TICK_S = 0.01
 WATCH_S = 0.1
-SWITCH_S = 0.001
-"""So long a thread that computes keeps the interpreter while others want it. To serve a message takes several turns: at
-Python's own 5 ms for each of them, replies would wait for tens of milliseconds beside user code that computes."""
 REGISTER_TIMEOUT_S = 30.0
 
 _current: Core | None = None
@@ -125,7 +122,7 @@ class Core:
         self.on_driver_logs: Callable[[node.DriverLogs], None] | None = None
         self._peers: dict[bytes, Connection] = {}
         self._last_tick = 0.0
-        self._switch_s = sys.getswitchinterval()
+        self._switch_s: float | None = None
         self._closing = False
         self.forked = False  # this is a child that user code forked, and not the process that was connected
         self._handlers: dict[type, Callable[[Connection, Any, int], None]] = {}
@@ -218,9 +215,7 @@ class Core:
             for connection, message, correlation in early or ():
                 self._on_message(connection, message, correlation)
         self.pump.start()
-        self._switch_s = sys.getswitchinterval()
-        if self._switch_s > SWITCH_S:
-            sys.setswitchinterval(SWITCH_S)
+        self._switch_s = interpreter.shorten_switch_interval()
 
     def add_handlers(self, handlers: dict[type, Callable[[Connection, Any, int], None]]) -> None:
         """A worker's executor adds what only workers are told."""
@@ -474,8 +469,7 @@ class Core:
             self.pending.clear()
         self.reader.close()
         metrics.end()
-        if sys.getswitchinterval() == SWITCH_S:
-            sys.setswitchinterval(self._switch_s)
+        interpreter.restore_switch_interval(self._switch_s)
         self._unlisten()
         self.store.close()
         # Entries are not visited by the garbage collector: what they refer to would never end.

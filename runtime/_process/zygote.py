@@ -35,7 +35,7 @@ from typing import Any, NoReturn
 
 from runtime._executor import thread_limit
 from runtime._executor.process_end import exit_status, flush_output
-from runtime._system import stacks
+from runtime._system import interpreter, stacks
 
 Start = dict[str, Any]
 _PR_SET_PDEATHSIG = 1
@@ -74,7 +74,7 @@ class Zygote:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._end)
         signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
-        gc.freeze()
+        interpreter.freeze()
         self._tell({"ready": os.getpid()})
         idle_s: float | None = _IDLE_BEFORE_PREIMPORT_S
         while not self._ended:
@@ -235,7 +235,7 @@ def _preimport() -> None:
         if importlib.util.find_spec(name) is not None:
             importlib.import_module(name)
     gc.collect()
-    gc.freeze()
+    interpreter.freeze()
 
 
 def main() -> None:

@@ -11,8 +11,7 @@ import logging
 import os
 
 from runtime._node.zygote_spawn import spawn_zygote
-from runtime._system import stacks
-from runtime._system.lean import lean_imports
+from runtime._system import interpreter, stacks
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -31,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     os.makedirs(os.path.join(options.session_dir, "logs"), mode=0o700, exist_ok=True)
     zygote = spawn_zygote(options.session_dir)
     # Here and not above: the zygote comes up meanwhile.
-    with lean_imports():
+    with interpreter.startup():
         from .local_cluster import run
 
     return run(options, zygote)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from runtime._core.placement import Request as PlacementRequest
+from runtime._system import interpreter
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -31,7 +32,7 @@ else:
         __class_getitem__ = classmethod(GenericAlias)
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Message(msgspec.Struct, frozen=True, array_like=True, gc=interpreter.TRACK_RECORDS):
     """Base of all messages."""
 
 
@@ -65,10 +66,10 @@ class ErrorKind:
     INTERNAL = "internal"
 
 
-class WorkerAddress(Message, frozen=True, array_like=True, gc=False):
+class WorkerAddress(Message, frozen=True, array_like=True, gc=interpreter.TRACK_RECORDS):
     """Where a driver or worker process listens. On its own node use `unix_path`, elsewhere `host:port`."""
 
-    # gc=False, as it refers to no containers: records that hold one need not be visited either (see `History`).
+    # It refers to no containers, so the garbage collector need not visit records that hold one either (see `History`).
     worker_id: bytes  # 28 bytes
     node_id: bytes  # 28 bytes
     unix_path: str

@@ -102,33 +102,6 @@ def test_a_workers_part_has_all_that_runs_there(shipment: Shipment, tmp_path: Pa
     assert [path.name for path in python.parent.iterdir() if "clusterctl" in path.name] == []  # a head's
 
 
-INDEXED = """
-import marshal, sys, zipimport
-from runtime._system import location
-zipped = zipimport.zipimporter(location.ROOT)
-with open(location.index(), "rb") as file, open(location.ROOT, "rb") as data:
-    for name, (offset, size, is_package) in marshal.loads(file.read()).items():
-        *folder, last = name.split(".")
-        importer = zipimport.zipimporter("/".join([location.ROOT, *folder]))
-        data.seek(offset)
-        assert marshal.loads(data.read(size)) == importer.get_code(last), name
-        assert importer.is_package(last) == is_package, name
-import clusterctl.head.join, runtime._node.agent
-import runtime._node.environments.builder, runtime._process.main
-modules = ("_node.agent", "_node.environments", "_node.environments.builder", "_process.main")
-loaders = [type(sys.modules[f"runtime.{name}"].__loader__).__name__ for name in modules]
-print(*loaders, runtime._node.agent.__file__.removeprefix(location.ROOT))
-"""
-
-
-def test_a_node_that_joins_finds_modules_by_the_index_and_later_ones_in_the_zip(
-    shipment: Shipment, tmp_path: Path
-) -> None:
-    python = install(shipment.for_worker(), tmp_path) / "bin" / "python"
-    index, zipped = "_FindIndexed", "zipimporter"
-    assert ask(python, INDEXED).split() == [index, index, zipped, zipped, "/runtime/_node/agent.pyc"]
-
-
 def test_a_whole_runtime_stays_under_those_who_run_on_it(shipment: Shipment, tmp_path: Path) -> None:
     part = shipment.for_worker()
     runtime = install(part, tmp_path)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import runtime as ray
-from runtime._process.core_worker import SWITCH_S
+from runtime._system.interpreter import SWITCH_S
 
 
 @pytest.fixture
