@@ -34,6 +34,7 @@ from autoscaler.provider import LaunchRequest, Machine
 from clusterctl.errors import Busy, CliError, NotFound, UsageProblem
 from clusterctl.spec.definition import ClusterSpec
 from runtime._session import current_cluster
+from runtime._system import files
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -164,6 +165,12 @@ class Home:
         folder = self.folder(record.name)
         (folder / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)
         _replace(folder / "cluster.json", msgspec.json.format(msgspec.json.encode(record), indent=2))
+
+    def write_head_config(self, name: str, config: bytes) -> str:
+        """Stores the configuration that travels to a cluster's head; returns its file."""
+        path = self.folder(name) / "head.json"
+        _replace(path, config)
+        return str(path)
 
     def new_secret(self, name: str) -> str:
         """Makes a cluster's secret anew; returns its file."""
@@ -330,16 +337,10 @@ def _holder(descriptor: int) -> str:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Writes a file, whole or not at all, also when the machine fails."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    """Writes a private file, whole or not at all."""
     try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        files.replace(str(path), data)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise CliError(
             f"{path} cannot be written: {error.strerror or error}",
             "Nothing of it was changed. Make it writable, or make room there, and run the command again.",

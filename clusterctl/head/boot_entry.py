@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -44,7 +43,8 @@ def install(cluster_id: str, folder: str, command: Sequence[str], log: str, pyth
             return ""
         _write(script, script_text(command, os.environ, log))
         copy = f"{folder}/{_OWN_COPY}"
-        shutil.copyfile(__file__, copy)
+        with open(__file__, encoding="utf-8") as source:
+            _write(copy, source.read())
         _write(f"{folder}/{_REMOVAL}", f"{shlex.join([python, '-I', copy, cluster_id])}\n")
         _set_crontab(with_line(before, cluster_id, script))
     except OSError as error:
@@ -152,8 +152,13 @@ def _run(arguments: Sequence[str], text: str = "") -> subprocess.CompletedProces
 
 
 def _write(path: str, text: str) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+    """Whole or not at all: what was there may run at the next boot."""
+    draft = f"{path}.new"
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ from .session import (
     secret_of,
     session_dir,
     turn,
-    write_private,
 )
 
 _TAIL_BYTES = 3000
@@ -68,7 +67,7 @@ def start_head(
                 labels=dict(labels),
             )
             config_file = f"{session}/head.json"
-            write_private(config_file, own.to_json())
+            files.replace(config_file, own.to_json())
         config_file = os.path.expanduser(config_file)
         record = spawn_head(session, config_file, secret_file, held)
         return _protect(session, config_file, secret_file, record)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 import msgspec
@@ -60,10 +59,7 @@ def boot_id() -> str:
 
 def remember(session: str, record: DaemonRecord) -> None:
     """Writes the record, whole or not at all."""
-    draft = f"{session}/.daemon.{os.getpid()}"
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(msgspec.json.encode(record))
-    os.replace(draft, f"{session}/{FILE}")
+    files.replace(f"{session}/{FILE}", msgspec.json.encode(record))
 
 
 def forget(session: str) -> None:

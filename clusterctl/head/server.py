@@ -30,6 +30,7 @@ from runtime._control.storage import StorageError
 from runtime._core import head_api
 from runtime._node.options import zygote_delay_s
 from runtime._session.daemons import Daemon, DaemonError, start_node
+from runtime._system import files
 from runtime._transport.channel import CallError
 from runtime._wire.messages.control import KvPut
 
@@ -40,7 +41,7 @@ from .config import HeadConfig
 from .first import HeadError, control_store
 from .jobs import JobSupervisor
 from .record import forget
-from .session import sockets_dir, write_private
+from .session import sockets_dir
 from .supervision import GaveUp, keep_alive, keep_going
 from .worker_files import WorkerFiles
 
@@ -258,8 +259,7 @@ class Head:
             before = msgspec.structs.replace(
                 HeadConfig.read(self._config_file), **changes
             )  # its ports are the spec's
-            write_private(f"{self._config_file}.new", before.to_json())
-            os.replace(f"{self._config_file}.new", self._config_file)
+            files.replace(self._config_file, before.to_json())
 
     def _lost(self, reason: str) -> None:
         self._failure = f"the control store is lost: {reason}"

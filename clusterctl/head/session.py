@@ -60,8 +60,7 @@ def session_dir() -> str:
             files.remove(link)
     session = new_session_dir()
     os.makedirs(_hand_started_folder(), 0o700, exist_ok=True)
-    with open(f"{_hand_started_folder()}/{os.path.basename(session)}", "w", encoding="utf-8") as file:
-        file.write(session)
+    files.replace(f"{_hand_started_folder()}/{os.path.basename(session)}", session.encode())
     return session
 
 
@@ -76,6 +75,8 @@ def hand_started() -> list[tuple[str, str]]:
     found = []
     with contextlib.suppress(FileNotFoundError):
         for name in sorted(os.listdir(folder)):
+            if name.startswith("."):
+                continue  # the draft of a start that was killed
             with open(f"{folder}/{name}", encoding="utf-8") as file:
                 found.append((f"{folder}/{name}", file.read()))
     return found
@@ -94,7 +95,7 @@ def secret_of(session: str, given: str | None) -> str:
     """The path of the cluster's secret: what is given, else a new one in the session's folder."""
     if given is None:
         path = f"{session}/secret"
-        write_private(path, os.urandom(32).hex().encode())
+        files.replace(path, os.urandom(32).hex().encode())
         return path
     path = os.path.abspath(os.path.expanduser(given))
     try:
@@ -103,12 +104,6 @@ def secret_of(session: str, given: str | None) -> str:
     except FileNotFoundError:
         raise NotFound(f"there is no secret file {path}", "Copy it from the head.") from None
     return path
-
-
-def write_private(path: str, data: bytes) -> None:
-    """Writes a file that only this user may read."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(data)
 
 
 def _hand_started_folder() -> str:

@@ -3,12 +3,14 @@ is dropped, because no node, driver, actor or placement group of the earlier lif
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 from runtime._control.storage import open_storage
+from runtime._system import files
 
 KEPT = ("kv:jobs", "kv:packages", "kv:package_holds", "kv:job_requests")
+_FILES = ("", "-wal", "-shm")
+"""What SQLite keeps a state in."""
 
 
 def begin_new_life(path: str) -> bool:
@@ -19,8 +21,8 @@ def begin_new_life(path: str) -> bool:
     if not os.path.exists(path):
         return False
     draft = f"{path}.new"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(draft)
+    for suffix in _FILES:  # of a start that was killed
+        files.remove(draft + suffix)
     old = open_storage(path)
     new = open_storage(draft)
     for table in KEPT:
@@ -29,8 +31,7 @@ def begin_new_life(path: str) -> bool:
     new.commit()
     new.close()
     old.close()
-    for suffix in ("-wal", "-shm"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path + suffix)
+    for suffix in _FILES[1:]:
+        files.remove(path + suffix)
     os.replace(draft, path)
     return True

@@ -350,13 +350,11 @@ class Up:
             )
 
     def _head_facts(self, head: Machine) -> setup.NodeFacts:
-        config_file = self._home.folder(self.record.name) / "head.json"
-        config_file.write_bytes(self._head_config(head).to_json())
-        config_file.chmod(0o600)
+        config_file = self._home.write_head_config(self.record.name, self._head_config(head).to_json())
         facts = setup.head_facts(
             self._spec,
             self._home.secret_file(self.record.name),
-            str(config_file),
+            config_file,
             head.address,
             self._provider.for_head().files,
             self._shipment(),

@@ -59,7 +59,8 @@ class SshAccess:
         private = self.key_file()
         public = Path(self._auth.ssh_public_key or f"{private}.pub").expanduser()
         with contextlib.suppress(OSError):
-            return public.read_text(encoding="utf-8").strip()
+            if line := public.read_text(encoding="utf-8").strip():
+                return line
         return _public_half(private)
 
     def clusters_key(self) -> str:

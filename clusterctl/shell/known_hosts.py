@@ -1,4 +1,5 @@
-"""The host keys by which machines are known: a file with a line for each, as `ssh` keeps them.
+"""The host keys by which machines are known: a file with a line for each, as `ssh` keeps them. A last line
+without its newline was never finished, for want of space or power, and counts as missing.
 
 Of the file only the lines of the machine in question are read as keys: who enters twenty machines reads it forty times.
 """
@@ -30,7 +31,7 @@ def load(keys: paramiko.HostKeys, file: str, machine: str) -> None:
 
     with contextlib.suppress(FileNotFoundError), open(file, encoding="utf-8") as lines:
         for line in lines:
-            if not line.startswith(f"{machine} "):
+            if not line.startswith(f"{machine} ") or not line.endswith("\n"):
                 continue
             try:
                 entry = HostKeyEntry.from_line(line.strip())
@@ -53,6 +54,9 @@ def pinning(file: str) -> paramiko.MissingHostKeyPolicy:
                 load(keys, file, hostname)
                 pinned = keys.lookup(hostname)  # by another process, just now
                 if pinned is None:
+                    lines.seek(0)
+                    whole, end, _ = lines.read().rpartition("\n")
+                    lines.truncate(len(f"{whole}{end}".encode()))
                     lines.write(f"{hostname} {key.get_name()} {key.get_base64()}\n")
                 elif pinned.get(key.get_name()) != key:
                     raise paramiko.BadHostKeyException(hostname, key, next(iter(pinned.values())))

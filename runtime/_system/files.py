@@ -12,6 +12,26 @@ def remove(path: str) -> None:
         os.unlink(path)
 
 
+def replace(path: str, data: bytes) -> None:
+    """Writes a file that only this user may read: whole or not at all, also when the process is killed or the machine
+    fails. Until then the file is as it was, or missing.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    folder, name = os.path.split(path)
+    draft = os.path.join(folder, f".{name}.{os.urandom(4).hex()}")
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError:
+        remove(draft)
+        raise
+
+
 def tail(path: str, limit_bytes: int) -> str:
     """The end of a log.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,6 +35,7 @@ from clusterctl.providers.access import SshAccess
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.platforms.gcp import GcpProvider
+from runtime._system import files
 
 from . import api as apis
 from . import checks, errors, firewall, instances, machine_types, names, prices
@@ -468,9 +468,7 @@ class GcpMachines:
         if now == before:
             return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = self._folder / f".{_ADDRESSES}.{os.getpid()}.{threading.get_ident()}"
-        draft.write_text(json.dumps(now), encoding="utf-8")
-        draft.replace(self._folder / _ADDRESSES)
+        files.replace(str(self._folder / _ADDRESSES), json.dumps(now).encode())
 
     def _each(self, things: Sequence[T], ask: Callable[[T], R]) -> Sequence[R]:
         """Asks side by side."""

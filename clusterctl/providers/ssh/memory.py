@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from clusterctl.home import LET_IN
+from runtime._system import files
 
 from .claim import Claim
 
@@ -71,10 +71,4 @@ class Memory:
     def _write(self, name: str, data: bytes) -> None:
         """The whole file, or nothing of it."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = self._folder / f".{name}.{threading.get_ident()}"
-        try:
-            draft.write_bytes(data)
-            draft.replace(self._folder / name)
-        except OSError:
-            draft.unlink(missing_ok=True)
-            raise
+        files.replace(str(self._folder / name), data)

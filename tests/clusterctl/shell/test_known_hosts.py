@@ -61,3 +61,14 @@ def test_a_first_key_is_written_down_and_another_is_refused(tmp_path: pathlib.Pa
 
 
 original = HostKeyEntry.from_line
+
+
+def test_a_line_that_was_not_finished_counts_as_missing(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "known"
+    first, ours = key(), key()
+    torn = line("h", ours)
+    for length in range(len(torn)):
+        file.write_text(line("g", first) + torn[:length])
+        assert not loaded(file, "h")
+        known_hosts.pinning(str(file)).missing_host_key(None, "h", ours)
+        assert file.read_text() == line("g", first) + torn
