@@ -26,7 +26,12 @@ class Me:
     def who(self):
         context = ray.get_runtime_context()
         handle = context.current_actor
-        return context.get_actor_id(), context.get_actor_name(), context.was_current_actor_reconstructed, handle
+        return (
+            context.get_actor_id(),
+            context.get_actor_name(),
+            context.was_current_actor_reconstructed,
+            handle,
+        )
 
     def hello(self):
         return "hello"

@@ -60,7 +60,9 @@ def show(label, ref):
     try:
         print(label, "gave", ray.get(ref))
     except Exception as error:
-        classes = [c.__name__ for c in type(error).__mro__ if c in (RayTaskError, RayActorError, WorkerCrashedError)]
+        classes = [
+            c.__name__ for c in type(error).__mro__ if c in (RayTaskError, RayActorError, WorkerCrashedError)
+        ]
         cause = getattr(error, "cause", None)
         print(label, classes, isinstance(error, Custom), getattr(error, "code", None), type(cause).__name__)
 

@@ -22,7 +22,10 @@ class Slow:
 
 async def gathered(actor):
     results = await asyncio.gather(
-        power.remote(2, 5), actor.after.remote(0.01, "actor"), asyncio.sleep(0.01, "local"), return_exceptions=True
+        power.remote(2, 5),
+        actor.after.remote(0.01, "actor"),
+        asyncio.sleep(0.01, "local"),
+        return_exceptions=True,
     )
     print(results)
     mixed = await asyncio.gather(power.remote(2, -1), power.remote(3, 2), return_exceptions=True)

@@ -53,7 +53,9 @@ class Frame:
 
     def column_sums(self):
         columns = zip(*self.grid, strict=True)
-        refs = [reduce_axis.remote(lambda x: x.sum(axis=0), *(p.drain() for p in column)) for column in columns]
+        refs = [
+            reduce_axis.remote(lambda x: x.sum(axis=0), *(p.drain() for p in column)) for column in columns
+        ]
         return np.concatenate(ray.get(refs))
 
     def to_numpy(self):

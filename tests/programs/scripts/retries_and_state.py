@@ -56,7 +56,9 @@ except ray.exceptions.WorkerCrashedError as error:
     print(type(error).__name__, os.path.getsize(path("e")))
 print(ray.get(crash.options(max_retries=-1).remote(path("f"), 4)))
 phoenix = Phoenix.remote(path("lives"))
-print(ray.get(phoenix.life.remote()), ray.get(phoenix.die.remote(path("g"), 1)), ray.get(phoenix.life.remote()))
+print(
+    ray.get(phoenix.life.remote()), ray.get(phoenix.die.remote(path("g"), 1)), ray.get(phoenix.life.remote())
+)
 try:
     ray.get(phoenix.die.remote(path("h"), 9))
 except ray.exceptions.RayActorError as error:

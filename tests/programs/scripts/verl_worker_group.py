@@ -54,7 +54,9 @@ class WorkerGroup:
         self.workers = [
             remote.options(
                 num_cpus=0.5,
-                scheduling_strategy=PlacementGroupSchedulingStrategy(self.group, placement_group_bundle_index=i),
+                scheduling_strategy=PlacementGroupSchedulingStrategy(
+                    self.group, placement_group_bundle_index=i
+                ),
             ).remote(i, size, role)
             for i in range(size)
         ]
