@@ -45,13 +45,6 @@ try:
     ray.get(holder.read.remote())
 except ray.exceptions.RayActorError as error:
     print(type(error).__name__)
-try:
-    ray.get(mine, timeout=60)
-    print("still cached")
-except ray.exceptions.ReferenceCountingAssertionError as error:
-    print("reference", type(error).__name__)
-except ray.exceptions.ObjectLostError as error:
-    print(type(error).__name__, isinstance(error, ray.exceptions.RayError))
 array = ray.get(ray.put(np.zeros(200_000)))
 try:
     array[0] = 1
