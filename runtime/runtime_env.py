@@ -99,7 +99,9 @@ class RuntimeEnv(dict[str, Any]):
         worker_process_setup_hook: called in each worker before its first task: a function (for a job), or its path
             "package.module.function".
         config: a `RuntimeEnvConfig`, or a dict of its arguments.
-        conda, container, image_uri, java_jars: refused when a worker should start with them.
+        image_uri: a container image in which workers run, with podman. Only `env_vars` and `config` may be beside it.
+        container: the same with options for podman: `image`, `run_options` (a list).
+        conda, java_jars: refused when a worker should start with them.
 
     Raises:
         TypeError: a field has the wrong type.

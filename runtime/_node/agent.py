@@ -90,10 +90,14 @@ class NodeAgent:
             self.finish,
         )
         self.jobs = JobTable(self.control)
+        spilling = spill_settings(config)
         self.environments = Environments(
-            os.path.join(config.session_dir, "environments"), self.control, self.jobs.config
+            os.path.join(config.session_dir, "environments"),
+            self.control,
+            self.jobs.config,
+            (config.session_dir, self.sockets_dir, os.path.dirname(spilling.directory)),
         )
-        self.store = ObjectStore(config.store_bytes, spill_settings(config), self._changed, settle)
+        self.store = ObjectStore(config.store_bytes, spilling, self._changed, settle)
         start = {
             "agent_socket": self.unix_path,
             "node_id": config.node_id.hex(),
@@ -105,7 +109,13 @@ class NodeAgent:
             self._worker_ended, self.output.monitor.follow, self.finish, lambda: self.memory.wake()
         )
         self.pool = WorkerPool(
-            config.session_dir, start, self.environments, listener, config.cpu_count, exit_grace_s()
+            config.session_dir,
+            start,
+            self.environments,
+            listener,
+            config.cpu_count,
+            exit_grace_s(),
+            self.store.arena.fd,
         )
         self._peer_handler = PeerHandler(self)
         self.peers = PeerTable(

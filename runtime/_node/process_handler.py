@@ -39,6 +39,7 @@ from runtime._wire.messages.node import (
 from runtime._wire.messages.worker import Done
 
 from .config import settings
+from .environments.place import STORE_IN_CONTAINER
 from .jobs import Job
 from .processes import Process
 
@@ -148,7 +149,7 @@ class ProcessHandler:
         agent.driver_came()
         if not job.config.get("runtime_env"):
             self._prestart(process)
-        return self._registered(job, "")
+        return self._registered(job, "", agent.store.arena.path)
 
     def _register_worker(self, channel: Channel, message: Register) -> Registered:
         agent = self._agent
@@ -160,7 +161,10 @@ class ProcessHandler:
         self._enter(Process(channel, address, worker.job_id, message.pid, worker))
         job = agent.jobs.get(worker.job_id)
         assert job is not None  # its place was prepared before the fork
-        reply = self._registered(job, worker.key[1])
+        in_container = worker.host.interpreter.container is not None
+        reply = self._registered(
+            job, worker.key[1], STORE_IN_CONTAINER if in_container else agent.store.arena.path
+        )
         # After the reply is on its way: whoever gets the worker may write to it at once.
         place = agent.environments.ready(worker.key)
         if place is None or not place.hook:  # else `SetUp` follows
@@ -172,7 +176,7 @@ class ProcessHandler:
         if not process.channel.closed:
             self._by_worker[process.address.worker_id] = process.channel
 
-    def _registered(self, job: Job, runtime_env: str) -> Registered:
+    def _registered(self, job: Job, runtime_env: str, store_path: str) -> Registered:
         agent = self._agent
         config = agent.config
         return Registered(
@@ -185,7 +189,7 @@ class ProcessHandler:
             agent.cluster_id,
             config.control_address,
             config.secret,
-            agent.store.arena.path,
+            store_path,
             agent.store.arena.capacity_bytes,
             config.labels,
             runtime_env,

@@ -61,6 +61,7 @@ class WorkerPool:
         listener: see `PoolListener`.
         keep_idle: so many idle workers are kept for as long as their job lives.
         grace_s: so long may a worker take that ends by itself.
+        store_fd: the node's shared memory, for workers in containers.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class WorkerPool:
         listener: PoolListener,
         keep_idle: int,
         grace_s: float = GRACE_S,
+        store_fd: int = -1,
     ) -> None:
         self._session_dir = session_dir
         self._logs = os.path.join(session_dir, "logs")
@@ -79,6 +81,7 @@ class WorkerPool:
         self._listener = listener
         self._keep_idle = keep_idle
         self.grace_s = grace_s
+        self._store_fd = store_fd
         self._asked: dict[Worker, asyncio.Task[None]] = {}
         self._ends: dict[Worker, list[asyncio.Future[None]]] = {}
         self.table = WorkerTable()
@@ -256,7 +259,7 @@ class WorkerPool:
         return asyncio.get_running_loop().time()
 
     def _add_host(self, interpreter: Interpreter) -> ZygoteHost:
-        host = self._hosts[interpreter] = ZygoteHost(interpreter, self._session_dir, self)
+        host = self._hosts[interpreter] = ZygoteHost(interpreter, self._session_dir, self, self._store_fd)
         return host
 
     def _end_host(self, host: ZygoteHost) -> None:

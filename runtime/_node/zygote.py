@@ -16,6 +16,8 @@ from .zygote_spawn import SpawnedZygote
 log = logging.getLogger(__name__)
 _START_TIMEOUT_S = 30.0
 _END_S = 2.0
+_LAST_WORDS_S = 0.5
+"""How long a zygote that has closed its socket may take to end: podman outlives its container by a moment."""
 
 
 class ZygoteEvents(Protocol):
@@ -104,7 +106,8 @@ class Zygote(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._stopping:
             return
-        self._process.kill()
+        if not wait_for_end(self._process, _LAST_WORDS_S):
+            self._process.kill()
         status = self._process.wait()
         reason = f"the worker zygote ended ({describe_exit(status)}): {_tail(self._log_path)}"
         if self._ready is not None and not self._ready.done():

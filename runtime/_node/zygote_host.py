@@ -43,10 +43,13 @@ class ZygoteHost:
     `broken`: it does not stay up, and is not started again.
     """
 
-    def __init__(self, interpreter: Interpreter, session_dir: str, events: WorkerEvents) -> None:
+    def __init__(
+        self, interpreter: Interpreter, session_dir: str, events: WorkerEvents, store_fd: int = -1
+    ) -> None:
         self.interpreter = interpreter
         self.broken = False
         self._session_dir = session_dir
+        self._store_fd = store_fd
         self._events = events
         self._zygote: Zygote | None = None
         self._up = False
@@ -134,6 +137,10 @@ class ZygoteHost:
 
     def _spawn(self) -> SpawnedZygote:
         chosen = self.interpreter
+        if chosen.container is not None:
+            from .zygote_container import spawn_in_container  # few nodes need it
+
+            return spawn_in_container(self._session_dir, chosen, chosen.container, self._store_fd)
         return spawn_zygote(self._session_dir, chosen.command, dict(chosen.variables), chosen.cwd)
 
     async def _restart(self) -> None:

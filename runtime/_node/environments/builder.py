@@ -9,7 +9,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,9 @@ from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
 from runtime._wire.messages.control import KvGet
 
-from . import venv
+from . import container, venv
 from .command import CommandFailed, run
-from .place import DEFAULT_INTERPRETER, Interpreter, Part, WorkerPlace
+from .place import DEFAULT_INTERPRETER, Container, Interpreter, Part, WorkerPlace
 
 log = logging.getLogger(__name__)
 FAILURE_KEPT_S = 10.0
@@ -34,7 +34,7 @@ FAILURE_KEPT_S = 10.0
 _DEFAULT_TIMEOUT_S = 600.0
 _FETCH_TIMEOUT_S = 120.0
 _GIB = 2**30
-_UNSUPPORTED = ("conda", "container", "image_uri", "java_jars", "_nsight", "_rocprof_sys")
+_UNSUPPORTED = ("conda", "java_jars", "_nsight", "_rocprof_sys")
 _AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "MALLOC_", "NUMEXPR_")
 """Variables with these beginnings are read when Python or a library starts: a fork would be too late for them."""
 
@@ -52,10 +52,12 @@ class Builder:
     Args:
         folder: for all files; this object's alone.
         control: where packages are.
+        shared: folders of the node that workers in containers need.
     """
 
-    def __init__(self, folder: str, control: ControlClient) -> None:
+    def __init__(self, folder: str, control: ControlClient, shared: Sequence[str] = ()) -> None:
         self._folder = Path(folder)
+        self._shared = shared
         self._control = control
         self._building: dict[Part, _Building] = {}
         self._failed: dict[Part, tuple[float, str]] = {}
@@ -63,7 +65,7 @@ class Builder:
         self._deleting: set[asyncio.Task[None]] = set()
         self._caches = {
             kind: UriCache(int(float(os.environ.get(f"RAY_RUNTIME_ENV_{kind}_CACHE_SIZE_GB", "10")) * _GIB))
-            for kind in ("WORKING_DIR", "PY_MODULES", "PIP")
+            for kind in ("WORKING_DIR", "PY_MODULES", "PIP", "IMAGE")
         }
 
     async def build(self, parts: list[Part], env: Mapping[str, Any], job: Mapping[str, Any]) -> WorkerPlace:
@@ -111,6 +113,7 @@ class Builder:
                     f"runtime_env['{name}']={env[name]!r} is not supported: use pip or uv for packages, and "
                     "install what else is needed on the nodes"
                 )
+        chosen = container.chosen(env, self._shared)
         path: list[str] = []
         for uri in env.get("py_modules") or []:
             path.append(await self._unpacked(parts, "PY_MODULES", uri))
@@ -118,8 +121,10 @@ class Builder:
         if env.get("working_dir"):
             cwd = await self._unpacked(parts, "WORKING_DIR", env["working_dir"])
             path.append(cwd)
-        else:
+        elif chosen is None:
             cwd = next(iter(_existing([job.get("cwd") or ""])), "")
+        if chosen is not None:
+            return await self._in_container(parts, env, chosen, cwd, path)
         variables = environments.expand(env.get("env_vars") or {}, os.environ)
         working_dir = cwd if env.get("working_dir") else ""
         interpreter = await self._interpreter(parts, env, working_dir, variables)
@@ -128,21 +133,29 @@ class Builder:
             variables["VIRTUAL_ENV"] = os.path.dirname(binaries)
             search = variables.get("PATH", os.environ.get("PATH", os.defpath))
             variables["PATH"] = f"{binaries}{os.pathsep}{search}"
-        path += filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
-        if path:  # for programs that the worker starts
-            inherited = os.environ.get("PYTHONPATH")
-            variables["PYTHONPATH"] = os.pathsep.join([*path, *([inherited] if inherited else [])])
+        _lead_to(path, variables, os.environ)
         path += _existing(job.get("sys_path") or [])
         hook = env.get("worker_process_setup_hook") or ""
         return WorkerPlace(cwd, path, variables, interpreter, hook)
+
+    async def _in_container(
+        self, parts: list[Part], env: Mapping[str, Any], chosen: Container, cwd: str, path: list[str]
+    ) -> WorkerPlace:
+        """The place in an image, of which the job's own folders on this node are no part."""
+        digest = hashlib.sha256(msgspec.json.encode(chosen)).hexdigest()
+        folder = self._folder / "images" / digest[:32]
+        await self._part(parts, ("IMAGE", digest), folder, lambda: container.look(chosen, folder))
+        image = container.found(folder)
+        variables = environments.expand(env.get("env_vars") or {}, image.variables)
+        interpreter = Interpreter((image.python,), _at_start(variables), container=chosen)
+        _lead_to(path, variables, image.variables)
+        return WorkerPlace(cwd, path, variables, interpreter)
 
     async def _interpreter(
         self, parts: list[Part], env: Mapping[str, Any], working_dir: str, variables: Mapping[str, str]
     ) -> Interpreter:
         """The Python for the workers."""
-        at_start = tuple(
-            sorted((n, v) for n, v in variables.items() if n.startswith(_AT_START) and n != "PYTHONPATH")
-        )
+        at_start = _at_start(variables)
         tool = next((name for name in ("pip", "uv") if env.get(name)), "")
         if env.get("py_executable"):
             if tool:
@@ -283,6 +296,20 @@ def _status(uri: str) -> os.stat_result:
         return os.stat(fetch.path_of(uri))
     except OSError as error:
         raise ValueError(f"Failed to download {uri}: {error}") from error
+
+
+def _at_start(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        sorted((n, v) for n, v in variables.items() if n.startswith(_AT_START) and n != "PYTHONPATH")
+    )
+
+
+def _lead_to(path: list[str], variables: dict[str, str], outer: Mapping[str, str]) -> None:
+    """Adds the folders of PYTHONPATH to `path`, and all of it to PYTHONPATH, for programs that the worker starts."""
+    path += filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))
+    if path:
+        inherited = outer.get("PYTHONPATH")
+        variables["PYTHONPATH"] = os.pathsep.join([*path, *([inherited] if inherited else [])])
 
 
 def _existing(folders: list[str]) -> list[str]:

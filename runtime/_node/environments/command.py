@@ -20,8 +20,9 @@ class CommandFailed(Exception):
         self.output = output or message
 
 
-async def run(command: Sequence[str], cwd: str, environment: Mapping[str, str]) -> None:
-    """Runs a program to its end. When this is cancelled, the program and what it started are killed.
+async def run(command: Sequence[str], cwd: str, environment: Mapping[str, str]) -> str:
+    """Runs a program to its end, and returns what it wrote. When this is cancelled, the program and what it started are
+    killed.
 
     Raises:
         CommandFailed: it could not be started, or its status was not 0.
@@ -48,3 +49,4 @@ async def run(command: Sequence[str], cwd: str, environment: Mapping[str, str]) 
     if process.returncode:
         tail = "\n".join(output.decode(errors="replace").strip().splitlines()[-_TAIL_LINES:])
         raise CommandFailed(f"{shlex.join(command)} exited with status {process.returncode}", tail)
+    return output.decode(errors="replace")

@@ -7,6 +7,23 @@ import msgspec
 Part = tuple[str, str]
 """One thing that environments are made of: the kind of its cache, and its name there."""
 
+STORE_IN_CONTAINER = "/proc/self/fd/4"
+"""The node's shared memory, as workers in containers open it: they have it from their zygote."""
+
+
+class Container(msgspec.Struct, frozen=True):
+    """The container in which a zygote and its workers run.
+
+    Attributes:
+        image: its name, as podman takes it.
+        options: further options of `podman run`.
+        folders: of the node, which the container sees in the same place.
+    """
+
+    image: str
+    options: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+
 
 class Interpreter(msgspec.Struct, frozen=True):
     """Which Python a worker runs in. Workers of equal interpreters come from one zygote.
@@ -15,11 +32,13 @@ class Interpreter(msgspec.Struct, frozen=True):
         command: starts Python; empty: like the node agent itself.
         variables: those that Python or its libraries read when they start.
         cwd: where the command is run; "" for anywhere.
+        container: where it is run; None: on the node itself.
     """
 
     command: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     cwd: str = ""
+    container: Container | None = None
 
 
 DEFAULT_INTERPRETER = Interpreter()

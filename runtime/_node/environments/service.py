@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -37,6 +37,7 @@ class Environments:
         folder: for all files; this object's alone.
         control: where packages are.
         load_config: gives a job's configuration (`control.AddJob.config`).
+        shared: folders that workers use, besides those of environments; workers in containers get them, too.
     """
 
     def __init__(
@@ -44,10 +45,12 @@ class Environments:
         folder: str,
         control: ControlClient,
         load_config: Callable[[bytes], Awaitable[Mapping[str, Any]]],
+        shared: Sequence[str] = (),
     ) -> None:
         self._folder = folder
         self._control = control
         self._load_config = load_config
+        self._shared = shared
         self._prepared: dict[PoolKey, _Prepared] = {}
         self._builder: Builder | None = None
 
@@ -109,7 +112,7 @@ class Environments:
         if self._builder is None:
             from .builder import Builder  # not before there is a job: the node comes up faster
 
-            self._builder = Builder(self._folder, self._control)
+            self._builder = Builder(self._folder, self._control, self._shared)
         return self._builder
 
     async def _prepare(self, key: PoolKey, parts: list[Part]) -> WorkerPlace:

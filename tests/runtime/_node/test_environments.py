@@ -208,7 +208,7 @@ def test_a_preparation_that_takes_too_long_is_given_up(
     ("env", "words"),
     [
         ({"conda": "x"}, "conda.*not supported"),
-        ({"image_uri": "x"}, "image_uri.*not supported"),
+        ({"java_jars": ["x"]}, "java_jars.*not supported"),
         ({"py_executable": "python", "pip": {"packages": ["x"]}}, "both py_executable and pip"),
         ({"working_dir": package_uri("0" * 64)}, "Failed to download.*no such package"),
         ({"working_dir": "file:///does/not/exist.zip"}, "Failed to download.*does/not/exist"),

@@ -242,7 +242,7 @@ def test_what_cannot_be_made_fails_tasks_and_actors(plain: None) -> None:
 
 
 @pytest.mark.parametrize(
-    "env", [{"conda": "no-such-env"}, {"image_uri": "no/image"}, {"container": {"image": "no/image"}}]
+    "env", [{"conda": "no-such-env"}, {"container": {"worker_path": "x"}}, {"java_jars": ["x.jar"]}]
 )
 def test_what_is_not_supported_says_so(plain: None, env: dict[str, Any]) -> None:
     with pytest.raises(exceptions.RuntimeEnvSetupError):
