@@ -14,7 +14,7 @@ from runtime._core import ids
 from runtime._wire.serialization import collector
 
 if TYPE_CHECKING:
-    from runtime._owner.objects import Entry
+    from runtime._ownership.records import Entry
     from runtime._process.core_worker import Core
 
 
@@ -256,11 +256,11 @@ def rebuild(binary: bytes, owner: bytes) -> ObjectRef:
     ref = core.objects.borrow(binary, owner)
     made = collector.unpickled
     if made is None:
-        core.borrowing.register()
+        core.objects.register_borrows()
     else:
         made.append(ref._entry)
         if not ref._entry.registered:
-            collector.after = core.borrowing.register  # of all at once
+            collector.after = core.objects.register_borrows  # of all at once
     return ref
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from runtime._owner import arguments
 from runtime._owner.context import Execution, execution
-from runtime._owner.objects import Entry
 from runtime._owner.streaming import STREAMING
+from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
 from runtime._wire.messages.worker import ActorSetup, Done, Push
 

@@ -26,8 +26,8 @@ from runtime._owner import lost_arguments
 from runtime._owner.arguments import LostArguments
 from runtime._owner.context import Execution, execution
 from runtime._owner.functions import full_name, shown_name
-from runtime._owner.objects import Entry
 from runtime._owner.submission import cannot_send
+from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
 from runtime._transport.pump import REST_S
 from runtime._wire import serialization

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from runtime._core import ids
 from runtime._owner.context import Execution
-from runtime._owner.objects import Entry, plain_value
+from runtime._owner.objects import plain_value
 from runtime._owner.streaming import DYNAMIC
+from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.worker import Push, StreamItem, Value
@@ -152,7 +153,7 @@ class Results:
                 return  # the caller died meanwhile: nobody will take them
             self._core.store.say_all()
             for entry in entries:
-                entry.holds += 1
+                entry.hold()
             attempts = self._holds.setdefault((connection, push.task_id), {})
             attempts.setdefault(push.attempt, []).extend(entries)
 

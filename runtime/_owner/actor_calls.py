@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from runtime import exceptions
+from runtime._ownership.records import Entry
 from runtime._system import interpreter
 from runtime._transport.connection import Connection
 from runtime._wire.messages.control import ActorInfo
 from runtime._wire.messages.worker import Done, Value
 
-from .objects import Entry
 from .submission import Submission
 
 

@@ -16,6 +16,7 @@ import msgspec
 from runtime import exceptions
 from runtime._core import ids
 from runtime._core.tasks import TaskState
+from runtime._ownership.records import INLINE, NO_ARGUMENTS, Entry, PackedArguments
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages import codec
@@ -31,8 +32,6 @@ from runtime._wire.messages.worker import ActorSetup, Cancel, Done, Push, Stream
 
 from . import arguments
 from .actor_calls import Actor, Call, UnreadDeath, death_of
-from .arguments import NO_ARGUMENTS, PackedArguments
-from .objects import INLINE, Entry
 from .submission import NO_REFERENCES, cannot_send, parent, pickled_classes
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ class ActorSubmitter:
             actor.state = "DEPENDENCIES_UNREADY"
             self._actors[spec.actor_id] = actor
             for entry in closure:
-                entry.holds += 1
+                entry.hold()
             kept = [*packed.held, *closure]
             if not spec.detached:
                 handle = actor.handle = core.objects.own(handle_object_id(spec.actor_id))
@@ -213,7 +212,7 @@ class ActorSubmitter:
             RaySystemError: the agent is gone.
         """
         core = self._core
-        core.borrowing.settle()  # what the actor has sent may be held by nobody else yet
+        core.objects.settle_borrows()  # what the actor has sent may be held by nobody else yet
         killed: list[Any] = []
         core.agent.call(KillActor(actor.actor_id, no_restart), killed.append)
         if no_restart:  # what became of it is asked in the same breath
@@ -362,7 +361,6 @@ class ActorSubmitter:
             actor.sequence += 1
             handle = actor.handle
             call = Call(
-                core,
                 packed,
                 Push(
                     task_id,
@@ -385,12 +383,13 @@ class ActorSubmitter:
                 time.time(),
                 parent(),
                 TaskState.WAITING_FOR_ARGUMENTS,
+                core=core,
                 actor=actor,
                 handle=handle,
             )
             result = call.promise()
             if handle is not None:
-                handle.holds += 1
+                handle.hold()
             if actor.death is not None:
                 self._fail(call, actor.death)
                 self.check(actor)
@@ -415,7 +414,7 @@ class ActorSubmitter:
         call.move(TaskState.WAITING_FOR_ARGUMENTS)
         call.handle = call.actor.handle
         if call.handle is not None:
-            call.handle.holds += 1
+            call.handle.hold()
         # It takes its place among the calls only then: what it waits for may be a call of the same actor.
         self._core.objects.when_all_ready(call.missing(), lambda: self._queue_again(call))
 

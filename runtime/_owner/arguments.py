@@ -9,38 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from runtime._ownership.records import INLINE, INLINE_ERROR, NO_ARGUMENTS, STORED, Entry, PackedArguments
 from runtime._wire import serialization
 from runtime._wire.messages.worker import Argument, InlineArguments, ObjectLost, Push, Value
 from runtime.exceptions import ObjectLostError, RayTaskError, UnserializableException
 from runtime.object_ref import ObjectRef
 
-from .objects import INLINE, INLINE_BYTES, INLINE_ERROR, STORED, Entry
+from .objects import INLINE_BYTES
 from .unpickling import unpickle, unpickle_all
 
 if TYPE_CHECKING:
     from runtime._process.core_worker import Core
 
 _SMALL = frozenset({type(None), bool, int, float, complex, ObjectRef})
-
-
-class PackedArguments:
-    """`value`: everything but the top-level references. `entries`: those, and `places`: their positions or keywords.
-    `held`: every entry the arguments refer to; the caller holds them until the call is over. `lineage`: those that are
-    not held any more but could be made again (see `lineage.py`)."""
-
-    __slots__ = ("entries", "held", "lineage", "places", "value")
-
-    def __init__(
-        self, value: Value | None, entries: list[Entry], places: list[int | str], held: list[Entry]
-    ) -> None:
-        self.value = value
-        self.entries = entries
-        self.places = places
-        self.held = held
-        self.lineage: list[Entry] = []
-
-
-NO_ARGUMENTS = PackedArguments(None, [], [], [])
 
 
 def pack(core: Core, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedArguments:
@@ -82,7 +63,7 @@ def _pack(core: Core, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedA
     held = entries + serialized.references
     with core.lock:
         for entry in held:
-            entry.holds += 1
+            entry.hold()
         if held:
             core.store.say_all()
     return PackedArguments(value, entries, places, held)
@@ -235,7 +216,7 @@ def _load(core: Core, ref: Argument, made: list[Entry], waits: bool) -> Any:
         entry.value = value
         return core.reader.load(entry, None) if waits else _load_now(core, entry, value)
     with core.lock:
-        entry = core.objects.borrowed_entry(ref.object_id, ref.owner)
+        entry = core.borrowing.borrowed_entry(ref.object_id, ref.owner)
         holder = core.objects.new_ref(entry)
         known = entry.value
         if value is not None and (known is None or (known.kind == STORED and entry.owner and not waits)):

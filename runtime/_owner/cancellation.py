@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runtime._core import ids
+from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
 from runtime._wire.messages.worker import CancelObject
 
-from .objects import Entry
 from .submitter import Task
 
 if TYPE_CHECKING:

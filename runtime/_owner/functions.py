@@ -10,14 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
+from runtime._ownership.released import NOWHERE
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorReply
 from runtime._wire.messages.control import DEFINITIONS, KvGet, KvPut, KvValue
 from runtime._wire.messages.worker import DefineFunction, ForgetFunctions
 from runtime.object_ref import FORBIDS, is_forbidden_out_of_band
-
-from .released import NOWHERE
 
 if TYPE_CHECKING:
     from runtime._process.core_worker import Core
@@ -79,9 +78,7 @@ class Function:
         self.on_unused: Callable[[], None] | None = None
         self.held = held  # only now, for `__del__` lets go of what is held
         for entry in held:
-            entry.holds += (
-                1  # an actor has holds of its own: it may be made again when its class is gone here
-            )
+            entry.hold()  # an actor has holds of its own: it may be made again when its class is gone here
 
     def __del__(self) -> None:
         for entry in getattr(self, "held", ()):

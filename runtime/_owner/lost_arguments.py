@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from runtime import exceptions
+from runtime._ownership.records import STORED, Entry
 from runtime._transport.connection import Connection
 from runtime._wire.messages.node import ArgumentsLost
 from runtime._wire.messages.worker import ObjectLost, Push, Returned
 
 from . import arguments
 from .arguments import LostArguments
-from .objects import STORED, Entry
 
 if TYPE_CHECKING:
     from runtime._process.core_worker import Core
@@ -63,7 +63,7 @@ def _wait_without_resources(core: Core, push: Push, object_ids: set[bytes]) -> N
     with core.lock:
         for argument in push.refs:
             if argument.object_id in object_ids and argument.value is not None:
-                entry = core.objects.borrowed_entry(argument.object_id, argument.owner)
+                entry = core.borrowing.borrowed_entry(argument.object_id, argument.owner)
                 refs.append(core.objects.new_ref(entry))
                 entry.value = argument.value
                 _take_for_lost(core, entry, argument.value.locations)

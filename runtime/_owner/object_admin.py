@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
 from runtime._core import ids
+from runtime._ownership.records import STORED, Entry
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok, WorkerAddress
 from runtime._wire.messages.node import StoreFree
 from runtime._wire.messages.worker import AdoptObject, ForceFree, GetLocations, Location, Locations
 from runtime.object_ref import ObjectRef
-
-from .objects import STORED, Entry
 
 if TYPE_CHECKING:
     from runtime._process.core_worker import Core
@@ -62,7 +61,7 @@ class ObjectAdmin:
                 raise exceptions.RaySystemError(reply.message)
             raise exceptions.OwnerDiedError(object_id.hex(), objects.encoded(owner), "")
         with core.lock:
-            return objects.new_ref(objects.adopted(object_id, owner, stored))
+            return objects.new_ref(core.borrowing.adopted(object_id, owner, stored))
 
     def on_adopt(self, connection: Connection, message: AdoptObject, correlation: int) -> None:
         objects = self._core.objects

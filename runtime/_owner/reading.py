@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
+from runtime._ownership.records import STORED, Entry
 from runtime._wire.messages.worker import AddLocation, ObjectLost, Value
 from runtime.object_ref import ObjectRef
 
-from .objects import STORED, Entry
+from .errors import error_of
 from .unpickling import cannot_unpickle, unpickle
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class Reader:
         with self._core.lock:
             if all(entry.registered for entry in made):
                 return
-            container.holds += 1
+            container.hold()
             self._core.borrowing.when_registered(made, lambda: self._core.objects.release(container))
 
     def note_copy(self, entry: Entry, value: Value) -> None:
@@ -162,7 +163,8 @@ class Reader:
             if entry.value is not lost:
                 return None  # somebody else noticed first
             if entry.owner is None:
-                return self._core.lineage.rebuild(entry)
+                refusal = self._core.lineage.rebuild(entry)
+                return None if refusal is None else error_of(refusal, self._core.address)
             tries = self._lost_again.get(entry.object_id, 0)
             connection = self._core.peer(entry.owner)
             if connection is None:

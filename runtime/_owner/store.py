@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
+from runtime._ownership.released import Released
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok, WorkerAddress
@@ -31,7 +32,6 @@ from runtime._wire.messages.node import (
 )
 
 from . import mapped_files
-from .released import Released
 from .store_writer import StoreWriter
 from .unpickling import unpickle
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from runtime import exceptions
 from runtime._core import ids
+from runtime._ownership.records import INLINE, STORED, Entry
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.worker import ReleaseHold, StreamConsumed, StreamItem, StreamPaused, Value
 from runtime.object_ref_generator import DynamicObjectRefGenerator
-
-from .objects import INLINE, STORED, Entry
 
 if TYPE_CHECKING:
     from runtime._process.core_worker import Core

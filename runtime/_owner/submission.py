@@ -11,17 +11,16 @@ import msgspec
 
 from runtime import exceptions
 from runtime._core import ids
-from runtime._core.tasks import TRANSITIONS, TaskState, step
+from runtime._core.tasks import TaskState
+from runtime._ownership import records
+from runtime._ownership.records import STORED, Entry
 from runtime._system import interpreter
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
-from runtime._wire.messages.base import WorkerAddress
-from runtime._wire.messages.worker import Argument, Done, Push, ReleaseHold, StreamItem, Value
+from runtime._wire.messages.worker import Argument, Done, ReleaseHold, StreamItem, Value
 from runtime.object_ref_generator import ObjectRefGenerator
 
 from . import context
-from .arguments import PackedArguments
-from .objects import STORED, Entry
 from .streaming import STREAMING, Stream
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def cannot_send(what: str, error: Exception) -> exceptions.RaySystemError:
     return exceptions.RaySystemError(f"The {what} could not be sent: {error}")
 
 
-class Submission(msgspec.Struct, eq=False, gc=interpreter.TRACK_RECORDS):
+class Submission(records.Submission, eq=False, gc=interpreter.TRACK_RECORDS, kw_only=True):
     """A task or call, until its results are there (or, for lineage, gone).
 
     A struct, because one is made for each call and that is how making one costs least. The garbage collector never
@@ -59,66 +58,25 @@ class Submission(msgspec.Struct, eq=False, gc=interpreter.TRACK_RECORDS):
     """
 
     core: Core
-    packed: PackedArguments  # its arguments; they are held until it is over
-    push: Push
-    max_retries: int  # -1: without bound
-    retries: int  # how many are left
-    # Whether it runs again for errors of user code, or for which classes.
-    retry_exceptions: bool | tuple[type[BaseException], ...]
-    created_s: float
-    parent: bytes  # the task that submitted it, or b""
-    state: TaskState
-    entries: tuple[Entry, ...] = ()  # its results
-    stream: Stream | None = None
-    worker: WorkerAddress | None = None  # what answered
-    stored_results: int = 0  # how many of its results lie in stores and may be wanted once more
-
-    def stores(self, entry: Entry) -> None:
-        """This result of it lies in a store."""
-        if entry.task is not self:
-            entry.task = self
-            self.stored_results += 1
 
     def promise(self) -> ObjectRef | list[ObjectRef] | ObjectRefGenerator | None:
         """Makes the objects of the results, and what the user gets for them: a reference, a list of them, a generator,
         or None."""
         objects, task_id, count = self.core.objects, self.push.task_id, self.push.num_returns
         if count == 1:
-            entry = objects.own(task_id + _FIRST)
+            entry = objects.own(
+                task_id + _FIRST, 1
+            )  # held until the value is there, somebody wants it or not
             self.entries = (entry,)
-            entry.holds = 1  # until the value is there, somebody wants it or not
             return objects.new_ref(entry)
         if count < 0:
-            entry = objects.own(task_id + _FIRST)
-            entry.holds = 1
+            entry = objects.own(task_id + _FIRST, 1)
             self.entries = (entry,)
             ref = objects.new_ref(entry)
             self.stream = stream = Stream(self.core, task_id, ref if count == STREAMING else None)
             return ObjectRefGenerator(stream) if count == STREAMING else ref
-        self.entries = tuple([objects.own(ids.object_id(task_id, index + 1)) for index in range(count)])
-        for entry in self.entries:
-            entry.holds = 1
+        self.entries = tuple([objects.own(ids.object_id(task_id, index + 1), 1) for index in range(count)])
         return [objects.new_ref(entry) for entry in self.entries] or None
-
-    @property
-    def function_name(self) -> str:
-        """What it is called, if the push has no name."""
-        return self.push.method
-
-    def move(self, target: TaskState) -> None:
-        """Takes one step of `_core/tasks.py`."""
-        if (self.state, target) not in TRANSITIONS:
-            step(self.push.task_id, self.state, target)
-        self.state = target
-
-    @property
-    def may_be_cancelled(self) -> bool:
-        """Whether cancelling it means anything (any more)."""
-        return self.state is not TaskState.CANCELLING and self.state is not TaskState.FINISHED
-
-    def missing(self) -> list[Entry]:
-        """The references among the arguments whose values are not there."""
-        return [entry for entry in self.packed.entries if entry.value is None]
 
     def done(self, connection: Connection, message: Done) -> None:
         """The worker's answer came."""
@@ -153,14 +111,6 @@ class Submission(msgspec.Struct, eq=False, gc=interpreter.TRACK_RECORDS):
             return False
         self.retries -= self.retries > 0
         return True
-
-    def rerun(self) -> None:
-        """Queues it once more after it was over, when the values of its arguments are there."""
-        raise NotImplementedError
-
-    def refuses_rerun(self, asker: bytes) -> str:
-        """Why it cannot run again for a process that waits for it, if it cannot."""
-        return ""
 
     def begin_attempt(self, seconds: float = 0.0) -> None:
         """The next push is another try; the last one was in user code for so long."""
@@ -198,9 +148,4 @@ class Submission(msgspec.Struct, eq=False, gc=interpreter.TRACK_RECORDS):
             if self.stream is not None and self.stream.lost:
                 self.core.lineage.items_lost(self)
         elif self.packed.held:
-            self.release_arguments()
-
-    def release_arguments(self) -> None:
-        """Lets go of what the arguments refer to."""
-        held, self.packed.held = self.packed.held, []
-        self.core.objects.release_all(held)
+            self.core.lineage.release_arguments(self)

@@ -19,6 +19,7 @@ from runtime import exceptions
 from runtime._core import ids
 from runtime._core.lease_pool import Lease, LeasePool
 from runtime._core.tasks import TaskState
+from runtime._ownership.records import NO_ARGUMENTS, STORED
 from runtime._system import interpreter
 from runtime._transport.connection import Connection
 from runtime._wire.messages.base import ErrorKind, ResourceRequest
@@ -45,9 +46,7 @@ from runtime._wire.messages.worker import (
 
 from . import arguments
 from .actor_calls import Call
-from .arguments import NO_ARGUMENTS
 from .lost_arguments import take_for_lost
-from .objects import STORED
 from .submission import NO_REFERENCES, Submission, cannot_send, parent, pickled_classes
 
 if TYPE_CHECKING:
@@ -147,7 +146,6 @@ class TaskSubmitter:
         with core.lock:
             task_id = core.ids.task()
             task = Task(
-                core,
                 packed,
                 Push(
                     task_id,
@@ -168,6 +166,7 @@ class TaskSubmitter:
                 time.time(),
                 parent(),
                 TaskState.WAITING_FOR_ARGUMENTS if packed.entries else TaskState.QUEUED,
+                core=core,
                 pool=pool,
                 function=function,
                 options=options,

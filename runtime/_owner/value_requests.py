@@ -7,11 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
 from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
 from runtime._wire.messages.worker import GetObject, GetReady, ObjectValue, ReadyValues, Value
-
-from .objects import Entry
 
 if TYPE_CHECKING:
     from runtime._process.core_worker import Core

@@ -15,9 +15,8 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
+from runtime._ownership.records import STORED, Entry
 from runtime._wire.messages.base import ErrorKind, ErrorReply
-
-from .objects import STORED, Entry
 
 if TYPE_CHECKING:
     from runtime._process.core_worker import Core

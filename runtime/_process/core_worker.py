@@ -15,15 +15,13 @@ import msgspec
 from runtime import exceptions
 from runtime._core import ids
 from runtime._owner.actor_submitter import ActorSubmitter
-from runtime._owner.borrowing import Borrowing
 from runtime._owner.cancellation import Cancellation
+from runtime._owner.effects import Effects
 from runtime._owner.functions import Functions
 from runtime._owner.history import History
-from runtime._owner.lineage import Lineage
 from runtime._owner.object_admin import ObjectAdmin
 from runtime._owner.objects import Objects
 from runtime._owner.reading import Reader
-from runtime._owner.released import Released
 from runtime._owner.store import Store
 from runtime._owner.streaming import Stream
 from runtime._owner.submission import Submission
@@ -31,6 +29,9 @@ from runtime._owner.submitter import TaskSubmitter
 from runtime._owner.task_environment import Environment
 from runtime._owner.value_requests import ValueRequests
 from runtime._owner.waiting import Waiter
+from runtime._ownership.borrowing import Borrowing
+from runtime._ownership.lineage import Lineage
+from runtime._ownership.released import Released
 from runtime._system import interpreter
 from runtime._transport.connection import Connection
 from runtime._transport.failures import report
@@ -159,10 +160,12 @@ class Core:
         self.store = Store(self, self.session.store_path, self.session.store_capacity_bytes)
         self.functions = Functions(self)
         self.history = History(self)
-        self.objects = Objects(self)
-        self.borrowing = Borrowing(self)
+        effects = Effects(self)
+        self.objects = Objects(self, effects)
+        self.borrowing = Borrowing(self.objects, self.released, effects)
         self.value_requests = ValueRequests(self)
-        self.lineage = Lineage(self)
+        lineage_bytes = int(self.setting("max_lineage_bytes", 1 << 30))
+        self.lineage = Lineage(self.objects, effects, lineage_bytes)
         self.object_admin = ObjectAdmin(self)
         self.reader = Reader(self)
         self.waiter = Waiter(self)
@@ -183,7 +186,7 @@ class Core:
             messages.ReturnRefs: self.borrowing.on_return,
             messages.GetObject: self.value_requests.on_get,
             messages.GetReady: self.value_requests.on_get_ready,
-            messages.ObjectLost: self.objects.on_lost,
+            messages.ObjectLost: self.lineage.on_lost,
             messages.AddLocation: self.objects.on_location,
             messages.AdoptObject: self.object_admin.on_adopt,
             messages.ForceFree: self.object_admin.on_free,
@@ -328,7 +331,7 @@ class Core:
             except Exception:
                 report("telling of a lost process")
         self.functions.caller_lost(connection)
-        self.objects.peer_lost(worker_id)
+        self.borrowing.peer_lost(worker_id)
 
     def _agent_lost(self, _connection: Connection) -> None:
         if self._closing:

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from runtime import exceptions
-from runtime._owner.borrowing import Borrowing
-from runtime._owner.objects import Entry, Objects, decode_address, encode_address
-from runtime._owner.released import Released
+from runtime._owner.effects import Effects
+from runtime._owner.errors import decode_address, encode_address
+from runtime._owner.objects import Objects
+from runtime._ownership.borrowing import Borrowing
+from runtime._ownership.records import Entry
+from runtime._ownership.released import Released
 from runtime._process import core_worker
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
@@ -47,8 +50,9 @@ class Core:
         self.peers: dict[bytes, Connection | None] = {owner.worker_id: Connection() for owner in OWNERS}
         self.pump = SimpleNamespace(kick=lambda: None, failure=None)
         self.store = SimpleNamespace(forget=lambda _ids: None)
-        self.objects = Objects(self)  # type: ignore[arg-type]
-        self.borrowing = Borrowing(self)  # type: ignore[arg-type]
+        effects = Effects(self)  # type: ignore[arg-type]
+        self.objects = Objects(self, effects)  # type: ignore[arg-type]
+        self.borrowing = Borrowing(self.objects, self.released, effects)
 
     def peer(self, address: WorkerAddress, connect: bool = True) -> Connection | None:
         return self.peers[address.worker_id]
@@ -122,7 +126,7 @@ def test_of_one_that_is_dropped_before_nobody_hears(core: Core) -> None:
     del dropped
     with core.lock:
         core.objects.drain()
-    core.borrowing.register()
+    core.objects.register_borrows()
     assert core.entry(1) is None
     assert core.sent(0) == [BorrowRefs([name(2)])]
     assert kept._entry is core.entry(2)

@@ -11,7 +11,7 @@ import pytest
 from runtime import exceptions
 from runtime._owner import functions
 from runtime._owner.functions import Function, Functions
-from runtime._owner.released import Released
+from runtime._ownership.released import Released
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
 from runtime._wire.messages.control import KvGet, KvPut, KvValue
 from runtime._wire.messages.worker import DefineFunction, ForgetFunctions

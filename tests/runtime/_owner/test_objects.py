@@ -9,17 +9,11 @@ from typing import Any
 import pytest
 
 from runtime._core import ids
-from runtime._owner.borrowing import Borrowing
-from runtime._owner.objects import (
-    INLINE,
-    INLINE_BYTES,
-    INLINE_ERROR,
-    STORED,
-    Entry,
-    Objects,
-    plain_value,
-)
-from runtime._owner.released import Released
+from runtime._owner.effects import Effects
+from runtime._owner.objects import INLINE_BYTES, Objects, plain_value
+from runtime._ownership.borrowing import Borrowing
+from runtime._ownership.records import INLINE, INLINE_ERROR, STORED, Entry
+from runtime._ownership.released import Released
 from runtime._wire import serialization
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.worker import Value
@@ -43,9 +37,10 @@ class Core:
             put=self._put,
         )
         self.ids = ids.TaskIds(b"job1")
-        self.lineage = SimpleNamespace(forget=lambda entry: self.ended.append(entry.object_id))
-        self.objects = Objects(self)  # type: ignore[arg-type]
-        self.borrowing = Borrowing(self)  # type: ignore[arg-type]
+        effects = Effects(self)  # type: ignore[arg-type]
+        self.objects = Objects(self, effects)  # type: ignore[arg-type]
+        self.objects.forget_task = lambda entry: self.ended.append(entry.object_id)
+        self.borrowing = Borrowing(self.objects, self.released, effects)
 
     def _put(self, object_id: bytes, serialized: serialization.Serialized) -> int:
         self.created.append(object_id)

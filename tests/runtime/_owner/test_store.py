@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from runtime import exceptions
-from runtime._owner.released import Released
 from runtime._owner.store import LINGER_S, Pin, Store
 from runtime._owner.store_writer import IDLE_S, REFUSED_S
+from runtime._ownership.released import Released
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok, WorkerAddress
 from runtime._wire.messages.node import (

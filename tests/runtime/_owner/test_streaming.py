@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from runtime._core import ids
-from runtime._owner.borrowing import Borrowing
+from runtime._owner.effects import Effects
 from runtime._owner.objects import Objects
 from runtime._owner.reading import Reader
-from runtime._owner.released import Released
 from runtime._owner.streaming import Stream
 from runtime._owner.value_requests import ValueRequests
+from runtime._ownership.borrowing import Borrowing
+from runtime._ownership.released import Released
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.worker import (
     Borrowed,
@@ -56,8 +57,9 @@ class Core:
         self.pump = SimpleNamespace(kick=lambda: None, failure=None)
         self.store = SimpleNamespace(forget=lambda _ids: None)
         self.streams: dict[bytes, Stream] = {}
-        self.objects = Objects(self)  # type: ignore[arg-type]
-        self.borrowing = Borrowing(self)  # type: ignore[arg-type]
+        effects = Effects(self)  # type: ignore[arg-type]
+        self.objects = Objects(self, effects)  # type: ignore[arg-type]
+        self.borrowing = Borrowing(self.objects, self.released, effects)
         self.value_requests = ValueRequests(self)  # type: ignore[arg-type]
         self.reader = Reader(self)  # type: ignore[arg-type]
 

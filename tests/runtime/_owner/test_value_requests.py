@@ -13,10 +13,12 @@ import pytest
 
 from runtime import exceptions
 from runtime._owner import value_requests
-from runtime._owner.borrowing import Borrowing
-from runtime._owner.objects import INLINE, INLINE_ERROR, Entry, Objects
-from runtime._owner.released import Released
+from runtime._owner.effects import Effects
+from runtime._owner.objects import Objects
 from runtime._owner.value_requests import AT_ONCE, ValueRequests
+from runtime._ownership.borrowing import Borrowing
+from runtime._ownership.records import INLINE, INLINE_ERROR, Entry
+from runtime._ownership.released import Released
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
 from runtime._wire.messages.worker import BorrowRefs, GetObject, GetReady, Value
@@ -35,8 +37,9 @@ class Process:
         self.released = Released(lambda: None)
         self.pump = SimpleNamespace(kick=lambda: None, failure=None)
         self.store = SimpleNamespace(forget=lambda _ids: None, say_all=lambda: None)
-        self.objects = Objects(self)  # type: ignore[arg-type]
-        self.borrowing = Borrowing(self)  # type: ignore[arg-type]
+        effects = Effects(self)  # type: ignore[arg-type]
+        self.objects = Objects(self, effects)  # type: ignore[arg-type]
+        self.borrowing = Borrowing(self.objects, self.released, effects)
         self.value_requests = ValueRequests(self)  # type: ignore[arg-type]
         self.link: Link | None = None
 

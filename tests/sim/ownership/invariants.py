@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runtime._owner.objects import INLINE_ERROR, Entry
+from runtime._ownership.records import INLINE_ERROR, Entry
 from tests.sim.ownership.process import Process
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from tests.sim.ownership.network import Network, SimPump
 from tests.sim.ownership.world import Fiber, World
 
 if TYPE_CHECKING:
-    from runtime._owner.objects import Entry
+    from runtime._ownership.records import Entry
     from tests.sim.ownership.cluster import Cluster, Node
 
 INLINE_BYTES = 1000

@@ -11,67 +11,41 @@ Source: Wang et al., "Ownership: A Distributed Futures System for Fine-Grained T
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Generic, TypeVar
 
-import msgspec
-
-from runtime._system import interpreter
+from .records import Entry
 
 
-class Reference(msgspec.Struct, eq=False, gc=interpreter.TRACK_RECORDS):
-    """One object as this process sees it. `owner` is None for our own, else the owner's address (opaque here).
-
-    `registered`: the owner has confirmed that it knows of us; always true for our own.
-
-    There may be millions, and one is made for each call: a struct that the garbage collector never visits. Whoever
-    makes a cycle through one has to break it.
-    """
-
-    object_id: bytes
-    owner: Any = None
-    registered: bool = True
-    holds: int = 0
-    borrowers: set[bytes] | None = None
-    nested: list[Any] | None = None
-
-
-R = TypeVar("R", bound=Reference)
-
-
-class ReferenceTable(Generic[R]):
+class ReferenceTable:
     """All references of one process. Methods that may end a reference return the dead ones, containers first; the
     caller frees what it owned and tells the owners of what it borrowed."""
 
     __slots__ = ("_by_borrower", "entries")
 
     def __init__(self) -> None:
-        self.entries: dict[bytes, R] = {}
+        self.entries: dict[bytes, Entry] = {}
         self._by_borrower: dict[bytes, dict[bytes, None]] = {}  # in order: what happens is the same each time
 
-    def add(self, entry: R) -> R:
+    def add(self, entry: Entry) -> Entry:
         """Enters a new reference (with its first holds already counted by the caller)."""
         self.entries[entry.object_id] = entry
         return entry
 
-    def release(self, entry: R) -> Iterable[R]:
+    def release(self, entry: Entry) -> Iterable[Entry]:
         """Takes one hold away."""
-        entry.holds -= 1
-        if entry.holds > 0 or entry.borrowers:
-            return ()
-        return self.bury(entry)
+        return self.bury(entry) if entry.release() else ()
 
-    def contain(self, entry: R, nested: Iterable[R]) -> None:
+    def contain(self, entry: Entry, nested: Iterable[Entry]) -> None:
         """The value of `entry` contains these: hold them for as long as it lives."""
         if entry.nested is None:
             entry.nested = []
         for inner in nested:
-            inner.holds += 1
+            inner.hold()
             entry.nested.append(inner)
 
-    def empty(self, entry: R) -> Iterable[R]:
+    def empty(self, entry: Entry) -> Iterable[Entry]:
         """The value of `entry` is gone (it will be made again): release what it contained."""
         nested, entry.nested = entry.nested, None
-        dead: list[R] = []
+        dead: list[Entry] = []
         for inner in nested or ():
             dead.extend(self.release(inner))
         return dead
@@ -87,7 +61,7 @@ class ReferenceTable(Generic[R]):
         self._by_borrower.setdefault(borrower, {})[object_id] = None
         return True
 
-    def remove_borrower(self, object_id: bytes, borrower: bytes) -> Iterable[R]:
+    def remove_borrower(self, object_id: bytes, borrower: bytes) -> Iterable[Entry]:
         """The borrower holds it no longer. Repeating it does nothing."""
         held = self._by_borrower.get(borrower)
         if held is not None:
@@ -102,27 +76,26 @@ class ReferenceTable(Generic[R]):
             return ()
         return self.bury(entry)
 
-    def borrower_lost(self, borrower: bytes) -> Iterable[R]:
+    def borrower_lost(self, borrower: bytes) -> Iterable[Entry]:
         """The borrower's process died."""
-        dead: list[R] = []
+        dead: list[Entry] = []
         for object_id in tuple(self._by_borrower.get(borrower, ())):
             dead.extend(self.remove_borrower(object_id, borrower))
         return dead
 
-    def bury(self, entry: R) -> Iterable[R]:
+    def bury(self, entry: Entry) -> Iterable[Entry]:
         """Ends a reference that nothing holds, with what only its value held."""
         if self.entries.get(entry.object_id) is not entry:
             return ()
         del self.entries[entry.object_id]
         if not entry.nested:
             return (entry,)
-        dead: list[R] = [entry]
-        queue: list[R] = list(entry.nested)
+        dead: list[Entry] = [entry]
+        queue: list[Entry] = list(entry.nested)
         entry.nested = None
         while queue:
             inner = queue.pop()
-            inner.holds -= 1
-            if inner.holds > 0 or inner.borrowers or self.entries.get(inner.object_id) is not inner:
+            if not inner.release() or self.entries.get(inner.object_id) is not inner:
                 continue
             del self.entries[inner.object_id]
             dead.append(inner)

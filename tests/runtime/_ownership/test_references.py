@@ -10,21 +10,29 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from runtime._core.references import Reference, ReferenceTable
+from runtime._ownership.records import Entry
+from runtime._ownership.references import ReferenceTable
+from runtime._ownership.released import NOWHERE
+from runtime._wire.messages.base import WorkerAddress
 
 ALICE, BOB = b"alice", b"bob"
+SOMEBODY = WorkerAddress(b"s" * 28, b"n" * 28, "somebody")
 
 
-def table_of(*names: str) -> tuple[ReferenceTable[Reference], list[Reference]]:
+def make(object_id: bytes, owner: WorkerAddress | None = None, registered: bool = True) -> Entry:
+    return Entry(object_id, owner, registered, released=NOWHERE)
+
+
+def table_of(*names: str) -> tuple[ReferenceTable, list[Entry]]:
     """A table with one hold on each of these, all our own."""
-    table: ReferenceTable[Reference] = ReferenceTable()
-    entries = [table.add(Reference(name.encode())) for name in names]
+    table: ReferenceTable = ReferenceTable()
+    entries = [table.add(make(name.encode())) for name in names]
     for entry in entries:
         entry.holds = 1
     return table, entries
 
 
-def names(dead: Iterable[Reference]) -> list[str]:
+def names(dead: Iterable[Entry]) -> list[str]:
     return [entry.object_id.decode() for entry in dead]
 
 
@@ -32,7 +40,7 @@ def names(dead: Iterable[Reference]) -> list[str]:
 
 
 def test_our_own_reference_is_registered_from_the_start() -> None:
-    assert Reference(b"a").registered
+    assert make(b"a").registered
 
 
 @pytest.mark.parametrize("holds", [1, 2, 5])
@@ -46,8 +54,8 @@ def test_the_last_release_ends_a_reference(holds: int) -> None:
 
 
 def test_a_borrowed_reference_ends_like_our_own() -> None:
-    table: ReferenceTable[Reference] = ReferenceTable()
-    entry = table.add(Reference(b"a", owner="somebody", registered=False))
+    table: ReferenceTable = ReferenceTable()
+    entry = table.add(make(b"a", owner=SOMEBODY, registered=False))
     entry.holds = 1
     assert names(table.release(entry)) == ["a"]
 
@@ -61,7 +69,7 @@ def test_a_reference_is_buried_once() -> None:
 def test_burying_an_entry_leaves_its_successor_of_the_same_id() -> None:
     table, [old] = table_of("a")
     table.release(old)
-    new = table.add(Reference(b"a"))
+    new = table.add(make(b"a"))
     assert names(table.bury(old)) == []
     assert table.entries[b"a"] is new
 
@@ -202,8 +210,8 @@ def test_an_unknown_object_cannot_be_borrowed() -> None:
 
 
 def test_a_borrowed_object_cannot_be_borrowed_from_the_borrower() -> None:
-    table: ReferenceTable[Reference] = ReferenceTable()
-    table.add(Reference(b"a", owner="somebody", registered=False))
+    table: ReferenceTable = ReferenceTable()
+    table.add(make(b"a", owner=SOMEBODY, registered=False))
     assert not table.add_borrower(b"a", ALICE)
 
 
@@ -246,11 +254,11 @@ class Model(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table: ReferenceTable[Reference] = ReferenceTable()
+        self.table: ReferenceTable = ReferenceTable()
         self.user: dict[bytes, int] = {}
         self.contains: dict[bytes, list[bytes]] = {}
         self.borrows: dict[bytes, set[bytes]] = {}
-        self.dead: list[Reference] = []
+        self.dead: list[Entry] = []
 
     def reachable(self) -> set[bytes]:
         found = {name for name, count in self.user.items() if count}
@@ -263,7 +271,7 @@ class Model(RuleBasedStateMachine):
                     queue.append(inner)
         return found
 
-    def ended(self, dead: Iterable[Reference]) -> None:
+    def ended(self, dead: Iterable[Entry]) -> None:
         for entry in dead:
             self.dead.append(entry)
             for book in (self.user, self.contains, self.borrows):
@@ -273,7 +281,7 @@ class Model(RuleBasedStateMachine):
     def hold(self, name: bytes) -> None:
         entry = self.table.entries.get(name)
         if entry is None:
-            entry = self.table.add(Reference(name))
+            entry = self.table.add(make(name))
         entry.holds += 1
         self.user[name] = self.user.get(name, 0) + 1
 

@@ -3,41 +3,40 @@
 A finished task whose result lies in an object store is kept together with what its arguments refer to. Large results of
 other tasks among these are not kept in memory for that: their own tasks are, and run again first. So a chain of tasks
 costs memory for descriptions, which are bounded in bytes, and not for every value along it.
-
-Everything here runs under the pump's lock.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import msgspec
 
-from runtime import exceptions
 from runtime._core.tasks import TaskState
+from runtime._wire.messages.base import Ok
+from runtime._wire.messages.worker import ObjectLost
 
-from .objects import Entry
-
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
-
-    from .submission import Submission
+from .failures import NotRebuilt
+from .objects import ObjectTable
+from .outbox import Link, Outbox
+from .records import STORED, Entry, Submission
 
 DESCRIPTION_BYTES = 2000
 """What a kept task takes besides its arguments."""
 
 
 class Lineage:
-    """The finished tasks of this process that may have to run again."""
+    """The finished tasks of this process that may have to run again. `limit_bytes`: for their descriptions."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, objects: ObjectTable, outbox: Outbox, limit_bytes: int) -> None:
+        self._objects = objects
+        self._outbox = outbox
+        self._limit_bytes = limit_bytes
         self._kept: dict[Submission, int] = {}  # the oldest first; their sizes
         self._bytes = 0
-        self.limit_bytes = int(core.setting("max_lineage_bytes", 1 << 30))
+        objects.forget_task = self.forget
 
     def keep(self, task: Submission) -> None:
         """The task is over, and some result of it lies in a store: exchanges the hold on its arguments."""
         if not task.max_retries:
-            task.release_arguments()
+            self.release_arguments(task)
             return
         packed = task.packed
         held: list[Entry] = []
@@ -48,13 +47,13 @@ class Lineage:
             for entry in packed.lineage:
                 entry.dependents += 1
             for entry in packed.lineage:
-                self._core.objects.release(entry)
+                self._objects.release(entry)
         size = DESCRIPTION_BYTES
         if packed.value is not None:
             size += packed.value.inline_bytes
         self._kept[task] = size
         self._bytes += size
-        while self._bytes > self.limit_bytes and self._kept:
+        while self._bytes > self._limit_bytes and self._kept:
             self._drop(self._let_go(next(iter(self._kept))))
 
     def close(self) -> None:
@@ -66,7 +65,7 @@ class Lineage:
         if not entry.dependents:
             self._drop([entry])
 
-    def rebuild(self, entry: Entry, asker: bytes = b"") -> exceptions.ObjectLostError | None:
+    def rebuild(self, entry: Entry, asker: bytes = b"") -> NotRebuilt | None:
         """Every copy of the value is lost: has it made again. Returns why that is impossible, if it is.
 
         Args:
@@ -84,6 +83,19 @@ class Lineage:
         self._run_all(task, asker)
         return None
 
+    def on_lost(self, link: Link, message: ObjectLost, correlation: int) -> None:
+        """A borrower found no copy of one of our objects."""
+        entry = self._objects.table.entries.get(message.object_id)
+        if entry is not None and entry.value is not None and entry.value.kind == STORED:
+            left = tuple(node for node in entry.value.locations if node not in message.locations)
+            if left:
+                entry.value = msgspec.structs.replace(entry.value, locations=left)
+            else:
+                refusal = self.rebuild(entry, link.peer.worker_id)
+                if refusal is not None:
+                    entry.value = self._outbox.error(refusal)
+        link.reply(Ok(), correlation)
+
     def items_lost(self, task: Submission) -> None:
         """Values of a generator were lost while it still ran."""
         assert task.stream is not None
@@ -96,9 +108,9 @@ class Lineage:
         if refusal is None:
             self._run_all(task, b"")
             return
-        error = self._core.objects.error_value(refusal)
+        error = self._outbox.error(refusal)
         for object_id in list(lost):
-            self._core.objects.set_value(lost.pop(object_id), error)
+            self._objects.set_value(lost.pop(object_id), error)
 
     def _run_all(self, task: Submission | None, asker: bytes) -> None:
         pending = [task]
@@ -107,7 +119,7 @@ class Lineage:
             if task in self._kept:  # else it runs already
                 pending += self._run_again(task, asker)
 
-    def _refusal(self, entry: Entry, asker: bytes) -> exceptions.ObjectLostError | None:
+    def _refusal(self, entry: Entry, asker: bytes) -> NotRebuilt | None:
         task, more = entry.task, None
         if task is None:
             reason = "PUT"
@@ -124,32 +136,30 @@ class Lineage:
             if not more:
                 return None
             reason = "REF_NOT_FOUND"
-        owner = self._core.objects.owner_address(entry)
-        return exceptions.ObjectReconstructionFailedError(
-            entry.object_id.hex(), f"OBJECT_UNRECONSTRUCTABLE_{reason}", more, owner
-        )
+        reason = f"OBJECT_UNRECONSTRUCTABLE_{reason}"
+        return NotRebuilt(entry.object_id, entry.owner, reason=reason, detail=more)
 
     def _run_again(self, task: Submission, asker: bytes) -> list[Submission | None]:
         """Starts a kept task. Returns those that must run first."""
-        objects = self._core.objects
+        objects = self._objects
         self._bytes -= self._kept.pop(task)
         task.retries -= task.retries > 0
         for result in task.entries:
             if self._is_freed(result):  # and will be once more
                 self._begin_anew(result)
-            result.holds += 1
+            result.hold()
         before: list[Submission | None] = []
         arguments, task.packed.lineage = task.packed.lineage, []
         for entry in arguments:
             entry.dependents -= 1
-            entry.holds += 1
+            entry.hold()
             if self._is_freed(entry):
                 refusal = self._refusal(entry, asker)
                 self._begin_anew(entry)
                 if refusal is None:
                     before.append(entry.task)
                 else:
-                    objects.set_value(entry, objects.error_value(refusal))
+                    objects.set_value(entry, self._outbox.error(refusal))
         task.packed.held = task.packed.held + arguments
         if task.stream is not None:
             task.stream.begin_again()
@@ -161,13 +171,13 @@ class Lineage:
         the owners of that."""
         entry.value = None
         entry.fetched = False
-        self._core.objects.table.add(entry)
+        self._objects.table.add(entry)
         task = entry.task
         if task is not None and task.stream is not None and entry not in task.entries:
             task.stream.lose(entry)
 
     def _is_freed(self, entry: Entry) -> bool:
-        return self._core.objects.table.entries.get(entry.object_id) is not entry
+        return self._objects.table.entries.get(entry.object_id) is not entry
 
     def _drop(self, entries: list[Entry]) -> None:
         """These will never be made again. A loop, for chains are long."""
@@ -188,5 +198,10 @@ class Lineage:
             entry.dependents -= 1
             if not entry.dependents and self._is_freed(entry):
                 useless.append(entry)
-        task.release_arguments()
+        self.release_arguments(task)
         return useless
+
+    def release_arguments(self, task: Submission) -> None:
+        """Lets go of what the arguments of a task that is over refer to."""
+        held, task.packed.held = task.packed.held, []
+        self._objects.release_all(held)

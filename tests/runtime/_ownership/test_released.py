@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gc
 
-from runtime._owner.released import Released
+from runtime._ownership.released import Released
 
 
 def test_what_dies_is_kept_in_order() -> None:

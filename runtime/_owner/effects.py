@@ -1,0 +1,53 @@
+"""Carries out what the ownership core wants: the `Outbox` of a connected process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from runtime._ownership.records import Entry
+from runtime._transport.connection import Connection
+from runtime._transport.failures import report
+from runtime._wire.messages.base import WorkerAddress
+from runtime._wire.messages.node import StoreFree
+from runtime._wire.messages.worker import Value
+
+from .errors import error_of
+from .unhandled import UnhandledErrors
+
+if TYPE_CHECKING:
+    from runtime._process.core_worker import Core
+
+
+class Effects:
+    """See `runtime._ownership.outbox.Outbox`. Everything here runs under the pump's lock."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._unhandled = UnhandledErrors()
+
+    def peer(self, address: WorkerAddress, connect: bool = True) -> Connection | None:
+        return self._core.peer(address, connect)
+
+    def request_values(self, entries: Iterable[Entry]) -> None:
+        self._core.value_requests.ask_all(entries)
+
+    def free(self, object_ids: list[bytes], node_ids: list[bytes]) -> None:
+        self._core.store.free(object_ids, node_ids)
+
+    def forget(self, object_ids: list[bytes]) -> None:
+        self._core.store.forget(object_ids)
+
+    def drop_copies(self, object_id: bytes, node_ids: list[bytes], outdated: bool) -> None:
+        if outdated:
+            self._core.store.outdate(object_id)
+        self._core.agent.send(StoreFree([object_id], node_ids, False))
+
+    def error(self, failure: Any) -> Value:
+        return self._core.objects.error_value(error_of(failure, self._core.address))
+
+    def unhandled(self, value: Value) -> None:
+        self._unhandled.report(value)
+
+    def callback_failed(self, what: str) -> None:
+        report(what)
