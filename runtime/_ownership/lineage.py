@@ -28,7 +28,7 @@ class Lineage:
     def __init__(self, objects: ObjectTable, outbox: Outbox, limit_bytes: int) -> None:
         self._objects = objects
         self._outbox = outbox
-        self._limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes
         self._kept: dict[Submission, int] = {}  # the oldest first; their sizes
         self._bytes = 0
         objects.forget_task = self.forget
@@ -53,7 +53,7 @@ class Lineage:
             size += packed.value.inline_bytes
         self._kept[task] = size
         self._bytes += size
-        while self._bytes > self._limit_bytes and self._kept:
+        while self._bytes > self.limit_bytes and self._kept:
             self._drop(self._let_go(next(iter(self._kept))))
 
     def close(self) -> None:
