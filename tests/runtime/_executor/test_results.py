@@ -10,6 +10,8 @@ import pytest
 
 from runtime._core import ids
 from runtime._executor.results import ItemSender, Results
+from runtime._ownership.records import Entry
+from runtime._ownership.released import NOWHERE
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.worker import Push, StreamItem
 
@@ -40,8 +42,8 @@ class Core:
         self.objects = SimpleNamespace(release=self.released.append, pack=None)
 
 
-def entry() -> Any:
-    return SimpleNamespace(holds=0)
+def entry() -> Entry:
+    return Entry(b"x" * 28, released=NOWHERE)
 
 
 def push(attempt: int = 0) -> Push:
