@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 import msgspec
 
 from runtime import exceptions
+from runtime._api import invocation, scheduling
 from runtime._api import options as _options
-from runtime._api import scheduling
 from runtime._api.actor_methods import (
     ActorClassMetadata,
     ActorShape,
@@ -92,6 +92,10 @@ class ActorClass:
                 f"'ActorClass({self.__dict__.get('_name')})' object has no attribute '{name}'"
             )
         return getattr(self._class, name)
+
+    def __dir__(self) -> list[str]:
+        """Its own names and those of the class, for completion in notebooks."""
+        return sorted({*super().__dir__(), *dir(self._class)})
 
     @property
     def __ray_actor_class__(self) -> type:
@@ -310,6 +314,14 @@ class ActorMethod:
         return _rebuild_method, (self._handle(), self._method_name)
 
     def _call(self, args: Any, kwargs: Any, options: MethodOptions, retry: Retry, name: str) -> Any:
+        if options.decorator:
+            decorator = invocation.unpickled(options.decorator)
+            return invocation.invoke(
+                decorator, lambda args, kwargs: self._submit(args, kwargs, options, retry, name), args, kwargs
+            )
+        return self._submit(args, kwargs, options, retry, name)
+
+    def _submit(self, args: Any, kwargs: Any, options: MethodOptions, retry: Retry, name: str) -> Any:
         self._check(args, kwargs)
         shape = self._shape
         retries = options.max_task_retries

@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from runtime._api import invocation, scheduling
 from runtime._api import options as _options
-from runtime._api import scheduling
 from runtime._api.signature import ArgumentCheck, parameters_of
 from runtime._owner import context
 from runtime._owner.functions import Function
@@ -38,6 +38,7 @@ class RemoteFunction:
         self._exported: tuple[Core, Function] | None = None
         self._prepared: tuple[Core, Function, TaskOptions, Any] | None = None
         self._check = ArgumentCheck(parameters_of(function))
+        self._decorator = invocation.decorator_of(function)
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -103,6 +104,13 @@ class RemoteFunction:
         return core, function, task, core.submitter.pool(function, task)
 
     def _submit(self, prepared: tuple[Core, Function, TaskOptions, Any], args: Any, kwargs: Any) -> Any:
+        if self._decorator is not None:
+            return invocation.invoke(
+                self._decorator, functools.partial(self._submit_call, prepared), args, kwargs
+            )
+        return self._submit_call(prepared, args, kwargs)
+
+    def _submit_call(self, prepared: tuple[Core, Function, TaskOptions, Any], args: Any, kwargs: Any) -> Any:
         core, function, options, pool = prepared
         self._check(args, kwargs)
         return core.submitter.submit(pool, function, options, args, kwargs)

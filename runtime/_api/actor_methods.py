@@ -11,6 +11,7 @@ from typing import Any
 import cloudpickle
 import msgspec
 
+from runtime._api import invocation
 from runtime._api import options as _options
 from runtime._api.signature import Parameters, parameters_of
 from runtime._wire.messages.worker import StreamOptions
@@ -35,6 +36,7 @@ class MethodOptions(msgspec.Struct, frozen=True, array_like=True):
     is_generator: bool = False
     stream: StreamOptions | None = None
     retry_on: bytes = b""  # pickled tuple of the exception classes, where only those are retried
+    decorator: bytes = b""  # pickled, see `invocation`
 
     def retry(self) -> Retry:
         """What `retry_exceptions` was given."""
@@ -144,6 +146,7 @@ def _options_of(member: Callable[..., Any], options: Mapping[str, Any], is_stati
         streams,
         _options.stream_options(options),
         retry_on,
+        invocation.pickled(member),
     )
 
 
