@@ -22,6 +22,8 @@ NAME_MARK = "\x01name:"
 MAX_LINES = 500
 MAX_LINE_CHARS = 64 << 10
 _READ_BYTES = 256 << 10
+PARTIAL_READS = 5
+"""Reads without news after which an unfinished line is handed on as it is: about half a second."""
 
 Groups = list[tuple[str, list[str]]]
 """Who wrote, and the lines."""
@@ -44,12 +46,18 @@ class Rotation(msgspec.Struct, frozen=True):
 
 
 class LogFile(msgspec.Struct, eq=False):
-    """One file."""
+    """One file.
+
+    `rest`: the unfinished line at its end. `reads_without_news`: how often it was read since it last grew.
+    `handed_on_part`: the beginning of the current line has been handed on already.
+    """
 
     path: str
     offset: int = 0
     rest: bytes = b""
     name: str = ""
+    reads_without_news: int = 0
+    handed_on_part: bool = False
 
     @property
     def size(self) -> int:
@@ -68,7 +76,7 @@ class LogFile(msgspec.Struct, eq=False):
         try:
             new_bytes = self.size - self.offset
             if new_bytes <= 0:
-                return False, []
+                return False, self._unfinished()
             with open(self.path, "rb", buffering=0) as file:
                 file.seek(self.offset)
                 data = file.read(min(new_bytes, _READ_BYTES))
@@ -76,7 +84,12 @@ class LogFile(msgspec.Struct, eq=False):
             log.warning("cannot read %s: %s", self.path, error)
             return False, []
         self.offset += len(data)
+        self.reads_without_news = 0
         *whole, self.rest = (self.rest + data).split(b"\n")
+        if whole and self.handed_on_part:
+            self.handed_on_part = False
+            if not whole[0].strip():
+                del whole[0]  # only the end of a line whose text is known
         if len(self.rest) > MAX_LINE_CHARS:
             whole.append(self.rest)
             self.rest = b""
@@ -98,6 +111,15 @@ class LogFile(msgspec.Struct, eq=False):
                 else:
                     groups.append((name, lines))
         return groups
+
+    def _unfinished(self) -> Groups:
+        """The unfinished line, once nothing has followed it for a moment: a prompt, or a progress report."""
+        self.reads_without_news += 1
+        if self.reads_without_news < PARTIAL_READS or not _is_text(self.rest):
+            return []
+        part, self.rest = self.rest, b""
+        self.handed_on_part = True
+        return self._group([part])
 
     def _group(self, raw: list[bytes]) -> Groups:
         groups: Groups = []
@@ -199,6 +221,18 @@ class Stream(msgspec.Struct, eq=False):
         return [
             ("", [f"[{unread} bytes of output were written faster than they could be shown, and are lost]"])
         ]
+
+
+def _is_text(part: bytes) -> bool:
+    """Whether an unfinished line can be shown: no part of a name, and no character that was cut in two."""
+    mark = NAME_MARK.encode()
+    if not part or part.startswith(mark) or mark.startswith(part):
+        return False
+    try:
+        part.decode()
+    except UnicodeDecodeError as error:
+        return error.end < len(part)  # invalid in the middle: more bytes would not repair it
+    return True
 
 
 def _number(variable: str, default: int) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime._node.log_file import Rotation, Stream
+from runtime._node.log_file import NAME_MARK, PARTIAL_READS, Rotation, Stream
 
 
 class Writer:
@@ -114,3 +114,55 @@ def test_the_environment_says_how_to_rotate(monkeypatch: pytest.MonkeyPatch) -> 
     assert Rotation.of_environment() == Rotation(1024, 1)
     monkeypatch.setenv("RAY_ROTATION_MAX_BYTES", "much")
     assert Rotation.of_environment() == Rotation(512 << 20, 1)
+
+
+def settled(stream: Stream) -> list[tuple[str, str]]:
+    """What is read until nothing has followed for a moment."""
+    return [line for _ in range(PARTIAL_READS + 1) for line in lines_of(stream)]
+
+
+def test_an_unfinished_line_is_handed_on_when_nothing_follows(tmp_path: Path) -> None:
+    path = tmp_path / "x.out"
+    writer, stream = Writer(path), stream_of(path, max_bytes=0)
+    writer.write(f"{NAME_MARK}f\nwhole\npart")
+    assert lines_of(stream) == [("f", "whole")]
+    assert settled(stream) == [("f", "part")]
+    assert settled(stream) == []
+    writer.write("ial\nnext\n")
+    assert settled(stream) == [("f", "ial"), ("f", "next")]
+    writer.close()
+
+
+def test_the_mere_end_of_a_line_is_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.out"
+    writer, stream = Writer(path), stream_of(path, max_bytes=0)
+    writer.write("working... ")
+    assert settled(stream) == [("", "working... ")]
+    writer.write("\n\ndone\n")
+    assert settled(stream) == [("", ""), ("", "done")]
+    writer.close()
+
+
+def test_news_restart_the_wait_for_the_rest_of_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.out"
+    writer, stream = Writer(path), stream_of(path, max_bytes=0)
+    for character in "abc":
+        writer.write(character)
+        assert [line for _ in range(PARTIAL_READS - 1) for line in lines_of(stream)] == []
+    assert settled(stream) == [("", "abc")]
+    writer.close()
+
+
+@pytest.mark.parametrize("cut", [NAME_MARK[:3], f"{NAME_MARK}work", "caf\u00e9"])
+def test_neither_names_nor_characters_are_cut(tmp_path: Path, cut: str) -> None:
+    path = tmp_path / "x.out"
+    stream = stream_of(path, max_bytes=0)
+    path.write_bytes(cut.encode()[:-1] if cut.endswith("\u00e9") else cut.encode())
+    assert settled(stream) == []
+
+
+def test_invalid_bytes_in_the_middle_do_not_hold_a_line_back(tmp_path: Path) -> None:
+    path = tmp_path / "x.out"
+    stream = stream_of(path, max_bytes=0)
+    path.write_bytes(b"a\xffb")
+    assert settled(stream) == [("", "a\ufffdb")]

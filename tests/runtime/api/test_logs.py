@@ -56,6 +56,21 @@ def test_prints_of_tasks_have_name_and_pid() -> None:
     assert re.search(rf"\(speak pid={pid[1]}\).* to stderr", output)
 
 
+def test_part_of_a_line_is_shown_while_its_task_goes_on() -> None:
+    output = run(
+        """
+        import time
+        @ray.remote
+        def speak():
+            print("half a line", end="", flush=True)
+            time.sleep(3600)
+        ref = speak.remote()
+        """,
+        "half a line",
+    )
+    assert re.search(r"\(speak pid=\d+\).* half a line", output)
+
+
 def test_prints_of_actors_have_the_class() -> None:
     output = run(
         """
