@@ -197,6 +197,7 @@ def _rehearse(run: Up, restart: Restart, json: bool) -> None:
     Raises:
         CliError: what would keep it from being done.
     """
+    from clusterctl import plan_view
     from clusterctl.errors import CliError
     from clusterctl.launcher.plan import UNSEEN
 
@@ -216,6 +217,9 @@ def _rehearse(run: Up, restart: Restart, json: bool) -> None:
         asked(lambda: _refuse(run.check()))
     costs = asked(lambda: _costs(run)) if chosen.may_buy else None
     _show(run, chosen, costs, True, json)
+    if chosen.may_buy and costs is None and not json:
+        for line in plan_view.costs_lines(run.machines(), without_prices=True):
+            output.say(line)
     if troubles:
         messages = "\n".join(dict.fromkeys(error.message for error in troubles))
         raise type(troubles[0])(f"it would not get so far:\n{messages}", troubles[0].hint)

@@ -39,12 +39,13 @@ from clusterctl.plan_view import changes
 from clusterctl.providers import OperatorProvider
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.load import cluster_limit
 from clusterctl.spec.platforms.local import LocalProvider
 from clusterctl.sync.transfer import SyncError
 
 from . import checks, containers, look, machines, node_types, reach, setup, shipping
 from .board import JOINED, NodeRow
-from .costs import Costs, estimate
+from .costs import Costs, costs, estimate
 from .plan import Action, Facts, Health, Plan, Restart, Step, plan
 from .shipping import Shipment
 from .wait import Watcher, await_workers, instance_ids, missing_workers
@@ -140,6 +141,10 @@ class Up:
             CliError: the provider does not tell its offers.
         """
         return estimate(self._spec, self._provider, self._kinds())
+
+    def machines(self) -> Costs:
+        """The machines of the cluster with this spec, without their prices. Asks nobody."""
+        return costs(self._kinds(), self._spec.head_node_type, cluster_limit(self._spec), None, None)
 
     def changes(self) -> list[str]:
         """What the spec says otherwise than the one that is remembered."""

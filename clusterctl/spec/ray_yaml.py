@@ -19,7 +19,10 @@ from .reader import Reader
 
 _TYPES, _HEAD_TYPE = "available_node_types", "head_node_type"
 _MAX_WORKERS = 2
-"""Of a file that names neither node types nor a limit, as Ray has it."""
+"""Of a file that leaves to Ray what the head is, and names no limit."""
+
+_HEAD_TYPES: Mapping[str, str] = {"aws": "ray.head.default", "gcp": "ray_head_default"}
+"""The head's node type where a file of a cloud names none: the same as Ray's."""
 
 _IMPLIED: Mapping[str, Mapping[str, str]] = {
     "aws": {"InstanceType": "m5.large"},
@@ -46,7 +49,6 @@ _REFUSED: Mapping[str, Mapping[str, str]] = {
     "aws": {
         "aws_credentials": "keys do not belong into a file that is copied to machines: set AWS_PROFILE, or AWS's other "
         "environment variables, or provider.profile",
-        "cloudwatch": "remove it; `setup_commands` can install the agent with a configuration of your own",
     },
     "gcp": {
         "gcp_credentials": "keys do not belong into a file that is copied to machines: set "
@@ -85,6 +87,8 @@ def translate(root: yaml.Node) -> list[Problem]:
     _refuse(provider, ("provider",), name, notes)
     if name in _IMPLIED:
         _keep_no_stopped(provider, notes)
+        _no_cloudwatch(provider, notes)
+        _implied_head(root, name)
         _old_form(root, provider, name, notes)
         _drop_min_workers(root, notes)
     types = editing.get(root, _TYPES)
@@ -162,6 +166,27 @@ def _keep_no_stopped(provider: yaml.MappingNode, notes: list[Problem]) -> None:
             "not used: workers that idle are ended, never stopped; `clusterctl stop` keeps the head's machine"
         )
         _warn(value, ("provider", "cache_stopped_nodes"), words, notes)
+
+
+def _no_cloudwatch(provider: yaml.MappingNode, notes: list[Problem]) -> None:
+    """What it sets up watches the machines; they run the same without it."""
+    key = editing.key_of(provider, "cloudwatch")
+    if key is not None and not editing.is_empty(editing.pop(provider, "cloudwatch")):
+        words = "not used: `setup_commands` can install the agent with a configuration of your own"
+        _warn(key, ("provider", "cloudwatch"), words, notes)
+
+
+def _implied_head(root: yaml.MappingNode, name: str) -> None:
+    """A file with a node type of the name that Ray's defaults have for the head need not say which is the head's."""
+    types = editing.get(root, _TYPES)
+    if editing.get(root, _HEAD_TYPE) is not None or not isinstance(types, yaml.MappingNode):
+        return
+    key = editing.key_of(types, _HEAD_TYPES[name])
+    if key is None:
+        return
+    editing.put(root, _HEAD_TYPE, editing.text(key, _HEAD_TYPES[name]))
+    if editing.get(root, "max_workers") is None:
+        editing.put(root, "max_workers", editing.number(key, _MAX_WORKERS))
 
 
 def _old_form(root: yaml.MappingNode, provider: yaml.MappingNode, name: str, notes: list[Problem]) -> None:

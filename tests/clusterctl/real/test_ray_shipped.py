@@ -82,6 +82,7 @@ def test_its_files_are_checked_and_planned(
     planned = cli.run("up", "--dry-run", str(file))
     assert planned.status == ExitCode.DENIED
     assert "create the head's machine" in planned.out
+    assert re.search(r"^ *ray.head.default +head +1 +1$", planned.out, re.MULTILINE)
     assert "it would not get so far" in planned.err
     assert "redentials" in planned.err
     assert "Traceback" not in checked.err + planned.err

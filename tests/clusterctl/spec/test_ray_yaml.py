@@ -6,7 +6,7 @@ import pytest
 
 from clusterctl.errors import SpecError
 from clusterctl.spec.definition import ClusterSpec
-from clusterctl.spec.load import load_text, read_text, worker_limit
+from clusterctl.spec.load import cluster_limit, load_text, read_text, worker_limit
 from clusterctl.spec.platforms.aws import AwsProvider
 from clusterctl.spec.platforms.gcp import GcpProvider
 from clusterctl.spec.ray_start import parse_start
@@ -206,11 +206,6 @@ def test_the_form_of_before_there_were_node_types() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        (
-            "    use_internal_ips: false",
-            "    cloudwatch: {agent: {config: x}}",
-            "f:8:5: provider.cloudwatch:",
-        ),
         ("    use_internal_ips: false", "    aws_credentials: {a: b}", "AWS_PROFILE"),
         ("    use_internal_ips: false", "    module: a.b", "f:8:5: provider.module: this cannot be done"),
         ("    ssh_user: ubuntu", "    ssh_proxy_use_node_id: true", "auth.ssh_proxy_use_node_id"),
@@ -221,6 +216,36 @@ def test_the_form_of_before_there_were_node_types() -> None:
 def test_what_cannot_be_honoured_is_named_by_line(old: str, new: str, words: str) -> None:
     (line,) = problems(AWS.replace(old, new, 1))
     assert words in line
+
+
+def test_what_changes_no_result_is_a_warning() -> None:
+    old, new = "    use_internal_ips: false", "    cloudwatch: {agent: {config: x}}"
+    _, before = read(AWS)
+    _, warnings = read(AWS.replace(old, new))
+    (line,) = set(warnings) - set(before)
+    assert line.startswith("f:8:5: provider.cloudwatch: not used: `setup_commands`")
+
+
+@pytest.mark.parametrize(
+    ("provider", "name", "other"),
+    [
+        ("{type: aws, region: r}", "ray.head.default", "ray_head_default"),
+        ("{type: gcp, region: r}", "ray_head_default", "ray.head.default"),
+    ],
+)
+def test_the_head_has_the_node_type_that_rays_defaults_name(provider: str, name: str, other: str) -> None:
+    text = f"cluster_name: c\nprovider: {provider}\navailable_node_types: {{{name}: {{}}, w: {{}}}}\n"
+    spec, warnings = read(text)
+    assert not warnings
+    assert spec.head_node_type == name
+    assert [worker_limit(spec, kind) for kind in (name, "w")] == [0, 2]
+    assert cluster_limit(spec) == 2
+    spec, _ = read(f"{text}max_workers: 5\nhead_node_type: w\n")
+    assert (spec.head_node_type, cluster_limit(spec)) == ("w", 5)
+    spec, _ = read(f"{text}max_workers: 0\n")
+    assert (spec.head_node_type, cluster_limit(spec)) == (name, 0)
+    (line,) = problems(text.replace(name, other))
+    assert "head_node_type" in line
 
 
 def test_what_asks_for_nothing_is_no_problem() -> None:
