@@ -20,6 +20,7 @@ from runtime._core import environments
 from runtime._core.uri_cache import UriCache
 from runtime._node.zygote_spawn import daemon_environment
 from runtime._packages import fetch
+from runtime._system import settings
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
 from runtime._wire.messages.control import KvGet
@@ -64,8 +65,8 @@ class Builder:
         self._folders: dict[Part, Path] = {}
         self._deleting: set[asyncio.Task[None]] = set()
         self._caches = {
-            kind: UriCache(int(float(os.environ.get(f"RAY_RUNTIME_ENV_{kind}_CACHE_SIZE_GB", "10")) * _GIB))
-            for kind in ("WORKING_DIR", "PY_MODULES", "PIP", "IMAGE")
+            kind: UriCache(int(setting.get() * _GIB))
+            for kind, setting in settings.CACHE_SIZE_GB.members.items()
         }
 
     async def build(self, parts: list[Part], env: Mapping[str, Any], job: Mapping[str, Any]) -> WorkerPlace:
