@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any
 
 import typer
@@ -121,10 +122,9 @@ def _call_hook(arguments: dict[str, Any]) -> None:
     """Calls the function that RAY_JOB_SUBMIT_HOOK names, with the names that Ray gives the arguments."""
     import importlib
 
-    from clusterctl import settings
     from clusterctl.errors import UsageProblem
 
-    path = settings.JOB_SUBMIT_HOOK.get()
+    path = os.environ.get("RAY_JOB_SUBMIT_HOOK")
     if not path:
         return
     module, _, name = path.rpartition(".")

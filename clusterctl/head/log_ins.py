@@ -5,13 +5,14 @@ A machine of the local provider is a group of processes of its host: only what `
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import psutil
 
-from clusterctl import processes, settings
+from clusterctl import processes
 
 MARK = "CLUSTERCTL_LOGIN"
 """In the environment of what a person starts with `exec` or `attach`, and of all that it starts."""
@@ -58,8 +59,8 @@ def found() -> list[str]:
     Raises:
         OSError: the processes cannot be listed.
     """
-    machine = settings.MACHINE.get()
-    is_part_of_host = bool(settings.SHARES_HOST.get())
+    machine = os.environ.get(processes.TAG, "")
+    is_part_of_host = "CLUSTERCTL_SHARES_HOST" in os.environ
     out = sessions(_processes(), machine if is_part_of_host else "")
     if not is_part_of_host:
         out += [f"{user.name} on {user.terminal}" for user in psutil.users() if user.terminal]

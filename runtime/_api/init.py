@@ -30,7 +30,7 @@ from runtime._session import (
     settings_environment,
     start_local,
 )
-from runtime._system import settings, stacks, variables
+from runtime._system import stacks
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.control import KvGet, KvValue
 from runtime._wire.messages.node import PrestartWorkers, Register
@@ -95,8 +95,7 @@ def init(
     Raises:
         RuntimeError: already connected, or an argument that does not exist (any more).
         ConnectionError: no cluster at `address`.
-        TypeError, ValueError: an argument is wrong, or one of a new cluster's when joining one; an environment
-            variable has a wrong value.
+        TypeError, ValueError: an argument is wrong, or one of a new cluster's when joining one.
     """
     init_arguments.check_names(kwargs, address, local_mode)
     init_arguments.check_isolation(
@@ -111,7 +110,6 @@ def init(
                 "Maybe you called ray.init twice by accident? This program is connected already: call shutdown() "
                 "before init(), or pass 'ignore_reinit_error=True' to keep the connection it has."
             )
-        variables.check(settings.OF_PROGRAMS)
         job = job_config or JobConfig()
         namespace = init_arguments.namespace_of(namespace, job)
         own = init_arguments.own_cluster(
@@ -121,14 +119,16 @@ def init(
             labels=labels,
             object_store_memory=object_store_memory,
         )
-        if logging_config is None and (encoding := settings.LOGGING_ENCODING.get()):
-            logging_config = LoggingConfig(encoding=encoding)
+        if logging_config is None and os.environ.get("RAY_LOGGING_CONFIG_ENCODING"):
+            logging_config = LoggingConfig(encoding=os.environ["RAY_LOGGING_CONFIG_ENCODING"])
         if logging_config is not None:
             logging_config._apply()
         elif configure_logging:
             _configure_logging(logging_level, logging_format)
         _raise_open_files_limit()
-        environment = job_environment.of_init(runtime_env, job_config)
+        environment = job_environment.of_init(
+            runtime_env, job_config, skip_hook=bool(kwargs.get("_skip_env_hook"))
+        )
         agent_path = init_arguments.agent_of(address, own, kwargs)
         if not agent_path:
             agent_path = _start_local(own, kwargs, bool(include_dashboard), dashboard_port)
@@ -159,7 +159,7 @@ def _raise_open_files_limit() -> None:
 
 def _start_local(own: dict[str, Any], hidden: dict[str, Any], with_api: bool, api_port: int | None) -> str:
     global _daemon
-    env_vars = settings_environment(hidden.get("_system_config"), hidden.get("object_spilling_directory"))
+    settings = settings_environment(hidden.get("_system_config"), hidden.get("object_spilling_directory"))
     root = hidden.get("_temp_dir")
     try:
         session = new_session_dir(root) if root else None
@@ -173,7 +173,7 @@ def _start_local(own: dict[str, Any], hidden: dict[str, Any], with_api: bool, ap
             host=hidden.get("_node_ip_address") or "127.0.0.1",
             node_name=hidden.get("_node_name") or "",
             session_dir=session,
-            env_vars=env_vars,
+            env_vars=settings,
             **own,
         )
     except OSError as error:
@@ -189,7 +189,7 @@ def _connect(
     log_to_driver: bool | None,
     logging_config: LoggingConfig | None,
 ) -> None:
-    prints = log_to_driver if log_to_driver is not None else settings.LOG_TO_DRIVER.get()
+    prints = log_to_driver if log_to_driver is not None else os.environ.get("RAY_LOG_TO_DRIVER") != "0"
     runtime_env, packages = environment
     config = {
         "sys_path": [*_import_paths(), *job.code_search_path],
@@ -208,7 +208,7 @@ def _connect(
         namespace=namespace or str(uuid.uuid4()),
         entrypoint=" ".join(sys.argv) or "python",
         job_config=json.dumps(config),
-        submission_id=settings.SUBMISSION_ID.get(),
+        submission_id=os.environ.get("CLUSTERCTL_SUBMISSION_ID", ""),
     )
     core = Core(agent_path, register, os.urandom(28))
     if prints:
@@ -347,7 +347,7 @@ def is_initialized() -> bool:
 
 
 def _auto_init() -> None:
-    if settings.AUTO_CONNECT.get():
+    if os.environ.get("RAY_ENABLE_AUTO_CONNECT", "1") != "0":
         with _lock:
             if not is_initialized():  # else another thread was here first
                 init()

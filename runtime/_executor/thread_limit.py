@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping
 
 from runtime._core.resources import UNIT
-from runtime._system import settings
 
-VARIABLE = settings.OMP_THREADS.name
+VARIABLE = "OMP_NUM_THREADS"
 _is_ours = False
 
 

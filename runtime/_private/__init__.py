@@ -3,7 +3,9 @@
 import importlib
 from types import ModuleType
 
-_MODULES = frozenset("internal_api profiling ray_constants services state test_utils utils worker".split())
+_MODULES = frozenset(
+    "internal_api profiling ray_constants runtime_env services state test_utils utils worker".split()
+)
 
 
 def __getattr__(name: str) -> ModuleType:

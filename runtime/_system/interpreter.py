@@ -17,12 +17,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import sys
 from collections.abc import Iterator
 
-from . import settings
-
-IS_PLAIN = settings.PLAIN_INTERPRETER.get_or_default()
+IS_PLAIN = os.environ.get("RUNTIME_PLAIN_INTERPRETER", "") not in ("", "0")
 """Whether the settings stay as Python has them."""
 
 TRACK_RECORDS = IS_PLAIN

@@ -37,7 +37,6 @@ from clusterctl.providers import ForHead, ownership
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Owner
 from clusterctl.shell.local import LocalShell
 from clusterctl.spec.platforms.local import LocalNodeConfig
-from runtime._system import settings
 
 from . import machine as machines
 from .machine import LocalMachine
@@ -48,7 +47,7 @@ _SOCKET_ROOM = 48
 
 def default_root() -> str:
     """`<tmp>/clusterctl-<uid>/m`: short, private, gone when the last machine is."""
-    base = settings.TEMPORARY_ROOT.get() or tempfile.gettempdir()
+    base = os.environ.get("CLUSTERCTL_TMPDIR") or tempfile.gettempdir()
     return os.path.join(base, f"clusterctl-{os.getuid()}", "m")
 
 

@@ -11,7 +11,7 @@ import shutil
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,14 +20,16 @@ from runtime._core import environments
 from runtime._core.uri_cache import UriCache
 from runtime._node.zygote_spawn import daemon_environment
 from runtime._packages import fetch
-from runtime._system import settings
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
 from runtime._wire.messages.control import KvGet
 
 from . import container, venv
 from .command import CommandFailed, run
-from .place import DEFAULT_INTERPRETER, Container, Interpreter, Part, WorkerPlace
+from .place import Container, Interpreter, Part, WorkerPlace
+
+if TYPE_CHECKING:
+    from .plugins import Plugins
 
 log = logging.getLogger(__name__)
 FAILURE_KEPT_S = 10.0
@@ -36,6 +38,20 @@ _DEFAULT_TIMEOUT_S = 600.0
 _FETCH_TIMEOUT_S = 120.0
 _GIB = 2**30
 _UNSUPPORTED = ("conda", "java_jars", "_nsight", "_rocprof_sys")
+_PLUGINS = "RAY_RUNTIME_ENV_PLUGINS"
+_OWN_FIELDS = frozenset(
+    (
+        *_UNSUPPORTED,
+        "py_modules",
+        "py_executable",
+        "working_dir",
+        "pip",
+        "uv",
+        "env_vars",
+        "excludes",
+        "config",
+    )
+) | {"container", "image_uri", "worker_process_setup_hook"}
 _AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "MALLOC_", "NUMEXPR_")
 """Variables with these beginnings are read when Python or a library starts: a fork would be too late for them."""
 
@@ -62,12 +78,10 @@ class Builder:
         self._control = control
         self._building: dict[Part, _Building] = {}
         self._failed: dict[Part, tuple[float, str]] = {}
-        self._folders: dict[Part, Path] = {}
+        self._deleters: dict[Part, Callable[[], None]] = {}
+        self._plugins: Plugins | None = None
         self._deleting: set[asyncio.Task[None]] = set()
-        self._caches = {
-            kind: UriCache(int(setting.get() * _GIB))
-            for kind, setting in settings.CACHE_SIZE_GB.members.items()
-        }
+        self._caches = {kind: _cache(kind) for kind in ("WORKING_DIR", "PY_MODULES", "PIP", "IMAGE")}
 
     async def build(self, parts: list[Part], env: Mapping[str, Any], job: Mapping[str, Any]) -> WorkerPlace:
         """Makes an environment ready, and notes in `parts` what it holds.
@@ -104,6 +118,8 @@ class Builder:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*self._deleting, return_exceptions=True)
+        if self._plugins is not None:
+            await self._plugins.close()
 
     # -- inside
 
@@ -128,47 +144,82 @@ class Builder:
             return await self._in_container(parts, env, chosen, cwd, path)
         variables = environments.expand(env.get("env_vars") or {}, os.environ)
         working_dir = cwd if env.get("working_dir") else ""
-        interpreter = await self._interpreter(parts, env, working_dir, variables)
+        command, at = await self._command(parts, env, working_dir, variables)
         if env.get("pip") or env.get("uv"):
-            binaries = os.path.dirname(interpreter.command[0])
+            binaries = os.path.dirname(command[0])
             variables["VIRTUAL_ENV"] = os.path.dirname(binaries)
             search = variables.get("PATH", os.environ.get("PATH", os.defpath))
             variables["PATH"] = f"{binaries}{os.pathsep}{search}"
+        command, variables = await self._changed_by_plugins(parts, env, command, variables)
         _lead_to(path, variables, os.environ)
         path += _existing(job.get("sys_path") or [])
         hook = env.get("worker_process_setup_hook") or ""
+        interpreter = Interpreter(tuple(command), _at_start(variables), at)
         return WorkerPlace(cwd, path, variables, interpreter, hook)
 
     async def _in_container(
         self, parts: list[Part], env: Mapping[str, Any], chosen: Container, cwd: str, path: list[str]
     ) -> WorkerPlace:
         """The place in an image, of which the job's own folders on this node are no part."""
+        if os.environ.get(_PLUGINS) and (others := env.keys() - _OWN_FIELDS):
+            raise ValueError(f"plugins do not change containers: leave {', '.join(sorted(others))} out")
         digest = hashlib.sha256(msgspec.json.encode(chosen)).hexdigest()
         folder = self._folder / "images" / digest[:32]
-        await self._part(parts, ("IMAGE", digest), folder, lambda: container.look(chosen, folder))
+        await self._folder_part(parts, ("IMAGE", digest), folder, lambda: container.look(chosen, folder))
         image = container.found(folder)
         variables = environments.expand(env.get("env_vars") or {}, image.variables)
         interpreter = Interpreter((image.python,), _at_start(variables), container=chosen)
         _lead_to(path, variables, image.variables)
         return WorkerPlace(cwd, path, variables, interpreter)
 
-    async def _interpreter(
+    async def _changed_by_plugins(
+        self, parts: list[Part], env: Mapping[str, Any], command: list[str], variables: dict[str, str]
+    ) -> tuple[list[str], dict[str, str]]:
+        """The command that starts Python and the variables, after the plugins of the environment's fields."""
+        if not os.environ.get(_PLUGINS) or not env.keys() - _OWN_FIELDS:
+            return command, variables
+        from runtime._private.runtime_env.context import RuntimeEnvContext  # few nodes have plugins
+
+        from .plugins import Plugins
+
+        if self._plugins is None:
+            self._plugins = Plugins(os.environ[_PLUGINS])
+            for name in self._plugins.names:
+                self._caches[name] = _cache(name.upper())
+
+        async def keep(
+            name: str, uri: str, make: Callable[[], Awaitable[int]], delete: Callable[[], None]
+        ) -> None:
+            await self._part(parts, (name, uri), make, delete)
+
+        python = shlex.join(command or [sys.executable])
+        context = RuntimeEnvContext(env_vars=dict(variables), py_executable=python)
+        await self._plugins.apply(env, context, keep)
+        if context.py_executable != python:
+            command = shlex.split(context.py_executable)
+        if context.command_prefix:
+            script = f'{" ".join(context.command_prefix)} exec "$@"'
+            command = ["bash", "-c", script, "bash", *(command or [sys.executable])]
+        return command, context.env_vars
+
+    async def _command(
         self, parts: list[Part], env: Mapping[str, Any], working_dir: str, variables: Mapping[str, str]
-    ) -> Interpreter:
-        """The Python for the workers."""
-        at_start = _at_start(variables)
+    ) -> tuple[list[str], str]:
+        """What starts the Python for the workers, [] for the node's own; and where it is run."""
         tool = next((name for name in ("pip", "uv") if env.get(name)), "")
         if env.get("py_executable"):
             if tool:
                 raise ValueError(f"runtime_env sets both py_executable and {tool}; choose one")
-            return Interpreter(tuple(shlex.split(env["py_executable"])), at_start, working_dir)
+            return shlex.split(env["py_executable"]), working_dir
         if not tool:
-            return Interpreter((), at_start) if at_start else DEFAULT_INTERPRETER
+            return [], ""
         config = env[tool] if isinstance(env[tool], dict) else {"packages": env[tool]}
         spec = venv.VenvSpec(tool, config, working_dir)
         folder = self._folder / "venvs" / spec.digest[:32]
-        await self._part(parts, ("PIP", spec.digest), folder, lambda: venv.build(spec, folder, variables))
-        return Interpreter((venv.python_of(folder),), at_start)
+        await self._folder_part(
+            parts, ("PIP", spec.digest), folder, lambda: venv.build(spec, folder, variables)
+        )
+        return [venv.python_of(folder)], ""
 
     async def _unpacked(self, parts: list[Part], kind: str, uri: str) -> str:
         name = uri
@@ -178,13 +229,34 @@ class Builder:
         package = environments.parse_package_uri(uri)
         label = package[1] if package is not None else hashlib.sha256(name.encode()).hexdigest()
         folder = self._folder / kind.lower() / f"_ray_pkg_{label[:32]}"
-        await self._part(parts, (kind, name), folder, lambda: self._fetch(uri, package, folder))
+        await self._folder_part(parts, (kind, name), folder, lambda: self._fetch(uri, package, folder))
         return str(folder)
 
-    async def _part(
+    async def _folder_part(
         self, parts: list[Part], part: Part, folder: Path, build: Callable[[], Awaitable[None]]
     ) -> None:
-        """Builds a part unless it is there, together with others who need it, and notes that `parts` hold it."""
+        """`_part` for one that `build` makes in a folder."""
+
+        async def make() -> int:
+            try:
+                folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                await build()
+                return await asyncio.to_thread(_size_of, folder)
+            except BaseException:
+                self._discard(folder)
+                raise
+
+        await self._part(parts, part, make, lambda: self._discard(folder))
+
+    async def _part(
+        self, parts: list[Part], part: Part, make: Callable[[], Awaitable[int]], delete: Callable[[], None]
+    ) -> None:
+        """Makes a part unless it is there, together with others who need it, and notes that `parts` hold it.
+
+        Args:
+            make: returns its size in bytes.
+            delete: called when nobody has needed it for long.
+        """
         loop = asyncio.get_running_loop()
         kind, name = part
         cache = self._caches[kind]
@@ -194,7 +266,7 @@ class Builder:
                 raise CommandFailed(failed[1])
             building = self._building.get(part)
             if building is None:
-                task = loop.create_task(self._build_part(part, folder, build))
+                task = loop.create_task(self._build_part(part, make, delete))
                 building = self._building[part] = _Building(task)
             building.waiting += 1
             try:
@@ -208,20 +280,18 @@ class Builder:
         parts.append(part)
         self._evict()
 
-    async def _build_part(self, part: Part, folder: Path, build: Callable[[], Awaitable[None]]) -> None:
+    async def _build_part(
+        self, part: Part, make: Callable[[], Awaitable[int]], delete: Callable[[], None]
+    ) -> None:
         kind, name = part
         loop = asyncio.get_running_loop()
         try:
-            folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._failed.pop(part, None)
-            await build()
-            size = await asyncio.to_thread(_size_of, folder)
+            size = await make()
             self._caches[kind].add(name, size, loop.time())
-            self._folders[part] = folder
-        except BaseException as error:
-            if isinstance(error, CommandFailed):
-                self._failed[part] = (loop.time() + FAILURE_KEPT_S, str(error))
-            self._discard(folder)
+            self._deleters[part] = delete
+        except CommandFailed as error:
+            self._failed[part] = (loop.time() + FAILURE_KEPT_S, str(error))
             raise
         finally:
             del self._building[part]
@@ -261,7 +331,7 @@ class Builder:
         for kind, cache in self._caches.items():
             for name in cache.evict():
                 log.info("deleting %s: the cache is full, and nobody uses it", name)
-                self._discard(self._folders.pop((kind, name)))
+                self._deleters.pop((kind, name))()
 
     def _discard(self, folder: Path) -> None:
         """Takes a folder out of the way at once, and deletes it in a thread."""
@@ -297,6 +367,10 @@ def _status(uri: str) -> os.stat_result:
         return os.stat(fetch.path_of(uri))
     except OSError as error:
         raise ValueError(f"Failed to download {uri}: {error}") from error
+
+
+def _cache(kind: str) -> UriCache:
+    return UriCache(int(float(os.environ.get(f"RAY_RUNTIME_ENV_{kind}_CACHE_SIZE_GB", "10")) * _GIB))
 
 
 def _at_start(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -1,0 +1,1 @@
+"""What plugins of runtime environments are written with: `plugin` and `context`."""
