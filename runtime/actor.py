@@ -127,7 +127,60 @@ class ActorClass:
         return f"ActorClass({self._name})"
 
     def options(self, **options: Any) -> _BoundActorClass:
-        """The same class with other options."""
+        """The same class with other options for the actors that it starts. None means the default
+        below, whatever the decorator says.
+
+        All options of actors but `concurrency_groups`, which belongs to the decorator:
+
+        Args:
+            num_cpus (float, default: 1 for the constructor, then 0): CPUs that the actor takes for its life, if
+                given. One that asks for resources other than memory takes 1 CPU for its life, too.
+            num_gpus (float, default 0): GPUs; from 1 up whole ones. Less than 1 shares a device with others.
+            memory (float, default 0): bytes of memory to reserve on the node. Nothing stops a process from using
+                more.
+            resources (dict, default {}): amounts of the cluster's own resources by name, other accelerators included.
+                Not CPU, GPU or memory, which have options of their own.
+            accelerator_type (str, default None): run on a node with this type of accelerator; see
+                `util.accelerators`.
+            scheduling_strategy (str or strategy, default "DEFAULT"): "DEFAULT", "SPREAD", or a strategy of
+                `util.scheduling_strategies`: a node, nodes by label, or a placement group.
+            label_selector (dict, default {}): labels that the node must have. Values may be `!x`, `in(x, y)` or
+                `!in(x, y)`.
+            fallback_strategy (list, default []): selectors `{"label_selector": {...}}` to try in this order while no
+                node with `label_selector` has room.
+            runtime_env (dict, default: the caller's): files, packages and variables of the worker; see `RuntimeEnv`.
+            placement_group (PlacementGroup, default "default"): deprecated; use `scheduling_strategy`. None: not in
+                the caller's placement group.
+            placement_group_bundle_index (int, default -1): deprecated; the bundle in the placement group, -1 for any.
+            placement_group_capture_child_tasks (bool, default: the caller's): deprecated; whether tasks and actors
+                started inside stay in the placement group.
+            enable_task_events (bool, default True): without effect; tasks and calls are always listed by
+                `util.state`.
+            _labels (dict, default None): without effect.
+            _metadata (dict, default None): without effect.
+            name (str, default None): name by which `get_actor` finds the actor; unique in its namespace.
+            max_restarts (int, default 0): restarts after the actor's process or node died; -1: no limit.
+            max_task_retries (int, default 0): further attempts of a call after the actor died; -1: no limit.
+            max_pending_calls (int, default -1): unfinished calls of one caller; one more raises
+                `PendingCallsLimitExceeded`. -1: no limit.
+            max_concurrency (int, default 1, for async actors 1000): calls that run at the same time, in threads or on
+                the event loop.
+            lifetime (str, default: the job's): "detached": the actor lives until it is killed. "non_detached": until
+                its last handle is gone.
+            namespace (str, default: the job's): namespace of `name`; not empty.
+            get_if_exists (bool, default False): return the living actor of this `name` instead of starting another.
+                Needs `name`.
+            allow_out_of_order_execution (bool, default None): let calls overtake each other while an earlier one
+                waits for its arguments. False is refused for async and threaded actors.
+            object_store_memory (int, default None): without effect.
+            enable_tensor_transport (bool, default None): without effect; tensors travel through the object store.
+            _actor_generator_backpressure_num_objects (int, default -1): values that all generators of the actor
+                together may be ahead of their readers; 1 or more, or -1: no limit.
+
+        Raises:
+            TypeError: an option has a value of a wrong type.
+            ValueError: an option does not exist for actors, is out of range, or contradicts another one.
+        """
         _options.validate(options, _options.ACTOR, in_options=True)
         merged = {**self._defaults, **options}
         _options.check_name(merged)
@@ -293,7 +346,29 @@ class ActorMethod:
         return self.options(**options).remote(*(args or ()), **(kwargs or {}))
 
     def options(self, **options: Any) -> _BoundMethod:
-        """The same method with other options."""
+        """The same method with other options for its calls. None means what `@method` or the class says.
+
+        Args:
+            num_returns (int or str, default 1, "streaming" for generators): references that a call returns: 0 or
+                more, or "streaming" for an `ObjectRefGenerator`. "dynamic" is deprecated.
+            name (str, default "Class.method"): name of the call in logs and `util.state`.
+            concurrency_group (str, default: the actor's own): group of the actor in which the call runs.
+            max_task_retries (int, default: the actor's): further attempts of the call after the actor died; -1: no
+                limit.
+            retry_exceptions (bool or list, default False): retry also when the method raised: any exception, or an
+                instance of these classes.
+            _generator_backpressure_num_objects (int, default -1): values that a generator may be ahead of its reader;
+                -1: no limit. Not 0.
+            enable_task_events (bool, default True): without effect; calls are always listed by `util.state`.
+            tensor_transport (str, default None): without effect; tensors travel through the object store.
+            _labels (dict, default None): without effect.
+
+        Raises:
+            TypeError: calls have no such option, or it has a value of a wrong type.
+            ValueError: an option is out of range, the actor has no such concurrency group, or `_num_objects_per_yield`
+                is given, which belongs to `@method`.
+            AssertionError: `retry_exceptions` is neither a bool nor a list of exception classes.
+        """
         return _BoundMethod(self, options)
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:

@@ -33,12 +33,77 @@ __all__ = [
 
 
 def remote(*args: Any, **options: Any) -> Any:
-    """Makes a function a task, or a class an actor: `@remote`, `@remote(num_cpus=2)` or `remote(f)`.
+    """Turns a function into a task or a class into an actor: `@remote`, `@remote(num_cpus=2)` or `remote(f)`.
+
+    `f.options(...)` and `Class.options(...)` replace options for one call. None means the default; `retry_exceptions`,
+    `get_if_exists` and `enable_task_events` do not take it.
+
+    Args:
+        args: the function or class, when there are no options.
+
+    Options of tasks and actors:
+        num_cpus (float): CPUs; 0 or more, in steps of 0.0001. Default: a task takes 1; an actor takes 1 for its
+            constructor and then none, or 1 for its life if it asks for resources other than memory.
+        num_gpus (float, default 0): GPUs; from 1 up whole ones. Less than 1 shares a device with others.
+        memory (float, default 0): bytes of memory to reserve on the node. Nothing stops a process from using more.
+        resources (dict, default {}): amounts of the cluster's own resources by name, other accelerators included. Not
+            CPU, GPU or memory, which have options of their own.
+        accelerator_type (str, default None): run on a node with this type of accelerator; see `util.accelerators`.
+        scheduling_strategy (str or strategy, default "DEFAULT"): "DEFAULT", "SPREAD", or a strategy of
+            `util.scheduling_strategies`: a node, nodes by label, or a placement group.
+        label_selector (dict, default {}): labels that the node must have. Values may be `!x`, `in(x, y)` or `!in(x,
+            y)`.
+        fallback_strategy (list, default []): selectors `{"label_selector": {...}}` to try in this order while no node
+            with `label_selector` has room.
+        runtime_env (dict, default: the caller's): files, packages and variables of the worker; see `RuntimeEnv`.
+        placement_group (PlacementGroup, default "default"): deprecated; use `scheduling_strategy`. None: not in the
+            caller's placement group.
+        placement_group_bundle_index (int, default -1): deprecated; the bundle in the placement group, -1 for any.
+        placement_group_capture_child_tasks (bool, default: the caller's): deprecated; whether tasks and actors
+            started inside stay in the placement group.
+        enable_task_events (bool, default True): without effect; tasks and calls are always listed by `util.state`.
+        _labels (dict, default None): without effect.
+        _metadata (dict, default None): without effect.
+        name (str, default None): of a task, its name in logs and `util.state`; of an actor, the name by which
+            `get_actor` finds it, unique in its namespace.
+
+    Options of tasks:
+        num_returns (int or str, default 1, "streaming" for generators): references that a call returns: 0 or more, or
+            "streaming" for an `ObjectRefGenerator`. "dynamic" is deprecated.
+        max_retries (int, default 3): further attempts after the worker or node died; -1: no limit.
+            RAY_TASK_MAX_RETRIES changes the default.
+        retry_exceptions (bool or list, default False): retry also when the function raised: any exception, or an
+            instance of these classes.
+        _generator_backpressure_num_objects (int, default -1): values that a generator may be ahead of its reader; -1:
+            no limit. Not 0.
+        _num_objects_per_yield (int, default 1): objects that a generator makes of each yielded tuple; 1 or more.
+        max_calls (int, default 0, with GPUs 1): calls of this function after which its worker exits; 0: no limit.
+
+    Options of actors:
+        max_restarts (int, default 0): restarts after the actor's process or node died; -1: no limit.
+        max_task_retries (int, default 0): further attempts of a call after the actor died; -1: no limit.
+        max_pending_calls (int, default -1): unfinished calls of one caller; one more raises
+            `PendingCallsLimitExceeded`. -1: no limit.
+        max_concurrency (int, default 1, for async actors 1000): calls that run at the same time, in threads or on the
+            event loop.
+        lifetime (str, default: the job's): "detached": the actor lives until it is killed. "non_detached": until its
+            last handle is gone.
+        namespace (str, default: the job's): namespace of `name`; not empty.
+        get_if_exists (bool, default False): return the living actor of this `name` instead of starting another. Needs
+            `name`.
+        allow_out_of_order_execution (bool, default None): let calls overtake each other while an earlier one waits
+            for its arguments. False is refused for async and threaded actors.
+        object_store_memory (int, default None): without effect.
+        enable_tensor_transport (bool, default None): without effect; tensors travel through the object store.
+        _actor_generator_backpressure_num_objects (int, default -1): values that all generators of the actor together
+            may be ahead of their readers; 1 or more, or -1: no limit.
+        concurrency_groups (dict or list, default {}): names of concurrency groups and how many calls of each run at
+            the same time, at least 1.
 
     Raises:
-        AssertionError: neither one function or class, nor options alone.
-        TypeError: neither a function nor a class.
-        ValueError, TypeError: an option is wrong, see `_option_rules`.
+        AssertionError: the arguments are neither one function or class, nor options alone.
+        TypeError: the target is neither a function nor a class, or an option has a value of a wrong type.
+        ValueError: an option does not exist for the target, is out of range, or contradicts another one.
     """
     if len(args) == 1 and not options and callable(args[0]):
         return _make_remote(args[0], {})

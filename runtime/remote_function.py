@@ -48,7 +48,52 @@ class RemoteFunction:
         )
 
     def options(self, **options: Any) -> _BoundOptions:
-        """The same function with other options."""
+        """The same function with other options for its calls. None means the default below, whatever
+        the decorator says.
+
+        All options of tasks but `max_calls`, which belongs to the decorator:
+
+        Args:
+            num_cpus (float, default 1): CPUs that the task takes; 0 or more, in steps of 0.0001.
+            num_gpus (float, default 0): GPUs; from 1 up whole ones. Less than 1 shares a device with others.
+            memory (float, default 0): bytes of memory to reserve on the node. Nothing stops a process from using
+                more.
+            resources (dict, default {}): amounts of the cluster's own resources by name, other accelerators included.
+                Not CPU, GPU or memory, which have options of their own.
+            accelerator_type (str, default None): run on a node with this type of accelerator; see
+                `util.accelerators`.
+            scheduling_strategy (str or strategy, default "DEFAULT"): "DEFAULT", "SPREAD", or a strategy of
+                `util.scheduling_strategies`: a node, nodes by label, or a placement group.
+            label_selector (dict, default {}): labels that the node must have. Values may be `!x`, `in(x, y)` or
+                `!in(x, y)`.
+            fallback_strategy (list, default []): selectors `{"label_selector": {...}}` to try in this order while no
+                node with `label_selector` has room.
+            runtime_env (dict, default: the caller's): files, packages and variables of the worker; see `RuntimeEnv`.
+            placement_group (PlacementGroup, default "default"): deprecated; use `scheduling_strategy`. None: not in
+                the caller's placement group.
+            placement_group_bundle_index (int, default -1): deprecated; the bundle in the placement group, -1 for any.
+            placement_group_capture_child_tasks (bool, default: the caller's): deprecated; whether tasks and actors
+                started inside stay in the placement group.
+            enable_task_events (bool, default True): without effect; tasks and calls are always listed by
+                `util.state`.
+            _labels (dict, default None): without effect.
+            _metadata (dict, default None): without effect.
+            name (str, default: the function's): name of the task in logs and `util.state`.
+            num_returns (int or str, default 1, "streaming" for generators): references that a call returns: 0 or
+                more, or "streaming" for an `ObjectRefGenerator`. "dynamic" is deprecated.
+            max_retries (int, default 3): further attempts after the worker or node died; -1: no limit.
+                RAY_TASK_MAX_RETRIES changes the default.
+            retry_exceptions (bool or list, default False): retry also when the function raised: any exception, or an
+                instance of these classes.
+            _generator_backpressure_num_objects (int, default -1): values that a generator may be ahead of its reader;
+                -1: no limit. Not 0.
+            _num_objects_per_yield (int, default 1): objects that a generator makes of each yielded tuple; 1 or more.
+
+        Raises:
+            TypeError: an option has a value of a wrong type.
+            ValueError: an option does not exist for tasks, is out of range, or contradicts another one;
+                `_num_objects_per_yield` differs from that of the decorator.
+        """
         _options.validate(options, _options.TASK, in_options=True)
         _options.require_generator(options, self._is_generator, self._name)
         per_yield = options.get("_num_objects_per_yield")

@@ -77,10 +77,28 @@ decode_shape = msgspec.msgpack.Decoder(ActorShape).decode
 
 
 def method(*args: Any, **options: Any) -> Any:
-    """Sets defaults for a method of an actor class: num_returns, concurrency_group, max_task_retries, ...
+    """Sets default options for the calls of a method of an actor class: `@method(num_returns=2)`.
+
+    Args:
+        args: the method, when there are no options.
+
+    Options:
+        num_returns (int or str, default 1, "streaming" for generators): references that a call returns: 0 or more, or
+            "streaming" for an `ObjectRefGenerator`. "dynamic" is deprecated.
+        concurrency_group (str, default: the actor's own): group of the actor in which the call runs.
+        max_task_retries (int, default: the actor's): further attempts of the call after the actor died; -1: no limit.
+        retry_exceptions (bool or list, default False): retry also when the method raised: any exception, or an
+            instance of these classes.
+        _generator_backpressure_num_objects (int, default -1): values that a generator may be ahead of its reader; -1:
+            no limit. Not 0.
+        enable_task_events (bool, default True): without effect; calls are always listed by `util.state`.
+        tensor_transport (str, default None): without effect; tensors travel through the object store.
+        _num_objects_per_yield (int, default 1): objects that a generator makes of each yielded tuple; 1 or more.
 
     Raises:
-        AssertionError: an option that methods do not have.
+        AssertionError: methods have no such option, or `retry_exceptions` is neither a bool nor a list of exception
+            classes.
+        TypeError, ValueError: an option of generators has a wrong value.
     """
     for name in options:
         if name not in _VALID:
