@@ -372,7 +372,13 @@ def _groups(timeout: float) -> list[PlacementGroupState]:
                 for index, bundle in enumerate(info.bundles)
             ],
             is_detached=info.detached,
-            stats={"scheduling_state": info.reason},
+            stats={
+                "scheduling_state": info.scheduling,
+                "scheduling_attempt": info.attempts,
+                "scheduling_latency_us": round(info.scheduling_s * 1e6),
+                "end_to_end_creation_latency_us": round(info.creation_s * 1e6),
+                "reason": info.reason,
+            },
         )
         for info in infos
     ]

@@ -204,6 +204,7 @@ def check_options(schema: type[StateSchema], filters: Sequence[Any] | None, limi
         if not isinstance(one, list | tuple) or len(one) != 3:
             raise ValueError(f"The filter {one!r} is not (column, predicate, value).")
         column, predicate, value = one
+        column = column.lower() if isinstance(column, str) else column
         if predicate not in PREDICATES:
             raise ValueError(
                 f"Unsupported filter predicate {predicate} is given. Available predicates: {', '.join(PREDICATES)}."

@@ -50,6 +50,32 @@ def test_actors() -> None:
     assert summary["summary"]["Counter"]["state_counts"]["DEAD"] >= 1
 
 
+def test_columns_of_filters_in_any_case() -> None:
+    actor = Counter.options(name="of upper case").remote()
+    ray.get(actor.__ray_ready__.remote())
+    (row,) = state.list_actors(filters=[("NAME", "=", "of upper case"), ("Class_Name", "=", "Counter")])
+    assert row.state == "ALIVE"
+    ray.kill(actor)
+
+
+def test_why_a_placement_group_waits() -> None:
+    free = ray.available_resources()["CPU"]
+    groups = [util.placement_group([{"CPU": size}], name=f"waits {size}") for size in (free, 4, 5000)]
+    ray.get(groups[0].ready())
+
+    def states() -> dict[str, str]:
+        rows = state.list_placement_groups(detail=True)
+        return {row.name: row.stats["scheduling_state"] for row in rows if row.name.startswith("waits")}
+
+    assert eventually(
+        lambda: (
+            states() == {f"waits {free}": "FINISHED", "waits 4": "NO_RESOURCES", "waits 5000": "INFEASIBLE"}
+        )
+    )
+    for group in groups:
+        util.remove_placement_group(group)
+
+
 def test_filters_that_make_no_sense() -> None:
     with pytest.raises(ValueError, match="predicate"):
         state.list_actors(filters=[("state", ">", "ALIVE")])
