@@ -214,7 +214,9 @@ def _connect(
     if prints:
         global _printing
         room = Room()
-        _printing = Printing(LogPrinter(core.session.node_host, room=room.wait), room)
+        _printing = Printing(
+            LogPrinter(core.session.node_host, room=room.wait, with_prefix=logging_config is None), room
+        )
         core.on_driver_logs = _printing.put
     core_worker.set_current(core)
     core.start()

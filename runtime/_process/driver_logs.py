@@ -56,6 +56,8 @@ class LogPrinter:
     Args:
         host: the driver's own host: lines from there carry no address.
         room: waits until so many bytes can be written to a stream; False: they never can.
+        with_prefix: whether lines say who wrote them. Lines of a `LoggingConfig` carry that themselves, and a prefix
+            would make JSON unreadable for programs.
     """
 
     def __init__(
@@ -64,7 +66,10 @@ class LogPrinter:
         out: TextIO | None = None,
         err: TextIO | None = None,
         room: Callable[[TextIO, int], bool] = lambda _stream, _size_bytes: True,
+        *,
+        with_prefix: bool = True,
     ) -> None:
+        self._with_prefix = with_prefix
         self._host = host
         self._out = out
         self._err = err
@@ -154,6 +159,8 @@ class LogPrinter:
                 self._write(f"{repeat.last}{note}{hint}\n", repeat.error)
 
     def _prefix(self, batch: DriverLogs) -> str:
+        if not self._with_prefix and batch.pid:
+            return ""
         where = "" if batch.host == self._host else f", ip={batch.host}"
         name = f"{batch.name} " if batch.name else ""
         text = f"({name}pid={batch.pid}{where})" if batch.pid else f"({batch.name})"

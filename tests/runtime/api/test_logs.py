@@ -216,7 +216,7 @@ def test_logs_in_json_say_who_wrote_them() -> None:
         LOGGING_PROGRAM,
         "num_cpus=2, logging_config=ray.LoggingConfig('JSON', additional_log_standard_attrs=['name'])",
     )
-    lines = [json.loads(found) for found in re.findall(r"\{.*\}$", output, re.M)]
+    lines = [json.loads(found) for found in re.findall(r"^\{.*\}$", output, re.M)]  # without a prefix
     by_message = {line["message"]: line for line in lines}
     assert len(by_message) == 3, output
     assert by_message.keys() == {"from the task", "from the actor", "from the driver"}
@@ -242,7 +242,7 @@ def test_logs_in_json_say_who_wrote_them() -> None:
 def test_logs_as_text_have_the_context_behind_the_message() -> None:
     output = run_to_end(LOGGING_PROGRAM, "num_cpus=2, logging_config=ray.LoggingConfig(log_level='ERROR')")
     assert "from the driver" not in output
-    assert re.search(r"ERROR .*:\d+ -- from the actor", output)
+    assert re.search(r"^\d.*ERROR .*:\d+ -- from the actor", output, re.M)  # without a prefix
     assert re.search(r"actor_name=named .*task_id=[0-9a-f]+ ", output)
 
 
