@@ -34,7 +34,7 @@ from autoscaler.provider import LaunchRequest, Machine
 from clusterctl.errors import Busy, CliError, NotFound, UsageProblem
 from clusterctl.spec.definition import ClusterSpec
 from runtime._session import current_cluster
-from runtime._system import files
+from runtime._system import files, settings
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ class Home:
             UsageProblem: there is none, or it cannot be written.
         """
         env = os.environ if environ is None else environ
-        configured = env.get("CLUSTERCTL_HOME")
+        configured = settings.OPERATOR_HOME.get(env)
         if configured:
             root = Path(configured).absolute()
         elif env.get("HOME"):

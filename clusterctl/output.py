@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import IO, Any
+
+from clusterctl import settings
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
 def styled(text: str, style: str, stream: IO[str]) -> str:
     """`text` in a terminal style when `stream` is a terminal that wants it."""
-    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+    if not stream.isatty() or settings.NO_COLOR.get() or settings.TERMINAL.get() == "dumb":
         return text
     return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
 

@@ -3,7 +3,6 @@ elsewhere. All of it goes to stderr. Programs may be told the same as events."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import threading
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import IO, Any, Self
 
+from clusterctl import settings
 from clusterctl.launcher.board import Board, NodeRow
 from clusterctl.output import duration, table, tell
 
@@ -36,7 +36,7 @@ class Progress:
         on_event: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self._stream = sys.stderr if stream is None else stream
-        is_able = self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        is_able = self._stream.isatty() and settings.TERMINAL.get() not in ("", "dumb")
         self._live = is_able if live is None else live
         self._on_event = on_event
         self._board = Board()

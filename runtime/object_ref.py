@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
 from runtime._core import ids
+from runtime._system import settings
 from runtime._wire.serialization import collector
 
 if TYPE_CHECKING:
@@ -239,15 +240,14 @@ def _awaitable(error: BaseException) -> BaseException:
     return raised
 
 
-FORBIDS = "RAY_allow_out_of_band_object_ref_serialization"
+FORBIDS = settings.OUT_OF_BAND_REFS.name
 """Environment variable: 0 forbids to pickle references where the engine cannot count the copies."""
 
 
 def is_forbidden_out_of_band(object_id: bytes) -> bool:
     """Whether the environment forbids to pickle a reference to this object where the engine cannot count the copy.
     The references that count an actor's handles are part of these, and none that the user knows of."""
-    allowed = os.environ.get(FORBIDS, "1").lower()
-    return allowed in ("0", "false") and not object_id.startswith(ids.CREATION_PREFIX)
+    return not settings.OUT_OF_BAND_REFS.get_or_default() and not object_id.startswith(ids.CREATION_PREFIX)
 
 
 def rebuild(binary: bytes, owner: bytes) -> ObjectRef:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from runtime._owner import context
 from runtime._owner.functions import Function
 from runtime._owner.submitter import TaskOptions
 from runtime._process.core_worker import Core, current
+from runtime._system import settings
 
 
 class RemoteFunction:
@@ -140,7 +140,7 @@ class RemoteFunction:
             request,
             core.environment.of_child(options.get("runtime_env")),
             _options.num_returns(options, self._is_generator),
-            _default_retries() if retries is None else retries,
+            settings.TASK_MAX_RETRIES.get() if retries is None else retries,
             retry if isinstance(retry, bool) else tuple(retry),
             options.get("name") or "",
             capture,
@@ -166,10 +166,6 @@ class RemoteFunction:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-
-
-def _default_retries() -> int:
-    return int(os.environ.get("RAY_TASK_MAX_RETRIES", "3"))
 
 
 class _BoundOptions:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import copy
 import json
 import logging
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from runtime._core import environments
+from runtime._system import settings
 
 __all__ = ["RuntimeEnv", "RuntimeEnvConfig"]
 
@@ -135,7 +135,7 @@ class RuntimeEnv(dict[str, Any]):
         super().__init__()
         if "nsight" in others:
             others["_nsight"] = others.pop("nsight")
-        warns = _validate and not os.environ.get("RAY_RUNTIME_ENV_PLUGINS")  # whose fields only nodes know
+        warns = _validate and not settings.PLUGINS.get()  # whose fields only nodes know
         for name in others.keys() - self.known_fields if warns else ():
             log.warning("runtime_env field %r is not recognized, and will be ignored", name)
         given = {

@@ -79,11 +79,10 @@ def use_cluster(
     \b
       clusterctl cluster use training
     """
-    import os
-
     from clusterctl.errors import UsageProblem
     from clusterctl.home import Home
     from runtime._session.current_cluster import VARIABLE
+    from runtime._system import settings
 
     home = Home.find()
     record = home.resolve(name)
@@ -92,7 +91,7 @@ def use_cluster(
             "there is no terminal session that could remember it", f"Set {VARIABLE}={record.name} instead."
         )
     output.say(f"this terminal's cluster is '{record.name}'")
-    other = os.environ.get(VARIABLE)
+    other = settings.CURRENT_CLUSTER.get()
     if other and other != record.name:
         output.warn(f"{VARIABLE} names '{other}', and comes before it: unset it")
 

@@ -15,7 +15,7 @@ from typing import ParamSpec, TypeVar
 import typer
 
 from clusterctl import output
-from clusterctl.errors import CliError, ExitCode, Interrupted, TimedOut, from_provider
+from clusterctl.errors import CliError, ExitCode, Interrupted, TimedOut, UsageProblem, from_provider
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -92,9 +92,12 @@ def _translated(error: Exception) -> CliError | None:
     """What a machine, a platform or a transfer said and no command had other words for; None: it is none of these."""
     from autoscaler.provider import ProviderError, SetupError, ShellError, ShellTimedOut
     from clusterctl.sync.transfer import SyncError
+    from runtime._system.variables import SettingError
 
     doctor = "`clusterctl doctor` looks for what is wrong."
     match error:
+        case SettingError():
+            return UsageProblem(str(error), f"Change {error.variable}, or unset it.")
         case ProviderError() | SetupError():
             return from_provider(error)
         case ShellTimedOut():
@@ -117,8 +120,10 @@ def _describe(error: OSError) -> tuple[str, str]:
 
 def _folders() -> list[str]:
     """Where commands write: what is known of clusters, local machines, and here."""
-    home = os.environ.get("CLUSTERCTL_HOME") or os.path.expanduser("~/.clusterctl")
-    return [home, os.environ.get("CLUSTERCTL_TMPDIR") or os.environ.get("TMPDIR") or "/tmp", "."]
+    from runtime._system import settings
+
+    home = settings.OPERATOR_HOME.get() or os.path.expanduser("~/.clusterctl")
+    return [home, settings.TEMPORARY_ROOT.get() or settings.TMPDIR.get() or "/tmp", "."]
 
 
 def _is_full(folder: str) -> bool:

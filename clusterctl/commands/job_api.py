@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from clusterctl import settings
+from runtime._system import settings as engine
 
 if TYPE_CHECKING:
     from clusterctl.api_client import ApiClient
@@ -38,7 +40,7 @@ def job_api(cluster: str | None, address: str | None, headers: str | None) -> Ap
     if cluster is not None and address is not None:
         raise UsageProblem("--cluster and --address exclude each other")
     given = _headers(headers)
-    named = os.environ.get("RAY_API_SERVER_ADDRESS") or os.environ.get("RAY_ADDRESS") or address or ""
+    named = engine.API_SERVER_ADDRESS.get() or engine.RAY_ADDRESS.get() or address or ""
     api = _api(cluster, named)
     api.headers = given
     return api
@@ -49,7 +51,7 @@ def _api(cluster: str | None, address: str) -> ApiClient:
 
     from .session import open_session
 
-    here = address or os.environ.get("CLUSTERCTL_ADDRESS", "")
+    here = address or engine.CLUSTER_ADDRESS.get()
     if cluster is not None or (not here and Home.find().names()):
         return open_session(cluster).api()
     return _at(here)
@@ -74,7 +76,7 @@ def _at(address: str) -> ApiClient:
 def _headers(text: str | None) -> dict[str, str]:
     from clusterctl.errors import UsageProblem
 
-    text = text or os.environ.get("RAY_JOB_HEADERS") or "{}"
+    text = text or settings.JOB_HEADERS.get() or "{}"
     try:
         given = json.loads(text)
         if not isinstance(given, dict):

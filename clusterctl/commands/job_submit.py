@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Any
 
 import typer
@@ -122,9 +121,10 @@ def _call_hook(arguments: dict[str, Any]) -> None:
     """Calls the function that RAY_JOB_SUBMIT_HOOK names, with the names that Ray gives the arguments."""
     import importlib
 
+    from clusterctl import settings
     from clusterctl.errors import UsageProblem
 
-    path = os.environ.get("RAY_JOB_SUBMIT_HOOK")
+    path = settings.JOB_SUBMIT_HOOK.get()
     if not path:
         return
     module, _, name = path.rpartition(".")

@@ -20,7 +20,7 @@ from clusterctl.head.config import HeadConfig
 from clusterctl.head.first import HeadError, first_control_store, listen, with_ports_of_before
 from clusterctl.head.record import DaemonRecord, boot_id, read, remember
 from runtime._node import registry
-from runtime._system import files, interpreter, stacks
+from runtime._system import daemon_log, files, interpreter, stacks
 
 
 def main() -> int:
@@ -34,11 +34,7 @@ def main() -> int:
     parser.add_argument("--ready-fd", type=int, default=-1, help="where to say that it is up")
     options = parser.parse_args()
     stacks.register("head")
-    logging.basicConfig(
-        level=os.environ.get("CLUSTERCTL_LOG_LEVEL", "INFO"),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    daemon_log.begin()
     ready = options.ready_fd
 
     def tell(words: dict[str, str]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from clusterctl import processes
+from clusterctl import processes, settings
 from clusterctl.errors import CliError, TimedOut
 from runtime._system import files
 
@@ -76,7 +76,7 @@ def start_head(
 def stop_here() -> int:
     """Ends what `start` started by hand on this machine, and removes its files; on a cluster's machine its node, whose
     files stay. Returns how many daemons ran."""
-    session = os.environ.get("CLUSTERCTL_SESSION_DIR")
+    session = settings.SESSION_DIR.get()
     if session:
         if not os.path.isdir(session):
             return 0
@@ -160,7 +160,7 @@ def _protect(session: str, config_file: str, secret_file: str, record: DaemonRec
     log = f"{session}/logs/keeper.log"
     kind = ""
     if not config.in_container:
-        python = os.environ.get("CLUSTERCTL_BASE_PYTHON", "python3")
+        python = settings.BASE_PYTHON.get()
         kind = boot_entry.install(config.cluster_id, os.path.dirname(config_file), keeper, log, python)
     record = msgspec.structs.replace(record, boot_entry=kind or NO_BOOT_ENTRY)
     remember(session, record)

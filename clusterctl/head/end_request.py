@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 from pathlib import Path
 
 import msgspec
 
+from clusterctl import settings
 from clusterctl.head.record import FILE, DaemonRecord
 from runtime._clients.control import ControlClient
 from runtime._transport.channel import CallError
@@ -31,11 +31,11 @@ def main() -> int:
     parser.add_argument("--down", action="store_true", help="for good")
     options = parser.parse_args()
     try:
-        session = Path(os.environ["CLUSTERCTL_SESSION_DIR"])
+        session = Path(settings.SESSION_DIR.get())
         record = msgspec.json.decode((session / FILE).read_bytes(), type=DaemonRecord)
         secret = Path(record.secret_file).read_bytes().strip()
         asyncio.run(_ask(record.control_address, secret, options.down))
-    except (KeyError, OSError, ValueError, CallError) as error:
+    except (OSError, ValueError, CallError) as error:
         print(f"the cluster cannot be ended from here: {error}; run: clusterctl down", file=sys.stderr)
         return 1
     return 0

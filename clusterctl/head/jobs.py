@@ -26,6 +26,7 @@ from runtime._clients.control import ControlClient
 from runtime._core import environments
 from runtime._core.environments import PACKAGE_HOLDS, PACKAGES, parse_package_uri
 from runtime._node.environments import Environments
+from runtime._system import settings
 from runtime._transport.channel import CallError
 from runtime._wire.messages import control as messages
 from runtime.compat.ray import python_path
@@ -38,8 +39,6 @@ log = logging.getLogger(__name__)
 
 JOBS = "jobs"
 STOP_WAIT_S = 3.0
-UPLOAD_KEPT_S = float(os.environ.get("RAY_RUNTIME_ENV_TEMPORARY_REFERENCE_EXPIRATION_S", "600"))
-"""So long an uploaded package waits for a job that names it."""
 _PLACED = (sys.executable, "-m", placed.__name__)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -256,7 +255,7 @@ class JobSupervisor:
     # -- inside
 
     async def _hold_upload(self, package: str) -> None:
-        hold = environments.hold([package], time.time() + UPLOAD_KEPT_S)
+        hold = environments.hold([package], time.time() + settings.UPLOAD_KEPT_S.get_or_default())
         await self._control.call(messages.KvPut(PACKAGE_HOLDS, f"upload {package}".encode(), hold))
 
     def _begin_next(self) -> None:

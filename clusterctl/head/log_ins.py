@@ -5,14 +5,13 @@ A machine of the local provider is a group of processes of its host: only what `
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import psutil
 
-from clusterctl import processes
+from clusterctl import processes, settings
 
 MARK = "CLUSTERCTL_LOGIN"
 """In the environment of what a person starts with `exec` or `attach`, and of all that it starts."""
@@ -59,8 +58,8 @@ def found() -> list[str]:
     Raises:
         OSError: the processes cannot be listed.
     """
-    machine = os.environ.get(processes.TAG, "")
-    is_part_of_host = "CLUSTERCTL_SHARES_HOST" in os.environ
+    machine = settings.MACHINE.get()
+    is_part_of_host = bool(settings.SHARES_HOST.get())
     out = sessions(_processes(), machine if is_part_of_host else "")
     if not is_part_of_host:
         out += [f"{user.name} on {user.terminal}" for user in psutil.users() if user.terminal]

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 
+from clusterctl import settings
 from clusterctl.errors import NotFound, TimedOut, UsageProblem
 from runtime._node import registry
 from runtime._system import files
@@ -48,7 +49,7 @@ def turn(session: str, is_restart: bool = False) -> Iterator[int]:
 
 def session_dir() -> str:
     """The machine's session folder; on a machine that was not made by a provider, a new one."""
-    named = os.environ.get("CLUSTERCTL_SESSION_DIR")
+    named = settings.SESSION_DIR.get()
     if named:
         for folder in (named, f"{named}/logs"):
             registry.make_private_dir(folder)
@@ -66,7 +67,7 @@ def session_dir() -> str:
 
 def sockets_dir() -> str:
     """Where the node's Unix sockets are; "": in its session folder. The node agent makes the folder."""
-    return os.environ.get("CLUSTERCTL_SOCKETS_DIR", "") if os.environ.get("CLUSTERCTL_SESSION_DIR") else ""
+    return settings.SOCKETS_DIR.get() if settings.SESSION_DIR.get() else ""
 
 
 def hand_started() -> list[tuple[str, str]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
+
+from clusterctl import settings
 
 _ANSWER_S = 3.0
 _REQUEST_IDENTITIES = struct.pack(">IB", 1, 11)  # draft-ietf-sshm-ssh-agent, 3.5
@@ -12,7 +13,7 @@ _REQUEST_IDENTITIES = struct.pack(">IB", 1, 11)  # draft-ietf-sshm-ssh-agent, 3.
 
 def silence() -> str:
     """Says that there is an agent which does not answer; "" otherwise. paramiko would wait for it without a limit."""
-    path = os.environ.get("SSH_AUTH_SOCK", "")
+    path = settings.SSH_AGENT.get()
     if not path:
         return ""
     with socket.socket(socket.AF_UNIX) as stream:

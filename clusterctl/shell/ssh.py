@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, cast
 
 from autoscaler.provider import CommandResult, ShellError, ShellTimedOut, Streams
+from clusterctl import settings
 
 from . import archive, hidden, terminal
 from .channel import Broken, Channel
@@ -167,7 +168,7 @@ class SshShell:
             begin = f"exec /bin/sh -c {shlex.quote(f'. {file}; rm -f {file}; {run}')}"
             begin_by = time.monotonic() + _BEGIN_S
             try:
-                channel.terminal(os.environ.get("TERM", "dumb"), *terminal.window_size(), begin_by)
+                channel.terminal(settings.TERMINAL.get() or "dumb", *terminal.window_size(), begin_by)
                 channel.execute(begin, begin_by)
             except TimeoutError:
                 raise self._not_begun() from None

@@ -30,7 +30,7 @@ from runtime._session import (
     settings_environment,
     start_local,
 )
-from runtime._system import stacks
+from runtime._system import settings, stacks, variables
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.control import KvGet, KvValue
 from runtime._wire.messages.node import PrestartWorkers, Register
@@ -95,7 +95,8 @@ def init(
     Raises:
         RuntimeError: already connected, or an argument that does not exist (any more).
         ConnectionError: no cluster at `address`.
-        TypeError, ValueError: an argument is wrong, or one of a new cluster's when joining one.
+        TypeError, ValueError: an argument is wrong, or one of a new cluster's when joining one; an environment
+            variable has a wrong value.
     """
     init_arguments.check_names(kwargs, address, local_mode)
     init_arguments.check_isolation(
@@ -110,6 +111,7 @@ def init(
                 "Maybe you called ray.init twice by accident? This program is connected already: call shutdown() "
                 "before init(), or pass 'ignore_reinit_error=True' to keep the connection it has."
             )
+        variables.check(settings.OF_PROGRAMS)
         job = job_config or JobConfig()
         namespace = init_arguments.namespace_of(namespace, job)
         own = init_arguments.own_cluster(
@@ -119,8 +121,8 @@ def init(
             labels=labels,
             object_store_memory=object_store_memory,
         )
-        if logging_config is None and os.environ.get("RAY_LOGGING_CONFIG_ENCODING"):
-            logging_config = LoggingConfig(encoding=os.environ["RAY_LOGGING_CONFIG_ENCODING"])
+        if logging_config is None and (encoding := settings.LOGGING_ENCODING.get()):
+            logging_config = LoggingConfig(encoding=encoding)
         if logging_config is not None:
             logging_config._apply()
         elif configure_logging:
@@ -159,7 +161,7 @@ def _raise_open_files_limit() -> None:
 
 def _start_local(own: dict[str, Any], hidden: dict[str, Any], with_api: bool, api_port: int | None) -> str:
     global _daemon
-    settings = settings_environment(hidden.get("_system_config"), hidden.get("object_spilling_directory"))
+    env_vars = settings_environment(hidden.get("_system_config"), hidden.get("object_spilling_directory"))
     root = hidden.get("_temp_dir")
     try:
         session = new_session_dir(root) if root else None
@@ -173,7 +175,7 @@ def _start_local(own: dict[str, Any], hidden: dict[str, Any], with_api: bool, ap
             host=hidden.get("_node_ip_address") or "127.0.0.1",
             node_name=hidden.get("_node_name") or "",
             session_dir=session,
-            env_vars=settings,
+            env_vars=env_vars,
             **own,
         )
     except OSError as error:
@@ -189,7 +191,7 @@ def _connect(
     log_to_driver: bool | None,
     logging_config: LoggingConfig | None,
 ) -> None:
-    prints = log_to_driver if log_to_driver is not None else os.environ.get("RAY_LOG_TO_DRIVER") != "0"
+    prints = log_to_driver if log_to_driver is not None else settings.LOG_TO_DRIVER.get()
     runtime_env, packages = environment
     config = {
         "sys_path": [*_import_paths(), *job.code_search_path],
@@ -208,7 +210,7 @@ def _connect(
         namespace=namespace or str(uuid.uuid4()),
         entrypoint=" ".join(sys.argv) or "python",
         job_config=json.dumps(config),
-        submission_id=os.environ.get("CLUSTERCTL_SUBMISSION_ID", ""),
+        submission_id=settings.SUBMISSION_ID.get(),
     )
     core = Core(agent_path, register, os.urandom(28))
     if prints:
@@ -349,7 +351,7 @@ def is_initialized() -> bool:
 
 
 def _auto_init() -> None:
-    if os.environ.get("RAY_ENABLE_AUTO_CONNECT", "1") != "0":
+    if settings.AUTO_CONNECT.get():
         with _lock:
             if not is_initialized():  # else another thread was here first
                 init()

@@ -9,6 +9,7 @@ from typing import Any
 from runtime._core import labels as label_syntax
 from runtime._core.resources import to_units
 from runtime._session import find_agent
+from runtime._system import settings
 from runtime.job_config import JobConfig
 
 _HIDDEN = frozenset(
@@ -67,7 +68,7 @@ def namespace_of(namespace: Any, job: JobConfig) -> str:
         if not given:
             raise ValueError('"" is not a valid namespace. Pass None for one of the program\'s own.')
         return given
-    return os.environ.get("RAY_NAMESPACE", "")
+    return settings.NAMESPACE.get()
 
 
 def own_cluster(**own: Any) -> dict[str, Any]:
@@ -128,7 +129,7 @@ def agent_of(address: Any, own: Mapping[str, Any], hidden: Mapping[str, Any]) ->
     given = [name for name, value in own.items() if value is not None]
     given += ["_system_config"] if hidden.get("_system_config") is not None else []
     if address in (None, "auto"):
-        named = os.environ.get("CLUSTERCTL_ADDRESS") or os.environ.get("RAY_ADDRESS")
+        named = settings.CLUSTER_ADDRESS.get() or settings.RAY_ADDRESS.get()
         if not named and address is None and not given:
             record = find_agent(None)
             return record.unix_path if record is not None else ""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from runtime import exceptions
 from runtime._core import environments
 from runtime._process.core_worker import Core
+from runtime._system import settings
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorReply
 from runtime._wire.messages.control import KvKeyList, KvKeys, KvPut
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from runtime._packages.job_files import Upload
 
 log = logging.getLogger("runtime")
-JOB_VARIABLE = "CLUSTERCTL_JOB_CONFIG"
+JOB_VARIABLE = settings.JOB_CONFIG.name
 """Set for the driver of a submitted job: see `job_config_json`. Ray's RAY_JOB_CONFIG_JSON_ENV_VAR does the same."""
 _UPLOAD_TIMEOUT_S = 120.0
 
@@ -44,7 +45,7 @@ def of_init(runtime_env: Any, job_config: Any, skip_hook: bool = False) -> JobEn
         RuntimeEnvSetupError: the files cannot be packed, or the setup hook cannot be pickled.
     """
     given = runtime_env
-    hook_path = os.environ.get("RAY_RUNTIME_ENV_HOOK")
+    hook_path = settings.RUNTIME_ENV_HOOK.get()
     if hook_path and not skip_hook:
         module, _, name = hook_path.rpartition(".")
         given = getattr(importlib.import_module(module), name)(given)
@@ -52,9 +53,8 @@ def of_init(runtime_env: Any, job_config: Any, skip_hook: bool = False) -> JobEn
         given = getattr(job_config, "runtime_env", None)
     given = _with_uv_run(given or {})
     env, uploads = _packed(given) if given else ({}, [])
-    submitted = os.environ.get(JOB_VARIABLE) or os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR") or "{}"
-    config = json.loads(submitted)
-    override = os.environ.get("RAY_OVERRIDE_JOB_RUNTIME_ENV") == "1"
+    config = settings.JOB_CONFIG.get()
+    override = settings.OVERRIDE_JOB_RUNTIME_ENV.get()
     job, overridable = config.get("runtime_env") or {}, config.get("overridable") or ()
     return environments.of_driver(job, env, override, overridable), uploads
 
@@ -67,7 +67,7 @@ def job_config_json(runtime_env: Mapping[str, Any], overridable: Sequence[str]) 
 def _with_uv_run(given: Any) -> Any:
     """Workers of a driver that `uv run` started are started so too, in a copy of its folder, unless the environment
     says how, or RAY_ENABLE_UV_RUN_RUNTIME_ENV is 0."""
-    if os.environ.get("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "1") == "0" or not isinstance(given, dict):
+    if not settings.UV_RUN.get() or not isinstance(given, dict):
         return given
     if any(given.get(name) for name in ("py_executable", *environments.INSTALLERS)):
         return given

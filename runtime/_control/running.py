@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import os
 import signal
-import sys
 
-from runtime._system import stacks
+from runtime._system import daemon_log, stacks
 from runtime._system.ready import Ready, Tell
 from runtime._transport.channel import StreamChannel
 from runtime._transport.tcp import notice_vanished_machine, serve_tcp
@@ -23,11 +21,7 @@ log = logging.getLogger("runtime._control")
 def run(options: argparse.Namespace) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit status. See `__main__` for the options."""
     stacks.register("control store")
-    logging.basicConfig(
-        level=os.environ.get("CLUSTERCTL_LOG_LEVEL", "INFO"),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    daemon_log.begin()
     tell = Ready(options.ready_fd).tell
     try:
         asyncio.run(_serve(options, tell))

@@ -6,9 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from runtime._core.accelerators import HARDWARE, split_ids
-
-OVERRIDE_ON_ZERO = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"
-"""When set, a task without devices of a kind sees none, instead of whatever its process sees."""
+from runtime._system import settings
 
 
 class Devices:
@@ -19,7 +17,9 @@ class Devices:
     """
 
     def __init__(self) -> None:
-        self._visible = {name: split_ids(os.environ.get(kind.variable)) for name, kind in HARDWARE.items()}
+        self._visible = {
+            name: split_ids(settings.VISIBLE_DEVICES[kind.variable].get()) for name, kind in HARDWARE.items()
+        }
         self._original: dict[str, str | None] = {}  # what we changed
 
     def bind(self, gpu_ids: Sequence[str], other_ids: Mapping[str, Sequence[str]]) -> None:
@@ -32,14 +32,14 @@ class Devices:
                     os.environ[name] = value
             self._original = {}
         wanted: dict[str, Sequence[str]] = {}
-        if _is_set(OVERRIDE_ON_ZERO):
+        if settings.HIDE_UNASKED_DEVICES.get_or_default():
             wanted.update(dict.fromkeys(HARDWARE, ()))
         if gpu_ids:
             wanted["GPU"] = gpu_ids
         wanted.update(other_ids)
         for resource, numbers in wanted.items():
             kind = HARDWARE[resource]
-            if not _is_set(kind.opt_out):
+            if not settings.KEEP_VISIBLE_DEVICES[kind.opt_out].get_or_default():
                 for name, value in kind.environment(self.ids(resource, numbers)).items():
                     self._original.setdefault(name, os.environ.get(name))
                     os.environ[name] = value
@@ -58,7 +58,3 @@ class Devices:
         if self._visible["GPU"] is None:
             return [int(number) for number in numbers]
         return self.ids("GPU", numbers)
-
-
-def _is_set(name: str) -> bool:
-    return os.environ.get(name, "").lower() in ("1", "true")

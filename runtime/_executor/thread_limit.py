@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 
 from runtime._core.resources import UNIT
+from runtime._system import settings
 
-VARIABLE = "OMP_NUM_THREADS"
+VARIABLE = settings.OMP_THREADS.name
 _is_ours = False
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 import msgspec
 
 from runtime._core.accelerators import HARDWARE, split_ids
 from runtime._core.labels import ACCELERATOR_TYPE, MARKET_TYPE, NODE_GROUP, NODE_ID, REGION, ZONE
 from runtime._core.resources import to_units
-from runtime._store.disk import FULL_FROM
-from runtime._store.spiller import SPILL_THRESHOLD, SpillSettings
-from runtime._system import files
+from runtime._store.spiller import SpillSettings
+from runtime._system import files, settings
 from runtime._transport.channel import Channel, Handler
 
 from .gpus import find_gpus
@@ -24,12 +21,12 @@ MAX_DEFAULT_STORE_BYTES = 8 << 30
 _STORE_SHARE = 0.3
 _MEMORY_SHARE = 0.7
 _LABELS_FROM = {
-    NODE_GROUP: "RAY_NODE_TYPE_NAME",
-    MARKET_TYPE: "RAY_NODE_MARKET_TYPE",
-    REGION: "RAY_NODE_REGION",
-    ZONE: "RAY_NODE_ZONE",
+    NODE_GROUP: settings.NODE_TYPE,
+    MARKET_TYPE: settings.NODE_MARKET,
+    REGION: settings.NODE_REGION,
+    ZONE: settings.NODE_ZONE,
 }
-"""Labels that whoever started the machine tells by environment variables."""
+"""Labels that the start of the machine sets by environment variables."""
 
 
 class AgentConfig(msgspec.Struct):
@@ -81,36 +78,28 @@ class AgentConfig(msgspec.Struct):
         return max(1, self.total.get("CPU", 0) // 10_000)
 
 
-def settings() -> dict[str, str]:
-    """What this process's environment says under the names of Ray's `_system_config`: those in small letters."""
-    prefix = "RAY_"
-    return {
-        name.removeprefix(prefix): value
-        for name, value in os.environ.items()
-        if name.startswith(prefix) and name[len(prefix) :][:1].islower()
-    }
-
-
 def spill_settings(config: AgentConfig) -> SpillSettings:
-    """Where and when objects are spilled: what the environment says under Ray's names, else below the session's
-    directory from 0.8 on."""
-    given = settings()
-    directory = given.get("object_spilling_directory", "")
-    if not directory and (described := given.get("object_spilling_config", "")):
-        path = json.loads(described).get("params", {}).get("directory_path", "")
+    """Where and when objects are spilled. The default folder is the session's.
+
+    Raises:
+        SettingError: an environment variable has a wrong value.
+    """
+    directory = settings.SPILLING_DIRECTORY.get()
+    if not directory:
+        path = settings.SPILLING_CONFIG.get().get("params", {}).get("directory_path", "")
         directory = path if isinstance(path, str) else next(iter(path), "")
     root = directory.removeprefix("file://") or config.session_dir
     return SpillSettings(
         os.path.join(os.path.abspath(root), f"ray_spilled_objects_{config.node_id.hex()}"),
-        float(given.get("object_spilling_threshold", str(SPILL_THRESHOLD))),
-        given.get("automatic_object_spilling_enabled", "1").lower() not in ("0", "false"),
-        disk_full_from=float(given.get("local_fs_capacity_threshold", str(FULL_FROM))),
+        settings.SPILLING_THRESHOLD.get(),
+        settings.SPILLING.get(),
+        disk_full_from=settings.DISK_FULL_FROM.get(),
     )
 
 
 def exit_grace_s() -> float:
-    """How long a process that ends by itself may take, user code included."""
-    return int(settings().get("actor_graceful_shutdown_timeout_ms", "30000")) / 1000
+    """How long an exiting process may take, user code included."""
+    return settings.EXIT_GRACE_MS.get() / 1000
 
 
 def memory_bytes() -> int:
@@ -145,13 +134,13 @@ def node_inventory(
     Raises:
         ValueError: an amount or a label is wrong.
     """
-    given = {**resources, **_override("RAY_OVERRIDE_RESOURCES")}
+    given = {**resources, **settings.OVERRIDE_RESOURCES.get()}
     amounts: dict[str, float] = {"CPU": float(len(os.sched_getaffinity(0)))}
     amounts["memory"] = float(int(memory_bytes() * _MEMORY_SHARE))
     gpu_type = ""
     if "GPU" not in given:
         count, gpu_type = find_gpus()
-        visible = split_ids(os.environ.get(HARDWARE["GPU"].variable))
+        visible = split_ids(settings.VISIBLE_DEVICES[HARDWARE["GPU"].variable].get())
         amounts["GPU"] = float(count if visible is None else min(count, len(visible)))
         if amounts["GPU"] and gpu_type:
             amounts[f"accelerator_type:{gpu_type}"] = 1.0
@@ -160,21 +149,8 @@ def node_inventory(
     amounts[f"node:{host}"] = 1.0
     if is_head:
         amounts["node:__internal_head__"] = 1.0
-    found = {key: os.environ.get(name, "") for key, name in _LABELS_FROM.items()}
+    found = {key: setting.get() for key, setting in _LABELS_FROM.items()}
     if amounts.get("GPU"):
         found[ACCELERATOR_TYPE] = gpu_type
     own = {key: value for key, value in found.items() if value}
-    return to_units(amounts), {**own, **labels, **_override("RAY_OVERRIDE_LABELS"), NODE_ID: node_id.hex()}
-
-
-def _override(variable: str) -> dict[str, Any]:
-    text = os.environ.get(variable)
-    if not text:
-        return {}
-    try:
-        values = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"{variable} is no JSON: {error}") from error
-    if not isinstance(values, dict):
-        raise ValueError(f"{variable} must be a JSON object, not {text!r}")
-    return values
+    return to_units(amounts), {**own, **labels, **settings.OVERRIDE_LABELS.get(), NODE_ID: node_id.hex()}

@@ -16,6 +16,7 @@ import os
 import msgspec
 
 from runtime._system import files as _files
+from runtime._system import settings
 
 log = logging.getLogger(__name__)
 NAME_MARK = "\x01name:"
@@ -32,17 +33,13 @@ Groups = list[tuple[str, list[str]]]
 class Rotation(msgspec.Struct, frozen=True):
     """A file is rotated when it has more than `max_bytes`; so many older ones are kept. 0 of either: never."""
 
-    max_bytes: int = 512 << 20
-    backups: int = 5
+    max_bytes: int = settings.ROTATION_BYTES.default
+    backups: int = settings.ROTATION_BACKUPS.default
 
     @classmethod
     def of_environment(cls) -> Rotation:
         """As RAY_ROTATION_MAX_BYTES and RAY_ROTATION_BACKUP_COUNT say."""
-        default = cls()
-        return cls(
-            _number("RAY_ROTATION_MAX_BYTES", default.max_bytes),
-            _number("RAY_ROTATION_BACKUP_COUNT", default.backups),
-        )
+        return cls(settings.ROTATION_BYTES.get_or_default(), settings.ROTATION_BACKUPS.get_or_default())
 
 
 class LogFile(msgspec.Struct, eq=False):
@@ -233,12 +230,3 @@ def _is_text(part: bytes) -> bool:
     except UnicodeDecodeError as error:
         return error.end < len(part)  # invalid in the middle: more bytes would not repair it
     return True
-
-
-def _number(variable: str, default: int) -> int:
-    text = os.environ.get(variable, "")
-    try:
-        return max(0, int(text)) if text else default
-    except ValueError:
-        log.warning("%s=%s is no number: %d is used", variable, text, default)
-        return default

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from runtime._core.memory_policy import Holder, choose
 from runtime._core.workers import Worker, WorkerState
-from runtime._system import files
+from runtime._system import files, settings
 
-from .config import memory_bytes, settings
+from .config import memory_bytes
 
 log = logging.getLogger(__name__)
 THRESHOLD = 0.95
@@ -54,9 +54,8 @@ class MemoryMonitor:
         end: Callable[[Worker, str, bool], None],
         used: Callable[[], int] = used_bytes,
     ) -> None:
-        given = settings()
-        self._threshold = float(given.get("memory_usage_threshold", THRESHOLD))
-        self._refresh_s = int(given.get("memory_monitor_refresh_ms", REFRESH_MS)) / 1000
+        self._threshold = settings.MEMORY_THRESHOLD.get()
+        self._refresh_s = settings.MEMORY_REFRESH_MS.get() / 1000
         self._total = memory_bytes()
         self._holders = holders
         self._end = end

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from runtime._system.settings import system_config
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind, Message, Ok, Request
 from runtime._wire.messages.control import FROM_WORKERS, AddJob, JobInfo
@@ -38,7 +39,6 @@ from runtime._wire.messages.node import (
 )
 from runtime._wire.messages.worker import Done
 
-from .config import settings
 from .environments.place import STORE_IN_CONTAINER
 from .jobs import Job
 from .processes import Process
@@ -57,7 +57,7 @@ class ProcessHandler:
     def __init__(self, agent: NodeAgent) -> None:
         self._agent = agent
         self._channels: set[Channel] = set()
-        self._settings = settings()
+        self._settings = system_config()
         self._by_worker: dict[bytes, Channel] = {}
         leases, store, objects = agent.leases, agent.store, agent.objects
         self._handlers: dict[type[Message], Callable[[Process, Any], Result]] = {

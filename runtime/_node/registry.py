@@ -15,7 +15,7 @@ import stat
 
 import msgspec
 
-from runtime._system import files
+from runtime._system import files, settings
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +56,8 @@ class Published(msgspec.Struct):
 
 def base_dir() -> str:
     """The directory of this user's sessions and records, below `$CLUSTERCTL_TMPDIR` or the system's temporary one."""
-    given = os.environ.get("TMPDIR", "")
-    root = os.environ.get("CLUSTERCTL_TMPDIR") or (given if os.access(given, os.W_OK | os.X_OK) else "/tmp")
+    given = settings.TMPDIR.get()
+    root = settings.TEMPORARY_ROOT.get() or (given if os.access(given, os.W_OK | os.X_OK) else "/tmp")
     return os.path.join(os.path.abspath(root), f"clusterctl-{os.getuid()}")
 
 

@@ -6,10 +6,9 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 
 from runtime._clients.control import connecting
-from runtime._system import stacks
+from runtime._system import daemon_log, settings, stacks, variables
 from runtime._system.ready import Tell
 from runtime._transport.channel import CallError
 
@@ -24,12 +23,9 @@ _ENDING = (signal.SIGTERM, signal.SIGINT)
 def run(options: NodeOptions, tell: Tell) -> int:
     """Runs until the node should end; returns the exit status."""
     stacks.register("node agent")
-    logging.basicConfig(
-        level=os.environ.get("CLUSTERCTL_LOG_LEVEL", "INFO"),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    daemon_log.begin()
     try:
+        variables.check(settings.OF_NODES)
         return asyncio.run(serve(NodeAgent, _config(options), tell))
     except (OSError, ValueError, CallError, RuntimeError) as error:
         log.error("ending: %s", error)

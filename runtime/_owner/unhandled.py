@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import traceback
 from collections import deque
 
+from runtime._system import settings
 from runtime._wire import serialization
 from runtime._wire.messages.worker import Value
 from runtime.exceptions import RayTaskError, WorkerCrashedError
@@ -24,7 +24,7 @@ class UnhandledErrors:
         self._values: deque[Value] = deque()
         self._lock = threading.Lock()
         self._running = False
-        self._ignored = os.environ.get("RAY_IGNORE_UNHANDLED_ERRORS") == "1"
+        self._ignored = settings.IGNORE_UNHANDLED_ERRORS.get_or_default()
 
     def report(self, value: Value) -> None:
         """`value` is an error, was never read, and nobody can read it any more."""

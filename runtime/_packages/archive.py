@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from runtime._system import settings
+
 from . import ignore
 from .tar import extract_all
 from .walk import walk
@@ -54,7 +56,7 @@ class Package:
 
 def default_excludes() -> tuple[str, ...]:
     """The patterns that are left out unasked: RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES (by commas) replaces them."""
-    chosen = os.environ.get("RAY_OVERRIDE_RUNTIME_ENV_DEFAULT_EXCLUDES")
+    chosen = settings.DEFAULT_EXCLUDES.get()
     if chosen is None:
         return (*DEFAULT_EXCLUDES, *CACHE_EXCLUDES)
     return tuple(name.strip() for name in chosen.split(",") if name.strip())
@@ -72,7 +74,7 @@ def manifest(root: str, excludes: Sequence[str] = (), use_gitignore: bool | None
         PackageError: there are more than `LIMIT_FILES`, or something cannot be read.
     """
     if use_gitignore is None:
-        use_gitignore = os.environ.get("RAY_RUNTIME_ENV_IGNORE_GITIGNORE") != "1"
+        use_gitignore = not settings.IGNORE_GITIGNORE.get()
     rule_files = (".gitignore", ".rayignore") if use_gitignore else (".rayignore",)
     fixed = ignore.parse("\n".join([*default_excludes(), *excludes]))
     entries: list[Entry] = []

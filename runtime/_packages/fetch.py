@@ -6,12 +6,13 @@ A process of its own, so that it can be ended at any time, and so that a cloud's
 from __future__ import annotations
 
 import ipaddress
-import os
 import shutil
 import sys
 import urllib.error
 import urllib.parse
 from typing import BinaryIO, cast
+
+from runtime._system import settings
 
 _TIMEOUT_S = 60.0
 _LIBRARIES = {"s3": "s3fs", "gs": "gcsfs", "azure": "adlfs", "abfss": "adlfs"}
@@ -37,7 +38,7 @@ def fetch(uri: str, file: str) -> None:
         ) from error
     except urllib.error.HTTPError as error:
         hint = ""
-        if error.code in (401, 403) and os.environ.get("RAY_RUNTIME_ENV_BEARER_TOKEN"):
+        if error.code in (401, 403) and settings.BEARER_TOKEN.get():
             hint = "; RAY_RUNTIME_ENV_BEARER_TOKEN goes to the server in the URI only, and only over https"
         raise FetchError(f"the server answers {error.code} {error.reason}{hint}") from error
     except Exception as error:  # fsspec's libraries raise errors of their own
@@ -56,7 +57,7 @@ def _open(uri: str, scheme: str) -> BinaryIO:
         import urllib.request  # brings half the standard library along: not into the agent
 
         request = urllib.request.Request(uri)
-        token = os.environ.get("RAY_RUNTIME_ENV_BEARER_TOKEN")
+        token = settings.BEARER_TOKEN.get()
         if token and _is_private(uri):
             # Not to where the server may redirect us.
             request.add_unredirected_header("Authorization", f"Bearer {token}")

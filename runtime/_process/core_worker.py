@@ -8,7 +8,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -32,7 +32,8 @@ from runtime._owner.waiting import Waiter
 from runtime._ownership.borrowing import Borrowing
 from runtime._ownership.lineage import Lineage
 from runtime._ownership.released import Released
-from runtime._system import interpreter
+from runtime._system import interpreter, settings
+from runtime._system.variables import Setting
 from runtime._transport.connection import Connection
 from runtime._transport.failures import report
 from runtime._transport.pump import REST_S, Pump
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from runtime._executor.executor import Executor
 
 log = logging.getLogger("runtime")
+T = TypeVar("T")
 TICK_S = 0.01
 WATCH_S = 0.1
 REGISTER_TIMEOUT_S = 30.0
@@ -164,7 +166,7 @@ class Core:
         self.objects = Objects(self, effects)
         self.borrowing = Borrowing(self.objects, self.released, effects)
         self.value_requests = ValueRequests(self)
-        lineage_bytes = int(self.setting("max_lineage_bytes", 1 << 30))
+        lineage_bytes = self.setting(settings.MAX_LINEAGE_BYTES)
         self.lineage = Lineage(self.objects, effects, lineage_bytes)
         self.object_admin = ObjectAdmin(self)
         self.reader = Reader(self)
@@ -207,9 +209,9 @@ class Core:
         self.pump.on_wait = self._before_wait
         metrics.on_change = self.pump.wake
 
-    def setting(self, name: str, default: Any) -> Any:
-        """What this process's environment, or else its node, says of a name of Ray's `_system_config`."""
-        return os.environ.get(f"RAY_{name}", self.session.settings.get(name, default))
+    def setting(self, setting: Setting[T]) -> T:
+        """The value in this process's environment, else in its node's `_system_config`."""
+        return setting.get_or_default(self.session.settings)
 
     def start(self) -> None:
         """Begins to serve, in the background as well."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import select
 import sys
@@ -13,21 +12,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
+from runtime._system import settings
 from runtime._wire.messages.node import DriverLogs
 
 from . import progress
 
-FOLD_WINDOW_S = float(os.environ.get("RAY_DEDUP_LOGS_AGG_WINDOW_S", "5"))
 _NUMBER = re.compile(r"\d")
 _HINT = " (RAY_DEDUP_LOGS=0 shows every line)"
 _PIECE_BYTES = select.PIPE_BUF
 """What is written at once: a pipe that can be written to takes that much without blocking."""
 _COLORS = (36, 35, 33, 32, 34, 31)
-
-
-def _pattern(variable: str) -> re.Pattern[str] | None:
-    text = os.environ.get(variable)
-    return re.compile(text) if text else None
 
 
 class _Repeat:
@@ -74,9 +68,11 @@ class LogPrinter:
         self._out = out
         self._err = err
         self._room = room
-        self._folds = os.environ.get("RAY_DEDUP_LOGS", "1") != "0"
-        self._allowed = _pattern("RAY_DEDUP_LOGS_ALLOW_REGEX")
-        self._skipped = _pattern("RAY_DEDUP_LOGS_SKIP_REGEX")
+        self._folds = settings.DEDUP_LOGS.get()
+        self._window_s = settings.DEDUP_WINDOW_S.get()
+        self._colors = settings.COLOR_PREFIX.get()
+        self._allowed = settings.DEDUP_ALLOW.get()
+        self._skipped = settings.DEDUP_SKIP.get()
         self._hinted = False
         self._seen: OrderedDict[str, _Repeat] = OrderedDict()  # the first that was printed comes first
         self._lock = threading.Lock()
@@ -126,7 +122,7 @@ class LogPrinter:
 
     def _expire_later(self) -> None:
         if self._timer is None:
-            self._timer = threading.Timer(FOLD_WINDOW_S, self._window_over)
+            self._timer = threading.Timer(self._window_s, self._window_over)
             self._timer.daemon = True
             self._timer.start()
 
@@ -148,7 +144,7 @@ class LogPrinter:
     def _expire(self, now: float) -> None:
         while self._seen:
             key, repeat = next(iter(self._seen.items()))
-            if now - repeat.first_at < FOLD_WINDOW_S:
+            if now - repeat.first_at < self._window_s:
                 break
             del self._seen[key]
             if repeat.count == 1:
@@ -165,8 +161,7 @@ class LogPrinter:
         name = f"{batch.name} " if batch.name else ""
         text = f"({name}pid={batch.pid}{where})" if batch.pid else f"({batch.name})"
         stream = self._stream(batch.is_error_stream)
-        wanted = os.environ.get("RAY_COLOR_PREFIX")  # "1": even where nobody may see them
-        if wanted == "0" or stream.closed or (wanted != "1" and not stream.isatty()):
+        if stream.closed or not (stream.isatty() if self._colors is None else self._colors):
             return text + " "
         return f"\x1b[{_COLORS[batch.pid % len(_COLORS)]}m{text}\x1b[0m "
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from runtime._node import registry
 from runtime._node.zygote_spawn import daemon_environment
+from runtime._system import settings
 
 UP_TIMEOUT_S = 120.0
 _NODE_TYPE_KEYS = ("resources", "labels", "min_workers", "max_workers")
@@ -67,7 +68,7 @@ class AutoscalingCluster:
         """
         self._env_vars = dict(override_env or {})
         # Short: the paths of Unix sockets below it are limited to 107 bytes.
-        self._root = tempfile.mkdtemp(prefix="ac-", dir=os.environ.get("CLUSTERCTL_TMPDIR"))
+        self._root = tempfile.mkdtemp(prefix="ac-", dir=settings.TEMPORARY_ROOT.get() or None)
         spec = {**self._spec, "provider": {"type": "local", "root": self._root}}
         self._spec_file.write_text(json.dumps(spec, indent=1))  # JSON is YAML
         try:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runtime._core.accelerators import HARDWARE, split_ids
-from runtime._system import files
+from runtime._system import files, settings
 
 START_TIMEOUT_S = 30.0
 _TAIL_BYTES = 3000
@@ -47,7 +47,7 @@ def node_amounts(
     named = {"CPU": num_cpus, "GPU": num_gpus, "memory": memory}
     for kind in HARDWARE.values():
         wanted = num_gpus if kind.resource == "GPU" else (resources or {}).get(kind.resource)
-        visible = split_ids(os.environ.get(kind.variable))
+        visible = split_ids(settings.VISIBLE_DEVICES[kind.variable].get())
         if wanted is not None and visible is not None and wanted > len(visible):
             raise ValueError(
                 f"A node with {wanted} {kind.resource} cannot start here: {kind.variable} shows only {visible}."

@@ -13,9 +13,9 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from runtime._system import files
+from runtime._system import files, settings
 
-VARIABLE = "CLUSTERCTL_CLUSTER"
+VARIABLE = settings.CURRENT_CLUSTER.name
 _FOLDER = "terminals"
 _KEPT_S = 30 * 86400.0
 """After this time, the record of a terminal of another machine, boot or container is removed."""
@@ -44,7 +44,7 @@ def choose(root: Path, known: Sequence[str]) -> Choice:
         root: the operator's state folder.
         known: the clusters in it.
     """
-    named = os.environ.get(VARIABLE)
+    named = settings.CURRENT_CLUSTER.get()
     if named:
         return Choice(named, By.ENVIRONMENT)
     terminal = _terminal()

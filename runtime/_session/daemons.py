@@ -15,7 +15,7 @@ import msgspec
 from runtime._node import registry
 from runtime._node.child import wait_for_end
 from runtime._node.zygote_spawn import daemon_environment
-from runtime._system import files
+from runtime._system import files, settings
 
 from .coming_up import START_TIMEOUT_S, DaemonError, end, log_file, node_amounts, wait_ready
 from .directories import new_session_dir
@@ -201,7 +201,7 @@ def settings_environment(
         for name, value in (system_config or {}).items()
     }
     if spilling_directory:
-        environment["RAY_object_spilling_directory"] = os.path.abspath(spilling_directory)
+        environment[settings.SPILLING_DIRECTORY.name] = os.path.abspath(spilling_directory)
     return environment
 
 

@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import shutil
-import sys
 
 from runtime._control.server import ControlStore
 from runtime._control.storage import open_storage
@@ -16,6 +15,7 @@ from runtime._node.agent import NodeAgent
 from runtime._node.config import AgentConfig, default_store_bytes, node_inventory
 from runtime._node.running import serve
 from runtime._node.zygote_spawn import SpawnedZygote
+from runtime._system import daemon_log, settings, variables
 from runtime._system.ready import Ready, Tell
 from runtime._transport.channel import CallError, Channel, Handler, LoopbackChannel
 
@@ -24,13 +24,10 @@ log = logging.getLogger("runtime._session.local_cluster")
 
 def run(options: argparse.Namespace, zygote: SpawnedZygote) -> int:
     """Runs until the driver has left; returns the exit status. See `local_node` for the options."""
-    logging.basicConfig(
-        level=os.environ.get("CLUSTERCTL_LOG_LEVEL", "INFO"),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    daemon_log.begin()
     tell = Ready(options.ready_fd).tell
     try:
+        variables.check(settings.OF_NODES)
         return asyncio.run(_serve(options, zygote, tell))
     except (OSError, ValueError, CallError, RuntimeError) as error:
         log.error("ending: %s", error)

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import sys
 from collections.abc import Iterator
 
-IS_PLAIN = os.environ.get("RUNTIME_PLAIN_INTERPRETER", "") not in ("", "0")
+from . import settings
+
+IS_PLAIN = settings.PLAIN_INTERPRETER.get_or_default()
 """Whether the settings stay as Python has them."""
 
 TRACK_RECORDS = IS_PLAIN

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-
-def _from_environment(name: str, default: float) -> float:
-    return float(os.environ.get(f"RAY_CGRAPH_{name}", default))
+from runtime._system import settings
 
 
 @dataclass
@@ -23,19 +20,13 @@ class DAGContext:
             channels; without effect here.
     """
 
-    get_timeout: float = field(default_factory=lambda: _from_environment("get_timeout", 10))
-    max_inflight_executions: int = field(
-        default_factory=lambda: int(_from_environment("max_inflight_executions", 10))
-    )
-    submit_timeout: float = field(default_factory=lambda: _from_environment("submit_timeout", 10))
-    teardown_timeout: float = field(default_factory=lambda: _from_environment("teardown_timeout", 30))
-    read_iteration_timeout: float = field(
-        default_factory=lambda: _from_environment("read_iteration_timeout_s", 0.1)
-    )
-    buffer_size_bytes: int = field(default_factory=lambda: int(_from_environment("buffer_size_bytes", 1e6)))
-    max_buffered_results: int = field(
-        default_factory=lambda: int(_from_environment("max_buffered_results", 1000))
-    )
+    get_timeout: float = field(default_factory=settings.GRAPH_GET_TIMEOUT_S.get)
+    max_inflight_executions: int = field(default_factory=settings.GRAPH_MAX_INFLIGHT.get)
+    submit_timeout: float = field(default_factory=settings.GRAPH_SUBMIT_TIMEOUT_S.get)
+    teardown_timeout: float = field(default_factory=settings.GRAPH_TEARDOWN_TIMEOUT_S.get)
+    read_iteration_timeout: float = field(default_factory=settings.GRAPH_READ_TIMEOUT_S.get)
+    buffer_size_bytes: int = field(default_factory=settings.GRAPH_BUFFER_BYTES.get)
+    max_buffered_results: int = field(default_factory=settings.GRAPH_MAX_BUFFERED.get)
 
     _current: ClassVar[DAGContext | None] = None
     _lock: ClassVar[threading.Lock] = threading.Lock()

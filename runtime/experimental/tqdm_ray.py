@@ -15,6 +15,7 @@ from typing import Any
 from runtime._process import progress
 from runtime._process.core_worker import current_or_none
 from runtime._process.progress import BarManager
+from runtime._system import settings
 
 __all__ = ["BarManager", "instance", "safe_print", "tqdm"]
 
@@ -139,7 +140,7 @@ def instance() -> BarManager:
     """What shows the bars of this process. From then on `print` keeps clear of them (RAY_TQDM_PATCH_PRINT=0: not)."""
     core = current_or_none()
     bars = progress.manager(core.session.node_host if core is not None else "127.0.0.1")
-    if os.environ.get("RAY_TQDM_PATCH_PRINT", "1") != "0" and builtins.print is _print:
+    if settings.TQDM_PATCH_PRINT.get() and builtins.print is _print:
         builtins.print = safe_print
     return bars
 

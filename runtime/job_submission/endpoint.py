@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from runtime._core.head_api import KEY, NAMESPACE
 from runtime._node import registry
 from runtime._process.core_worker import current_or_none
 from runtime._session.current_cluster import choose
+from runtime._system import settings
 from runtime._wire.messages.control import KvGet, KvValue
 
 
@@ -45,10 +45,10 @@ def find(address: str | None) -> Endpoint:
     Raises:
         ConnectionError: no such cluster is known here.
     """
-    wanted = os.environ.get("RAY_API_SERVER_ADDRESS") or os.environ.get("RAY_ADDRESS") or address
+    wanted = settings.API_SERVER_ADDRESS.get() or settings.RAY_ADDRESS.get() or address
     wanted = (wanted or "auto").removeprefix("ray://").rstrip("/")
     if wanted == "auto":
-        wanted = os.environ.get("CLUSTERCTL_ADDRESS", "auto")
+        wanted = settings.CLUSTER_ADDRESS.get() or "auto"
     place = canonical(wanted)
     for known in _known(wanted == "auto"):
         names = (known.url, known.url.removeprefix("http://"), known.control_address)
@@ -64,8 +64,8 @@ def find(address: str | None) -> Endpoint:
 
 
 def _token() -> str:
-    path = os.environ.get("RAY_AUTH_TOKEN_PATH")
-    return os.environ.get("RAY_AUTH_TOKEN") or (Path(path).read_text().strip() if path else "")
+    path = settings.AUTH_TOKEN_PATH.get()
+    return settings.AUTH_TOKEN.get() or (Path(path).read_text().strip() if path else "")
 
 
 def _known(is_any: bool) -> Iterator[Endpoint]:
@@ -82,7 +82,7 @@ def _known(is_any: bool) -> Iterator[Endpoint]:
     heads = [node for node in registry.records() if node.is_head and not node.local]
     for node in heads:
         yield from _read(Path(node.session_dir, "daemon.json"), None)
-    home = Path(os.environ.get("CLUSTERCTL_HOME") or Path.home() / ".clusterctl")
+    home = Path(settings.OPERATOR_HOME.get() or Path.home() / ".clusterctl")
     records = {path.parent.name: path for path in sorted(home.glob("clusters/*/cluster.json"))}
     chosen = choose(home, list(records)).name if is_any else ""
     for name, record in records.items():

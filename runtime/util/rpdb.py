@@ -12,7 +12,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-WAIT_S = float(os.environ.get("RAY_DEBUGGER_TIMEOUT_S", "600"))
+from runtime._system import settings
 
 
 class RemotePdb(pdb.Pdb):
@@ -20,12 +20,12 @@ class RemotePdb(pdb.Pdb):
 
     Args:
         host, port: where to listen; port 0 is any free one.
-        wait_s: how long to wait for somebody to connect.
+        wait_s: how long to wait for a connection; default: RAY_DEBUGGER_TIMEOUT_S.
     """
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 0, wait_s: float = WAIT_S) -> None:
+    def __init__(self, host: str = "127.0.0.1", port: int = 0, wait_s: float | None = None) -> None:
         self._listener = socket.create_server((host, port))
-        self._listener.settimeout(wait_s)
+        self._listener.settimeout(settings.DEBUGGER_TIMEOUT_S.get() if wait_s is None else wait_s)
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self._streams: list[Any] = []
 

@@ -37,6 +37,7 @@ from clusterctl.providers import ForHead, ownership
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Owner
 from clusterctl.shell.local import LocalShell
 from clusterctl.spec.platforms.local import LocalNodeConfig
+from runtime._system import settings
 
 from . import machine as machines
 from .machine import LocalMachine
@@ -47,7 +48,7 @@ _SOCKET_ROOM = 48
 
 def default_root() -> str:
     """`<tmp>/clusterctl-<uid>/m`: short, private, gone when the last machine is."""
-    base = os.environ.get("CLUSTERCTL_TMPDIR") or tempfile.gettempdir()
+    base = settings.TEMPORARY_ROOT.get() or tempfile.gettempdir()
     return os.path.join(base, f"clusterctl-{os.getuid()}", "m")
 
 

@@ -20,6 +20,7 @@ from runtime._core import environments
 from runtime._core.uri_cache import UriCache
 from runtime._node.zygote_spawn import daemon_environment
 from runtime._packages import fetch
+from runtime._system import settings
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
 from runtime._wire.messages.control import KvGet
@@ -38,7 +39,6 @@ _DEFAULT_TIMEOUT_S = 600.0
 _FETCH_TIMEOUT_S = 120.0
 _GIB = 2**30
 _UNSUPPORTED = ("conda", "java_jars", "_nsight", "_rocprof_sys")
-_PLUGINS = "RAY_RUNTIME_ENV_PLUGINS"
 _OWN_FIELDS = frozenset(
     (
         *_UNSUPPORTED,
@@ -161,7 +161,7 @@ class Builder:
         self, parts: list[Part], env: Mapping[str, Any], chosen: Container, cwd: str, path: list[str]
     ) -> WorkerPlace:
         """The place in an image, of which the job's own folders on this node are no part."""
-        if os.environ.get(_PLUGINS) and (others := env.keys() - _OWN_FIELDS):
+        if settings.PLUGINS.get() and (others := env.keys() - _OWN_FIELDS):
             raise ValueError(f"plugins do not change containers: leave {', '.join(sorted(others))} out")
         digest = hashlib.sha256(msgspec.json.encode(chosen)).hexdigest()
         folder = self._folder / "images" / digest[:32]
@@ -176,14 +176,14 @@ class Builder:
         self, parts: list[Part], env: Mapping[str, Any], command: list[str], variables: dict[str, str]
     ) -> tuple[list[str], dict[str, str]]:
         """The command that starts Python and the variables, after the plugins of the environment's fields."""
-        if not os.environ.get(_PLUGINS) or not env.keys() - _OWN_FIELDS:
+        if not settings.PLUGINS.get() or not env.keys() - _OWN_FIELDS:
             return command, variables
         from runtime._private.runtime_env.context import RuntimeEnvContext  # few nodes have plugins
 
         from .plugins import Plugins
 
         if self._plugins is None:
-            self._plugins = Plugins(os.environ[_PLUGINS])
+            self._plugins = Plugins(settings.PLUGINS.get())
             for name in self._plugins.names:
                 self._caches[name] = _cache(name.upper())
 
@@ -370,7 +370,7 @@ def _status(uri: str) -> os.stat_result:
 
 
 def _cache(kind: str) -> UriCache:
-    return UriCache(int(float(os.environ.get(f"RAY_RUNTIME_ENV_{kind}_CACHE_SIZE_GB", "10")) * _GIB))
+    return UriCache(int(settings.cache_size_gb(kind).get() * _GIB))
 
 
 def _at_start(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

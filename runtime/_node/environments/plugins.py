@@ -20,12 +20,13 @@ import msgspec
 
 from runtime._private.runtime_env.context import RuntimeEnvContext
 from runtime._private.runtime_env.plugin import RuntimeEnvPlugin
+from runtime._system import settings
 from runtime.runtime_env import RuntimeEnv
 
 from .command import CommandFailed
 
 log = logging.getLogger(__name__)
-VARIABLE = "RAY_RUNTIME_ENV_PLUGINS"
+VARIABLE = settings.PLUGINS.name
 KNOWN_FIELDS = RuntimeEnv.known_fields
 _LAST_PRIORITY = 100
 _END_S = 1.0

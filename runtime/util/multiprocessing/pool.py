@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 from runtime import api
 from runtime._api.cluster_view import cluster_resources
+from runtime._system import settings
 from runtime.util.debug import log_once
 
 from .results import AsyncResult, IMapIterator, Raised
@@ -98,7 +98,7 @@ class Pool:
     def _connect(processes: int | None, address: str | None) -> None:
         if api.is_initialized():
             return
-        address = address or os.environ.get("RAY_ADDRESS")
+        address = address or settings.RAY_ADDRESS.get() or None
         if address and address != "local":
             api.init(address=address)
         else:

@@ -15,6 +15,7 @@ from autoscaler.provider import Auth, ShellLost, ShellTimedOut
 from clusterctl.commands import guard
 from clusterctl.commands.guard import guarded
 from clusterctl.sync.transfer import SyncError
+from runtime._system import settings
 
 PROGRAM = """
 import os, signal, sys
@@ -117,6 +118,18 @@ def test_what_lower_layers_say_is_a_message(
         guarded(logs)()
     assert end.value.exit_code == status
     assert words in capsys.readouterr().err
+
+
+def test_a_wrong_environment_variable_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    def submit() -> None:
+        settings.IGNORE_GITIGNORE.get({"RAY_RUNTIME_ENV_IGNORE_GITIGNORE": "perhaps"})
+
+    with pytest.raises(typer.Exit) as end:
+        guarded(submit)()
+    assert end.value.exit_code == 2
+    shown = capsys.readouterr().err
+    assert "RAY_RUNTIME_ENV_IGNORE_GITIGNORE is 'perhaps'; expected: 1 or 0" in shown
+    assert "Change RAY_RUNTIME_ENV_IGNORE_GITIGNORE, or unset it." in shown
 
 
 def test_a_fault_of_ours_keeps_its_traceback() -> None:

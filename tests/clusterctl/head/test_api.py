@@ -18,7 +18,6 @@ from starlette.requests import Request
 
 from clusterctl.api_client import Answer, ApiClient
 from clusterctl.errors import CliError, Denied, NotFound, Unreachable, UsageProblem
-from clusterctl.head import jobs
 from clusterctl.head.api import Api
 from clusterctl.head.jobs import JobError, JobSupervisor
 from clusterctl.head.server import _Server
@@ -254,7 +253,7 @@ def test_a_package_stays_until_its_job_has_ended(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def uploads_are_kept(seconds: float) -> None:
-        monkeypatch.setattr(jobs, "UPLOAD_KEPT_S", seconds)
+        monkeypatch.setenv("RAY_RUNTIME_ENV_TEMPORARY_REFERENCE_EXPIRATION_S", str(seconds))
 
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "a.txt").write_text("7")

@@ -10,10 +10,12 @@ from typing import TextIO
 import pytest
 
 from runtime._process import driver_logs
-from runtime._process.driver_logs import FOLD_WINDOW_S, LogPrinter, _Repeat
+from runtime._process.driver_logs import LogPrinter, _Repeat
+from runtime._system import settings
 from runtime._wire.messages.node import DriverLogs
 
 HOST = "10.0.0.1"
+FOLD_WINDOW_S = settings.DEDUP_WINDOW_S.default
 
 
 class Terminal(io.StringIO):
