@@ -22,6 +22,7 @@ from runtime._core import head_api
 from runtime._node.registry import records
 from runtime._process import core_worker
 from runtime._process.core_worker import Core, current
+from runtime._process.driver import Driver
 from runtime._process.driver_logs import LogPrinter
 from runtime._process.printing import Printing, Room
 from runtime._session import (
@@ -212,16 +213,15 @@ def _connect(
         job_config=json.dumps(config),
         submission_id=settings.SUBMISSION_ID.get(),
     )
-    core = Core(agent_path, register, os.urandom(28))
+    core = Driver(agent_path, register)
     if prints:
         global _printing
         room = Room()
         _printing = Printing(
             LogPrinter(core.session.node_host, room=room.wait, with_prefix=logging_config is None), room
         )
-        core.on_driver_logs = _printing.put
     core_worker.set_current(core)
-    core.start()
+    core.serve(_printing.put if _printing is not None else None)
     try:
         job_environment.upload(core, packages)
     except BaseException:
@@ -320,7 +320,7 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
             global _printing
             printing, _printing = _printing, None
             if printing is not None and not core.forked:
-                printing.take_rest(core)
+                printing.take_rest(core.call_agent, core.job_id)
                 printing.close()  # while there is a connection: the program's own `sys.stdout` may call the API
             core_worker.set_current(None)
             core.close()

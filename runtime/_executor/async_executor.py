@@ -9,7 +9,6 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from runtime._owner import arguments
 from runtime._owner.context import Execution, execution
 from runtime._owner.streaming import STREAMING
 from runtime._ownership.records import Entry
@@ -148,10 +147,10 @@ class AsyncExecutor:
                         raise asyncio.CancelledError
                     if push.refs:
                         args, kwargs, made = await group.loop.run_in_executor(
-                            None, arguments.unpack, self._core, push
+                            None, self._core.argument_reader.unpack, push
                         )
                     else:
-                        args, kwargs, made = arguments.unpack(self._core, push)
+                        args, kwargs, made = self._core.argument_reader.unpack(push)
                     result = self._executor.callable_of(push)(*args, **kwargs)
                     if isinstance(result, Coroutine):  # other awaitables, such as references, are results
                         result = await result
@@ -195,16 +194,3 @@ async def _construct(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     actor = cls.__new__(cls, *args, **kwargs)
     await actor.__init__(*args, **kwargs)
     return actor
-
-
-def is_async(cls: type) -> bool:
-    """Whether any method of a class is a coroutine: then its actor runs on an event loop."""
-    members: dict[str, Any] = {}
-    for base in reversed(cls.__mro__[:-1]):  # `object` has none; what a class overrides does not count
-        members.update(vars(base))
-    functions = (m.__func__ if isinstance(m, staticmethod | classmethod) else m for m in members.values())
-    return any(
-        inspect.isfunction(function)
-        and (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function))
-        for function in functions
-    )

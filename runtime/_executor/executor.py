@@ -24,11 +24,12 @@ from runtime import exceptions
 from runtime._core import ids
 from runtime._owner import lost_arguments
 from runtime._owner.arguments import LostArguments
-from runtime._owner.context import Execution, execution
-from runtime._owner.functions import full_name, shown_name
+from runtime._owner.context import ActorExit, Execution, execution
+from runtime._owner.functions import full_name, is_async, shown_name
 from runtime._owner.submission import cannot_send
 from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
+from runtime._transport.dispatch import Handlers
 from runtime._transport.pump import REST_S
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
@@ -48,7 +49,7 @@ from runtime._wire.messages.worker import (
 )
 
 from . import thread_limit
-from .async_executor import AsyncExecutor, is_async
+from .async_executor import AsyncExecutor
 from .bound_method import bound_method
 from .devices import Devices
 from .process_end import end_fork, exit_status, flush_output
@@ -63,10 +64,6 @@ FLUSH_EVERY_S = 0.0005
 EXIT_NOTICE_S = 2.0
 LEND_AFTER_S = 0.002
 """A task that waits longer than this lends its CPUs."""
-
-
-class ActorExit(SystemExit):
-    """Raised by `exit_actor`, to unwind the call."""
 
 
 class Executor:
@@ -95,24 +92,27 @@ class Executor:
         self._submit: Callable[[Connection, Push, Execution], None] | None = None  # if calls run side by side
         self._threaded: ThreadedExecutor | None = None
         self._async: AsyncExecutor | None = None
-        core.executor = self
-        core.add_handlers(
-            {
-                Push: self._on_push,
-                BindLease: self._on_bind,
-                TakeBack: self._on_take_back,
-                Cancel: self._on_cancel,
-                ReleaseHold: self._on_release,
-                StreamConsumed: self.results.backpressure.on_consumed,
-                ExitActor: self._on_exit,
-                MayEnd: self._on_may_end,
-            }
-        )
+        self._takes_calls = True
         signal.signal(signal.SIGINT, self._interrupted)
 
     # ------------------------------------------------------------ messages (pumping thread, under the lock)
 
+    def handlers(self) -> Handlers:
+        """For the messages that only workers get."""
+        return {
+            Push: self._on_push,
+            BindLease: self._on_bind,
+            TakeBack: self._on_take_back,
+            Cancel: self._on_cancel,
+            ReleaseHold: self._on_release,
+            StreamConsumed: self.results.backpressure.on_consumed,
+            ExitActor: self._on_exit,
+            MayEnd: self._on_may_end,
+        }
+
     def _on_push(self, connection: Connection, push: Push, _correlation: int) -> None:
+        if not self._takes_calls:
+            return  # the process ends, and says more to the caller than we could
         if self._submit is not None:
             self._submit(connection, push, self._begin(connection, push))
         elif self._blocked and self.actor is None:
@@ -202,7 +202,7 @@ class Executor:
             # From now on our agent gives us some time, for what runs beside may never end.
             self._core.agent.call(self._exit_notice(), lambda _: None)
             self._core.pump.kick()
-            self._core.add_handlers({Push: self._ignore})
+            self._takes_calls = False
             self._queue.clear()
             if self._threaded is not None:
                 self._threaded.drop_waiting()
@@ -226,9 +226,6 @@ class Executor:
     def is_async(self) -> bool:
         """Whether this is an async actor, constructed."""
         return self._async is not None
-
-    def _ignore(self, _connection: Connection, _push: Push, _correlation: int) -> None:
-        """The process ends: its callers will see that."""
 
     def connection_lost(self, connection: Connection) -> None:
         """A caller died: drop what it queued and what was kept for it."""
@@ -360,7 +357,7 @@ class Executor:
         """Ends the process when nobody needs it any more."""
         core = self._core
         with core.lock:
-            core.add_handlers({Push: self._ignore})
+            self._takes_calls = False
             self._queue.clear()
             unregistered = [entry for entry in core.objects.table.entries.values() if not entry.registered]
             core.borrowing.when_registered(unregistered, lambda: connection.send(Retiring()))

@@ -30,7 +30,6 @@ from runtime._wire.messages.control import (
 )
 from runtime._wire.messages.worker import ActorSetup, Cancel, Done, Push, StreamOptions, Value
 
-from . import arguments
 from .actor_calls import Actor, Call, UnreadDeath, death_of
 from .submission import NO_REFERENCES, cannot_send, parent, pickled_classes
 
@@ -78,7 +77,7 @@ class ActorSubmitter:
         """
         core = self._core
         core.check()
-        packed = arguments.pack(core, f"{spec.class_name}.__init__", args, kwargs)
+        packed = core.arguments.pack(f"{spec.class_name}.__init__", args, kwargs)
         creation = _creation(core, spec, setup, packed)
         box: list[Any] = []
 
@@ -93,11 +92,11 @@ class ActorSubmitter:
         def ready() -> None:
             if actor.released or actor.death is not None:
                 return
-            push, error = arguments.fill(core, packed, creation)
+            push, error = core.arguments.fill(packed, creation)
             if error is None:
                 register(codec.encode(push))
                 return
-            cause = arguments.not_computed(core, f"{spec.class_name}.__init__", error)
+            cause = core.arguments.not_computed(f"{spec.class_name}.__init__", error)
             self._dead(actor, UnreadDeath(cause.data))
             core.agent.send(KillActor(spec.actor_id, cause=msgspec.msgpack.encode(cause)))
 
@@ -126,7 +125,7 @@ class ActorSubmitter:
                 handle = actor.handle = core.objects.own(handle_object_id(spec.actor_id))
                 handle.on_free = lambda: self._out_of_scope(actor, kept)
             missing = [entry for entry in packed.entries if entry.value is None]
-            push, error = (creation, None) if missing else arguments.fill(core, packed, creation)
+            push, error = (creation, None) if missing else core.arguments.fill(packed, creation)
             if not missing and error is None:
                 register(codec.encode(push))
             else:
@@ -355,7 +354,7 @@ class ActorSubmitter:
                 f"The task {method} could not be submitted to actor {actor.actor_id.hex()} because more than "
                 f"{max_pending} tasks are queued on the actor. Wait for some, or raise `max_pending_calls`."
             )
-        packed = arguments.pack(core, name or method, args, kwargs) if args or kwargs else NO_ARGUMENTS
+        packed = core.arguments.pack(name or method, args, kwargs) if args or kwargs else NO_ARGUMENTS
         with core.lock:
             task_id = core.ids.call(actor.actor_id)
             actor.sequence += 1
@@ -474,9 +473,9 @@ class ActorSubmitter:
                     break
                 continue
             if call.packed.entries:
-                call.push, error = arguments.fill(self._core, call.packed, call.push)
+                call.push, error = self._core.arguments.fill(call.packed, call.push)
                 if error is not None:
-                    failed = arguments.not_computed(self._core, call.push.name or call.push.method, error)
+                    failed = self._core.arguments.not_computed(call.push.name or call.push.method, error)
                     self._finish(call, [failed], failed=True)
                     continue
             call.move(TaskState.PUSHED)

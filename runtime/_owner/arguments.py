@@ -5,39 +5,108 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from runtime._ownership.borrowing import Borrowing
 from runtime._ownership.records import INLINE, INLINE_ERROR, NO_ARGUMENTS, STORED, Entry, PackedArguments
+from runtime._ownership.released import Released
 from runtime._wire import serialization
 from runtime._wire.messages.worker import Argument, InlineArguments, ObjectLost, Push, Value
 from runtime.exceptions import ObjectLostError, RayTaskError, UnserializableException
 from runtime.object_ref import ObjectRef
 
-from .objects import INLINE_BYTES
+from .links import Links
+from .objects import INLINE_BYTES, Objects
+from .reading import Reader
+from .store import Store
 from .unpickling import unpickle, unpickle_all
-
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
 
 _SMALL = frozenset({type(None), bool, int, float, complex, ObjectRef})
 
 
-def pack(core: Core, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedArguments:
-    """Packs the arguments of a call of `name`. Large ones go to the object store, as if the user had `put` them.
+class ArgumentPacker:
+    """The caller's side: arguments on their way."""
 
-    Raises:
-        TypeError: an argument cannot be pickled.
-    """
-    if not args and not kwargs:
-        return NO_ARGUMENTS
-    try:
-        return _pack(core, args, kwargs)
-    except TypeError as error:
-        for value in (*args, *kwargs.values()):
-            _check(value, name)
-        raise serialization.not_serializable(f"the arguments for a task or actor {name}", error) from error
+    def __init__(self, links: Links, objects: Objects, store: Store) -> None:
+        self._links = links
+        self._objects = objects
+        self._store = store
+
+    def pack(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedArguments:
+        """Packs the arguments of a call of `name`. Large ones go to the object store, as if the user had `put` them.
+
+        Raises:
+            TypeError: an argument cannot be pickled.
+        """
+        if not args and not kwargs:
+            return NO_ARGUMENTS
+        try:
+            return self._pack(args, kwargs)
+        except TypeError as error:
+            for value in (*args, *kwargs.values()):
+                _check(value, name)
+            raise serialization.not_serializable(
+                f"the arguments for a task or actor {name}", error
+            ) from error
+
+    def _pack(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedArguments:
+        entries: list[Entry] = []
+        places: list[int | str] = []
+        plain, plain_kwargs = _split(args, kwargs, entries, places)
+        serialized = serialization.serialize((plain, plain_kwargs) if plain_kwargs else (plain,))
+        if serialized.size_bytes > INLINE_BYTES:
+            # They keep what they refer to until it is held below.
+            args = tuple(map(self._put_if_large, args))
+            kwargs = {key: self._put_if_large(value) for key, value in kwargs.items()}
+            entries, places = [], []
+            plain, plain_kwargs = _split(args, kwargs, entries, places)
+            serialized = serialization.serialize((plain, plain_kwargs) if plain_kwargs else (plain,))
+        # Without `nested`: the receiver makes the references anyway, before anything else.
+        value = Value(INLINE, serialized.data, tuple(map(bytes, serialized.buffers)))
+        held = entries + serialized.references
+        with self._links.lock:
+            for entry in held:
+                entry.hold()
+            if held:
+                self._store.say_all()
+        return PackedArguments(value, entries, places, held)
+
+    def _put_if_large(self, value: Any) -> Any:
+        """The value, or a reference to it in the object store."""
+        if type(value) in _SMALL:
+            return value
+        serialized = serialization.serialize(value)
+        if serialized.size_bytes <= INLINE_BYTES // 4:
+            return value
+        return self._objects.put_serialized(serialized)
+
+    def fill(self, packed: PackedArguments, push: Push) -> tuple[Push, Value | None]:
+        """The push with the top-level references, now that their values are there; and the first error among them."""
+        refs: list[Argument] = []
+        positions: list[int] = []
+        data: list[bytes] = []
+        for entry, place in zip(packed.entries, packed.places, strict=True):
+            value = entry.value
+            named = place.__class__ is str
+            if value is not None and not value.kind and not value.buffers and not value.nested and not named:
+                positions.append(place)  # type: ignore[arg-type]
+                data.append(value.data)
+            elif value is not None and value.kind & 1:
+                entry.seen = True
+                return push, value
+            else:
+                position, keyword = (-1, place) if named else (place, "")
+                owner = entry.owner or self._links.address
+                refs.append(Argument(position, keyword, entry.object_id, owner, value))  # type: ignore[arg-type]
+        inline = InlineArguments(positions, data) if positions else None
+        return msgspec.structs.replace(push, refs=refs, inline=inline), None
+
+    def not_computed(self, function_name: str, error: Value) -> Value:
+        """The error of a call that cannot run because `error` is what one of its arguments holds."""
+        facts = _NotComputed(error.data, function_name, self._links.session.node_host)
+        return Value(INLINE_ERROR, pickle.dumps(facts))
 
 
 def _check(value: Any, name: str) -> None:
@@ -46,27 +115,6 @@ def _check(value: Any, name: str) -> None:
     except TypeError as error:
         what = f"the argument {value!r} for a task or actor {name}"
         raise serialization.not_serializable(what, error) from error
-
-
-def _pack(core: Core, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedArguments:
-    entries: list[Entry] = []
-    places: list[int | str] = []
-    plain, plain_kwargs = _split(args, kwargs, entries, places)
-    serialized = serialization.serialize((plain, plain_kwargs) if plain_kwargs else (plain,))
-    if serialized.size_bytes > INLINE_BYTES:
-        args, kwargs = _put_large(core, args, kwargs)  # they keep what they refer to until it is held below
-        entries, places = [], []
-        plain, plain_kwargs = _split(args, kwargs, entries, places)
-        serialized = serialization.serialize((plain, plain_kwargs) if plain_kwargs else (plain,))
-    # Without `nested`: the receiver makes the references anyway, before anything else.
-    value = Value(INLINE, serialized.data, tuple(map(bytes, serialized.buffers)))
-    held = entries + serialized.references
-    with core.lock:
-        for entry in held:
-            entry.hold()
-        if held:
-            core.store.say_all()
-    return PackedArguments(value, entries, places, held)
 
 
 def _split(
@@ -94,41 +142,6 @@ def _split(
     return args, kwargs
 
 
-def _put_large(
-    core: Core, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    def small(value: Any) -> Any:
-        if type(value) in _SMALL:
-            return value
-        serialized = serialization.serialize(value)
-        return (
-            value if serialized.size_bytes <= INLINE_BYTES // 4 else core.objects.put_serialized(serialized)
-        )
-
-    return tuple(small(arg) for arg in args), {key: small(value) for key, value in kwargs.items()}
-
-
-def fill(core: Core, packed: PackedArguments, push: Push) -> tuple[Push, Value | None]:
-    """The push with the top-level references, now that their values are there; and the first error among them."""
-    refs: list[Argument] = []
-    positions: list[int] = []
-    data: list[bytes] = []
-    for entry, place in zip(packed.entries, packed.places, strict=True):
-        value = entry.value
-        named = place.__class__ is str
-        if value is not None and not value.kind and not value.buffers and not value.nested and not named:
-            positions.append(place)  # type: ignore[arg-type]
-            data.append(value.data)
-        elif value is not None and value.kind & 1:
-            entry.seen = True
-            return push, value
-        else:
-            position, keyword = (-1, place) if named else (place, "")
-            refs.append(Argument(position, keyword, entry.object_id, entry.owner or core.address, value))  # type: ignore[arg-type]
-    inline = InlineArguments(positions, data) if positions else None
-    return msgspec.structs.replace(push, refs=refs, inline=inline), None
-
-
 class _NotComputed:
     """Pickles as the error of a call that cannot run because of an argument. To rebuild the argument's error runs the
     user's code, and the caller holds the engine's lock: its readers do that."""
@@ -149,11 +162,6 @@ def _of_argument(error: bytes, function_name: str, host: str) -> RayTaskError:
     return RayTaskError.from_argument(raised, function_name, host)
 
 
-def not_computed(core: Core, function_name: str, error: Value) -> Value:
-    """The error of a call that cannot run because `error` is what one of its arguments holds."""
-    return Value(INLINE_ERROR, pickle.dumps(_NotComputed(error.data, function_name, core.session.node_host)))
-
-
 class LostArguments(Exception):
     """No copy of some arguments was found. `lost`: which ones, and where they were looked for."""
 
@@ -162,76 +170,86 @@ class LostArguments(Exception):
         self.lost = lost
 
 
-def unpack(core: Core, push: Push, waits: bool = True) -> tuple[Sequence[Any], dict[str, Any], list[Entry]]:
-    """Rebuilds the arguments. Returns them with the references made on the way.
+class ArgumentReader:
+    """The executor's side: arguments that have arrived."""
 
-    Args:
-        waits: has lost arguments made again, and waits for them.
+    def __init__(
+        self, links: Links, released: Released, objects: Objects, borrowing: Borrowing, reader: Reader
+    ) -> None:
+        self._links = links
+        self._released = released
+        self._objects = objects
+        self._borrowing = borrowing
+        self._reader = reader
 
-    Raises:
-        Exception: what an argument's object holds instead of a value; RaySystemError if it cannot be rebuilt.
-        LostArguments: not `waits`, and arguments are lost. The others are on this node then.
-    """
-    packed = push.args
-    if packed is None:
-        return (), {}, []
-    parts, made = unpickle(packed.data, [memoryview(buffer) for buffer in packed.buffers])
-    args = parts[0]
-    kwargs: dict[str, Any] = parts[1] if len(parts) > 1 else {}
-    inline = push.inline
-    if inline is not None:
-        values, inside = unpickle_all(inline.data)
-        made += inside
-        if len(values) == len(args):
-            args = values
-        else:
-            args = list(args)
-            for position, value in zip(inline.positions, values, strict=True):
-                args[position] = value
-    if push.refs:
-        args = list(args)
-        lost: list[ObjectLost] = []
-        for ref in push.refs:
-            try:
-                loaded = _load(core, ref, made, waits)
-            except LostArguments as error:
-                lost += error.lost
-                continue
-            if ref.position >= 0:
-                args[ref.position] = loaded
+    def unpack(self, push: Push, waits: bool = True) -> tuple[Sequence[Any], dict[str, Any], list[Entry]]:
+        """Rebuilds the arguments. Returns them with the references made on the way.
+
+        Args:
+            waits: has lost arguments made again, and waits for them.
+
+        Raises:
+            Exception: what an argument's object holds instead of a value; RaySystemError if it cannot be rebuilt.
+            LostArguments: not `waits`, and arguments are lost. The others are on this node then.
+        """
+        packed = push.args
+        if packed is None:
+            return (), {}, []
+        parts, made = unpickle(packed.data, [memoryview(buffer) for buffer in packed.buffers])
+        args = parts[0]
+        kwargs: dict[str, Any] = parts[1] if len(parts) > 1 else {}
+        inline = push.inline
+        if inline is not None:
+            values, inside = unpickle_all(inline.data)
+            made += inside
+            if len(values) == len(args):
+                args = values
             else:
-                kwargs[ref.keyword] = loaded
-        if lost:
-            raise LostArguments(lost)
-    return args, kwargs, made
+                args = list(args)
+                for position, value in zip(inline.positions, values, strict=True):
+                    args[position] = value
+        if push.refs:
+            args = list(args)
+            lost: list[ObjectLost] = []
+            for ref in push.refs:
+                try:
+                    loaded = self._load(ref, made, waits)
+                except LostArguments as error:
+                    lost += error.lost
+                    continue
+                if ref.position >= 0:
+                    args[ref.position] = loaded
+                else:
+                    kwargs[ref.keyword] = loaded
+            if lost:
+                raise LostArguments(lost)
+        return args, kwargs, made
 
+    def _load(self, ref: Argument, made: list[Entry], waits: bool) -> Any:
+        value = ref.value
+        if value is not None and value.kind <= INLINE_ERROR and not value.nested:
+            return unpickle(value.data, [memoryview(buffer) for buffer in value.buffers])[0]
+        if value is not None and not value.nested:
+            # The caller holds the object until we answer: no borrow of our own is needed to read it.
+            entry = Entry(ref.object_id, ref.owner, False, released=self._released)
+            entry.value = value
+            return self._reader.load(entry, None) if waits else self._load_now(entry, value)
+        with self._links.lock:
+            entry = self._borrowing.borrowed_entry(ref.object_id, ref.owner)
+            holder = self._objects.new_ref(entry)
+            known = entry.value
+            if value is not None and (known is None or (known.kind == STORED and entry.owner and not waits)):
+                entry.value = value  # not an older one, which may name copies that are lost
+            made.append(entry)
+        current = entry.value
+        if waits or current is None:
+            return self._reader.get_one(holder, None)
+        return self._load_now(entry, current)
 
-def _load(core: Core, ref: Argument, made: list[Entry], waits: bool) -> Any:
-    value = ref.value
-    if value is not None and value.kind <= INLINE_ERROR and not value.nested:
-        return unpickle(value.data, [memoryview(buffer) for buffer in value.buffers])[0]
-    if value is not None and not value.nested:
-        # The caller holds the object until we answer: no borrow of our own is needed to read it.
-        entry = Entry(ref.object_id, ref.owner, False, released=core.released)
-        entry.value = value
-        return core.reader.load(entry, None) if waits else _load_now(core, entry, value)
-    with core.lock:
-        entry = core.borrowing.borrowed_entry(ref.object_id, ref.owner)
-        holder = core.objects.new_ref(entry)
-        known = entry.value
-        if value is not None and (known is None or (known.kind == STORED and entry.owner and not waits)):
-            entry.value = value  # not an older one, which may name copies that are lost
-        made.append(entry)
-    current = entry.value
-    if waits or current is None:
-        return core.reader.get_one(holder, None)
-    return _load_now(core, entry, current)
-
-
-def _load_now(core: Core, entry: Entry, value: Value) -> Any:
-    try:
-        return core.reader.load_value(entry, value, None)
-    except ObjectLostError:
-        if value.kind != STORED:
-            raise
-        raise LostArguments([ObjectLost(entry.object_id, list(value.locations))]) from None
+    def _load_now(self, entry: Entry, value: Value) -> Any:
+        try:
+            return self._reader.load_value(entry, value, None)
+        except ObjectLostError:
+            if value.kind != STORED:
+                raise
+            raise LostArguments([ObjectLost(entry.object_id, list(value.locations))]) from None

@@ -7,6 +7,10 @@ from contextvars import ContextVar
 from runtime._wire.messages.worker import BindLease
 
 
+class ActorExit(SystemExit):
+    """Raised by `exit_actor`, to unwind the call."""
+
+
 class Execution:
     """One running task or actor call."""
 

@@ -7,10 +7,10 @@ import inspect
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime import exceptions
-from runtime._ownership.released import NOWHERE
+from runtime._ownership.released import NOWHERE, Released
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorReply
@@ -18,8 +18,7 @@ from runtime._wire.messages.control import DEFINITIONS, KvGet, KvPut, KvValue
 from runtime._wire.messages.worker import DefineFunction, ForgetFunctions
 from runtime.object_ref import FORBIDS, is_forbidden_out_of_band
 
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
+from .links import Links
 
 TOO_LARGE_BYTES = 95 * 2**20
 
@@ -33,6 +32,19 @@ def full_name(defined: Any) -> str:
         codes = [part.__code__ for part in (defined, *vars(defined).values()) if hasattr(part, "__code__")]
         module = (inspect.getmodulename(codes[0].co_filename) if codes else None) or module
     return f"{module}.{defined.__name__}"
+
+
+def is_async(cls: type) -> bool:
+    """Whether any method of a class is a coroutine: then its actor runs on an event loop."""
+    members: dict[str, Any] = {}
+    for base in reversed(cls.__mro__[:-1]):  # `object` has none; what a class overrides does not count
+        members.update(vars(base))
+    functions = (m.__func__ if isinstance(m, staticmethod | classmethod) else m for m in members.values())
+    return any(
+        inspect.isfunction(function)
+        and (inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function))
+        for function in functions
+    )
 
 
 def shown_name(actor: Any, class_name: str) -> str:
@@ -109,9 +121,9 @@ class Functions:
     refers to a function any more; it sends the function again if an equal one is called later.
     """
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._released = core.released
+    def __init__(self, links: Links, released: Released) -> None:
+        self._links = links
+        self._released = released
         self._pickled: dict[bytes, tuple[bytes, str]] = {}
         self._loaded: dict[bytes, Any] = {}
         self._callers: dict[bytes, set[Connection]] = {}  # who may push it
@@ -124,7 +136,7 @@ class Functions:
         """A function of ours may be sent from now on, until it dies."""
         if function.on_unused is None:
             key = function.key
-            with self._core.lock:
+            with self._links.lock:
                 self._in_use[key] += 1
             # Made now: when the interpreter ends, a function may die after the names of this module.
             function.on_unused = partial(self._died, _Unused(self, key))
@@ -138,7 +150,7 @@ class Functions:
         if self._in_use[key]:
             return  # an equal one is there
         del self._in_use[key]
-        for connection in self._core.peers():
+        for connection in self._links.peers():
             if key in connection.sent_functions:
                 connection.sent_functions.discard(key)
                 connection.send(ForgetFunctions([key]))
@@ -187,7 +199,7 @@ class Functions:
             if known is not None:
                 pickled = known[0]
             else:
-                reply = self._core.ask(KvGet(DEFINITIONS, key))
+                reply = self._links.ask(KvGet(DEFINITIONS, key))
                 assert isinstance(reply, KvValue)
                 if reply.value is None:
                     raise LookupError(f"the definition {key.hex()} is not in the control store")
@@ -205,7 +217,7 @@ class Functions:
     def publish(self, function: Function) -> None:
         """Puts a definition where it outlives this process: actors may be made again without us."""
         if not function.published:
-            reply = self._core.call_agent(KvPut(DEFINITIONS, function.key, function.pickled, True))
+            reply = self._links.call_agent(KvPut(DEFINITIONS, function.key, function.pickled, True))
             if isinstance(reply, ErrorReply):
                 raise exceptions.RaySystemError(f"cannot publish {function.name}: {reply.message}")
             function.published = True

@@ -7,20 +7,23 @@ from __future__ import annotations
 import time
 import traceback
 from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runtime import exceptions
 from runtime._core import ids
 from runtime._core.row_filters import chosen
 from runtime._core.tasks import TaskState
+from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.node import ListState, StateRows
 
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
+from .links import Links
+from .reading import Reader
 
+if TYPE_CHECKING:
     from .submission import Submission
 
 KEPT_TASKS = 10_000
@@ -74,11 +77,31 @@ class Span(NamedTuple):
 
 
 class History:
-    """The last tasks of this process. `ended` is on the path of every task: it keeps a tuple and nothing else."""
+    """The last tasks of this process. `ended` is on the path of every task: it keeps a tuple and nothing else.
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self._driver_task = b"\xff" * (ids.TASK_BYTES - ids.JOB_BYTES) + core.job_id
+    Args:
+        entries: the object table.
+        pending: the tasks that have not ended.
+        reader: describes errors on its threads.
+        running: returns the ids of the tasks that run in this process.
+    """
+
+    def __init__(
+        self,
+        links: Links,
+        is_driver: bool,
+        entries: Mapping[bytes, Entry],
+        pending: Mapping[bytes, Submission],
+        reader: Reader,
+        running: Callable[[], Iterable[bytes]],
+    ) -> None:
+        self._links = links
+        self._is_driver = is_driver
+        self._entries = entries
+        self._pending = pending
+        self._reader = reader
+        self._running = running
+        self._driver_task = b"\xff" * (ids.TASK_BYTES - ids.JOB_BYTES) + links.session.job_id
         # Tuples of an EndedTask's fields: making the plain tuple costs half as much, and as nothing in it can refer to
         # a container, the garbage collector does not visit it again and again.
         self._ended: deque[tuple[Any, ...]] = deque(maxlen=KEPT_TASKS)
@@ -122,27 +145,22 @@ class History:
                 connection.reply(StateRows(found), correlation)
 
         # To rebuild an error runs the user's code: not here, under the lock.
-        self._core.reader.load_in_thread(describe)
+        self._reader.load_in_thread(describe)
 
     def _task_rows(self) -> list[dict[str, Any]]:
         rows = [self._ended_row(EndedTask(*ended)) for ended in list(self._ended)]
-        for task in list(self._core.pending.values()):
+        for task in list(self._pending.values()):
             push = task.push
             row = self._row(push.task_id, push.name, task.function_name, push.attempt, task.parent)
             row["creation_time_ms"] = int(task.created_s * 1000)
             rows.append({**row, "state": _STATES[task.state]})
-        executor = self._core.executor
-        if executor is not None:
-            rows += [
-                {
-                    "task_id": task_id.hex(),
-                    "running": True,
-                    "worker_id": self._core.address.worker_id.hex(),
-                    "node_id": self._core.address.node_id.hex(),
-                }
-                for task_id in executor.running_tasks()
-            ]
+        where = self._where()
+        rows += [{"task_id": task_id.hex(), "running": True, **where} for task_id in self._running()]
         return rows
+
+    def _where(self) -> dict[str, str]:
+        address = self._links.address
+        return {"worker_id": address.worker_id.hex(), "node_id": address.node_id.hex()}
 
     def _row(
         self, task_id: bytes, name: str, function_name: str, attempt: int, parent: bytes
@@ -177,13 +195,12 @@ class History:
         return row
 
     def _span_rows(self) -> list[dict[str, Any]]:
-        address = self._core.address
-        where = {"worker_id": address.worker_id.hex(), "node_id": address.node_id.hex()}
-        return [{**span._asdict(), **where, "is_driver": self._core.is_driver} for span in list(self.spans)]
+        where = self._where()
+        return [{**span._asdict(), **where, "is_driver": self._is_driver} for span in list(self.spans)]
 
     def _object_rows(self) -> list[dict[str, Any]]:
-        with self._core.lock:
-            entries = list(self._core.objects.table.entries.values())
+        with self._links.lock:
+            entries = list(self._entries.values())
         rows = []
         for entry in entries:
             value = entry.value
@@ -201,7 +218,7 @@ class History:
                     "attempt_number": 1,
                     "reference_type": kind,
                     "call_site": "disabled",
-                    "type": "DRIVER" if self._core.is_driver else "WORKER",
+                    "type": "DRIVER" if self._is_driver else "WORKER",
                 }
             )
         return rows

@@ -19,7 +19,6 @@ from runtime._transport.connection import Connection
 from runtime._wire.messages.node import ArgumentsLost
 from runtime._wire.messages.worker import ObjectLost, Push, Returned
 
-from . import arguments
 from .arguments import LostArguments
 
 if TYPE_CHECKING:
@@ -35,21 +34,21 @@ OWNERS_ANSWER_S = 1.0
 
 
 def unpack(core: Core, push: Push) -> tuple[Sequence[Any], dict[str, Any], list[Entry]]:
-    """Rebuilds the arguments of a call that is about to begin. See `arguments.unpack`.
+    """Rebuilds the arguments of a call that is about to begin. See `ArgumentReader.unpack`.
 
     Raises:
         LostArguments: those of a task are lost: it goes back.
         ActorExit: those of a constructor were, and are there again: its process ends.
     """
     if push.method and push.method != "__init__":
-        return arguments.unpack(core, push)
+        return core.argument_reader.unpack(push)
     try:
-        return arguments.unpack(core, push, waits=False)
+        return core.argument_reader.unpack(push, waits=False)
     except LostArguments as error:
         if not push.method:
             raise
         _wait_without_resources(core, push, {lost.object_id for lost in error.lost})
-        return arguments.unpack(core, push)
+        return core.argument_reader.unpack(push)
 
 
 def send_back(core: Core, connection: Connection, push: Push, error: LostArguments) -> None:

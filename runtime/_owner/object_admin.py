@@ -7,10 +7,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime import exceptions
 from runtime._core import ids
+from runtime._ownership.borrowing import Borrowing
+from runtime._ownership.lineage import Lineage
 from runtime._ownership.records import STORED, Entry
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
@@ -19,8 +21,9 @@ from runtime._wire.messages.node import StoreFree
 from runtime._wire.messages.worker import AdoptObject, ForceFree, GetLocations, Location, Locations
 from runtime.object_ref import ObjectRef
 
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
+from .links import Links
+from .objects import Objects
+from .store import Store
 
 ADOPT_TIMEOUT_S = 60.0
 
@@ -28,8 +31,21 @@ ADOPT_TIMEOUT_S = 60.0
 class ObjectAdmin:
     """Both sides of them, for one process."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(
+        self,
+        links: Links,
+        task_ids: ids.TaskIds,
+        objects: Objects,
+        borrowing: Borrowing,
+        store: Store,
+        lineage: Lineage,
+    ) -> None:
+        self._links = links
+        self._ids = task_ids
+        self._objects = objects
+        self._borrowing = borrowing
+        self._store = store
+        self._lineage = lineage
 
     # ------------------------------------------------------------ owning what somebody else put
 
@@ -40,31 +56,31 @@ class ObjectAdmin:
             OwnerDiedError: that process is gone.
             RaySystemError: it has another object with the same id.
         """
-        core, objects = self._core, self._core.objects
-        core.check()
-        if owner.worker_id == core.address.worker_id:
+        links, objects = self._links, self._objects
+        links.check()
+        if owner.worker_id == links.address.worker_id:
             return objects.put(value)
         serialized = serialization.serialize(value)
-        object_id = core.ids.put()
+        object_id = self._ids.put()
         stored = objects.pack(object_id, serialized, owner)
-        with core.lock:
-            connection = core.peer(owner)
+        with links.lock:
+            connection = links.peer(owner)
         reply: Any = None
         if connection is not None:
             # The references inside stay held by `value` until the owner has them.
-            reply = core.pump.call(connection, AdoptObject(object_id, stored), ADOPT_TIMEOUT_S)
+            reply = links.pump.call(connection, AdoptObject(object_id, stored), ADOPT_TIMEOUT_S)
         if reply is None or isinstance(reply, ErrorReply):
-            with core.lock:
-                core.store.forget([object_id])
-                core.agent.send(StoreFree([object_id], []))
+            with links.lock:
+                self._store.forget([object_id])
+                links.agent.send(StoreFree([object_id], []))
             if reply is not None and reply.kind == ErrorKind.CLASH:
                 raise exceptions.RaySystemError(reply.message)
             raise exceptions.OwnerDiedError(object_id.hex(), objects.encoded(owner), "")
-        with core.lock:
-            return objects.new_ref(core.borrowing.adopted(object_id, owner, stored))
+        with links.lock:
+            return objects.new_ref(self._borrowing.adopted(object_id, owner, stored))
 
     def on_adopt(self, connection: Connection, message: AdoptObject, correlation: int) -> None:
-        objects = self._core.objects
+        objects = self._objects
         if message.object_id in objects.table.entries:
             text = f"This process has an object with the id {message.object_id.hex()} already."
             connection.reply(ErrorReply(ErrorKind.CLASH, text), correlation)
@@ -73,39 +89,39 @@ class ObjectAdmin:
         entry.value = message.value
         objects.table.add_borrower(message.object_id, connection.peer.worker_id)
         inner = objects.contain(entry, message.value.nested) if message.value.nested else []
-        self._core.borrowing.when_registered(inner, lambda: connection.reply(Ok(), correlation))
+        self._borrowing.when_registered(inner, lambda: connection.reply(Ok(), correlation))
 
     # ------------------------------------------------------------ freeing by hand
 
     def free(self, refs: Iterable[ObjectRef]) -> None:
         """Frees values although there are references: whoever reads one from now on gets `ObjectFreedError`."""
-        with self._core.lock:
+        with self._links.lock:
             for ref in refs:
                 entry = ref._entry
-                self._core.objects.when_ready(entry, partial(self._free, entry))
-        self._core.pump.kick()
+                self._objects.when_ready(entry, partial(self._free, entry))
+        self._links.pump.kick()
 
     def on_free(self, _connection: Connection, message: ForceFree, _correlation: int) -> None:
-        entry = self._core.objects.table.entries.get(message.object_id)
+        entry = self._objects.table.entries.get(message.object_id)
         if entry is not None and entry.owner is None:
-            self._core.objects.when_ready(entry, lambda: self._free(entry))
+            self._objects.when_ready(entry, lambda: self._free(entry))
 
     def _free(self, entry: Entry) -> None:
-        core, objects = self._core, self._core.objects
+        links, objects = self._links, self._objects
         value = entry.value
         if value is None or value.kind & 1:
             return
         objects.bury(objects.table.empty(entry))
         if entry.owner is not None:
-            core.store.forget([entry.object_id])
-            connection = core.peer(entry.owner)
+            self._store.forget([entry.object_id])
+            connection = links.peer(entry.owner)
             if connection is not None:
                 connection.send(ForceFree(entry.object_id))
         else:
             if value.kind == STORED:
-                core.store.empty(entry.object_id, list(value.locations))
+                self._store.empty(entry.object_id, list(value.locations))
             if entry.task is not None:
-                core.lineage.forget(entry)
+                self._lineage.forget(entry)
         freed = exceptions.ObjectFreedError(entry.object_id.hex(), objects.owner_address(entry), "")
         entry.value = objects.error_value(freed)
 
@@ -117,7 +133,7 @@ class ObjectAdmin:
         Raises:
             GetTimeoutError: an owner did not answer in time.
         """
-        core = self._core
+        links = self._links
         found: dict[ObjectRef, Location] = {}
         missing: dict[ObjectRef, Entry] = {}
         left = 0
@@ -128,7 +144,7 @@ class ObjectAdmin:
             if isinstance(reply, Locations):
                 found[ref] = reply.found[0]
 
-        with core.lock:
+        with links.lock:
             for ref in dict.fromkeys(refs):
                 entry = ref._entry
                 if entry.owner is None:
@@ -137,23 +153,23 @@ class ObjectAdmin:
                     missing[ref] = entry
             for ref, entry in missing.items():
                 assert entry.owner is not None
-                connection = core.peer(entry.owner)
+                connection = links.peer(entry.owner)
                 if connection is not None:
                     left += 1
                     connection.call(GetLocations([entry.object_id]), partial(asked, ref))
-        core.pump.kick()
+        links.pump.kick()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        if not core.wait(lambda: not left, None if deadline is None else deadline - time.monotonic()):
+        if not links.wait(lambda: not left, None if deadline is None else deadline - time.monotonic()):
             raise exceptions.GetTimeoutError(f"{left} owners did not say where their objects are in time.")
         return {ref: found[ref] for ref in dict.fromkeys(refs) if ref in found}
 
     def known_locations(self, refs: Sequence[ObjectRef]) -> dict[ObjectRef, Location]:
         """What this process knows by itself."""
-        with self._core.lock:
+        with self._links.lock:
             return {ref: self._location(ref._entry) for ref in refs}
 
     def on_locations(self, connection: Connection, message: GetLocations, correlation: int) -> None:
-        entries = self._core.objects.table.entries
+        entries = self._objects.table.entries
         found = [
             self._location(entry) if (entry := entries.get(object_id)) is not None else Location([], -1)
             for object_id in message.object_ids
@@ -167,4 +183,4 @@ class ObjectAdmin:
         if value.kind >= STORED:
             return Location(list(value.locations), value.size_bytes)
         here = entry.owner is None and ids.is_put(entry.object_id)
-        return Location([self._core.address.node_id] if here else [], value.inline_bytes)
+        return Location([self._links.address.node_id] if here else [], value.inline_bytes)

@@ -6,18 +6,22 @@ import pickle
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime import exceptions
+from runtime._ownership.borrowing import Borrowing
+from runtime._ownership.lineage import Lineage
 from runtime._ownership.records import STORED, Entry
+from runtime._ownership.released import Released
 from runtime._wire.messages.worker import AddLocation, ObjectLost, Value
 from runtime.object_ref import ObjectRef
 
 from .errors import error_of
+from .links import Links
+from .objects import Objects
+from .store import Store
 from .unpickling import cannot_unpickle, unpickle
-
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
+from .value_requests import ValueRequests
 
 MAX_REBUILDS = 5
 """How often to ask the owner of a lost object for it again."""
@@ -28,8 +32,23 @@ _MAX_COUNTED = 10_000
 class Reader:
     """Waits for the objects that `Objects` knows, and rebuilds their values."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(
+        self,
+        links: Links,
+        released: Released,
+        objects: Objects,
+        borrowing: Borrowing,
+        store: Store,
+        value_requests: ValueRequests,
+        lineage: Lineage,
+    ) -> None:
+        self._links = links
+        self._released = released
+        self._objects = objects
+        self._borrowing = borrowing
+        self._store = store
+        self._value_requests = value_requests
+        self._lineage = lineage
         self._loaders: ThreadPoolExecutor | None = None
         self._lost_again: dict[bytes, int] = {}
 
@@ -41,7 +60,7 @@ class Reader:
             Exception: the error that an object holds instead of a value.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        objects = self._core.objects
+        objects = self._objects
         errors = -1  # how many there were when we looked whether one of ours is among them
         values = []
         for ref in refs:
@@ -80,16 +99,16 @@ class Reader:
         return self.get((ref,), timeout_s)[0]
 
     def _ask_all(self, refs: Sequence[ObjectRef]) -> None:
-        with self._core.lock:
-            self._core.value_requests.ask_all(ref._entry for ref in refs)
+        with self._links.lock:
+            self._value_requests.ask_all(ref._entry for ref in refs)
 
     def _await(self, entry: Entry, deadline: float | None, errors: int | None = None) -> None:
         """Waits for an object, or until there are more errors than `errors`."""
         left = None if deadline is None else deadline - time.monotonic()
-        objects = self._core.objects
+        objects = self._objects
         if errors is None:
             errors = objects.errors
-        if not self._core.wait(lambda: entry.value is not None or objects.errors != errors, left):
+        if not self._links.wait(lambda: entry.value is not None or objects.errors != errors, left):
             raise exceptions.GetTimeoutError(
                 f"Get timed out: some object(s) not ready, among them {entry.object_id.hex()}. "
                 "Its task may still run, or wait for resources; `wait` tells which objects are ready."
@@ -119,11 +138,11 @@ class Reader:
             result, made = unpickle(value.data, [memoryview(buffer) for buffer in value.buffers])
         else:
             left = None if deadline is None else deadline - time.monotonic()
-            pin = self._core.store.fetch(entry.object_id, value.locations, left)
+            pin = self._store.fetch(entry.object_id, value.locations, left)
             try:
-                result, made = self._core.store.read(pin)
+                result, made = self._store.read(pin)
             finally:
-                self._core.released.add(pin)
+                self._released.add(pin)
             self.note_copy(entry, value)
         if made:
             self.keep_until_registered(entry, made)
@@ -134,41 +153,41 @@ class Reader:
 
     def keep_until_registered(self, container: Entry, made: Sequence[Entry]) -> None:
         """References came out of `container`: keep it until their owners know of us."""
-        with self._core.lock:
+        with self._links.lock:
             if all(entry.registered for entry in made):
                 return
             container.hold()
-            self._core.borrowing.when_registered(made, lambda: self._core.objects.release(container))
+            self._borrowing.when_registered(made, lambda: self._objects.release(container))
 
     def note_copy(self, entry: Entry, value: Value) -> None:
         """This node holds a copy now: the owner may send others here."""
-        node_id = self._core.address.node_id
+        node_id = self._links.address.node_id
         if node_id in value.locations:
             return
-        with self._core.lock:
+        with self._links.lock:
             if entry.owner is None:
-                self._core.objects.add_location(entry, node_id)
+                self._objects.add_location(entry, node_id)
             else:
-                connection = self._core.peer(entry.owner, connect=False)
+                connection = self._links.peer(entry.owner, connect=False)
                 if connection is not None:
                     connection.send(AddLocation(entry.object_id, node_id))
                 if entry.value is value:
-                    self._core.objects.add_location(entry, node_id)
+                    self._objects.add_location(entry, node_id)
 
     def rebuild_lost(
         self, entry: Entry, lost: Value, error: exceptions.ObjectLostError
     ) -> exceptions.ObjectLostError | None:
         """No copy is left: have the value made again. Returns why nobody can, if so."""
-        with self._core.lock:
+        with self._links.lock:
             if entry.value is not lost:
                 return None  # somebody else noticed first
             if entry.owner is None:
-                refusal = self._core.lineage.rebuild(entry)
-                return None if refusal is None else error_of(refusal, self._core.address)
+                refusal = self._lineage.rebuild(entry)
+                return None if refusal is None else error_of(refusal, self._links.address)
             tries = self._lost_again.get(entry.object_id, 0)
-            connection = self._core.peer(entry.owner)
+            connection = self._links.peer(entry.owner)
             if connection is None:
-                owner = self._core.objects.owner_address(entry)
+                owner = self._objects.owner_address(entry)
                 return exceptions.OwnerDiedError(entry.object_id.hex(), owner, "")
             if tries >= MAX_REBUILDS:
                 return error
@@ -182,7 +201,7 @@ class Reader:
 
             def told(_reply: Any) -> None:
                 entry.asked = False
-                self._core.value_requests.ask(entry)
+                self._value_requests.ask(entry)
 
             connection.call(ObjectLost(entry.object_id, list(lost.locations)), told)
             return None

@@ -13,7 +13,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime import exceptions
 from runtime._ownership.released import Released
@@ -32,11 +32,9 @@ from runtime._wire.messages.node import (
 )
 
 from . import mapped_files
+from .links import Links
 from .store_writer import StoreWriter
 from .unpickling import unpickle
-
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
 
 LINGER_S = 0.1
 """Pins of nothing stay this long: the next task often wants the same object."""
@@ -68,17 +66,31 @@ class Pin:
 
 
 class Store:
-    """All methods but `fetch`, `put` and `create` run under the pump's lock."""
+    """All methods but `fetch`, `put` and `create` run under the pump's lock.
 
-    def __init__(self, core: Core, path: str, capacity_bytes: int) -> None:
-        self._core = core
+    Args:
+        drain: handles what has died; its space is what the next object wants.
+        path: the file with the node's shared memory.
+    """
+
+    def __init__(
+        self,
+        links: Links,
+        released: Released,
+        drain: Callable[[], None],
+        path: str,
+        capacity_bytes: int,
+    ) -> None:
+        self._links = links
+        self._released = released
+        self._drain = drain
         self._path = path
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             self._map = mmap.mmap(fd, capacity_bytes)
         finally:
             os.close(fd)
-        self.writer = StoreWriter(core, capacity_bytes)
+        self.writer = StoreWriter(links, capacity_bytes)
         self._unused_limit = capacity_bytes // UNUSED_SHARE
         self._unused_bytes = 0
         self._pins: dict[bytes, Pin] = {}
@@ -93,13 +105,13 @@ class Store:
         size, offsets = serialization.layout(serialized.data, serialized.buffers)
         offset = self._place(serialized, size, offsets)
         if offset is None:
-            self._create(object_id, serialized, self._core.address, size, offsets)
+            self._create(object_id, serialized, self._links.address, size, offsets)
         else:
-            with self._core.lock:
+            with self._links.lock:
                 self.writer.say_later(object_id, offset, size)
                 self._made(object_id, offset, size)
-            if self._core.released.resting:
-                self._core.released.wake()  # or nobody would say it for long
+            if self._released.resting:
+                self._released.wake()  # or nobody would say it for long
         return size
 
     def create(
@@ -126,14 +138,14 @@ class Store:
         if offset is None:
             self._create(object_id, serialized, owner, size, offsets)
             return size, -1
-        with self._core.lock:
+        with self._links.lock:
             self.writer.say(object_id, offset, size, owner, keeper)
             if not keeper:
                 self._made(object_id, offset, size)
         return size, offset if keeper else -1
 
     def _place(self, serialized: serialization.Serialized, size: int, offsets: list[int]) -> int | None:
-        self._core.drain()  # what was dropped a moment ago is the space we want
+        self._drain()  # what was dropped a moment ago is the space we want
         offset = self.writer.place(size)
         if offset is not None:
             try:
@@ -157,7 +169,7 @@ class Store:
         size: int,
         offsets: list[int],
     ) -> None:
-        reply = self._core.call_agent(StoreCreate(object_id, size, owner), 60.0)
+        reply = self._links.call_agent(StoreCreate(object_id, size, owner), 60.0)
         if isinstance(reply, ErrorReply):
             if reply.kind == ErrorKind.EXISTS:
                 return  # ours: an earlier or later attempt of its task has made it too
@@ -174,15 +186,15 @@ class Store:
             else:
                 self._write(reply.offset, serialized, size, offsets)
         except BaseException:
-            self._core.agent.send(StoreAbort(object_id))
+            self._links.agent.send(StoreAbort(object_id))
             raise
-        with self._core.lock:
-            self._core.agent.send(StoreSeal(object_id))
+        with self._links.lock:
+            self._links.agent.send(StoreSeal(object_id))
             self._made(object_id, reply.offset, size, reply.path)
 
     def _made(self, object_id: bytes, offset: int, size: int, path: str = "") -> None:
         """The node keeps it for us, for a moment if nothing here uses it."""
-        pin = Pin(object_id, offset, size, self._core.released, path)
+        pin = Pin(object_id, offset, size, self._released, path)
         self._pins[object_id] = pin
         self._rest(pin)
 
@@ -209,7 +221,7 @@ class Store:
             ObjectLostError: no node has it any more.
             GetTimeoutError: it did not arrive within `timeout_s` (None: no limit).
         """
-        with self._core.lock:
+        with self._links.lock:
             pin = self._pins.get(object_id)
             if pin is not None:
                 self._keep(pin)
@@ -217,7 +229,7 @@ class Store:
         limit = None if timeout_s is None else max(timeout_s, 0.001)
         request = StorePin(object_id, list(locations), limit)
         # Without a limit it ends with the object's arrival or loss, or with the agent.
-        reply = self._core.call_agent(request, None if limit is None else limit + ANSWER_S)
+        reply = self._links.call_agent(request, None if limit is None else limit + ANSWER_S)
         if isinstance(reply, ErrorReply):
             if reply.kind == ErrorKind.TIMEOUT:
                 raise exceptions.GetTimeoutError(
@@ -231,13 +243,13 @@ class Store:
                 raise exceptions.RaySystemError(reply.message)
             raise exceptions.ObjectLostError(object_id.hex(), b"", reply.message)
         assert isinstance(reply, StorePinned)
-        with self._core.lock:
+        with self._links.lock:
             known = self._pins.get(object_id)
             if known is not None:  # another thread fetched it meanwhile
-                self._core.agent.send(StoreUnpin([object_id]))
+                self._links.agent.send(StoreUnpin([object_id]))
                 self._keep(known)
                 return known
-            pin = Pin(object_id, reply.offset, reply.size_bytes, self._core.released, reply.path)
+            pin = Pin(object_id, reply.offset, reply.size_bytes, self._released, reply.path)
             self._pins[object_id] = pin
             pin.count = 1
             return pin
@@ -256,14 +268,14 @@ class Store:
                 callback(reply)
                 return
             if object_id in self._pins:
-                self._core.agent.send(StoreUnpin([object_id]))
+                self._links.agent.send(StoreUnpin([object_id]))
             else:
-                pin = Pin(object_id, reply.offset, reply.size_bytes, self._core.released, reply.path)
+                pin = Pin(object_id, reply.offset, reply.size_bytes, self._released, reply.path)
                 self._pins[object_id] = pin
                 self._rest(pin)
             callback(None)
 
-        self._core.agent.call(StorePin(object_id, list(locations)), answered)
+        self._links.agent.call(StorePin(object_id, list(locations)), answered)
 
     def read(self, pin: Pin) -> tuple[Any, list[Any]]:
         """Rebuilds the value in place. Returns it with the references made on the way."""
@@ -316,7 +328,7 @@ class Store:
             released.add(pin)
 
         ref = weakref.ref(block, died)
-        with self._core.lock:
+        with self._links.lock:
             self._keep(pin)
             views[id(ref)] = (ref, pin)
         return memoryview(block).cast("B").toreadonly()
@@ -331,7 +343,7 @@ class Store:
             if pin.freed:
                 self.forget([pin.object_id])
         else:  # the object was made anew meanwhile, with a pin of its own
-            self._core.agent.send(StoreUnpin([pin.object_id]))
+            self._links.agent.send(StoreUnpin([pin.object_id]))
 
     def free(self, object_ids: list[bytes], locations: list[bytes]) -> None:
         """Nobody refers to these objects of ours any more."""
@@ -353,15 +365,15 @@ class Store:
                 read.append(object_id)
         if read:
             self.writer.say_all()
-            self._core.agent.send(StoreFree(read, locations))
+            self._links.agent.send(StoreFree(read, locations))
         if unpinned:
-            self._core.agent.send(StoreFree(unpinned, locations, unpinned=True))
+            self._links.agent.send(StoreFree(unpinned, locations, unpinned=True))
 
     def empty(self, object_id: bytes, locations: list[bytes]) -> None:
         """The value of an object of ours goes, although there are references to it."""
         self.forget([object_id])
         self.writer.say_all()
-        self._core.agent.send(StoreFree([object_id], locations))
+        self._links.agent.send(StoreFree([object_id], locations))
 
     def outdate(self, object_id: bytes) -> None:
         """The object was made again: what is pinned here is an earlier copy of it."""
@@ -381,7 +393,7 @@ class Store:
                 dropped.append(object_id)
         if dropped:
             self.writer.say_all()
-            self._core.agent.send(StoreUnpin(dropped))
+            self._links.agent.send(StoreUnpin(dropped))
 
     @property
     def lingers(self) -> bool:

@@ -7,14 +7,13 @@ reused at once.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime._core.allocator import Allocator, rounded
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.node import StoreAdd, StoreAllot, StoreAllotted, StoreReturn
 
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
+from .links import Links
 
 SHARE = 64
 MAX_BYTES = 16 << 20
@@ -29,8 +28,8 @@ REFUSED_S = 0.1
 class StoreWriter:
     """Everything but `place` and `abandon` runs under the pump's lock."""
 
-    def __init__(self, core: Core, capacity_bytes: int) -> None:
-        self._core = core
+    def __init__(self, links: Links, capacity_bytes: int) -> None:
+        self._links = links
         self._space = Allocator(0)
         self._limit = min(MAX_BYTES, capacity_bytes // SHARE)
         self._bytes = 0  # allotted, and not said to be an object yet
@@ -47,7 +46,7 @@ class StoreWriter:
         if size > self._limit:
             return None
         for attempt in range(3):  # what was asked for ahead may have been for smaller objects
-            with self._core.lock:
+            with self._links.lock:
                 self._used = True
                 offset = self._space.allocate(size_bytes)
                 if offset is not None:
@@ -57,12 +56,12 @@ class StoreWriter:
                 if not self._ask(size):
                     return None
             # Mostly the answer lies in the socket already: a thread that runs user code does not look.
-            self._core.pump.wait(lambda: not self._asking, ANSWER_S)
+            self._links.pump.wait(lambda: not self._asking, ANSWER_S)
         return None
 
     def abandon(self, offset: int) -> None:
         """Nothing was placed there after all."""
-        with self._core.lock:
+        with self._links.lock:
             self._space.free(offset)
 
     def say_later(self, object_id: bytes, offset: int, size_bytes: int) -> None:
@@ -74,7 +73,7 @@ class StoreWriter:
     ) -> None:
         """An object lies there. `keeper`: see `StoreAdd`."""
         self._bytes -= self._space.release(offset)
-        self._core.agent.send(
+        self._links.agent.send(
             StoreAdd(owner.worker_id, owner.node_id, [(object_id, offset, size_bytes)], keeper)
         )
 
@@ -85,8 +84,8 @@ class StoreWriter:
             self._unsaid.clear()
             for _, offset, _ in objects:
                 self._bytes -= self._space.release(offset)
-            address = self._core.address
-            self._core.agent.send(StoreAdd(address.worker_id, address.node_id, objects))
+            address = self._links.address
+            self._links.agent.send(StoreAdd(address.worker_id, address.node_id, objects))
 
     def forget(self, object_id: bytes) -> bool:
         """Nobody needs this object. False if the agent knows of it."""
@@ -136,7 +135,7 @@ class StoreWriter:
             self._asking = False
             self._answered(reply)
 
-        self._core.agent.call(self._request(size), answered)
+        self._links.agent.call(self._request(size), answered)
         return True
 
     def _answered(self, reply: Any) -> None:
@@ -152,4 +151,4 @@ class StoreWriter:
         self._asked_bytes = 0
         if holes:
             self._bytes -= sum(size for _, size in holes)
-            self._core.agent.send(StoreReturn(holes))
+            self._links.agent.send(StoreReturn(holes))

@@ -44,7 +44,6 @@ from runtime._wire.messages.worker import (
     TakeBack,
 )
 
-from . import arguments
 from .actor_calls import Call
 from .lost_arguments import take_for_lost
 from .submission import NO_REFERENCES, Submission, cannot_send, parent, pickled_classes
@@ -141,7 +140,7 @@ class TaskSubmitter:
         """
         core = self._core
         core.check()
-        packed = arguments.pack(core, function.name, args, kwargs) if args or kwargs else NO_ARGUMENTS
+        packed = core.arguments.pack(function.name, args, kwargs) if args or kwargs else NO_ARGUMENTS
         retried = options.retry_exceptions
         with core.lock:
             task_id = core.ids.task()
@@ -187,10 +186,10 @@ class TaskSubmitter:
         """The values of its top-level references are there: the task can be queued."""
         if task.state is not TaskState.WAITING_FOR_ARGUMENTS:
             return  # cancelled meanwhile
-        task.push, error = arguments.fill(self._core, task.packed, task.push)
+        task.push, error = self._core.arguments.fill(task.packed, task.push)
         if error is not None:
             self._core.pending.pop(task.push.task_id, None)
-            failed = arguments.not_computed(self._core, task.function.name.rpartition(".")[2], error)
+            failed = self._core.arguments.not_computed(task.function.name.rpartition(".")[2], error)
             task.settle([failed], failed=True)
             return
         task.pool = self._pool_near(task)

@@ -5,15 +5,17 @@ which gives what is there now.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from runtime._ownership.borrowing import Borrowing
 from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
 from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
 from runtime._wire.messages.worker import GetObject, GetReady, ObjectValue, ReadyValues, Value
 
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
+from .links import Links
+from .objects import Objects
+from .store import Store
 
 AT_ONCE = 1000
 """So many are asked for in one message; the answers of an owner with more leave one after the other."""
@@ -24,8 +26,11 @@ READY_BYTES = 8 << 20
 class ValueRequests:
     """Both sides of it, for one process. Everything here runs under the pump's lock."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, links: Links, objects: Objects, borrowing: Borrowing, store: Store) -> None:
+        self._links = links
+        self._objects = objects
+        self._borrowing = borrowing
+        self._store = store
 
     def ask(self, entry: Entry) -> None:
         """Asks the owner for the value, unless that was done or it is ours."""
@@ -37,9 +42,9 @@ class ValueRequests:
             if isinstance(reply, ObjectValue):
                 self._take(entry, reply.value)
             else:
-                self._core.borrowing.fail(entry, reply.kind)
+                self._borrowing.fail(entry, reply.kind)
 
-        connection = self._core.peer(entry.owner)
+        connection = self._links.peer(entry.owner)
         if connection is None:
             answered(ErrorReply(ErrorKind.UNAVAILABLE, "the owner is gone"))
         else:
@@ -68,7 +73,7 @@ class ValueRequests:
         def answered(reply: Any) -> None:
             if isinstance(reply, ErrorReply):
                 for entry in entries:
-                    self._core.borrowing.fail(entry, reply.kind)
+                    self._borrowing.fail(entry, reply.kind)
                 return
             for entry, value in zip(entries, reply.values, strict=True):
                 if value is not None:
@@ -77,14 +82,14 @@ class ValueRequests:
                     entry.asked = False
                     self.ask(entry)
 
-        connection = self._core.peer(owner)
+        connection = self._links.peer(owner)
         if connection is None:
             answered(ErrorReply(ErrorKind.UNAVAILABLE, "the owner is gone"))
         else:
             connection.call(GetReady([entry.object_id for entry in entries]), answered)
 
     def _take(self, entry: Entry, value: Value) -> None:
-        objects = self._core.objects
+        objects = self._objects
         if value.nested and objects.table.entries.get(entry.object_id) is entry:  # not dropped meanwhile
             objects.contain(entry, value.nested)
         objects.set_value(entry, value)
@@ -92,7 +97,7 @@ class ValueRequests:
     # ------------------------------------------------------------ the owner's side
 
     def on_get(self, connection: Connection, message: GetObject, correlation: int) -> None:
-        objects = self._core.objects
+        objects = self._objects
         entry = objects.table.entries.get(message.object_id)
         if entry is None or entry.owner is not None:
             connection.reply(
@@ -104,13 +109,13 @@ class ValueRequests:
         def answer() -> None:
             assert entry.value is not None
             entry.seen = True
-            self._core.store.say_all()
+            self._store.say_all()
             connection.reply(ObjectValue(entry.value), correlation)
 
         objects.when_ready(entry, answer)
 
     def on_get_ready(self, connection: Connection, message: GetReady, correlation: int) -> None:
-        entries = self._core.objects.table.entries
+        entries = self._objects.table.entries
         values: list[Value | None] = []
         room = READY_BYTES
         for object_id in message.object_ids:
@@ -123,5 +128,5 @@ class ValueRequests:
                 elif entry is not None:
                     entry.seen = True
             values.append(value)
-        self._core.store.say_all()
+        self._store.say_all()
         connection.reply(ReadyValues(values), correlation)

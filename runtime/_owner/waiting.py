@@ -16,10 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
 from runtime._ownership.records import STORED, Entry
+from runtime._ownership.released import Released
 from runtime._wire.messages.base import ErrorKind, ErrorReply
 
+from .links import Links
+from .objects import Objects
+from .reading import Reader
+from .store import Store
+from .value_requests import ValueRequests
+
 if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
     from runtime.object_ref import ObjectRef
 
 LOOKS = 16
@@ -41,8 +47,21 @@ def split(refs: Sequence[Any], found: list[int]) -> tuple[list[Any], list[Any]]:
 class Waiter:
     """Waits for some of the objects that `Objects` knows."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(
+        self,
+        links: Links,
+        released: Released,
+        objects: Objects,
+        store: Store,
+        value_requests: ValueRequests,
+        reader: Reader,
+    ) -> None:
+        self._links = links
+        self._released = released
+        self._objects = objects
+        self._store = store
+        self._value_requests = value_requests
+        self._reader = reader
         # A copy of what `remember` was given last, for the user may change the list. One, or none.
         self._known: deque[list[ObjectRef]] = deque(maxlen=1)
         self._fetching: dict[bytes, list[Callable[[], None]]] = {}  # who wants to know when it is here
@@ -64,7 +83,7 @@ class Waiter:
         elif found:
             del known[found[0]]  # a copy would cost as much as all the rest
         self._known.append(known)
-        released = self._core.released
+        released = self._released
         if released.resting:
             released.wake()  # so that a tick will come
 
@@ -85,7 +104,7 @@ class Waiter:
         Args:
             fetch: a value in an object store is ready only when this node has it; brings it here.
         """
-        objects = self._core.objects
+        objects = self._objects
         settled = objects.settled
         found = self._ready(refs, num_returns, fetch)
         if len(found) == num_returns:
@@ -113,7 +132,7 @@ class Waiter:
     def _is_here(self, entry: Entry) -> bool:
         value = entry.value
         return value is not None and (
-            value.kind < STORED or self._core.address.node_id in value.locations or entry.fetched
+            value.kind < STORED or self._links.address.node_id in value.locations or entry.fetched
         )
 
     def _wait_for(
@@ -145,7 +164,7 @@ class Waiter:
     ) -> bool | None:
         """Looks again whenever so many objects, be they ours or not, got values that it may be enough. That costs less
         than to enter and remove a callback at each, if it is soon over. None: it was not."""
-        objects = self._core.objects
+        objects = self._objects
         looks, enough = 0, False
 
         def look() -> bool:
@@ -157,9 +176,9 @@ class Waiter:
             looks, due, enough = looks + 1, settled + missing, not missing
             return enough or looks > LOOKS
 
-        if not self._core.wait(look, timeout_s):
+        if not self._links.wait(look, timeout_s):
             return False
-        self._core.check()  # what is "ready" then is the news that nothing will be
+        self._links.check()  # what is "ready" then is the news that nothing will be
         return enough or None
 
     def _be_called(
@@ -180,22 +199,22 @@ class Waiter:
                 if entry.callbacks is None:
                     entry.callbacks = []
                 entry.callbacks.append(callback)
-                self._core.value_requests.ask(entry)
+                self._value_requests.ask(entry)
             else:
                 self._fetch(entry, callback)
 
-        with self._core.lock:
-            self._core.value_requests.ask_all(ref._entry for ref in refs)
+        with self._links.lock:
+            self._value_requests.ask_all(ref._entry for ref in refs)
             for ref in refs:
                 look(ref._entry)
         try:
             if timeout_s == 0:
-                self._core.pump.poll_once()
+                self._links.pump.poll_once()
             else:
-                self._core.wait(lambda: count >= num_returns, timeout_s)
-                self._core.check()
+                self._links.wait(lambda: count >= num_returns, timeout_s)
+                self._links.check()
         finally:
-            with self._core.lock:
+            with self._links.lock:
                 for entry, callback in pending.items():
                     for waiting in (entry.callbacks, self._fetching.get(entry.object_id)):
                         if waiting is not None and callback in waiting:
@@ -209,7 +228,7 @@ class Waiter:
             waiting.append(callback)
             return
         self._fetching[entry.object_id] = [callback]
-        value, reader = entry.value, self._core.reader
+        value, reader = entry.value, self._reader
         assert value is not None
 
         def fetched(error: ErrorReply | None) -> None:
@@ -219,9 +238,9 @@ class Waiter:
                 lost = exceptions.ObjectLostError(entry.object_id.hex(), b"", "")
                 refusal = reader.rebuild_lost(entry, value, lost)
                 if refusal is not None:
-                    entry.value = self._core.objects.error_value(refusal)
+                    entry.value = self._objects.error_value(refusal)
             entry.fetched = error is None or error.kind != ErrorKind.LOST  # else `get` says what is wrong
             for callback in self._fetching.pop(entry.object_id):
                 callback()
 
-        self._core.store.prefetch(entry.object_id, value.locations, fetched)
+        self._store.prefetch(entry.object_id, value.locations, fetched)

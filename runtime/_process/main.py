@@ -18,7 +18,7 @@ from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.node import Register, SetUp
 
 from . import core_worker, output_files
-from .core_worker import Core
+from .worker import Worker
 
 NAME_MARK = "\x01name:"
 """A line that starts so tells the log monitor whose output follows; nobody else sees it."""
@@ -65,18 +65,17 @@ def run(start: dict[str, Any]) -> None:
         os.getpid(),
         startup_token=start["startup_token"],
     )
-    core = Core(start["agent_socket"], register, worker_id, start["node_host"])
+    core = Worker(start["agent_socket"], register, worker_id, start["node_host"])
     core_worker.set_current(core)
-    executor = Executor(core)
     for stream in streams:
-        stream.executor = executor
+        stream.executor = core.calls
     if core.job_settings.get("ray_alias"):
         importlib.import_module("runtime.compat.ray").install()
-    core.start()
+    core.serve()
     logging_config = core.job_settings.get("logging")
     if logging_config is not None:
         LoggingConfig.from_dict(logging_config)._apply()
     if "setup_hook" in start:
         core.agent.send(SetUp(run_setup_hook(core, start["setup_hook"])))  # after an error the agent ends us
         core.pump.flush_all()
-    executor.run_forever()
+    core.calls.run_forever()

@@ -6,15 +6,19 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from runtime._wire.messages.node import Metric, MetricsReport, Series
 
-if TYPE_CHECKING:
-    from .core_worker import Core
-
 INTERVAL_S = 0.5
 Tags = tuple[tuple[str, str], ...]
+
+
+class Agent(Protocol):
+    """Takes reports."""
+
+    def send(self, message: MetricsReport) -> None:
+        """Sends one, without waiting."""
 
 
 class _Values:
@@ -72,11 +76,11 @@ class Metrics:
         if not told:
             self.on_change()
 
-    def tick(self, core: Core, now: float) -> None:
+    def tick(self, agent: Agent, now: float) -> None:
         """Reports, if there is news and it is time."""
         if self.changed and now >= self._due_s:
             self._due_s = now + INTERVAL_S
-            core.agent.send(self.report())
+            agent.send(self.report())
 
     def end(self) -> None:
         """This process reports no more."""

@@ -12,16 +12,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TextIO
+from typing import Any, TextIO
 
 from runtime._transport.failures import report
 from runtime._wire.messages.node import DriverLogs, Output, TakeOutput
 from runtime.exceptions import RayError
 
 from .driver_logs import LogPrinter
-
-if TYPE_CHECKING:
-    from .core_worker import Core
 
 MAX_QUEUED = 64 << 20
 """Characters that may wait to be printed. Lines beyond that are dropped and counted."""
@@ -125,10 +122,14 @@ class Printing:
                 self._thread.start()
             self._news.notify()
 
-    def take_rest(self, core: Core) -> None:
-        """The driver leaves: takes what its workers have written and nobody has sent yet."""
+    def take_rest(self, call_agent: Callable[[TakeOutput, float], Any], job_id: bytes) -> None:
+        """The driver leaves: takes what its workers have written and nobody has sent yet.
+
+        Args:
+            call_agent: calls the node agent with a timeout in seconds, and returns its reply.
+        """
         try:
-            rest = core.pump.call(core.agent, TakeOutput(core.job_id), TAKE_TIMEOUT_S)
+            rest = call_agent(TakeOutput(job_id), TAKE_TIMEOUT_S)
         except (OSError, RayError):
             return  # the node agent is gone, and the output with it
         if isinstance(rest, Output):

@@ -67,7 +67,7 @@ def core() -> Core:
 
 @pytest.fixture
 def known(core: Core) -> Functions:
-    return Functions(core)  # type: ignore[arg-type]
+    return Functions(core, core.released)  # type: ignore[arg-type]
 
 
 def define(known: Functions, function: Function, caller: Any = None) -> None:
@@ -99,7 +99,7 @@ def test_a_class_that_nobody_sent_comes_from_the_control_store(core: Core, known
 
     function = Function(Counter, "Counter")
     known.publish(function)
-    other = Functions(core)  # type: ignore[arg-type]
+    other = Functions(core, core.released)  # type: ignore[arg-type]
     assert other.load(function.key).start == 5
 
 

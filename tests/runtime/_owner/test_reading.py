@@ -10,8 +10,8 @@ import pytest
 
 from runtime import exceptions
 from runtime._owner import reading
+from runtime._owner.links import Links
 from runtime._owner.reading import MAX_REBUILDS, Reader
-from runtime._process.core_worker import Core
 
 
 def lost(number: int) -> Any:
@@ -32,8 +32,9 @@ def test_an_owner_is_not_asked_for_ever_and_few_objects_are_remembered(
     monkeypatch.setattr(reading, "_MAX_COUNTED", 3)
     asked: list[bytes] = []
     owner = SimpleNamespace(call=lambda message, _: asked.append(message.object_id))
-    core = SimpleNamespace(lock=threading.RLock(), peer=lambda _: owner)
-    reader = Reader(cast(Core, core))
+    links = SimpleNamespace(lock=threading.RLock(), peer=lambda _: owner)
+    unused: Any = None
+    reader = Reader(cast(Links, links), *[unused] * 6)
     entry = lost(0)
     for _ in range(MAX_REBUILDS):
         assert ask_again(reader, entry) is None

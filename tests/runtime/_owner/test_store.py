@@ -146,7 +146,7 @@ def core(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[Cor
     path = tmp_path / "store"
     path.write_bytes(bytes(CAPACITY_BYTES))
     core = Core(allots=request.param)
-    core.store = Store(core, str(path), CAPACITY_BYTES)  # type: ignore[arg-type]
+    core.store = Store(core, core.released, core.drain, str(path), CAPACITY_BYTES)  # type: ignore[arg-type]
     yield core
     core.drain()
     core.store.close()

@@ -60,8 +60,11 @@ class Core:
         effects = Effects(self)  # type: ignore[arg-type]
         self.objects = Objects(self, effects)  # type: ignore[arg-type]
         self.borrowing = Borrowing(self.objects, self.released, effects)
-        self.value_requests = ValueRequests(self)  # type: ignore[arg-type]
-        self.reader = Reader(self)  # type: ignore[arg-type]
+        self.value_requests = ValueRequests(self, self.objects, self.borrowing, self.store)  # type: ignore[arg-type]
+        lineage: Any = None  # nothing is lost
+        self.reader = Reader(
+            self, self.released, self.objects, self.borrowing, self.store, self.value_requests, lineage
+        )  # type: ignore[arg-type]
 
     def peer(self, _address: WorkerAddress, connect: bool = True) -> Connection:
         return self.owner

@@ -40,7 +40,7 @@ class Process:
         effects = Effects(self)  # type: ignore[arg-type]
         self.objects = Objects(self, effects)  # type: ignore[arg-type]
         self.borrowing = Borrowing(self.objects, self.released, effects)
-        self.value_requests = ValueRequests(self)  # type: ignore[arg-type]
+        self.value_requests = ValueRequests(self, self.objects, self.borrowing, self.store)  # type: ignore[arg-type]
         self.link: Link | None = None
 
     def peer(self, _address: WorkerAddress, connect: bool = True) -> Any:

@@ -45,7 +45,7 @@ def test_calls_of_a_process_that_does_not_read_wait_here_in_order(monkeypatch: p
     os.kill(pid, signal.SIGSTOP)
     try:
         refs = [listener.hear.remote(number, bytes(MESSAGE_BYTES)) for number in range(400)]
-        unsent = max(len(peer._out) for peer in current()._peers.values())
+        unsent = max(len(peer._out) for peer in current().links.peers())
     finally:
         os.kill(pid, signal.SIGCONT)
     assert CONGESTED_BYTES < unsent < CONGESTED_BYTES + 2 * MESSAGE_BYTES

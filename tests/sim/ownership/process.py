@@ -11,9 +11,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from runtime._owner.released import Released
+
 from runtime import exceptions
 from runtime._executor import executor
 from runtime._owner import arguments, objects, reading, submitter
+from runtime._owner.links import Links
 from runtime._owner.store import Pin
 from runtime._process import core_worker
 from runtime._wire import serialization
@@ -52,13 +55,18 @@ class SimStore:
 
     lingers = False
 
-    def __init__(self, core: Any, _path: str, _capacity_bytes: int) -> None:
-        self._core = core
-        self._process: Process = core.pump.process
+    def __init__(
+        self, links: Links, released: Released, drain: Callable[[], None], _path: str, _capacity_bytes: int
+    ) -> None:
+        self._links = links
+        self._released = released
+        self._drain = drain
+        pump: Any = links.pump
+        self._process: Process = pump.process
         self._node: Node = self._process.node
 
     def put(self, object_id: bytes, serialized: serialization.Serialized) -> int:
-        return self.create(object_id, serialized, self._core.address)[0]
+        return self.create(object_id, serialized, self._links.address)[0]
 
     def create(
         self,
@@ -69,7 +77,7 @@ class SimStore:
         again: bool = False,
         keeper: bytes = b"",
     ) -> tuple[int, int]:
-        self._core.drain()
+        self._drain()
         self._pause()
         self._node.objects[object_id] = (
             serialized.data,
@@ -85,7 +93,7 @@ class SimStore:
         if found is None:
             raise exceptions.ObjectLostError(object_id.hex(), b"", "")
         self._node.objects[object_id] = found
-        pin = Pin(object_id, 0, len(found[0]), self._core.released)
+        pin = Pin(object_id, 0, len(found[0]), self._released)
         pin.count = 1
         self._process.pins += 1
         return pin
@@ -98,7 +106,7 @@ class SimStore:
             if found is not None:
                 self._node.objects[object_id] = found
             lost = ErrorReply(ErrorKind.LOST, "no copy is left")
-            self._core.pump.round(lambda: callback(None if found is not None else lost))
+            self._process.pump.round(lambda: callback(None if found is not None else lost))
 
         self._process.world.at(self._process.world.delay_s(0.01), arrive)
 
@@ -111,10 +119,10 @@ class SimStore:
         self._process.pins -= 1
 
     def free(self, object_ids: list[bytes], locations: list[bytes]) -> None:
-        self._core.agent.send(StoreFree(object_ids, locations, unpinned=True))
+        self._links.agent.send(StoreFree(object_ids, locations, unpinned=True))
 
     def empty(self, object_id: bytes, locations: list[bytes]) -> None:
-        self._core.agent.send(StoreFree([object_id], locations))
+        self._links.agent.send(StoreFree([object_id], locations))
 
     def say_all(self) -> None:
         """The node knows each object at once."""
@@ -178,10 +186,11 @@ class Process:
         """Begins: a driver with its program, a worker with its loop."""
         if body is not None:
             self.fibers.append(Fiber(self, body))
+            self.core.start({})
         else:
-            self.fibers.append(Fiber(self, lambda: self.core.executor.run_forever()))
-            SimExecutor(self)
-        self.core.start()
+            self.fibers.append(Fiber(self, lambda: calls.run_forever()))
+            calls = SimExecutor(self)
+            self.core.start(calls.handlers(), calls)
         fiber = self.fibers[0]
         fiber.ready = lambda: True
         self.world.at(self.world.delay_s(0.001), self.wake_fibers)
