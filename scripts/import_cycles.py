@@ -40,8 +40,6 @@ ALLOWED: tuple[tuple[str, ...], ...] = (
     (
         "runtime._node.agent",
         "runtime._node.control_handler",
-        "runtime._node.output",
-        "runtime._node.peer_handler",
         "runtime._node.process_handler",
     ),
     (

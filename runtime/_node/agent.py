@@ -104,7 +104,15 @@ class NodeAgent:
             "session_dir": config.session_dir,
             "node_host": config.host,
         }
-        self.output = OutputRouter(self)
+        self.peers = PeerTable(
+            config.node_id,
+            config.secret,
+            self.cluster.address_of,
+            self.cluster.is_dead,
+            lambda channel, message: self._peer_handler.on_our_connection(channel, message),
+            lambda node_id: self.leases.remote.node_lost(node_id, "the connection to its node's agent broke"),
+        )
+        self.output = OutputRouter(config, self.cluster, self.peers, self.jobs, self.control)
         listener = PoolListener(
             self._worker_ended, self.output.monitor.follow, self.finish, lambda: self.memory.wake()
         )
@@ -116,15 +124,6 @@ class NodeAgent:
             config.cpu_count,
             exit_grace_s(),
             self.store.arena.fd,
-        )
-        self._peer_handler = PeerHandler(self)
-        self.peers = PeerTable(
-            config.node_id,
-            config.secret,
-            self.cluster.address_of,
-            self.cluster.is_dead,
-            self._peer_handler.on_our_connection,
-            lambda node_id: self.leases.remote.node_lost(node_id, "the connection to its node's agent broke"),
         )
         zero_cap = max(8, 4 * config.cpu_count)
         self.leases = LeaseService(self.ledger, self.cluster, self.pool, self.peers, zero_cap, self._changed)
@@ -177,6 +176,9 @@ class NodeAgent:
             self.bound_by,
             lambda: self.store.index.used_bytes,
             self._on_beat,
+        )
+        self._peer_handler = PeerHandler(
+            self.leases, self.objects, self.object_server, self.store, self.state, self.output
         )
         self._process_handler = ProcessHandler(self)
         self._control_handler = ControlHandler(self)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
+from runtime._clients.control import ControlClient
 from runtime._core.workers import Worker
 from runtime._transport.channel import CallError
 from runtime._wire.messages.control import LogBatch
 from runtime._wire.messages.node import DriverLogs, Output, TakeOutput
 
+from .cluster import Cluster
+from .config import AgentConfig
+from .jobs import JobTable
 from .log_monitor import LogMonitor
+from .peers import PeerTable
 from .processes import Process
-
-if TYPE_CHECKING:
-    from .agent import NodeAgent
 
 log = logging.getLogger(__name__)
 TAKE_TIMEOUT_S = 5.0
@@ -26,9 +27,15 @@ SOURCE = "cluster"
 class OutputRouter:
     """What this node's workers print, on its way."""
 
-    def __init__(self, agent: NodeAgent) -> None:
-        self._agent = agent
-        self.monitor = LogMonitor(agent.config.node_id, agent.config.host, self._deliver)
+    def __init__(
+        self, config: AgentConfig, cluster: Cluster, peers: PeerTable, jobs: JobTable, control: ControlClient
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._peers = peers
+        self._jobs = jobs
+        self._control = control
+        self.monitor = LogMonitor(config.node_id, config.host, self._deliver)
 
     def deliver_to_driver(self, driver: Process, batch: LogBatch) -> None:
         """Lines of a worker, to a driver of this node."""
@@ -40,7 +47,7 @@ class OutputRouter:
 
     async def take_everywhere(self, message: TakeOutput) -> Output:
         """What the workers of a job have written lately, on all nodes."""
-        elsewhere = await asyncio.gather(*(self._ask(node, message) for node in self._agent.cluster.others()))
+        elsewhere = await asyncio.gather(*(self._ask(node, message) for node in self._cluster.others()))
         here = await self.take(message)
         return Output([*here.batches, *(batch for batches in elsewhere for batch in batches)])
 
@@ -48,28 +55,28 @@ class OutputRouter:
         """What the driver of a worker reads that died in the middle of its work."""
         line = (
             "A worker died or was killed while executing a task by an unexpected system error: "
-            f"process {worker.pid} of node {self._agent.config.host}: {reason}"
+            f"process {worker.pid} of node {self._config.host}: {reason}"
         )
-        config = self._agent.config
+        config = self._config
         return LogBatch(worker.job_id, config.node_id, config.host, 0, SOURCE, True, [line])
 
     async def _ask(self, node_id: bytes, message: TakeOutput) -> list[DriverLogs]:
         try:
             async with asyncio.timeout(TAKE_TIMEOUT_S):
-                channel = await self._agent.peers.channel(node_id)
+                channel = await self._peers.channel(node_id)
                 return (await channel.call(message)).batches
         except (CallError, TimeoutError) as error:
             log.info("no last output from node %s: %s", node_id.hex()[:12], error)
             return []
 
     def _deliver(self, batch: LogBatch) -> None:
-        job = self._agent.jobs.get(batch.job_id)
+        job = self._jobs.get(batch.job_id)
         if job is None or job.finished or not job.log_to_driver:
             return
         if job.driver is not None:
             self.deliver_to_driver(job.driver, batch)
         else:
-            self._agent.control.send(batch, keep=False)
+            self._control.send(batch, keep=False)
 
 
 def _for_driver(batch: LogBatch) -> DriverLogs:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import Any
 
+from runtime._store.service import ObjectStore
 from runtime._transport.channel import CallError, Channel, StreamChannel
 from runtime._wire.messages.base import ErrorKind, Message, Ok
 from runtime._wire.messages.node import (
@@ -21,18 +22,46 @@ from runtime._wire.messages.node import (
     TakeOutput,
 )
 
+from .lease_service import LeaseService
+from .object_server import ObjectServer
+from .object_service import ObjectService
+from .output import OutputRouter
 from .processes import Peer
+from .state_service import StateService
 
-if TYPE_CHECKING:
-    from .agent import NodeAgent
+Result = Awaitable[Message | None] | Message | None
 
 
 class PeerHandler:
-    """Connections that other agents opened to us, and the dispatch of their messages."""
+    """Connections of other agents, and which part of this one serves which of their messages."""
 
-    def __init__(self, agent: NodeAgent) -> None:
-        self._agent = agent
+    def __init__(
+        self,
+        leases: LeaseService,
+        objects: ObjectService,
+        object_server: ObjectServer,
+        store: ObjectStore,
+        state: StateService,
+        output: OutputRouter,
+    ) -> None:
+        self._leases = leases
+        self._object_server = object_server
         self._channels: set[Channel] = set()
+        self._handlers: dict[type[Message], Callable[[Channel, Any], Result]] = {
+            ServeObjects: self._serve_objects,
+            StoreStatus: lambda _, m: objects.own_status(m),
+            ListState: lambda _, m: state.collect(m),
+            RemoteLease: leases.remote_lease,
+            RemoteLeaseReturn: lambda c, m: leases.give_back(c, m),
+            TakeOutput: lambda _, m: output.take(m),
+            FreeObjects: lambda _, m: store.free(m.object_ids),
+        }
+        """On connections that other agents opened to us."""
+        self._unasked: dict[type[Message], Callable[[Any], None]] = {
+            RemoteLeaseLost: leases.remote.lost,
+            LeaseRecall: leases.remote.recalled,
+        }
+        """On connections that we opened."""
 
     def accept(self, channel: Channel) -> None:
         """An agent has connected and proved the secret; its first message must be `AgentHello`."""
@@ -42,12 +71,10 @@ class PeerHandler:
 
     def on_our_connection(self, channel: Channel, message: Message) -> None:
         """What a peer says, unasked, on a connection that we opened."""
-        if isinstance(message, RemoteLeaseLost):
-            self._agent.leases.remote.lost(message)
-        elif isinstance(message, LeaseRecall):
-            self._agent.leases.remote.recalled(message)
-        else:
+        handler = self._unasked.get(type(message))
+        if handler is None:
             raise CallError(ErrorKind.INVALID, f"unexpected {type(message).__name__} of {channel.name}")
+        handler(message)
 
     def drop(self, node_id: bytes) -> None:
         """The node is dead: whatever it holds here ends."""
@@ -60,40 +87,31 @@ class PeerHandler:
         for channel in list(self._channels):
             channel.close()
 
-    def _handle(self, channel: Channel, message: Message) -> Awaitable[Message | None] | Message | None:
-        agent, peer = self._agent, channel.context
+    def _handle(self, channel: Channel, message: Message) -> Result:
         if isinstance(message, AgentHello):
             channel.context = Peer(channel, message.node_id)
             channel.name = f"the agent of node {message.node_id.hex()[:12]}"
             return Ok()
-        if not isinstance(peer, Peer):
+        if not isinstance(channel.context, Peer):
             raise CallError(ErrorKind.INVALID, "say hello first")
-        if isinstance(message, ServeObjects) and isinstance(channel, StreamChannel):
-            # When our answer is out; it is the last word on the channel.
-            asyncio.get_running_loop().call_soon(self._serve_objects, channel, peer.node_id)
-            return Ok()
-        if isinstance(message, StoreStatus):
-            return agent.objects.own_status(message)
-        if isinstance(message, ListState):
-            return agent.state.collect(message)
-        if isinstance(message, RemoteLease):
-            return agent.leases.remote_lease(channel, message)
-        if isinstance(message, RemoteLeaseReturn):
-            agent.leases.give_back(channel, message)
-            return None
-        if isinstance(message, TakeOutput):
-            return agent.output.take(message)
-        if isinstance(message, FreeObjects):
-            agent.store.free(message.object_ids)
-            return None
-        raise CallError(ErrorKind.INVALID, f"a node agent does not take {type(message).__name__}")
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            raise CallError(ErrorKind.INVALID, f"a node agent does not take {type(message).__name__}")
+        return handler(channel, message)
 
-    def _serve_objects(self, channel: StreamChannel, node_id: bytes) -> None:
+    def _serve_objects(self, channel: Channel, _message: ServeObjects) -> Ok:
+        if not isinstance(channel, StreamChannel):
+            raise CallError(ErrorKind.INVALID, "objects travel on sockets only")
+        # When our answer is out; it is the last word on the channel.
+        asyncio.get_running_loop().call_soon(self._hand_over, channel, channel.context.node_id)
+        return Ok()
+
+    def _hand_over(self, channel: StreamChannel, node_id: bytes) -> None:
         self._channels.discard(channel)
         if not channel.closed:
-            self._agent.object_server.accept(channel, node_id)
+            self._object_server.accept(channel, node_id)
 
     def _closed(self, channel: Channel) -> None:
         self._channels.discard(channel)
         if isinstance(channel.context, Peer):
-            self._agent.leases.owner_gone(channel)
+            self._leases.owner_gone(channel)
