@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime._executor.async_executor import is_async
+from runtime._owner.functions import is_async
 
 
 class Plain:
