@@ -50,7 +50,7 @@ def test_redefined_functions_go(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert eventually(gone(forgotten))
     core = current()
-    assert all(len(connection.sent_functions) <= 2 for connection in core.peers())
+    assert all(len(connection.sent_functions) <= 2 for connection in core.links.peers())
     assert eventually(gone(lambda: len(core.submitter._pools) <= 5))
 
 
