@@ -11,13 +11,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from runtime._owner.released import Released
-
 from runtime import exceptions
 from runtime._executor import executor
 from runtime._owner import arguments, objects, reading, submitter
 from runtime._owner.links import Links
 from runtime._owner.store import Pin
+from runtime._ownership.released import Released
 from runtime._process import core_worker
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
