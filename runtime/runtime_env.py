@@ -102,7 +102,9 @@ class RuntimeEnv(dict[str, Any]):
         config: a `RuntimeEnvConfig`, or a dict of its arguments.
         image_uri: a container image in which workers run, with podman. Only `env_vars` and `config` may be beside it.
         container: the same with options for podman: `image`, `run_options` (a list).
-        conda, java_jars: refused when a worker should start with them.
+        conda: the name (or the absolute path) of an environment on the nodes; or a description of one: a dict with the
+            content of an environment.yml, or the path of such a file.
+        java_jars: refused when a worker should start with them.
 
     Raises:
         TypeError: a field has the wrong type.

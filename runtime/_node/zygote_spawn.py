@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
 import subprocess
@@ -11,14 +12,15 @@ from typing import NamedTuple
 
 from runtime._system import location
 
-_SCRIPT = f"""\
+_LIBRARIES = ("cloudpickle", "msgspec", "psutil")
+_SCRIPT = """\
 # The zygote, for Pythons that are started by another command than the node agent's. Modules that such a Python does
 # not have itself, this library among them, come from where the node agent has them.
 import sys
 
 if not sys.flags.safe_path:
     sys.path.pop(0)  # the folder of this file, which holds no modules for others
-sys.path += {location.paths()!r}
+sys.path += PATHS
 
 from runtime._process.zygote import main
 
@@ -85,9 +87,16 @@ def _script(session_dir: str) -> str:
     path = os.path.join(session_dir, "zygote_script.py")
     draft = f"{path}.{os.urandom(4).hex()}"
     with open(draft, "w", encoding="utf-8") as file:
-        file.write(_SCRIPT)
+        file.write(_SCRIPT.replace("PATHS", repr(_paths())))
     os.replace(draft, path)
     return path
+
+
+def _paths() -> list[str]:
+    """Where this library is, and what it needs, for another Python of this version."""
+    specs = [importlib.util.find_spec(name) for name in _LIBRARIES]
+    folders = [place for spec in specs if spec is not None for place in spec.submodule_search_locations or ()]
+    return list(dict.fromkeys([*location.paths(), *map(os.path.dirname, folders)]))
 
 
 def daemon_environment() -> dict[str, str]:

@@ -215,7 +215,7 @@ BEARER_TOKEN = _environments.text(
 )
 CACHE_SIZE_GB = _environments.family(
     "RAY_RUNTIME_ENV_{}_CACHE_SIZE_GB",
-    ("WORKING_DIR", "PY_MODULES", "PIP", "IMAGE"),
+    ("WORKING_DIR", "PY_MODULES", "PIP", "CONDA", "IMAGE"),
     lambda name, part: _environments.number(
         name, 10.0, f"GiB up to which a node keeps `{part.lower()}` files that no worker uses."
     ),
@@ -230,6 +230,12 @@ PLUGINS = _environments.text(
     "Classes that give further fields of `runtime_env` a meaning.",
     kind="a JSON list",
     shown_default="none",
+)
+CONDA_HOME = _environments.text(
+    "RAY_CONDA_HOME",
+    "Conda's installation on the node, for `conda` environments.",
+    kind="path",
+    shown_default="CONDA_EXE, MAMBA_EXE, or what the PATH has",
 )
 UPLOAD_KEPT_S = _environments.number(
     "RAY_RUNTIME_ENV_TEMPORARY_REFERENCE_EXPIRATION_S",

@@ -25,7 +25,7 @@ from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
 from runtime._wire.messages.control import KvGet
 
-from . import container, venv
+from . import conda, container, venv
 from .command import CommandFailed, run
 from .place import Container, Interpreter, Part, WorkerPlace
 
@@ -38,7 +38,7 @@ FAILURE_KEPT_S = 10.0
 _DEFAULT_TIMEOUT_S = 600.0
 _FETCH_TIMEOUT_S = 120.0
 _GIB = 2**30
-_UNSUPPORTED = ("conda", "java_jars", "_nsight", "_rocprof_sys")
+_UNSUPPORTED = ("java_jars", "_nsight", "_rocprof_sys")
 _OWN_FIELDS = frozenset(
     (
         *_UNSUPPORTED,
@@ -47,12 +47,13 @@ _OWN_FIELDS = frozenset(
         "working_dir",
         "pip",
         "uv",
+        "conda",
         "env_vars",
         "excludes",
         "config",
     )
 ) | {"container", "image_uri", "worker_process_setup_hook"}
-_AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "MALLOC_", "NUMEXPR_")
+_AT_START = ("PYTHON", "CONDA_", "LD_", "OMP_", "MKL_", "OPENBLAS_", "MALLOC_", "NUMEXPR_")
 """Variables with these beginnings are read when Python or a library starts: a fork would be too late for them."""
 
 
@@ -81,7 +82,7 @@ class Builder:
         self._deleters: dict[Part, Callable[[], None]] = {}
         self._plugins: Plugins | None = None
         self._deleting: set[asyncio.Task[None]] = set()
-        self._caches = {kind: _cache(kind) for kind in ("WORKING_DIR", "PY_MODULES", "PIP", "IMAGE")}
+        self._caches = {kind: _cache(kind) for kind in ("WORKING_DIR", "PY_MODULES", "PIP", "CONDA", "IMAGE")}
 
     async def build(self, parts: list[Part], env: Mapping[str, Any], job: Mapping[str, Any]) -> WorkerPlace:
         """Makes an environment ready, and notes in `parts` what it holds.
@@ -203,16 +204,18 @@ class Builder:
         return command, context.env_vars
 
     async def _command(
-        self, parts: list[Part], env: Mapping[str, Any], working_dir: str, variables: Mapping[str, str]
+        self, parts: list[Part], env: Mapping[str, Any], working_dir: str, variables: dict[str, str]
     ) -> tuple[list[str], str]:
         """What starts the Python for the workers, [] for the node's own; and where it is run."""
-        tool = next((name for name in ("pip", "uv") if env.get(name)), "")
+        tool = next((name for name in environments.INSTALLERS if env.get(name)), "")
         if env.get("py_executable"):
             if tool:
                 raise ValueError(f"runtime_env sets both py_executable and {tool}; choose one")
             return shlex.split(env["py_executable"]), working_dir
         if not tool:
             return [], ""
+        if tool == "conda":
+            return await self._conda(parts, env["conda"], working_dir, variables), ""
         config = env[tool] if isinstance(env[tool], dict) else {"packages": env[tool]}
         spec = venv.VenvSpec(tool, config, working_dir)
         folder = self._folder / "venvs" / spec.digest[:32]
@@ -220,6 +223,27 @@ class Builder:
             parts, ("PIP", spec.digest), folder, lambda: venv.build(spec, folder, variables)
         )
         return [venv.python_of(folder)], ""
+
+    async def _conda(
+        self, parts: list[Part], given: Any, working_dir: str, variables: dict[str, str]
+    ) -> list[str]:
+        """The command of a conda environment's Python. Its variables are added to `variables`."""
+        search = variables.get("PATH") or conda.surroundings().get("PATH", os.defpath)
+        if isinstance(given, str):
+            prefix = await conda.find(given)
+            await conda.check(prefix)
+        else:
+            spec = conda.CondaSpec(given, working_dir)
+            folder = self._folder / "conda" / spec.digest[:32]
+
+            async def build() -> None:
+                await conda.build(spec, folder, variables)
+                await conda.check(str(folder))
+
+            await self._folder_part(parts, ("CONDA", spec.digest), folder, build)
+            prefix = str(folder)
+        variables.update(conda.variables_of(prefix, search))
+        return conda.command_of(prefix)
 
     async def _unpacked(self, parts: list[Part], kind: str, uri: str) -> str:
         name = uri

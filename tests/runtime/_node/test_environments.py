@@ -207,7 +207,7 @@ def test_a_preparation_that_takes_too_long_is_given_up(
 @pytest.mark.parametrize(
     ("env", "words"),
     [
-        ({"conda": "x"}, "conda.*not supported"),
+        ({"conda": "no-such-name"}, "no conda environment 'no-such-name'"),
         ({"java_jars": ["x"]}, "java_jars.*not supported"),
         ({"py_executable": "python", "pip": {"packages": ["x"]}}, "both py_executable and pip"),
         ({"working_dir": package_uri("0" * 64)}, "Failed to download.*no such package"),
