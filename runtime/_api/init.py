@@ -94,7 +94,8 @@ def init(
         kwargs: Ray's hidden ones, see `_init_arguments`.
 
     Raises:
-        RuntimeError: already connected, or an argument that does not exist (any more).
+        RuntimeError: already connected, an argument that does not exist (any more), or a cluster whose Python has
+            another minor version.
         ConnectionError: no cluster at `address`.
         TypeError, ValueError: an argument is wrong, or one of a new cluster's when joining one; an environment
             variable has a wrong value.
@@ -214,6 +215,11 @@ def _connect(
         submission_id=settings.SUBMISSION_ID.get(),
     )
     core = Driver(agent_path, register)
+    try:
+        init_arguments.check_python(core.session.python_version)
+    except RuntimeError:
+        core.close()
+        raise
     if prints:
         global _printing
         room = Room()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -164,3 +165,22 @@ def agent_of(address: Any, own: Mapping[str, Any], hidden: Mapping[str, Any]) ->
             "with `clusterctl up`, or leave the address out for a local one."
         )
     return record.unix_path
+
+
+def check_python(of_cluster: str) -> None:
+    """Refuses a cluster of another minor version of Python: functions travel as bytecode, which differs between them.
+
+    Args:
+        of_cluster: the version of the node that this program has joined, for instance "3.12"; "" if it does not say.
+
+    Raises:
+        RuntimeError: the versions differ, and RAY_IGNORE_VERSION_MISMATCH does not allow it.
+    """
+    own = "{}.{}".format(*sys.version_info)
+    if of_cluster in ("", own) or settings.IGNORE_VERSION_MISMATCH.get():
+        return
+    raise RuntimeError(
+        f"Version mismatch: the cluster runs Python {of_cluster}, and this program Python {own}. Functions and classes "
+        f"cannot travel between them: run the program with Python {of_cluster}. RAY_IGNORE_VERSION_MISMATCH=1 joins "
+        "nevertheless."
+    )

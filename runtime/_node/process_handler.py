@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -196,6 +197,7 @@ class ProcessHandler:
             config.is_head,
             self._settings,
             agent.metrics.port,
+            "{}.{}".format(*sys.version_info),
         )
 
     def _closed(self, channel: Channel) -> None:

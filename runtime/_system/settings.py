@@ -86,6 +86,11 @@ TQDM_PATCH_PRINT = _program.flag(
     "While `experimental.tqdm_ray` shows progress bars, `print` writes above them.",
     default=True,
 )
+IGNORE_VERSION_MISMATCH = _program.flag(
+    "RAY_IGNORE_VERSION_MISMATCH",
+    "Join a cluster although its Python has another minor version than the program's.",
+    default=False,
+)
 SUBMISSION_ID = _program.text(
     "CLUSTERCTL_SUBMISSION_ID",
     "Submitted job that this program belongs to. Set by the head for a job's processes.",

@@ -31,6 +31,7 @@ class Registered(Message, frozen=True, array_like=True, tag=301):
     is_head: bool = False
     settings: dict[str, str] = {}  # of the node, by their names in Ray's `_system_config`
     metrics_port: int = 0
+    python_version: str = ""  # of the node, for instance "3.12"
 
 
 class Register(Message, Request[Registered], frozen=True, array_like=True, tag=300):

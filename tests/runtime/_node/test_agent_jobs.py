@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import io
 import os
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -359,5 +360,14 @@ def test_an_agent_without_control_store_ends(world: MakeWorld) -> None:
             async with asyncio.timeout(60):
                 await agent.finished.wait()
             assert "control store" in agent.reason
+
+    asyncio.run(scenario())
+
+
+def test_a_driver_learns_the_version_of_python(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            driver = await w.driver(await w.node())
+            assert driver.registered.python_version == "{}.{}".format(*sys.version_info)
 
     asyncio.run(scenario())
