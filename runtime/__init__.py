@@ -1,6 +1,6 @@
 """Tasks, actors and objects over many machines. `import runtime as ray` runs a Ray program.
 
-Names are imported when first used: the daemons import this package too, and need none of them.
+Names are imported on first use, because daemons import this package without needing them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _leave() -> None:
-    """Shuts down at the end of the program: after the handlers that it registered since it imported us."""
+    """Shuts down at exit, after the handlers that the program has registered since it imported this package."""
     if "runtime._api.init" in sys.modules:
         sys.modules["runtime._api.init"].shutdown()
 

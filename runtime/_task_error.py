@@ -23,7 +23,7 @@ _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by Python code
 
 
 class RayError(Exception):
-    """Base of every error below."""
+    """Base class of the errors of the engine."""
 
 
 class UnserializableException(RayError):
@@ -48,8 +48,8 @@ class UnserializableException(RayError):
 class RayTaskError(RayError):
     """A task or an actor method raised.
 
-    What `get` raises is `as_instanceof_cause()`: an object that is both this and the class of the user's
-    exception, so that `except ValueError` works across processes. `str()` is the remote traceback without the
+    `get` raises `as_instanceof_cause()`: an instance of both this class and the class of the user's
+    exception, so `except ValueError` works across processes. `str()` is the remote traceback without the
     engine's frames.
 
     Attributes:
@@ -95,10 +95,10 @@ class RayTaskError(RayError):
         actor_repr: str | None = None,
         actor_id: str | None = None,
     ) -> Self:
-        """The error to send back for `error`, which user code raised just now.
+        """The error to reply with after user code raised `error`.
 
-        An error that itself came out of a nested `get` is unwrapped: `cause` is always the first user
-        exception, and the traceback shows every hop.
+        Unwraps an error that came out of a nested `get`: `cause` is always the original exception of user code, and
+        the traceback shows every process on the way.
         """
         title = proctitle or f"ray::{function_name}()"
         facts = {"pid": pid, "ip": ip, "actor_id": actor_id, "repr": actor_repr}
@@ -108,7 +108,7 @@ class RayTaskError(RayError):
 
     @classmethod
     def from_argument(cls, error: BaseException, function_name: str, ip: str | None = None) -> Self:
-        """The error of a call that never ran, for one of its arguments holds `error` and no value."""
+        """The error of a call that did not run, because one of its arguments failed with `error`."""
         text = (
             f"ray::{function_name}() (ip={ip})\n"
             "  At least one of the input arguments for this task could not be computed:\n"
@@ -117,7 +117,7 @@ class RayTaskError(RayError):
         return cls(function_name, text, _first_cause(error), ip=ip)
 
     def because_of(self, cause: BaseException) -> Self:
-        """The same error with another cause, which stands at the end of its traceback."""
+        """The same error with another cause, whose traceback is appended."""
         text = f"{self.traceback_str}\n{type(cause).__module__}.{type(cause).__qualname__}: {cause}"
         facts = (self.proctitle, self.pid, self.ip, self.actor_repr, self._actor_id)
         return type(self)(self.function_name, text, cause, *facts)
@@ -125,8 +125,8 @@ class RayTaskError(RayError):
     def as_instanceof_cause(self) -> RayTaskError:
         """This error as an instance of the cause's class as well.
 
-        Falls back to this very error where that cannot be: there is no cause, its class is a base of this
-        one, or it refuses to be subclassed. `cause` holds the user's exception either way.
+        Returns this error unchanged if there is no cause, its class is a base class of this one, or its class cannot
+        be subclassed. `cause` is the user's exception in any case.
         """
         cause = _first_cause(self.cause) if self.cause is not None else None
         if cause is None or issubclass(RayTaskError, type(cause)):
@@ -156,7 +156,7 @@ class RayTaskError(RayError):
 
 
 def format_user_traceback(error: BaseException) -> str:
-    """The traceback of `error` and what it was raised from, without the frames that belong to the engine."""
+    """The traceback of `error` and its causes, without frames of the engine."""
     try:
         rendered = traceback.TracebackException.from_exception(error)
     except Exception as failure:  # the user's class may answer wrongly when it is asked for its notes

@@ -39,20 +39,20 @@ ASYNC_MAX_CONCURRENCY = 1000
 
 
 class ActorClassInheritanceException(TypeError):
-    """A class inherits from a class that is remote already."""
+    """A class inherits from an actor class."""
 
 
 def exit_actor() -> NoReturn:
-    """Ends the current actor on purpose: it is not restarted, and pending calls fail with ActorDiedError. Calls that
-    run beside this one end first; `atexit` handlers run.
+    """Ends the current actor. It is not restarted, and pending calls fail with ActorDiedError. Concurrent calls finish
+    first; `atexit` handlers run.
 
     Raises:
-        TypeError: the caller is no actor.
+        TypeError: the caller is not an actor.
     """
     core = current_or_none()
     if core is None or core.executor is None or core.executor.setup is None:
         raise TypeError(
-            "exit_actor() ends the actor that calls it, and this is a non-actor worker or a driver."
+            "exit_actor() ends the actor that calls it, but this process is a non-actor worker or a driver."
         )
     core.executor.leave("exit_actor() is called.")
     if core.executor.is_async:
@@ -85,7 +85,7 @@ class ActorClass:
         )
 
     def __getattr__(self, name: str) -> Any:
-        """Class attributes, static and class methods, as on the class itself."""
+        """Class attributes, static and class methods, like those of the class itself."""
         if name.startswith("__") or "_class" not in self.__dict__ or not hasattr(self._class, name):
             raise AttributeError(
                 f"'ActorClass({self.__dict__.get('_name')})' object has no attribute '{name}'"
@@ -193,7 +193,7 @@ class ActorClass:
         return self.options(**options).remote(*(args or ()), **(kwargs or {}))
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:
-        """A node of a graph that starts an actor when it is executed; see `runtime.dag`."""
+        """A graph node that starts an actor when the graph is executed; see `runtime.dag`."""
         from runtime.dag import ClassNode
 
         return ClassNode(self, self._name, args, kwargs, self._defaults)
@@ -371,7 +371,7 @@ class ActorMethod:
         return _BoundMethod(self, options)
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:
-        """A node of a graph that makes this call when it is executed; see `runtime.dag`."""
+        """A graph node that makes this call when the graph is executed; see `runtime.dag`."""
         return self._bind(args, kwargs, self._options.num_returns, {})
 
     def _bind(self, args: Any, kwargs: Any, num_returns: int, options: Mapping[str, Any]) -> Any:
@@ -492,7 +492,7 @@ def _check_num_returns(value: Any) -> None:
 
 
 class ActorHandle:
-    """A reference to an actor. While any handle lives, so does the actor (unless detached, or killed)."""
+    """A reference to an actor. The actor lives until its last handle is gone, unless it is detached or killed."""
 
     # A prefix of its own, since an actor may have a method `_actor` or `_ref`.
     _ray_actor: Actor
@@ -557,13 +557,13 @@ def _rebuild_method(handle: ActorHandle, name: str) -> ActorMethod:
 
 
 def handle_of(core: Core, info: ActorInfo) -> ActorHandle:
-    """A handle of an actor that the control store told of. It does not keep the actor alive."""
+    """A handle for an actor known to the control store. It does not keep the actor alive."""
     shape = decode_shape(info.spec.methods)
     return _new_handle(core, core.actors.actor(info.actor_id, None, shape.ordered), shape, counted=False)
 
 
 def check_namespace(namespace: Any) -> None:
-    """Raises TypeError or ValueError unless it can be a namespace; None is the current one."""
+    """Raises TypeError or ValueError if it cannot be a namespace; None is the current one."""
     if namespace is not None and not isinstance(namespace, str):
         raise TypeError(f"namespace must be None or a string, not {namespace!r}.")
     if namespace == "":
@@ -571,10 +571,10 @@ def check_namespace(namespace: Any) -> None:
 
 
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
-    """Finds a live named actor. The handle does not keep it alive: the one that `.remote()` gave does.
+    """Finds a live actor by name. The returned handle does not keep it alive; the one returned by `.remote()` does.
 
     Raises:
-        ValueError: there is none of that name in the namespace.
+        ValueError: no live actor in the namespace has this name.
     """
     if not name:
         raise ValueError("Please supply a non-empty value to get_actor: the name of an actor.")

@@ -1,4 +1,4 @@
-"""The functions every program uses: remote, get, put, wait, kill, cancel; init and shutdown are in `_init`."""
+"""The core functions: remote, get, put, wait, kill and cancel. `init` and `shutdown` are in `_api/init.py`."""
 
 from __future__ import annotations
 
@@ -126,17 +126,17 @@ def _make_remote(target: Any, options: Mapping[str, Any]) -> RemoteFunction | Ac
 
 
 def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bool = False) -> Any:
-    """The value of a reference, or the values of a list of them; waits for them.
+    """Waits for the value of a reference, or the values of a list of references, and returns it.
 
     Args:
         object_refs: an `ObjectRef` or a list of them.
-        timeout: seconds; 0 returns only what is there. None, or less than 0, waits for ever.
-        _use_object_store: without effect: every value that a reference stands for comes through the object store.
+        timeout: seconds to wait; 0 returns only values that are ready. None, or less than 0: no limit.
+        _use_object_store: without effect.
 
     Raises:
-        GetTimeoutError: not all were there in time.
-        RayTaskError: a task raised; also an instance of the class it raised.
-        RayError: the value cannot be had; its subclass says why.
+        GetTimeoutError: not all values were ready in time.
+        RayTaskError: a task raised. The error is also an instance of the class of that exception.
+        RayError: the value is lost or cannot be made; the subclass says why.
     """
     core, refs = current(), object_refs
     if timeout is not None and timeout < 0:
@@ -160,18 +160,18 @@ def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bo
 
 
 def put(value: Any, *, _owner: ActorHandle | None = None, _tensor_transport: Any = None) -> ObjectRef:
-    """Stores a value in the cluster; large ones in this node's shared memory.
+    """Stores a value and returns a reference to it. Large values go to this node's shared memory.
 
     Args:
         value: anything that can be pickled.
-        _owner: an actor whose process will own the value: it outlives this process, and goes with that one.
-            (Ray has had this until 2.55.)
+        _owner: an actor that owns the value instead of this process: the value lives as long as the actor.
+            (Ray had this until 2.55.)
 
     Raises:
-        TypeError: the value is a reference already, or cannot be pickled.
-        ValueError: `_owner` is no actor's handle, or `_tensor_transport` is given.
+        TypeError: the value is itself a reference, or cannot be pickled.
+        ValueError: `_owner` is not an actor handle, or `_tensor_transport` is given.
         RayActorError: the actor that should own the value is dead.
-        ObjectStoreFullError: there is no room.
+        ObjectStoreFullError: the object store has no room.
     """
     if isinstance(value, ObjectRef):
         raise TypeError(
@@ -197,14 +197,14 @@ def wait(
 ) -> tuple[list[Any], list[Any]]:
     """Waits until `num_returns` of the references are ready, or `timeout` seconds.
 
-    A generator is ready when its next reference is there or its task has ended.
+    A generator is ready when its next reference is ready or its task has ended.
 
     Returns:
-        The ready ones (at most `num_returns`) and the others, each in the given order.
+        The ready references (at most `num_returns`) and all others, each in the given order.
 
     Raises:
-        TypeError: not a list of references.
-        ValueError: duplicates, or `num_returns` out of range.
+        TypeError: the argument is not a list of references.
+        ValueError: a reference is given twice, or `num_returns` is out of range.
     """
     core = current()
     waiter = core.waiter
@@ -212,7 +212,7 @@ def wait(
     generators = False if known else _check_waitables(ray_waitables)
     if timeout is not None and timeout < 0:
         raise ValueError(
-            f"The 'timeout' argument must be nonnegative, or None to wait for ever. Received {timeout}"
+            f"The 'timeout' argument must be nonnegative, or None to wait without a limit. Received {timeout}"
         )
     if not known:
         names = ray_waitables if generators else map(_binary_of, ray_waitables)
@@ -240,10 +240,10 @@ _binary_of = operator.attrgetter("_binary")
 
 
 def _check_waitables(waitables: Any) -> bool:
-    """Whether there are generators among what `wait` was given.
+    """Whether the arguments of `wait` include generators.
 
     Raises:
-        TypeError: it is no list, or there is something else in it.
+        TypeError: the argument is not a list, or contains anything but references and generators.
     """
     expected = "wait() expected a list of ray.ObjectRef or ray.ObjectRefGenerator"
     if isinstance(waitables, ObjectRef | ObjectRefGenerator):
@@ -262,7 +262,7 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
     """Ends an actor at once. With `no_restart=False` its `max_restarts` apply.
 
     Raises:
-        ValueError: `actor` is no handle.
+        ValueError: `actor` is not an actor handle.
     """
     if not isinstance(actor, ActorHandle):
         raise ValueError(
@@ -276,12 +276,12 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
 
 
 def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) -> None:
-    """Cancels the task that makes a reference or a stream: it never starts, or is interrupted (`force`: its process is
-    killed).
+    """Cancels the task that makes a reference or a stream: a queued task does not start, a running one is interrupted.
+    `force` kills its process.
 
     Raises:
-        TypeError: not a reference of a task.
-        ValueError: `force` on an actor's call.
+        TypeError: the argument is not a reference returned by a task.
+        ValueError: `force` was given for a call of an actor.
     """
     core, ref = current(), ray_waitable
     if isinstance(ref, ObjectRefGenerator):

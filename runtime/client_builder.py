@@ -1,4 +1,4 @@
-"""`client(address)...connect()`: the older way to write `init(address)`. There is no proxy: it connects directly."""
+"""`client(address)...connect()`: the older form of `init(address)`. It connects directly, without a proxy."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ class ClientBuilder:
 
 
 def client(address: str | None = None) -> ClientBuilder:
-    """A builder for a connection to the cluster at `address`: what `init` takes, with or without "ray://"."""
+    """A builder for a connection to the cluster at `address`, as `init` takes it, with or without "ray://"."""
     return ClientBuilder(address)

@@ -1,8 +1,7 @@
-"""The pickling of functions, closures and classes that programs may use for themselves: `cloudpickle`, with what
-`util.register_serializer` added.
+"""Pickles functions, closures and classes: `cloudpickle` plus the serializers of `util.register_serializer`.
 
-References may be pickled too: the object is then kept for ever, as nobody can tell how long the copy lives. Where the
-environment has RAY_allow_out_of_band_object_ref_serialization=0, that raises instead.
+Pickling a reference keeps its object until its owner ends, because the engine cannot track the copy. With
+RAY_allow_out_of_band_object_ref_serialization=0 in the environment it raises instead.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def dump(obj: Any, file: IO[bytes], protocol: int | None = None, buffer_callback
     """Pickles `obj` into `file`.
 
     Raises:
-        OufOfBandObjectRefSerializationException: there is a reference in it, and that is forbidden.
+        OufOfBandObjectRefSerializationException: `obj` contains a reference, and the environment forbids that.
     """
     cloud_pickler()(file, protocol or DEFAULT_PROTOCOL, buffer_callback=buffer_callback).dump(obj)
 

@@ -1,4 +1,4 @@
-"""A cluster of several nodes on this machine, each with processes of its own: for tests and for trying things out."""
+"""A cluster of several nodes on this machine, each with its own processes, for tests and experiments."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ class ProcessInfo:
 
 
 class ClusterNode:
-    """One node: its agent's process and what is below it; on the head, the control store's too.
+    """One node: its agent and the agent's child processes; on the head also the control store.
 
-    `all_processes` maps "raylet" (the node agent) and "gcs_server" (the control store) to their processes, and each
-    can be killed on its own.
+    `all_processes` maps "raylet" (the node agent) and "gcs_server" (the control store) to their processes. Each
+    can be killed separately.
     """
 
     def __init__(self, cluster: Cluster, daemon: Daemon, session_dir: str, head: bool, host: str) -> None:
@@ -109,7 +109,7 @@ class ClusterNode:
 
     @property
     def plasma_store_socket_name(self) -> str:
-        """What tells this node's object store from others: it has no socket of its own here."""
+        """A name that is unique to this node's object store, which has no socket of its own."""
         return self.unix_path
 
     @property
@@ -119,7 +119,7 @@ class ClusterNode:
 
     @property
     def address_info(self) -> dict[str, Any]:
-        """What `init` tells of a node."""
+        """The addresses of a node, as `init` returns them."""
         return address_info(
             self.node_id,
             self.node_ip_address,
@@ -135,7 +135,7 @@ class ClusterNode:
         return os.path.basename(self.session_dir)
 
     def is_head(self) -> bool:
-        """Whether the control store belongs to it."""
+        """Whether the control store runs on this node."""
         return self.head
 
     def get_session_dir_path(self) -> str:
@@ -184,7 +184,7 @@ class ClusterNode:
         return not self.dead_processes()
 
     def kill(self) -> None:
-        """Ends the node as a power failure would: SIGKILL to its agent; its workers go with it."""
+        """Ends the node as a power failure would: kills its agent, and so its workers."""
         self.daemon.process.send_signal(signal.SIGKILL)
         self.daemon.process.wait(10)
 
@@ -208,7 +208,7 @@ class ClusterNode:
         control.kill()
 
     def start_gcs_server(self) -> None:
-        """Starts the control store again, at the same address and with what it knew."""
+        """Restarts the control store at the same address with its saved state."""
         self._head_control()
         self._cluster._restart_control()
 
@@ -224,7 +224,7 @@ class ClusterNode:
                 daemon.kill()
 
     def destroy_external_storage(self) -> None:
-        """Does nothing: what a node spills lies in its folder and goes with it."""
+        """Does nothing: spilled objects are in the node's folder and are removed with it."""
 
     def _head_control(self) -> Daemon:
         control = self._cluster._control
@@ -313,16 +313,15 @@ class Cluster:
         """Starts a node; the first one is the head, with the control store. Returns once it has joined.
 
         Args:
-            wait: for Ray's sake; a node has always joined when this returns.
+            wait: without effect; the node has always joined when this returns.
             node_args: num_cpus (default 1), num_gpus, resources, labels, object_store_memory (bytes, default
                 150 MiB), memory (bytes), node_ip_address (a loopback address), node_name (what `nodes` shows),
-                env_vars (of the node's processes), _system_config (a dict, of the head, for all nodes; settings that
-                mean nothing here are ignored),
-                object_spilling_directory. What else Ray's
-                nodes take is accepted and ignored.
+                env_vars (of the node's processes), _system_config (a dict, of the head, for all nodes; unknown
+                settings are ignored), object_spilling_directory. Other arguments of Ray's nodes are accepted and
+                ignored.
 
         Raises:
-            TypeError: an argument that Ray's nodes do not have either.
+            TypeError: an argument does not exist in Ray either.
             DaemonError: the node did not come up.
         """
         unknown = node_args.keys() - _USED - _WITHOUT_MEANING
@@ -396,7 +395,7 @@ class Cluster:
         """Waits until the control store sees as many live nodes as were added and not removed.
 
         Raises:
-            TimeoutError: it does not.
+            TimeoutError: the nodes did not join or leave in time.
         """
         expected = len(self.list_all_nodes())
         deadline = time.monotonic() + timeout
@@ -471,5 +470,5 @@ def _shutdown_at_exit(cluster: weakref.ref[Cluster]) -> None:
 
     alive = cluster()
     if alive is not None:
-        api.shutdown()  # whoever is connected leaves before what it is connected to
+        api.shutdown()  # clients disconnect before the cluster ends
         alive.shutdown()

@@ -1,4 +1,4 @@
-"""Functions and classes of other languages: there are no workers that could run them."""
+"""Functions and classes in other languages, for which there are no workers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NoReturn
 
 
 class Language(enum.Enum):
-    """Languages that a task may be written in. Only PYTHON has workers."""
+    """Languages of tasks. Only PYTHON has workers."""
 
     PYTHON = 0
     JAVA = 1

@@ -1,6 +1,6 @@
-"""Every error that a program can meet, under Ray's names.
+"""All errors that programs can see, under Ray's names.
 
-All of them pickle, carry the ids they speak of as fields, and say what to do next.
+They can be pickled, have the ids concerned as fields, and say what to do next.
 
 ```
 RayError
@@ -63,7 +63,7 @@ class CrossLanguageError(RayError):
     """A task written in another language raised.
 
     Args:
-        ray_exception: its description: any object; `formatted_exception_string` is used when it has one.
+        ray_exception: an object that describes it, by its `formatted_exception_string` if it has one.
     """
 
     def __init__(self, ray_exception: object) -> None:
@@ -93,13 +93,13 @@ class TaskCancelledError(RayError):
 
 @dataclass(frozen=True, slots=True)
 class ActorDeath:
-    """Who died and why; the cause that `ActorDiedError` is made from.
+    """Which actor died and why: a cause for `ActorDiedError`.
 
     Attributes:
-        reason: one sentence or more: what ended the actor.
+        reason: what ended the actor, in one or more sentences.
         actor_id: in hex.
-        never_started: it died before its constructor was done.
-        preempted: its node was taken away by the provider.
+        never_started: it died before its constructor finished.
+        preempted: the provider took its node away.
     """
 
     reason: str
@@ -137,7 +137,7 @@ class RayActorError(RayError):
     """An actor did not finish a call.
 
     Args:
-        actor_id: the actor, in hex, where it is known.
+        actor_id: the actor in hex, if known.
         error_msg: what happened.
         actor_init_failed: its constructor raised.
         preempted: the provider took its node away.
@@ -171,10 +171,10 @@ class RayActorError(RayError):
 
 
 class ActorDiedError(RayActorError):
-    """The actor is dead for good: no call to it will ever be answered. Make a new one.
+    """The actor is dead and will not be restarted. Start a new one.
 
     Args:
-        cause: the error its constructor raised, a description of its death, a sentence, or nothing.
+        cause: the error that its constructor raised, an `ActorDeath`, a sentence, or None.
     """
 
     def __init__(
@@ -198,12 +198,12 @@ class ActorDiedError(RayActorError):
 
 
 class ActorUnavailableError(RayActorError):
-    """The actor cannot be reached now, and may come back: it restarts, or the network to it is down.
+    """The actor is temporarily unreachable: it is restarting, or the network to it is down.
 
-    The call may have run or not. Call again, or let `max_task_retries` do so.
+    The call may or may not have run. Retry it, or set `max_task_retries`.
 
     Args:
-        error_message: what is the matter.
+        error_message: what happened.
         actor_id: the actor, as bytes.
     """
 
@@ -218,7 +218,7 @@ class ActorUnavailableError(RayActorError):
 
 
 class PendingCallsLimitExceeded(RayError):
-    """The actor handle already has `max_pending_calls` unanswered calls. Wait for some, then call again."""
+    """The caller already has `max_pending_calls` unfinished calls of this actor. Wait for some of them, then retry."""
 
 
 class AsyncioActorExit(RayError):
@@ -226,7 +226,7 @@ class AsyncioActorExit(RayError):
 
 
 class ActorAlreadyExistsError(ValueError, RayError):
-    """An actor of that name lives in the namespace already."""
+    """A live actor in the namespace already has this name."""
 
     def __init__(self, error_message: str) -> None:
         super().__init__(error_message)
@@ -234,7 +234,7 @@ class ActorAlreadyExistsError(ValueError, RayError):
 
 
 class ActorHandleNotFoundError(ValueError, RayError):
-    """The handle belongs to no actor of this cluster, or to one that is long gone."""
+    """The cluster has no actor for this handle: it ended long ago, or belongs to another cluster."""
 
     def __init__(self, error_message: str) -> None:
         super().__init__(error_message)
@@ -245,7 +245,7 @@ class ActorHandleNotFoundError(ValueError, RayError):
 
 
 class _FixedMessage(RayError):
-    """An error whose class says it all; arguments add detail."""
+    """An error with a fixed message per class; arguments add details."""
 
     TEXT = ""
 
@@ -254,7 +254,7 @@ class _FixedMessage(RayError):
 
 
 class WorkerCrashedError(_FixedMessage):
-    """The worker process died in the middle of the task, and the task has no retries left."""
+    """The worker process died while it ran the task, and no retries are left."""
 
     TEXT = (
         "The worker died unexpectedly while executing this task. Look for its last lines in the session's logs, and "
@@ -263,7 +263,7 @@ class WorkerCrashedError(_FixedMessage):
 
 
 class LocalRayletDiedError(_FixedMessage):
-    """The node agent of this process's own node died: nothing can be submitted from here any more."""
+    """The agent of this process's node died. This process can no longer submit work."""
 
     TEXT = (
         "The node agent of this node died. See the agent's log in the session's folder, then connect again."
@@ -271,7 +271,7 @@ class LocalRayletDiedError(_FixedMessage):
 
 
 class NodeDiedError(RayError):
-    """The node died that something needed."""
+    """A node that the operation needed died."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -323,7 +323,7 @@ class RaySystemError(RayError):
 
 
 class StreamingGeneratorReplayInconsistentError(RaySystemError):
-    """A generator was run again and yielded another number of values than the first time."""
+    """A retried generator yielded a different number of values than before."""
 
 
 class RayChannelError(RaySystemError):
@@ -343,7 +343,7 @@ class RayDirectTransportError(RaySystemError):
 
 
 class RuntimeEnvSetupError(RayError):
-    """The task's or actor's runtime environment could not be made."""
+    """The runtime environment of the task or actor could not be set up."""
 
     def __init__(self, error_message: str | None = None) -> None:
         super().__init__(error_message)
@@ -358,7 +358,7 @@ class RuntimeEnvSetupError(RayError):
 
 
 class TaskUnschedulableError(RayError):
-    """No node can or will ever run the task under its scheduling strategy."""
+    """No node can ever run the task under its scheduling strategy."""
 
     def __init__(self, error_message: str) -> None:
         super().__init__(error_message)
@@ -369,7 +369,7 @@ class TaskUnschedulableError(RayError):
 
 
 class ActorUnschedulableError(RayError):
-    """No node can or will ever hold the actor under its scheduling strategy."""
+    """No node can ever run the actor under its scheduling strategy."""
 
     def __init__(self, error_message: str) -> None:
         super().__init__(error_message)
@@ -380,13 +380,13 @@ class ActorUnschedulableError(RayError):
 
 
 class TaskPlacementGroupRemoved(_FixedMessage):
-    """The placement group that the task was to run in, or ran in, was removed."""
+    """The placement group of the task was removed."""
 
     TEXT = "The placement group of this task has been removed."
 
 
 class ActorPlacementGroupRemoved(_FixedMessage):
-    """The placement group that the actor was to live in, or lived in, was removed."""
+    """The placement group of the actor was removed."""
 
     TEXT = "The placement group of this actor has been removed."
 
@@ -395,7 +395,7 @@ class ActorPlacementGroupRemoved(_FixedMessage):
 
 
 class GetTimeoutError(RayError, TimeoutError):
-    """`get` did not have every value within `timeout` seconds. The tasks go on; get again."""
+    """`get` did not receive all values within `timeout` seconds. The tasks continue; call `get` again."""
 
 
 class PlasmaObjectNotAvailable(RayError):
@@ -407,7 +407,7 @@ class ObjectRefStreamEndOfStreamError(RayError):
 
 
 class OufOfBandObjectRefSerializationException(RayError):
-    """A reference was pickled outside of the engine while that is forbidden. (The spelling is Ray's.)"""
+    """A program pickled a reference itself although the environment forbids it. (The spelling is Ray's.)"""
 
 
 class ObjectStoreFullError(RayError):
@@ -422,7 +422,7 @@ class ObjectStoreFullError(RayError):
 
 
 class OutOfDiskError(RayError):
-    """The object store is full, and the disk has no room to spill to."""
+    """The object store is full, and so is the disk for spilled objects."""
 
     def __str__(self) -> str:
         advice = (
@@ -433,7 +433,7 @@ class OutOfDiskError(RayError):
 
 
 class OutOfMemoryError(RayError):
-    """The node ran out of memory and this worker was killed to save it."""
+    """The node ran low on memory, and its agent killed the worker."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -441,12 +441,12 @@ class OutOfMemoryError(RayError):
 
 
 class ObjectLostError(RayError):
-    """No copy of the object is left, and it cannot be made again.
+    """No copy of the object is left, and it cannot be rebuilt.
 
     Args:
         object_ref_hex: the object's id.
         owner_address: the encoded address of the process that owned it.
-        call_site: where the reference was made; "" when that is not recorded.
+        call_site: where the reference was made; "" if not recorded.
     """
 
     def __init__(self, object_ref_hex: str, owner_address: bytes | None, call_site: str) -> None:
@@ -470,21 +470,21 @@ class ObjectLostError(RayError):
 
 
 class ObjectFetchTimedOutError(ObjectLostError):
-    """The object exists somewhere, but no node that has it answered in time."""
+    """No node with a copy of the object answered in time."""
 
     def _why(self) -> str:
         return "It should exist, but no node delivered it in time. Check the network and try again."
 
 
 class ObjectFreedError(ObjectLostError):
-    """The object was freed by hand, while references to it were left."""
+    """The object was freed explicitly while references to it existed."""
 
     def _why(self) -> str:
         return "It was manually freed. Free an object only when nothing will read it any more."
 
 
 class OwnerDiedError(ObjectLostError):
-    """The process that made the reference is gone, and the object with it."""
+    """The owner of the object, which is the process that created the reference, died."""
 
     def _why(self) -> str:
         return (
@@ -494,7 +494,7 @@ class OwnerDiedError(ObjectLostError):
 
 
 class ReferenceCountingAssertionError(ObjectLostError, AssertionError):
-    """The object was deleted although a reference to it is left."""
+    """The object was deleted although a reference to it exists."""
 
     def _why(self) -> str:
         return (
@@ -503,11 +503,11 @@ class ReferenceCountingAssertionError(ObjectLostError, AssertionError):
 
 
 class ObjectReconstructionFailedError(ObjectLostError):
-    """The object was lost and could not be made again.
+    """The object was lost and could not be rebuilt.
 
     Args:
-        reason: why not, one of the keys of `REASON_MESSAGES`.
-        reason_message: the same in words, when there is more to say.
+        reason: a key of `REASON_MESSAGES`.
+        reason_message: replaces the message for that key.
     """
 
     REASON_MESSAGES: ClassVar[dict[str, str]] = {

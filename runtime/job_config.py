@@ -1,4 +1,4 @@
-"""`JobConfig`: what a driver says of its job."""
+"""`JobConfig`: settings of a job."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ class JobConfig:
     """Settings of a job, for `init(job_config=)`.
 
     Args:
-        jvm_options: of Java workers, which there are none.
-        code_search_path: more folders from which workers import.
-        runtime_env: as of `init`.
-        metadata: strings by name, for whoever lists jobs.
-        ray_namespace: as `namespace` of `init`.
-        default_actor_lifetime: "detached" or "non_detached", for actors that do not say.
+        jvm_options: without effect; there are no Java workers.
+        code_search_path: further folders on the workers' import path.
+        runtime_env: as in `init`.
+        metadata: strings by name, shown in lists of jobs.
+        ray_namespace: as `namespace` in `init`.
+        default_actor_lifetime: "detached" or "non_detached", for actors without the option `lifetime`.
 
     Raises:
-        TypeError: code_search_path is no list.
-        ValueError: there is no such lifetime.
+        TypeError: code_search_path is not a list.
+        ValueError: the lifetime is neither of the two.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class JobConfig:
         self.metadata[key] = value
 
     def set_runtime_env(self, runtime_env: dict[str, Any] | None, validate: bool = False) -> None:
-        """Sets the environment of the job's workers; `validate` checks it now, and not in `init`."""
+        """Sets the environment of the job's workers; with `validate` it is checked now instead of in `init`."""
         if validate and runtime_env is not None:
             from runtime.runtime_env import RuntimeEnv
 
@@ -64,7 +64,7 @@ class JobConfig:
         self.ray_namespace = ray_namespace
 
     def set_default_actor_lifetime(self, default_actor_lifetime: str) -> None:
-        """Sets the lifetime of actors that do not say."""
+        """Sets the lifetime of actors without the option `lifetime`."""
         if default_actor_lifetime not in LIFETIMES:
             raise ValueError(
                 "Default actor lifetime must be one of `detached`, `non_detached`, "
@@ -74,7 +74,7 @@ class JobConfig:
 
     @classmethod
     def from_json(cls, job_config_json: dict[str, Any]) -> JobConfig:
-        """The configuration that a dict describes; what it does not know is left out."""
+        """The configuration that a dict describes; unknown keys are ignored."""
         known = (
             "jvm_options code_search_path runtime_env metadata ray_namespace _client_job _py_driver_sys_path"
         )

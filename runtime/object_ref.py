@@ -1,4 +1,4 @@
-"""`ObjectRef`: a reference to a value that is somewhere, or will be."""
+"""`ObjectRef`: a reference to a value that exists somewhere in the cluster or is still being computed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class ObjectRef:
-    """A reference to an object of the cluster. Holding it keeps the object; passing it around shares the object.
+    """A reference to an object of the cluster. The object lives as long as any reference to it.
 
-    Made by `.remote()` calls and `put`. Await it, or pass it to `get`, `wait` or another task.
+    Returned by `.remote()` and `put`. Await it, or pass it to `get`, `wait` or another task.
     """
 
     __slots__ = ("__weakref__", "_binary", "_entry")
@@ -96,25 +96,25 @@ class ObjectRef:
 
     @classmethod
     def from_binary(cls, binary: bytes) -> ObjectRef:
-        """The reference of an id. It can be read where the object is known."""
+        """The reference with this id. This process must already know the object."""
         return cls(binary)
 
     @classmethod
     def from_hex(cls, hex_id: str) -> ObjectRef:
-        """The same, of an id in hex."""
+        """The same for an id in hex."""
         return cls(bytes.fromhex(hex_id))
 
     @classmethod
     def from_random(cls) -> ObjectRef:
-        """A reference to an object that nobody has."""
+        """A reference with a random id, to no object."""
         return cls(os.urandom(ids.TASK_BYTES) + bytes(ids.OBJECT_BYTES - ids.TASK_BYTES))
 
     def tensor_transport(self) -> None:
-        """How the object travels outside of the object store: it never does."""
+        """The direct transport of the object: None, as objects only travel through the object store."""
         return None
 
     def future(self) -> concurrent.futures.Future[Any]:
-        """A `concurrent.futures.Future` that gets the value or the error."""
+        """A `concurrent.futures.Future` of the value or the error."""
         from runtime._process.core_worker import current
 
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
@@ -133,7 +133,7 @@ class ObjectRef:
         return future
 
     def as_future(self) -> asyncio.Future[Any]:
-        """An asyncio future of the running loop."""
+        """An asyncio future of the value, on the running loop."""
         return asyncio.ensure_future(self._wait())
 
     async def _wait(self) -> Any:
@@ -189,7 +189,7 @@ class ObjectRef:
         return self._loop_future().__await__()
 
     def _on_completed(self, callback: Callable[[Any], None]) -> None:
-        """Calls `callback` with the value (or the error) once it is there."""
+        """Calls `callback` with the value or the error once it is ready."""
         future = self.future()
         future.add_done_callback(lambda done: callback(done.exception() or done.result()))
 
@@ -209,11 +209,12 @@ class ObjectRef:
             met.append(entry)
         elif is_forbidden_out_of_band(self._binary):
             raise exceptions.OufOfBandObjectRefSerializationException(
-                f"It is not allowed to serialize {self!r} outside of calls, put() and return values: nobody could tell "
-                f"how long the copy lives. {FORBIDS}=1 in the environment allows it, and keeps the object for ever."
+                f"It is not allowed to serialize {self!r} outside of calls, put() and return values, because "
+                f"the engine cannot track the copy. {FORBIDS}=1 in the environment allows it; then the object is never "
+                "freed."
             )
         else:
-            objects.leak(entry)  # pickled outside of the engine: nobody will tell when the copy goes
+            objects.leak(entry)  # pickled by the program: the engine does not learn when the copy goes
         return rebuild, (self._binary, objects.owner_address(entry))
 
 
@@ -245,8 +246,8 @@ FORBIDS = settings.OUT_OF_BAND_REFS.name
 
 
 def is_forbidden_out_of_band(object_id: bytes) -> bool:
-    """Whether the environment forbids to pickle a reference to this object where the engine cannot count the copy.
-    The references that count an actor's handles are part of these, and none that the user knows of."""
+    """Whether the environment forbids the program to pickle a reference to this object by itself.
+    References that count an actor's handles are always allowed."""
     return not settings.OUT_OF_BAND_REFS.get_or_default() and not object_id.startswith(ids.CREATION_PREFIX)
 
 

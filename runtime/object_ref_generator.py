@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DynamicObjectRefGenerator:
-    """The value of a call with `num_returns="dynamic"`: the references of all that it yielded, each given once."""
+    """The value of a call with `num_returns="dynamic"`: iterates once over the references of all yielded values."""
 
     def __init__(self, refs: Iterable[ObjectRef]) -> None:
         self._refs = deque(refs)
@@ -31,10 +31,10 @@ class DynamicObjectRefGenerator:
 
 
 class ObjectRefGenerator:
-    """Iterates over the references of what a generator task yields, while it still runs.
+    """Iterates over references to the values that a generator task yields, while the task runs.
 
-    An exception of the task is the value of the last reference. Dropping the generator frees what was not taken; the
-    task runs to its end. Also an asynchronous iterator. Made by `.remote()`; cannot be pickled.
+    An exception of the task is the value of the last reference. Dropping the generator frees values that were not
+    read; the task runs to its end. Also an asynchronous iterator. Returned by `.remote()`; cannot be pickled.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -73,19 +73,19 @@ class ObjectRefGenerator:
         return self._generator_ref.task_id()
 
     def next_ready(self) -> bool:
-        """Whether `next` would give a reference at once."""
+        """Whether `next` would return a reference without waiting."""
         self._stream.core.check()
         self._stream.core.pump.poll_once()
         return bool(self._stream.items)
 
     def is_finished(self) -> bool:
-        """Whether the task has ended and every reference was taken: `next` raises StopIteration then."""
+        """Whether the task has ended and every reference was read, so that `next` raises StopIteration."""
         self._stream.core.check()
         self._stream.core.pump.poll_once()
         return self._stream.ended and not self._stream.items
 
     def send(self, value: object) -> NoReturn:
-        """Not supported: the generator runs ahead, elsewhere."""
+        """Not supported: the generator runs in another process."""
         raise _not_supported("send")
 
     def throw(self, value: object) -> NoReturn:
@@ -97,7 +97,7 @@ class ObjectRefGenerator:
         raise _not_supported("close")
 
     async def asend(self, value: object) -> NoReturn:
-        """Not supported: the generator runs ahead, elsewhere."""
+        """Not supported: the generator runs in another process."""
         raise _not_supported("asend")
 
     async def athrow(self, value: object) -> NoReturn:
@@ -109,7 +109,7 @@ class ObjectRefGenerator:
         raise _not_supported("aclose")
 
     def _next_sync(self, timeout_s: float | None = None) -> ObjectRef:
-        """`next`, but the nil reference when nothing came within `timeout_s` seconds (negative: for ever)."""
+        """`next`, or the nil reference if no value was ready within `timeout_s` seconds (negative: no limit)."""
         try:
             ref = self._stream.next(None if timeout_s is None or timeout_s < 0 else timeout_s)
         except TimeoutError:

@@ -28,7 +28,7 @@ class RemoteFunction:
         self._is_generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
         if inspect.iscoroutinefunction(function):
             raise ValueError(
-                f"'async def' should not be used for remote tasks, and {self._name} is: call asyncio.run() in a plain "
+                f"'async def' should not be used for remote tasks, as in {self._name}: call asyncio.run() in a plain "
                 "function, or make it a method of an actor."
             )
         _options.require_generator(options, self._is_generator, self._name)
@@ -119,7 +119,7 @@ class RemoteFunction:
         return self.options(**options).remote(*(args or ()), **(kwargs or {}))
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:
-        """A node of a graph that starts this task when it is executed; see `runtime.dag`."""
+        """A graph node that starts this task when the graph is executed; see `runtime.dag`."""
         from runtime.dag import FunctionNode
 
         return FunctionNode(self, self._name, args, kwargs, self._defaults)

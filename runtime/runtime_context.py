@@ -1,4 +1,4 @@
-"""What a program can ask about where and as what it runs."""
+"""Facts about the process, task and actor that a program runs in."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class RuntimeContext:
-    """Facts about the current driver, task or actor. Ids are hexadecimal strings; None where there is none."""
+    """Facts about the current driver, task or actor. Ids are hexadecimal strings, or None."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
 
     def get_job_id(self) -> str:
-        """The job that this process works for."""
+        """The job of this process."""
         job_id: bytes = self._core.job_id
         return job_id.hex()
 
@@ -35,7 +35,7 @@ class RuntimeContext:
         return self._core.address.node_id.hex()
 
     def get_worker_id(self) -> str:
-        """This process, be it worker or driver."""
+        """The id of this worker or driver process."""
         return self._core.address.worker_id.hex()
 
     def get_task_id(self) -> str | None:
@@ -54,12 +54,12 @@ class RuntimeContext:
         return running.function_name if running is not None else None
 
     def get_actor_id(self) -> str | None:
-        """The actor that asks."""
+        """The current actor."""
         running = context.execution.get()
         return running.actor_id.hex() if running is not None and running.actor_id else None
 
     def get_actor_name(self) -> str | None:
-        """The name of the actor that asks; "" when it has none."""
+        """The name of the current actor; "" if it has none."""
         setup = self._setup()
         return setup.name if setup is not None else None
 
@@ -74,7 +74,7 @@ class RuntimeContext:
         self._in_worker()
         setup = self._setup()
         if setup is None:
-            raise RuntimeError("This method is only available in an actor, and the caller is none.")
+            raise RuntimeError("This method is only available in an actor, but the caller is not an actor.")
         return bool(setup.restarts)
 
     def get_placement_group_id(self) -> str | None:
@@ -90,10 +90,10 @@ class RuntimeContext:
         return context.captures_children()
 
     def get_assigned_resources(self) -> dict[str, float]:
-        """What the running task or actor holds, by resource name.
+        """The resources of the running task or actor, by name.
 
         Raises:
-            AssertionError: this is a driver.
+            AssertionError: this process is a driver.
         """
         self._in_worker()
         running = context.execution.get()
@@ -102,7 +102,7 @@ class RuntimeContext:
         return bundles.without_groups(resources.to_floats(running.lease.resources))
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
-        """The ids of the accelerators it may use, by kind."""
+        """The ids of the accelerators that the task or actor may use, by kind."""
         found: dict[str, list[str]] = {name: [] for name in HARDWARE}
         executor = self._core.executor
         running = context.execution.get()
@@ -126,10 +126,10 @@ class RuntimeContext:
 
     @property
     def current_actor(self) -> ActorHandle:
-        """A handle of the actor that asks. It does not keep the actor alive, nor do its copies elsewhere."""
+        """A handle for the current actor. Neither it nor copies of it keep the actor alive."""
         running = context.execution.get()
         if running is None or not running.actor_id:
-            raise RuntimeError("This method is only available in an actor, and the caller is none.")
+            raise RuntimeError("This method is only available in an actor, but the caller is not an actor.")
         reply = self._core.call_agent(WatchActor(running.actor_id, -1, 0.0))
         if not isinstance(reply, ActorInfo):
             raise exceptions.RaySystemError(f"cannot look up the current actor: {reply.message}")
@@ -142,18 +142,16 @@ class RuntimeContext:
         return address
 
     def is_canceled(self) -> bool:
-        """Whether the running task was cancelled; a sync actor's method may look and stop.
+        """Whether the running task was cancelled. Long tasks and methods of sync actors can check it and stop.
 
         Raises:
-            RuntimeError: there is no task, or it is an async actor's: asyncio cancels those.
+            RuntimeError: no task is running, or it is a call of an async actor, which asyncio cancels.
         """
         executor, running = self._core.executor, context.execution.get()
         if executor is None or running is None:
-            raise RuntimeError("is_canceled() is only available in a worker, and this is a driver.")
+            raise RuntimeError("is_canceled() is only available in a worker, but this process is a driver.")
         if executor.is_async:
-            raise RuntimeError(
-                "is_canceled() is not supported in async actors: their calls are cancelled by asyncio."
-            )
+            raise RuntimeError("is_canceled() is not supported in async actors: asyncio cancels their calls.")
         return running.cancelled
 
     def get_session_name(self) -> str:
@@ -196,7 +194,7 @@ class RuntimeContext:
 
     @property
     def current_placement_group_id(self) -> ids.PlacementGroupID:
-        """Deprecated: see `get_placement_group_id`. The nil id where there is none."""
+        """Deprecated: see `get_placement_group_id`. The nil id outside of placement groups."""
         _deprecated("current_placement_group_id", "get_placement_group_id()")
         found = self.get_placement_group_id()
         return ids.PlacementGroupID.from_hex(found) if found else ids.PlacementGroupID.nil()
@@ -224,7 +222,7 @@ class RuntimeContext:
     def _in_worker(self) -> None:
         if self._core.executor is None:
             raise AssertionError(
-                "This method is only available when the process is a worker, and this is a driver (mode 0)."
+                "This method is only available when the process is a worker, but this is a driver (mode 0)."
             )
 
     def _setup(self) -> ActorSetup | None:

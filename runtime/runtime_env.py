@@ -1,6 +1,6 @@
 """Runtime environments: the files, variables and packages that a job, a task or an actor needs.
 
-Anywhere a dict is accepted (`init`, `@remote`, `.options`), a `RuntimeEnv` is; it checks its fields when it is made.
+A `RuntimeEnv` is accepted wherever a dict is (`init`, `@remote`, `.options`). It checks its fields on construction.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class RuntimeEnvConfig(dict[str, Any]):
     """How an environment is set up.
 
     Args:
-        setup_timeout_seconds: the time for it; -1: as long as it takes.
+        setup_timeout_seconds: limit for the set-up; -1: no limit.
         eager_install: set the job's environment up when the driver connects, not with its first task.
-        log_files: kept for programs that pass it; nothing reads it.
+        log_files: without effect.
 
     Raises:
         TypeError, ValueError: a value of the wrong type, or out of range.
@@ -56,12 +56,12 @@ class RuntimeEnvConfig(dict[str, Any]):
 
     @staticmethod
     def default_config() -> RuntimeEnvConfig:
-        """What holds when nothing is said."""
+        """The default configuration."""
         return RuntimeEnvConfig()
 
     @staticmethod
     def parse_and_validate_runtime_env_config(config: Any) -> RuntimeEnvConfig:
-        """A checked config of a dict; unknown entries are left out with a warning.
+        """A checked config made of a dict; unknown entries are ignored with a warning.
 
         Raises:
             TypeError, ValueError: see the class.
@@ -78,7 +78,7 @@ class RuntimeEnvConfig(dict[str, Any]):
         return RuntimeEnvConfig(**{name: value for name, value in config.items() if name not in unknown})
 
     def to_dict(self) -> dict[str, Any]:
-        """A plain dict of it."""
+        """The configuration as a plain dict."""
         return dict(self)
 
 
@@ -86,16 +86,16 @@ class RuntimeEnv(dict[str, Any]):
     """An environment. All fields are optional.
 
     Args:
-        working_dir: what workers have as their current directory, first on `sys.path`: a local directory or archive
-            (for a job, in `init`), or the URI of an archive.
-        py_modules: put on `sys.path`: local directories, files, wheels and archives (for a job), or URIs.
-        env_vars: environment variables; `${NAME}` or `$NAME` in a value is the variable NAME as
-            the worker has it.
+        working_dir: the workers' current directory and first entry of `sys.path`: a local directory or archive (for a
+            job, in `init`), or the URI of an archive.
+        py_modules: entries for `sys.path`: local directories, files, wheels and archives (for a job), or URIs.
+        env_vars: environment variables; `${NAME}` or `$NAME` in a value is replaced by the
+            worker's variable NAME.
         pip: packages to install: a list, a requirements file, or a dict of `packages`, `pip_check`, `pip_version`,
             `pip_install_options`.
         uv: the same through uv: a list, a file, or a dict of `packages`, `uv_check`, `uv_version`,
             `uv_pip_install_options`.
-        excludes: patterns, in .gitignore's language, of files that do not travel.
+        excludes: patterns in the syntax of .gitignore for files not to upload.
         py_executable: the command that runs Python.
         worker_process_setup_hook: called in each worker before its first task: a function (for a job), or its path
             "package.module.function".
@@ -104,11 +104,11 @@ class RuntimeEnv(dict[str, Any]):
         container: the same with options for podman: `image`, `run_options` (a list).
         conda: the name (or the absolute path) of an environment on the nodes; or a description of one: a dict with the
             content of an environment.yml, or the path of such a file.
-        java_jars: refused when a worker should start with them.
+        java_jars: not supported; starting a worker fails.
 
     Raises:
         TypeError: a field has the wrong type.
-        ValueError: a file is missing, a URI is none, or fields exclude each other.
+        ValueError: a file is missing, a URI is invalid, or two fields exclude each other.
     """
 
     known_fields = frozenset(
@@ -172,7 +172,7 @@ class RuntimeEnv(dict[str, Any]):
         _check_exclusions(self)
 
     def set(self, name: str, value: Any) -> None:
-        """Sets a field, checked."""
+        """Checks and sets a field."""
         self[name] = value
 
     def get(self, name: str, default: Any = None, data_class: Callable[..., Any] | None = None) -> Any:
@@ -184,15 +184,15 @@ class RuntimeEnv(dict[str, Any]):
 
     @classmethod
     def deserialize(cls, serialized_runtime_env: str) -> RuntimeEnv:
-        """The environment of `serialize`'s text."""
+        """The environment that `serialize` wrote."""
         return cls(_validate=False, **json.loads(serialized_runtime_env or "{}"))
 
     def serialize(self) -> str:
-        """Canonical JSON: equal for equal environments."""
+        """Canonical JSON: the same text for equal environments."""
         return json.dumps(self, sort_keys=True)
 
     def to_dict(self) -> dict[str, Any]:
-        """A plain dict, of which nothing is shared with this one."""
+        """A deep copy as a plain dict."""
         return copy.deepcopy(dict(self))
 
     def __reduce__(self) -> Any:
@@ -274,7 +274,7 @@ class RuntimeEnv(dict[str, Any]):
         return list(self.get("java_jars", []))
 
     def plugins(self) -> list[tuple[str, Any]]:
-        """The fields that only plugins know."""
+        """The fields of plugins."""
         return [(name, value) for name, value in self.items() if name not in self.known_fields]
 
 
@@ -286,7 +286,7 @@ def of_task(env: Any) -> RuntimeEnv:
     """The checked environment of a task or actor.
 
     Raises:
-        TypeError, ValueError: as of `RuntimeEnv`; and a local path, since only a job's files are uploaded.
+        TypeError, ValueError: as for `RuntimeEnv`; or a field is a local path, as only files of a job are uploaded.
     """
     if not isinstance(env, dict):
         raise TypeError(
@@ -398,7 +398,7 @@ def _requirements(path: str) -> list[str]:
 def _check_packages(
     value: Any, tool: str, switches: tuple[str, ...], texts: tuple[str, ...], lists: tuple[str, ...]
 ) -> dict[str, Any] | None:
-    """What pip and uv have in common: a list of requirements, a file of them, or a dict of those and of options."""
+    """The form that pip and uv share: a list of requirements, a file of them, or a dict of packages and options."""
     where = f"runtime_env['{tool}']"
     if isinstance(value, str | list):
         value = {"packages": value}

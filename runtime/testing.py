@@ -1,4 +1,4 @@
-"""For tests of Ray programs: signals between tasks, waiting for conditions, scripts as drivers of their own."""
+"""Helpers for tests of Ray programs: signals between tasks, waiting for conditions, scripts run as drivers."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ DEFAULT_DRIVER_TIMEOUT_S = 300.0
 
 @api.remote(num_cpus=0)
 class SignalActor:
-    """Tasks and actors wait until somebody sends."""
+    """An actor on which tasks and actors wait for a signal."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self._waiters = 0
 
     def send(self, clear: bool = False) -> None:
-        """Lets everybody who waits go on; with `clear`, those who come later wait for the next one."""
+        """Releases all waiting callers; with `clear`, later callers wait for the next signal."""
         self._event.set()
         if clear:
             self._event.clear()
 
     async def wait(self, should_wait: bool = True) -> None:
-        """Returns once somebody has sent."""
+        """Waits for the signal."""
         self._waiters += 1
         try:
             if should_wait:
@@ -47,7 +47,7 @@ class SignalActor:
             self._waiters -= 1
 
     async def cur_num_waiters(self) -> int:
-        """How many wait now."""
+        """The number of waiting callers."""
         return self._waiters
 
 
@@ -84,7 +84,7 @@ def wait_for_condition(
     """Calls `condition_predictor(**kwargs)` until it is true.
 
     Raises:
-        RuntimeError: it was not within `timeout` seconds; its last exception is named, if it raised.
+        RuntimeError: it was not true within `timeout` seconds. The message has its last exception, if any.
     """
     end = time.monotonic() + timeout
     last: Exception | None = None
@@ -134,7 +134,7 @@ def wait_for_assertion(
     raise_exceptions: bool = False,
     **kwargs: Any,
 ) -> None:
-    """Calls `assertion_predictor(**kwargs)` until it raises no AssertionError; raises the last one at the end."""
+    """Calls `assertion_predictor(**kwargs)` until it raises no AssertionError; at the timeout, re-raises it."""
 
     end = time.monotonic() + timeout
     while True:
@@ -155,7 +155,7 @@ def wait_until_succeeded_without_exception(
     retry_interval_ms: float = 100,
     raise_last_ex: bool = False,
 ) -> bool:
-    """Calls `func(*args)` until it raises none of `exceptions`; whether that came in time."""
+    """Calls `func(*args)` until it raises none of `exceptions`. Returns whether it succeeded in time."""
     end = time.monotonic() + timeout_ms / 1000
     while True:
         try:
@@ -170,10 +170,10 @@ def wait_until_succeeded_without_exception(
 
 
 def wait_for_pid_to_exit(pid: int, timeout: float = 20) -> None:
-    """Returns when there is no process `pid` any more (a zombie counts as gone).
+    """Waits until process `pid` has ended (a zombie counts as ended).
 
     Raises:
-        RuntimeError: it still runs after `timeout` seconds.
+        RuntimeError: the process still runs after `timeout` seconds.
     """
     wait_for_condition(lambda: not _runs(pid), timeout=timeout)
 
@@ -186,12 +186,12 @@ def _runs(pid: int) -> bool:
 
 
 def wait_for_children_of_pid(pid: int, num_children: int = 1, timeout: float = 20) -> None:
-    """Returns when process `pid` has at least so many children."""
+    """Waits until process `pid` has at least `num_children` children."""
     wait_for_condition(lambda: len(psutil.Process(pid).children()) >= num_children, timeout=timeout)
 
 
 def wait_for_children_of_pid_to_exit(pid: int, timeout: float = 20) -> None:
-    """Returns when the children that process `pid` has now are gone."""
+    """Waits until the current children of process `pid` have ended."""
     children = [child.pid for child in psutil.Process(pid).children()]
     wait_for_condition(lambda: not any(map(_runs, children)), timeout=timeout)
 
@@ -202,7 +202,7 @@ def wait_for_children_of_pid_to_exit(pid: int, timeout: float = 20) -> None:
 def kill_actor_and_wait_for_failure(
     actor: ActorHandle, timeout: float = 10, retry_interval_ms: float = 100
 ) -> None:
-    """Kills an actor as a crash would (`max_restarts` apply) and returns when the cluster knows."""
+    """Kills an actor as a crash would (`max_restarts` applies) and waits until the cluster knows."""
     before = _actor_info(actor)
     api.kill(actor, no_restart=False)
     wait_for_condition(
@@ -219,12 +219,12 @@ def _actor_info(actor: ActorHandle) -> ActorInfo:
 
 
 def get_actor_node_id(actor: ActorHandle) -> str:
-    """The node, as hexadecimal digits, that an actor runs on."""
+    """The node that an actor runs on, in hex."""
     return _actor_info(actor).node_id.hex()
 
 
 def wait_for_num_actors(num_actors: int, state: str | None = None, timeout: float = 10) -> None:
-    """Returns when the cluster knows at least so many actors (in `state`)."""
+    """Waits until the cluster has at least `num_actors` actors (in `state`)."""
 
     def enough() -> bool:
         reply = current().ask(ListActors())
@@ -235,7 +235,7 @@ def wait_for_num_actors(num_actors: int, state: str | None = None, timeout: floa
 
 
 def get_other_nodes(cluster: Cluster, exclude_head: bool = False) -> list[ClusterNode]:
-    """The nodes of a `cluster_utils.Cluster` that this driver is not connected to (and that are not its head)."""
+    """The nodes of a `cluster_utils.Cluster` but for its head and the node of this driver."""
     own = current().session.node_id.hex()
     nodes = [node for node in cluster.list_all_nodes() if node.node_id != own]
     return [node for node in nodes if not (exclude_head and node is cluster.head_node)]
@@ -253,7 +253,7 @@ def is_placement_group_removed(group: PlacementGroup) -> bool:
 
 
 def placement_group_assert_no_leak(groups: Iterable[PlacementGroup]) -> None:
-    """Asserts that the groups, once removed, left nothing of theirs among the cluster's resources."""
+    """Asserts that no resources of the removed groups are left in the cluster."""
     for group in groups:
         remove_placement_group(group)
 
@@ -265,7 +265,7 @@ def placement_group_assert_no_leak(groups: Iterable[PlacementGroup]) -> None:
 
 
 def same_elements(elems_a: Iterable[Any], elems_b: Iterable[Any]) -> bool:
-    """Whether both hold the same elements, as often, in any order; they need not be hashable."""
+    """Whether both have the same elements with the same counts, in any order. They need not be hashable."""
     rest = list(elems_b)
     for item in elems_a:
         if item not in rest:
@@ -275,7 +275,7 @@ def same_elements(elems_a: Iterable[Any], elems_b: Iterable[Any]) -> bool:
 
 
 def object_memory_usage() -> float:
-    """How much of the cluster's memory for objects is taken, from 0 to 1."""
+    """The used share of the cluster's object stores, from 0 to 1."""
     total = cluster_resources().get("object_store_memory", 0.0)
     free = available_resources().get("object_store_memory", 0.0)
     return (total - free) / total if total else 0.0
@@ -290,10 +290,10 @@ def run_string_as_driver(
     encode: str = "utf-8",
     timeout: float | None = DEFAULT_DRIVER_TIMEOUT_S,
 ) -> str:
-    """Runs a program in a Python of its own; returns what it wrote, to standard error as well.
+    """Runs a program in another Python process; returns its standard output and standard error.
 
     Raises:
-        subprocess.CalledProcessError: it failed; `output` holds what it wrote.
+        subprocess.CalledProcessError: it failed; `output` has what it printed.
         subprocess.TimeoutExpired: it took longer than `timeout` seconds.
     """
     ended = _run(driver_script, env, encode, timeout, subprocess.STDOUT)
@@ -306,7 +306,7 @@ def run_string_as_driver_stdout_stderr(
     encode: str = "utf-8",
     timeout: float | None = DEFAULT_DRIVER_TIMEOUT_S,
 ) -> tuple[str, str]:
-    """Like `run_string_as_driver`, with standard output and standard error apart."""
+    """Like `run_string_as_driver`, with standard output and standard error as two strings."""
     ended = _run(driver_script, env, encode, timeout, subprocess.PIPE)
     return ended.stdout.decode(encode), ended.stderr.decode(encode)
 
@@ -332,7 +332,7 @@ def _run(
 def run_string_as_driver_nonblocking(
     driver_script: str, env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Starts a program in a Python of its own and returns the process, its output on pipes."""
+    """Starts a program in another Python process and returns the process, with pipes for its output."""
     process = subprocess.Popen(
         [sys.executable, "-"],
         stdin=subprocess.PIPE,
@@ -347,5 +347,5 @@ def run_string_as_driver_nonblocking(
 
 
 def get_current_unused_port() -> int:
-    """A TCP port that nobody listened on a moment ago."""
+    """A TCP port that was free a moment ago."""
     return find_free_port()

@@ -174,7 +174,7 @@ class ActorScheduler:
             is_cut = channel is None or channel.closed
             self._start_failed(actor, node, charge, error, is_cut)
             return
-        node.settle(charge, {} if started.error else actor.spec.held)
+        node.charge_answered(charge, {} if started.error else actor.spec.held)
         self._view_changed.set()
         if actor.is_dead or actor.node_id != node.node_id:
             if channel is not None:
@@ -210,7 +210,7 @@ class ActorScheduler:
             node.refuse(charge)
             self._context.after(BUSY_RETRY_S, lambda: self._forgive(node, charge))
         else:
-            node.settle(charge, {})
+            node.charge_answered(charge, {})
             self._view_changed.set()
         if actor.is_dead or actor.state is ActorState.ALIVE or actor.node_id != node.node_id:
             return

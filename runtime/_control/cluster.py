@@ -133,7 +133,7 @@ class Node:
         subtract(self.view.available, resources)
         return charge
 
-    def settle(self, charge: Charge, kept: Mapping[str, int]) -> None:
+    def charge_answered(self, charge: Charge, kept: Mapping[str, int]) -> None:
         """The agent answered: of the charge only `kept` is held there from now on."""
         if self._charges.pop(id(charge), None) is not None:
             add(self.view.available, charge.resources)
@@ -145,7 +145,7 @@ class Node:
 
     def forgive(self, charge: Charge) -> None:
         """Ends a refusal that no report ended."""
-        self.settle(charge, {})
+        self.charge_answered(charge, {})
 
     def offer(self, resources: Mapping[str, int]) -> None:
         """The agent now offers these names too (a committed bundle)."""

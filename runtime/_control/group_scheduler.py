@@ -287,7 +287,7 @@ class GroupScheduler:
         pg_hex = group.pg_id.hex()
         for index, node, charge in reservation:
             bundle = group.request.bundles[index]
-            node.settle(charge, bundle)
+            node.charge_answered(charge, bundle)
             node.offer(group_resources(bundle, pg_hex, index))
             group.nodes[index] = node.node_id
         # A node may have died since it answered, or while others answered.
@@ -313,7 +313,7 @@ class GroupScheduler:
                 node.refuse(charge)
             else:
                 bundle = group.request.bundles[index]
-                node.settle(charge, bundle)
+                node.charge_answered(charge, bundle)
                 returns.setdefault(node, []).append(_Return((group.pg_id, index), bundle, {}))
         await asyncio.gather(*(self._return(node, bundles) for node, bundles in returns.items()))
 

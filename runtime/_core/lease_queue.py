@@ -59,14 +59,14 @@ class Waiting(msgspec.Struct, eq=False):
 
 
 class GrantHere(msgspec.Struct, frozen=True):
-    """Give the owner a worker of this node with `allocation`; report with `LeaseQueue.settle`."""
+    """Give the owner a worker of this node with `allocation`; report with `LeaseQueue.grant_ended`."""
 
     waiting: Waiting
     allocation: Allocation
 
 
 class AskNode(msgspec.Struct, frozen=True):
-    """Ask another node for one lease; report with `LeaseQueue.settle`."""
+    """Ask another node for one lease; report with `LeaseQueue.grant_ended`."""
 
     waiting: Waiting
     node_id: bytes
@@ -214,7 +214,7 @@ class LeaseQueue:
         self._forget_if_done(entry)
 
     def drop_owner(self, owner: Owner) -> None:
-        """The owner is gone: so are its demands. Grants in flight settle as unwanted."""
+        """The owner is gone: so are its demands. Grants in flight end as unwanted."""
         for key in [key for key in self._entries if key[0] == owner]:
             self._withdraw(self._entries[key])
 
@@ -222,7 +222,7 @@ class LeaseQueue:
         """The demand will never be met (its environment or its group is no more)."""
         self._withdraw(entry)
 
-    def settle(self, entry: Waiting, granted: bool) -> bool:
+    def grant_ended(self, entry: Waiting, granted: bool) -> bool:
         """A `GrantHere` or `AskNode` came to its end. Returns whether the owner still wants the lease
         (granted only)."""
         entry.in_flight -= 1

@@ -40,7 +40,7 @@ from .memory_monitor import NOTICE_S, RELIEF_S, MemoryMonitor
 from .metrics_service import MetricsService, machine_metrics
 from .object_puller import ObjectPuller
 from .object_server import ObjectServer
-from .object_service import ObjectService, settle
+from .object_service import ObjectService, ask_what_is_placed
 from .object_sources import ObjectSources
 from .output import OutputRouter
 from .owning_workers import OwningWorkers
@@ -97,7 +97,7 @@ class NodeAgent:
             self.jobs.config,
             (config.session_dir, self.sockets_dir, os.path.dirname(spilling.directory)),
         )
-        self.store = ObjectStore(config.store_bytes, spilling, self._changed, settle)
+        self.store = ObjectStore(config.store_bytes, spilling, self._changed, ask_what_is_placed)
         start = {
             "agent_socket": self.unix_path,
             "node_id": config.node_id.hex(),

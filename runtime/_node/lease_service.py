@@ -422,7 +422,7 @@ class LeaseService:
             draining = (
                 not self._cluster.table.local.schedulable
             )  # since it was granted: it waits for another node
-            wanted = self._queue.settle(entry, isinstance(worker, Worker) and not draining)
+            wanted = self._queue.grant_ended(entry, isinstance(worker, Worker) and not draining)
             channel = entry.owner
             assert isinstance(channel, Channel)
             if isinstance(worker, CallError):

@@ -33,7 +33,7 @@ _STATUS_TIMEOUT_S = 5.0
 _SETTLE_TIMEOUT_S = 10.0
 
 
-async def settle(process: Channel, give_back: bool) -> None:
+async def ask_what_is_placed(process: Channel, give_back: bool) -> None:
     """Asks a process what it has placed, until it answers or is gone."""
     try:
         await process.call(StoreSettle(give_back), _SETTLE_TIMEOUT_S)

@@ -151,7 +151,7 @@ class RemoteLeases:
             del self._leases[lease.lease_id]
             self._failed(entry, node_id, error)
             return
-        wanted = self._queue.settle(entry, True)
+        wanted = self._queue.grant_ended(entry, True)
         if not wanted or channel.closed:
             self._forget(lease)
             self._send_back(lease, False)
@@ -197,7 +197,7 @@ class RemoteLeases:
 
     def _failed(self, entry: Waiting, node_id: bytes, error: CallError) -> None:
         loop = asyncio.get_running_loop()
-        self._queue.settle(entry, False)
+        self._queue.grant_ended(entry, False)
         pause = _PAUSES_S.get(error.kind, 10 * BUSY_PAUSE_S)
         which = entry.scheduling_class if error.kind == ErrorKind.CAPPED else None
         self._table.refused(node_id, entry.request.resources, loop.time() + pause, which)

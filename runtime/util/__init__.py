@@ -1,4 +1,4 @@
-"""Public tools on top of the core API. Names are imported when first used: every worker imports this package."""
+"""Public tools on top of the core API. Names are imported on first use, because every worker imports this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of equal actors were given up by Ray: a list of handles does the same."""
+"""Ray deprecated groups of equal actors: use a list of handles."""
 
 raise ImportError(
     "runtime.util.actor_group (ActorGroup) is deprecated and does not exist here: make the actors in a list, "

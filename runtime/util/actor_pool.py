@@ -1,4 +1,4 @@
-"""Work spread over a fixed set of actors, one piece per actor at a time."""
+"""Distributes work over a set of actors, one item per actor at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Submit = Callable[[Any, Any], Any]
 
 
 class ActorPool:
-    """Hands each submitted value to an idle actor; those that find none wait here.
+    """Passes each submitted value to an idle actor; values wait in the pool while no actor is idle.
 
     Args:
         actors: handles of the actors.
@@ -26,11 +26,11 @@ class ActorPool:
         self._pending_submits: list[tuple[Submit, Any]] = []
 
     def map(self, fn: Submit, values: Iterable[Any]) -> Iterator[Any]:
-        """Submits every value now; the results come in the order of the values.
+        """Submits all values now; returns their results in order.
 
         Args:
             fn: called with an actor and a value; returns what the actor's method returned (`actor.f.remote(value)`).
-            values: one call each.
+            values: arguments of the calls.
         """
         self._submit_all(fn, values)
 
@@ -41,7 +41,7 @@ class ActorPool:
         return results()
 
     def map_unordered(self, fn: Submit, values: Iterable[Any]) -> Iterator[Any]:
-        """Like `map`, with each result as soon as it is there."""
+        """Like `map`, with the results in the order of completion."""
         self._submit_all(fn, values)
 
         def results() -> Iterator[Any]:
@@ -60,7 +60,7 @@ class ActorPool:
             self.submit(fn, value)
 
     def submit(self, fn: Submit, value: Any) -> None:
-        """Calls `fn(actor, value)` with an idle actor, or once one is idle."""
+        """Calls `fn(actor, value)` with an idle actor, as soon as there is one."""
         if not self._idle_actors:
             self._pending_submits.append((fn, value))
             return
@@ -72,20 +72,20 @@ class ActorPool:
         self._next_number += 1
 
     def has_next(self) -> bool:
-        """Whether results are still to come."""
+        """Whether results are outstanding."""
         return bool(self._running)
 
     def get_next(self, timeout: float | None = None, ignore_if_timedout: bool = False) -> Any:
         """The next result in the order of submission.
 
         Args:
-            timeout: seconds to wait; None waits for ever.
-            ignore_if_timedout: give up this result when it does not come in time: its actor counts as idle.
+            timeout: seconds to wait; None: no limit.
+            ignore_if_timedout: after a timeout, discard this result and treat its actor as idle.
 
         Raises:
             StopIteration: no result is left.
-            TimeoutError: it did not come in time.
-            ValueError: `get_next_unordered` was used for these results.
+            TimeoutError: it was not ready in time.
+            ValueError: `get_next_unordered` was called before.
         """
         if not self.has_next():
             raise StopIteration("No more results to get")
@@ -105,11 +105,11 @@ class ActorPool:
         return self._result(returned, actor, late)
 
     def get_next_unordered(self, timeout: float | None = None, ignore_if_timedout: bool = False) -> Any:
-        """Any result that is there, or the first to come. See `get_next`.
+        """The first result to be ready. See `get_next`.
 
         Raises:
             StopIteration: no result is left.
-            TimeoutError: none came in time.
+            TimeoutError: none was ready in time.
         """
         if not self.has_next():
             raise StopIteration("No more results to get")
@@ -148,18 +148,18 @@ class ActorPool:
             self.submit(*self._pending_submits.pop(0))
 
     def has_free(self) -> bool:
-        """Whether an actor is idle and nothing waits for one."""
+        """Whether an actor is idle and no value waits for one."""
         return bool(self._idle_actors) and not self._pending_submits
 
     def pop_idle(self) -> Any | None:
-        """Takes an idle actor out of the pool; None when there is none."""
+        """Removes an idle actor from the pool and returns it; None if all are busy."""
         return self._idle_actors.pop() if self.has_free() else None
 
     def push(self, actor: Any) -> None:
-        """Adds an actor; it takes up what waits.
+        """Adds an actor, which takes the next waiting value.
 
         Raises:
-            ValueError: it is in the pool already.
+            ValueError: the actor is already in the pool.
         """
         busy = [one for _, one in self._running.values()]
         if actor in self._idle_actors or actor in busy:

@@ -1,4 +1,4 @@
-"""Marks of an API's stability. They change nothing but the attributes of what they mark."""
+"""Decorators that mark the stability of an API. They only set attributes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 
 class RayDeprecationWarning(DeprecationWarning):
-    """What is called will go away."""
+    """A deprecated API was called."""
 
 
 def PublicAPI(*args: Any, **kwargs: Any) -> Any:
     """Marks a stable API: `@PublicAPI` or `@PublicAPI(stability="beta")`."""
     stability = kwargs.get("stability", "stable")
     if stability not in ("stable", "beta", "alpha"):
-        raise ValueError(f"stability={stability!r} is none of stable, beta, alpha.")
+        raise ValueError(f"stability={stability!r} must be stable, beta or alpha.")
     return _mark("PublicAPI", args)
 
 
@@ -26,7 +26,7 @@ def DeveloperAPI(*args: Any, **_kwargs: Any) -> Any:
 
 
 def Deprecated(*args: Any, message: str = "", warning: bool = False) -> Any:
-    """Marks an API that will go away; with `warning`, calling it says so."""
+    """Marks a deprecated API; with `warning`, calling it warns."""
 
     def wrap(target: Any) -> Any:
         _annotate("Deprecated", target)

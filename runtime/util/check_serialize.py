@@ -1,4 +1,4 @@
-"""Finds what keeps a value from being pickled."""
+"""Finds out why a value cannot be pickled."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _RULE = 80
 
 @dataclass(frozen=True, eq=False)
 class FailureTuple:
-    """One thing that cannot be pickled.
+    """An object that cannot be pickled.
 
     Attributes:
-        obj: the thing.
-        path: names on the way to it.
-        parent: what it was found in; None for the value itself.
+        obj: the object.
+        path: the names that lead to it.
+        parent: the object that contains it; None for the value itself.
     """
 
     obj: Any
@@ -38,16 +38,16 @@ class FailureTuple:
 def inspect_serializability(
     base_obj: Any, name: str | None = None, depth: int = 3, print_file: TextIO | None = None
 ) -> tuple[bool, set[FailureTuple]]:
-    """Tries to pickle a value, and prints what is in the way.
+    """Tries to pickle a value, and prints which parts of it cannot be pickled.
 
     Args:
         base_obj: the value.
-        name: what to call it.
+        name: its name in the output.
         depth: how far to look into functions' closures and objects' attributes.
         print_file: where to print; default: standard output.
 
     Returns:
-        Whether it can be pickled, and what cannot.
+        Whether it can be pickled, and the objects in it that cannot.
     """
     search = _Search(print_file)
     headline = f"Checking Serializability of {base_obj}"
@@ -88,7 +88,7 @@ class _Search:
         print("    " * self._level + line, file=self._print_file)
 
     def look(self, value: Any, path: tuple[str, ...], parent: Any, depth: int, error: Exception) -> None:
-        """Finds the innermost things that cannot be pickled in `value`, which cannot."""
+        """Finds the innermost objects that keep `value` from being pickled."""
         self.say(f"!!! FAIL serialization: {error}")
         known = len(self.failures)
         if depth > 0:

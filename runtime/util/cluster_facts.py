@@ -9,7 +9,7 @@ from runtime._wire.messages.control import Actors, GetNodes, ListActors, Nodes
 
 
 def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
-    """The address that other nodes use for this one; before `init`, this machine's towards `address`."""
+    """The address of this node for other nodes; before `init`, this machine's address on the route to `address`."""
     core = current_or_none()
     if core is not None:
         return core.session.node_host
@@ -24,7 +24,7 @@ def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
 
 
 def get_node_instance_id() -> str:
-    """The provider's name of the machine that this process runs on; empty when it was started by hand."""
+    """The provider's id of this machine; "" if the node was started by hand."""
     core = current()
     reply = core.ask(GetNodes())
     assert isinstance(reply, Nodes)
@@ -32,7 +32,7 @@ def get_node_instance_id() -> str:
 
 
 def list_named_actors(all_namespaces: bool = False) -> list[str] | list[dict[str, str]]:
-    """The names of the live named actors of this namespace; of all namespaces as dicts with `name` and `namespace`."""
+    """The names of the live named actors in this namespace, or dicts of `name` and `namespace` for all namespaces."""
     core = current()
     namespace = "" if all_namespaces else core.session.namespace
     reply = core.ask(ListActors(True, namespace))

@@ -1,4 +1,4 @@
-"""Results in the order in which they come."""
+"""Results in the order of completion."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def as_completed(
     Args:
         refs: references.
         chunk_size: how many to wait for at once.
-        yield_obj_refs: give the references instead of the values.
-        wait_options: for `wait`: `timeout`, `fetch_local`.
+        yield_obj_refs: yield references instead of values.
+        wait_options: options of `wait`: `timeout`, `fetch_local`.
 
     Raises:
         ValueError: `chunk_size` below 1, or `num_returns` given.
@@ -38,12 +38,12 @@ def map_unordered(
     yield_obj_refs: bool = False,
     **wait_options: Any,
 ) -> Iterator[Any]:
-    """Runs the remote function `fn` on every item; the results come as they become ready.
+    """Runs the remote function `fn` on every item; yields the results as they become ready.
 
     Args:
         fn: a remote function of one argument.
-        items: read as far as there is room.
-        backpressure_size: how many tasks may be on their way at once; None for any number.
+        items: an iterable, read as tasks finish.
+        backpressure_size: the limit of concurrent tasks; None: no limit.
         chunk_size, yield_obj_refs, wait_options: see `as_completed`.
 
     Raises:

@@ -29,7 +29,7 @@ def log_once(key: str) -> bool:
 
 
 def disable_log_once_globally() -> None:
-    """Makes `log_once` say no from now on, in this process."""
+    """Makes `log_once` return False from now on, in this process."""
     global _disabled
     _disabled = True
 

@@ -1,4 +1,4 @@
-"""Parallel iterators were given up by Ray: use `map_unordered`, `ActorPool` or streaming generators."""
+"""Ray deprecated parallel iterators: use `map_unordered`, `ActorPool` or streaming generators."""
 
 raise ImportError(
     "runtime.util.iter (ParallelIterator) is deprecated and does not exist here: use runtime.util.map_unordered, "

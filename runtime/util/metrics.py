@@ -1,5 +1,5 @@
-"""Metrics of programs. Each node serves those of its processes over HTTP, at the `MetricsExportPort` that `nodes()`
-tells, under the name `ray_<name>`.
+"""Metrics of programs. Each node serves those of its processes over HTTP as `ray_<name>`; `nodes()` has the port as
+`MetricsExportPort`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ _VALID_NAME = re.compile(r"^[a-zA-Z_:][a-zA-Z0-9_:]*$")
 
 
 class Metric:
-    """What counters, gauges and histograms have in common.
+    """Base class of counters, gauges and histograms.
 
     Args:
         name: letters, digits, `_`.
-        description: for readers.
-        tag_keys: the tags that each value has.
+        description: text for people.
+        tag_keys: the keys of the tags that every value has.
 
     Raises:
         ValueError: the name is empty.
-        TypeError: `tag_keys` is no tuple of strings.
+        TypeError: `tag_keys` is not a tuple of strings.
     """
 
     _kind = ""
@@ -51,11 +51,11 @@ class Metric:
                 raise TypeError(f"Tag keys must be str, got {type(key)}.")
 
     def set_default_tags(self, default_tags: Mapping[str, str]) -> Metric:
-        """The tags that values have if they do not say otherwise; returns the metric itself.
+        """Sets default values of tags. Returns the metric.
 
         Raises:
-            ValueError: a tag that the metric does not have.
-            TypeError: a value is no string.
+            ValueError: the metric does not have such a tag.
+            TypeError: a value is not a string.
         """
         for key, value in default_tags.items():
             if key not in self._tag_keys:
@@ -111,8 +111,8 @@ class Counter(Metric):
         """Adds `value`.
 
         Raises:
-            ValueError: it is not above 0, or a tag is missing.
-            TypeError: it is no number, or a tag no string.
+            ValueError: the value is not positive, or a tag is missing.
+            TypeError: the value is not a number, or a tag is not a string.
         """
         if isinstance(value, int | float) and value <= 0:
             raise ValueError(f"value must be >0, got {value}")
@@ -120,29 +120,29 @@ class Counter(Metric):
 
 
 class Gauge(Metric):
-    """A number that goes up and down; the last one counts. See `Metric`."""
+    """A number that goes up and down. See `Metric`."""
 
     _kind = "gauge"
 
     def set(self, value: float | None, tags: Mapping[str, str] | None = None) -> None:
-        """Keeps `value`; None does nothing.
+        """Sets the gauge to `value`; None has no effect.
 
         Raises:
             ValueError: a tag is missing.
-            TypeError: it is no number, or a tag no string.
+            TypeError: the value is not a number, or a tag is not a string.
         """
         if value is not None:
             self._record(value, tags)
 
 
 class Histogram(Metric):
-    """How many values lie between boundaries. See `Metric`.
+    """Counts of values between boundaries. See `Metric`.
 
     Args:
-        boundaries: upper ends of the buckets, above 0, in order.
+        boundaries: upper ends of the buckets, positive and ascending.
 
     Raises:
-        ValueError: there are none, or one is not above 0.
+        ValueError: no boundary is given, or one is not positive.
     """
 
     _kind = "histogram"
@@ -172,13 +172,13 @@ class Histogram(Metric):
 
         Raises:
             ValueError: a tag is missing.
-            TypeError: it is no number, or a tag no string.
+            TypeError: the value is not a number, or a tag is not a string.
         """
         self._record(value, tags)
 
     @property
     def info(self) -> dict[str, Any]:
-        """As of `Metric`, and the boundaries."""
+        """As for `Metric`, with the boundaries."""
         return {**super().info, "boundaries": self.boundaries}
 
     def _arguments(self) -> tuple[Any, ...]:

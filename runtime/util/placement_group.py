@@ -49,12 +49,12 @@ class PlacementGroup:
 
     @staticmethod
     def empty() -> PlacementGroup:
-        """The group of nothing."""
+        """The empty placement group."""
         return PlacementGroup(ids.PlacementGroupID.nil())
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is the group of nothing."""
+        """Whether this is the empty placement group."""
         return self.id.is_nil()
 
     @property
@@ -62,7 +62,7 @@ class PlacementGroup:
         """The resources of each bundle.
 
         Raises:
-            ValueError: there is no such group.
+            ValueError: the group does not exist.
         """
         if not self.bundle_cache:
             self.bundle_cache = [] if self.is_empty else _bundles_of(self.id.binary())
@@ -70,13 +70,13 @@ class PlacementGroup:
 
     @property
     def bundle_count(self) -> int:
-        """How many bundles it has."""
+        """The number of bundles."""
         return len(self.bundle_specs)
 
     def ready(self) -> ObjectRef:
         """A reference that resolves (to this group) once all bundles are reserved.
 
-        When the group is removed, getting it raises TaskPlacementGroupRemoved.
+        If the group is removed, `get` of the reference raises TaskPlacementGroupRemoved.
         """
         core = current()
         if self.is_empty:
@@ -90,10 +90,10 @@ class PlacementGroup:
         return ref
 
     def wait(self, timeout_seconds: float = 30) -> bool:
-        """Waits until all bundles are reserved; False after `timeout_seconds`.
+        """Waits until all bundles are reserved. Returns False after `timeout_seconds`.
 
         Raises:
-            RaySystemError: the group does not exist any more.
+            RaySystemError: the group no longer exists.
         """
         core = current()
         try:
@@ -122,7 +122,7 @@ def _bundles_of(pg_id: bytes) -> list[dict[str, float]]:
         info = _find(pg_id)
         if info is None:
             raise ValueError(
-                f"There is no placement group {pg_id.hex()}: it was never made, or is long gone."
+                f"There is no placement group {pg_id.hex()}: it was never created, or was removed long ago."
             )
         known = _known[pg_id] = [resources.to_floats(bundle) for bundle in info.bundles]
         if len(_known) > _MOST_KNOWN:
@@ -162,21 +162,22 @@ def placement_group(
     bundle_label_selector: list[dict[str, str]] | None = None,
     topology_strategy: dict[str, str] | None = None,
 ) -> PlacementGroup:
-    """Asks for bundles of resources, reserved together or not at all. Returns at once; see `PlacementGroup.ready`.
+    """Requests bundles of resources that are reserved all together or not at all. Returns at once; see
+    `PlacementGroup.ready`.
 
     Args:
         bundles: resources per bundle, e.g. `[{"CPU": 1}, {"CPU": 1, "GPU": 1}]`.
         strategy: PACK (the default) or SPREAD (best effort), STRICT_PACK (one node), STRICT_SPREAD (a node per
             bundle).
-        name: to find it again with `get_placement_group`.
+        name: name for `get_placement_group`.
         lifetime: "detached" to outlive the program.
-        _soft_target_node_id: with STRICT_PACK, the node that goes first, in hex.
-        bundle_label_selector: selector of node labels per bundle.
+        _soft_target_node_id: with STRICT_PACK, the preferred node, in hex.
+        bundle_label_selector: a selector of node labels per bundle.
         topology_strategy: instead of `strategy`: a strategy per label, of which "ray.io/node-id" stands for nodes. Of
             other labels there can be one, STRICT_PACK: all bundles go to nodes with the same value of it.
 
     Raises:
-        ValueError: something is out of range.
+        ValueError: an argument is out of range.
         RaySystemError: the name is taken, or a resource cannot be reserved.
     """
     node_strategy, domain = _strategies(strategy, topology_strategy)
@@ -219,16 +220,16 @@ def placement_group(
 
 
 def _creator_actor(core: Core) -> bytes:
-    """The id of the actor that this process is; empty in drivers and tasks."""
+    """The id of this process's actor; empty in drivers and tasks."""
     setup = core.executor.setup if core.executor is not None else None
     return setup.actor_id if setup is not None else b""
 
 
 def remove_placement_group(placement_group: PlacementGroup) -> None:
-    """Gives the bundles back; what runs in them is killed. Of one that is gone, nothing happens.
+    """Removes a placement group: kills the tasks and actors in it and frees its resources. Does nothing if it is gone.
 
-    Nobody waits for the end of a group that this program has made and run nothing in; whatever the program does next
-    finds it removed all the same.
+    For a group that this program has created and not used, the call does not wait for the removal. Later calls of this
+    program see the group as removed.
     """
     if not isinstance(placement_group, PlacementGroup):
         raise TypeError(f"remove_placement_group() takes a placement group, not {placement_group!r}.")
@@ -248,7 +249,7 @@ def remove_placement_group(placement_group: PlacementGroup) -> None:
 
 
 def enter(group: PlacementGroup) -> None:
-    """Something will be run in the group: not before its removal has been heard of, if it is under way."""
+    """Called before something runs in the group: waits for the result of a removal that is under way."""
     pg_id = group.id.binary()
     _untouched.pop(pg_id, None)
     if pg_id in _removing:
@@ -256,10 +257,10 @@ def enter(group: PlacementGroup) -> None:
 
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:
-    """Finds a group of this namespace by name.
+    """Finds a placement group of this namespace by name.
 
     Raises:
-        ValueError: there is none.
+        ValueError: no group has this name.
     """
     if not placement_group_name:
         raise ValueError("Please supply a non-empty value to get_placement_group: the name of a group.")
@@ -274,7 +275,7 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
 
 
 def placement_group_table(placement_group: PlacementGroup | None = None) -> dict[str, Any]:
-    """The state of one group ({} when it is unknown), or of all by hex id."""
+    """The state of one placement group ({} if unknown), or of all by id in hex."""
     if placement_group is not None:
         info = _find(placement_group.id.binary())
         return {} if info is None else _row(info)
@@ -284,7 +285,7 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
 
 
 def get_current_placement_group() -> PlacementGroup | None:
-    """The group that the current task or actor runs in, or None."""
+    """The placement group of the current task or actor, or None."""
     current()
     running = context.execution.get()
     if running is None or running.lease is None or not running.lease.placement_group_id:

@@ -11,18 +11,18 @@ from runtime import api
 
 
 class Empty(queue.Empty):
-    """Nothing is in the queue."""
+    """The queue is empty."""
 
 
 class Full(queue.Full):
-    """There is no room in the queue."""
+    """The queue is full."""
 
 
 class Queue:
-    """A queue that lives in an actor; pass it to tasks and actors as it is.
+    """A queue in an actor. Pass it to tasks and actors as an argument.
 
     Args:
-        maxsize: how many items it holds at most; 0 for any number.
+        maxsize: the maximum number of items; 0: no limit.
         actor_options: options of the actor, e.g. `{"num_cpus": 1}` or a name.
     """
 
@@ -34,21 +34,21 @@ class Queue:
         return self.size()
 
     def size(self) -> int:
-        """How many items are in it."""
+        """The number of items."""
         count: int = api.get(self.actor.qsize.remote())
         return count
 
     def qsize(self) -> int:
-        """How many items are in it."""
+        """The number of items."""
         return self.size()
 
     def empty(self) -> bool:
-        """Whether nothing is in it."""
+        """Whether the queue is empty."""
         answer: bool = api.get(self.actor.empty.remote())
         return answer
 
     def full(self) -> bool:
-        """Whether it has no room left."""
+        """Whether the queue is full."""
         answer: bool = api.get(self.actor.full.remote())
         return answer
 
@@ -56,12 +56,12 @@ class Queue:
         """Adds an item.
 
         Args:
-            item: what to add.
+            item: any value that can be pickled.
             block: wait for room.
-            timeout: seconds to wait at most; None waits for ever.
+            timeout: seconds to wait at most; None: no limit.
 
         Raises:
-            Full: there is no room, or was none in time.
+            Full: the queue is full, or was until the timeout.
             ValueError: `timeout` is negative.
         """
         api.get(self._put(item, block, timeout))
@@ -76,14 +76,14 @@ class Queue:
         return self.actor.put.remote(item, _checked(timeout))
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Takes the oldest item out.
+        """Removes and returns the oldest item.
 
         Args:
-            block: wait for one.
-            timeout: seconds to wait at most; None waits for ever.
+            block: wait for an item.
+            timeout: seconds to wait at most; None: no limit.
 
         Raises:
-            Empty: there is none, or none came in time.
+            Empty: the queue is empty, or was until the timeout.
             ValueError: `timeout` is negative.
         """
         return api.get(self._get(block, timeout))
@@ -102,11 +102,11 @@ class Queue:
         self.put(item, block=False)
 
     def put_nowait_batch(self, items: Iterable[Any]) -> None:
-        """Adds all items, or none.
+        """Adds all items or none.
 
         Raises:
-            Full: they do not all fit.
-            TypeError: `items` is no iterable.
+            Full: not all items fit.
+            TypeError: `items` is not iterable.
         """
         if not isinstance(items, Iterable):
             raise TypeError("Argument 'items' must be an Iterable")
@@ -117,11 +117,11 @@ class Queue:
         return self.get(block=False)
 
     def get_nowait_batch(self, num_items: int) -> list[Any]:
-        """Takes `num_items` items out.
+        """Removes and returns `num_items` items.
 
         Raises:
-            Empty: there are not so many.
-            TypeError, ValueError: `num_items` is no whole number from 0 up.
+            Empty: the queue has fewer items.
+            TypeError, ValueError: `num_items` is not a whole number of at least 0.
         """
         if not isinstance(num_items, int):
             raise TypeError("Argument 'num_items' must be an int")
@@ -131,11 +131,11 @@ class Queue:
         return items
 
     def shutdown(self, force: bool = False, grace_period_s: float = 5) -> None:
-        """Ends the actor, and the queue with it.
+        """Ends the queue's actor.
 
         Args:
-            force: at once; calls that wait fail.
-            grace_period_s: otherwise: how long the calls that wait may take to end.
+            force: end it at once; waiting calls fail.
+            grace_period_s: without `force`, how long to wait for waiting calls.
         """
         actor, self.actor = self.actor, None
         if actor is None:

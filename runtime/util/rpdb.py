@@ -1,6 +1,6 @@
 """A debugger inside a task or actor: `set_trace()` waits for one connection and runs pdb over it.
 
-Where to connect is printed, and so shown at the driver. The socket listens on this machine only.
+The address is printed, so it appears in the driver's output. The socket listens on the loopback interface.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RemotePdb(pdb.Pdb):
         self._streams: list[Any] = []
 
     def wait(self) -> bool:
-        """Waits for a connection; False when nobody comes."""
+        """Waits for a connection. Returns False if none is made in time."""
         host, port = self.address
         print(
             f"pdb waits at {host}:{port} (process {os.getpid()}): connect with `nc {host} {port}`", flush=True
@@ -56,10 +56,10 @@ class RemotePdb(pdb.Pdb):
             try:
                 stream.close()
             except OSError:
-                pass  # whoever was there has gone
+                pass  # the client has disconnected
 
     def do_continue(self, arg: str) -> bool | None:
-        """Goes on, and closes the connection."""
+        """Continues the program and closes the connection."""
         done = super().do_continue(arg)
         self._leave()
         return done
@@ -67,7 +67,7 @@ class RemotePdb(pdb.Pdb):
     do_c = do_cont = do_continue
 
     def do_quit(self, arg: str) -> bool | None:
-        """Goes on without the debugger, and closes the connection: a worker is not ended from here."""
+        """Continues the program without the debugger and closes the connection. Does not end the worker."""
         self.set_continue()
         self._leave()
         return True
@@ -76,21 +76,23 @@ class RemotePdb(pdb.Pdb):
 
 
 def set_trace(breakpoint_uuid: Any = None, frame: FrameType | None = None) -> None:
-    """Stops here and waits for a debugger (RAY_DEBUGGER_TIMEOUT_S seconds); goes on if none comes."""
+    """Stops here and waits up to RAY_DEBUGGER_TIMEOUT_S seconds for a debugger; then the program continues."""
     debugger = RemotePdb()
     if debugger.wait():
         debugger.set_trace(frame or sys._getframe().f_back)
 
 
 def post_mortem() -> None:
-    """The same for the exception that is being handled.
+    """Like `set_trace`, for the exception that is being handled.
 
     Raises:
-        ValueError: none is.
+        ValueError: no exception is being handled.
     """
     traceback = sys.exc_info()[2]
     if traceback is None:
-        raise ValueError("post_mortem() looks at the exception that is being handled, and there is none.")
+        raise ValueError(
+            "post_mortem() needs an exception that is being handled: call it in an except block."
+        )
     debugger = RemotePdb()
     if debugger.wait():
         debugger.reset()

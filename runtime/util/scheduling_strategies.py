@@ -1,4 +1,4 @@
-"""Where a task or an actor may run, beyond the strings "DEFAULT" and "SPREAD"."""
+"""Scheduling strategies besides "DEFAULT" and "SPREAD"."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class PlacementGroupSchedulingStrategy:
 
     Args:
         placement_group: the group.
-        placement_group_bundle_index: which bundle; -1 for any.
-        placement_group_capture_child_tasks: whether tasks started from there stay in the group; None: as the caller.
+        placement_group_bundle_index: the bundle; -1: any.
+        placement_group_capture_child_tasks: whether tasks started inside stay in the group; None: as for the caller.
     """
 
     def __init__(
@@ -37,12 +37,12 @@ class NodeAffinitySchedulingStrategy:
 
     Args:
         node_id: the node, in hex.
-        soft: run elsewhere when the node is gone or cannot ever fit; otherwise fail then.
-        _spill_on_unavailable: with `soft`, run elsewhere also while the node has no room.
-        _fail_on_unavailable: without `soft`, fail also while the node has no room.
+        soft: if the node is gone or can never fit the request, run elsewhere instead of failing.
+        _spill_on_unavailable: with `soft`, run elsewhere also while the node is busy.
+        _fail_on_unavailable: without `soft`, fail also while the node is busy.
 
     Raises:
-        ValueError: no node can have that id, or the last two contradict `soft`.
+        ValueError: the id is malformed, or one of the last two contradicts `soft`.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class NodeAffinitySchedulingStrategy:
             )
         if _spill_on_unavailable and not soft:
             raise ValueError(
-                "_spill_on_unavailable cannot be set when soft is False: a hard affinity never goes elsewhere."
+                "_spill_on_unavailable cannot be set when soft is False: hard affinity excludes all other nodes."
             )
         if _fail_on_unavailable and soft:
             raise ValueError(
-                "_fail_on_unavailable cannot be set when soft is True: a soft affinity goes elsewhere instead."
+                "_fail_on_unavailable cannot be set when soft is True: soft affinity uses other nodes instead."
             )
 
 
@@ -106,11 +106,11 @@ class NodeLabelSchedulingStrategy:
     """Runs on nodes by their labels, e.g. `NodeLabelSchedulingStrategy({"region": In("us"), "disk": Exists()})`.
 
     Args:
-        hard: what the node's labels must satisfy, an operator per key.
-        soft: what they should satisfy: such nodes go first.
+        hard: conditions that the node's labels must satisfy, an operator per key.
+        soft: conditions of preferred nodes.
 
     Raises:
-        ValueError: both are empty, or something in them is no key or no operator.
+        ValueError: both are empty, or a key or operator is invalid.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How instances of a class travel, where pickle alone cannot or should not do it."""
+"""Serializers for classes that pickle cannot or should not handle."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from runtime._wire import serialization
 def register_serializer(
     cls: type, *, serializer: Callable[[Any], Any], deserializer: Callable[[Any], Any]
 ) -> None:
-    """Makes instances of exactly `cls` travel as `deserializer(serializer(value))`, when this process sends them.
+    """Serializes instances of exactly `cls` with `serializer` in this process; receivers call `deserializer`.
 
     Args:
         cls: the class.
-        serializer: turns an instance into something that can be pickled.
-        deserializer: turns that into an instance again; it can be pickled itself.
+        serializer: turns an instance into a value that can be pickled.
+        deserializer: turns that value into an instance again; must itself be picklable.
     """
     serialization.register_serializer(cls, serializer, deserializer)
 
 
 def deregister_serializer(cls: type) -> None:
-    """Undoes `register_serializer`; unknown classes are fine."""
+    """Undoes `register_serializer`; does nothing for unknown classes."""
     serialization.deregister_serializer(cls)

@@ -1,8 +1,8 @@
 """Collective communication of actors and tasks: numpy arrays and torch tensors in main memory, in place.
 
 Every member of a group calls the same operations in the same order. Tensors travel through the object store: each
-member puts its own, the members exchange references (`Meeting`), and each reads what it needs, on one node without a
-copy. Results are where the caller's tensors are: `tensors.fill` says how, where these are read-only.
+member puts its own, the members exchange references (`Meeting`), and each reads the tensors it needs, without a copy on
+the same node. Results are written into the caller's tensors; `tensors.fill` describes the case of read-only ones.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ _groups: dict[str, _Group] = {}
 
 
 def gloo_available() -> bool:
-    """Whether groups in main memory can be had: yes."""
+    """Whether groups in main memory are available: yes."""
     return True
 
 
 def nccl_available() -> bool:
-    """Whether groups of GPUs can be had: no."""
+    """Whether groups of GPUs are available: no."""
     return False
 
 
@@ -85,21 +85,21 @@ def init_collective_group(
     """Makes this process the member `rank` of a group.
 
     Args:
-        world_size: how many members there are.
+        world_size: the number of members.
         rank: from 0.
         backend: "gloo".
-        group_name: of this job.
-        gloo_timeout: milliseconds that an operation waits for the others.
+        group_name: unique in the job.
+        gloo_timeout: milliseconds that an operation waits for the other members.
 
     Raises:
-        RuntimeError: the group exists here already, or the numbers make no sense.
+        RuntimeError: this process is already a member, or `world_size` and `rank` do not fit.
     """
     Backend(backend)
     if not group_name:
         raise ValueError(f"group_name '{group_name}' needs to be a string.")
     if world_size <= 0 or not 0 <= rank < world_size:
         raise RuntimeError(
-            f"Rank {rank} is none of a group of {world_size}: they go from 0 to {world_size - 1}."
+            f"Rank {rank} is out of range: the ranks of a group of {world_size} are 0 to {world_size - 1}."
         )
     with _local:
         if group_name in _groups:
@@ -118,7 +118,7 @@ def create_collective_group(
     """Makes `actors` the members of a group; they join with their first operation.
 
     Raises:
-        RuntimeError: the group exists already, or the numbers make no sense.
+        RuntimeError: the group already exists, or `world_size` and `ranks` do not fit.
     """
     Backend(backend)
     if world_size <= 0:
@@ -138,20 +138,20 @@ def create_collective_group(
 
 
 def destroy_collective_group(group_name: str = "default") -> None:
-    """Ends this process's membership, and the declaration of the group."""
+    """Removes this process from the group, and the declaration of the group."""
     with _local:
         _groups.pop(group_name, None)
     internal_kv._internal_kv_del(_key(group_name), namespace=_NAMESPACE)
 
 
 def get_rank(group_name: str = "default") -> int:
-    """This process's rank; -1 if it is no member."""
+    """This process's rank; -1 if it is not a member."""
     group = _groups.get(group_name)
     return group.rank if group is not None else -1
 
 
 def get_collective_group_size(group_name: str = "default") -> int:
-    """How many members there are; -1 if this process is none."""
+    """The number of members; -1 if this process is not one of them."""
     group = _groups.get(group_name)
     return group.world_size if group is not None else -1
 
@@ -213,7 +213,7 @@ def allgather(tensor_list: Sequence[Any], tensor: Any, group_name: str = "defaul
     """Fills `tensor_list` with the tensors of all members, by rank.
 
     Raises:
-        RuntimeError: it has not one place per member, or one of another shape or dtype than the member's tensor.
+        RuntimeError: the list does not have one tensor per member, of the same shape and dtype.
     """
     group = _group(group_name)
     _check_length(group, tensor_list)
@@ -228,10 +228,10 @@ def allgather(tensor_list: Sequence[Any], tensor: Any, group_name: str = "defaul
 def reducescatter(
     tensor: Any, tensor_list: Sequence[Any], group_name: str = "default", op: ReduceOp = ReduceOp.SUM
 ) -> None:
-    """Fills `tensor` with the reduction of what all members have at this member's place of `tensor_list`.
+    """Fills `tensor` with the reduction over all members of the tensor at this member's index in `tensor_list`.
 
     Raises:
-        RuntimeError: the list has not one tensor per member.
+        RuntimeError: the list does not have one tensor per member.
     """
     group, view = _group(group_name), view_of(tensor)
     _check_length(group, tensor_list)
@@ -248,7 +248,7 @@ def send(tensor: Any, dst_rank: int, group_name: str = "default") -> None:
     """Sends a tensor to one member, which calls `recv`.
 
     Raises:
-        RuntimeError: to itself.
+        RuntimeError: `dst_rank` is this process.
     """
     group = _group(group_name)
     _check_other(group, dst_rank)
@@ -257,10 +257,10 @@ def send(tensor: Any, dst_rank: int, group_name: str = "default") -> None:
 
 
 def recv(tensor: Any, src_rank: int, group_name: str = "default") -> None:
-    """Fills `tensor` with what member `src_rank` sends.
+    """Fills `tensor` with the tensor that member `src_rank` sends.
 
     Raises:
-        RuntimeError: from itself.
+        RuntimeError: `src_rank` is this process.
     """
     group, view = _group(group_name), view_of(tensor)
     _check_other(group, src_rank)

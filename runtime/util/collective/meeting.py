@@ -1,4 +1,4 @@
-"""Where the members of a group meet: an actor that hands out references once everybody has brought theirs."""
+"""The actor through which the members of a group exchange references."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Meeting:
     """The actor of one group. It moves references only; tensors go from member to member.
 
     Args:
-        world_size: how many members there are.
-        timeout_s: how long to wait for the others.
+        world_size: the number of members.
+        timeout_s: how long to wait for other members.
     """
 
     def __init__(self, world_size: int, timeout_s: float) -> None:
@@ -30,10 +30,10 @@ class Meeting:
         self._mail: dict[tuple[int, int, int], asyncio.Future[Any]] = {}
 
     async def meet(self, number: int, rank: int, brought: Any) -> list[Any]:
-        """What every member brought to round `number`, by rank.
+        """The references that the members brought to round `number`, by rank.
 
         Raises:
-            TimeoutError: not all came.
+            TimeoutError: not all members joined.
         """
         round = self._rounds.setdefault(number, _Round())
         round.brought[rank] = brought
@@ -53,14 +53,14 @@ class Meeting:
         return [round.brought[rank] for rank in range(self._world_size)]
 
     async def post(self, sender: int, receiver: int, number: int, brought: Any) -> None:
-        """Leaves something for one member."""
+        """Leaves a message for one member."""
         self._box((sender, receiver, number)).set_result(brought)
 
     async def fetch(self, sender: int, receiver: int, number: int) -> Any:
-        """What one member has left for another.
+        """The message that one member left for another.
 
         Raises:
-            TimeoutError: nothing comes.
+            TimeoutError: no message arrived.
         """
         key = (sender, receiver, number)
         try:

@@ -10,7 +10,7 @@ def view_of(tensor: Any) -> Any:
     """The tensor as a numpy array over the same memory.
 
     Raises:
-        TypeError: neither an array nor a tensor in main memory.
+        TypeError: the argument is neither an array nor a tensor in main memory.
     """
     import numpy
 
@@ -24,10 +24,10 @@ def view_of(tensor: Any) -> Any:
 
 
 def check_equal(operation: str, rank: int, sent: Any, target: Any) -> None:
-    """Checks that what a member sent fits the tensor it goes to: neither is broadcast or cast.
+    """Checks that a received tensor fits its target: tensors are neither broadcast nor cast.
 
     Raises:
-        RuntimeError: another shape or dtype; names operation and member.
+        RuntimeError: shape or dtype differ. The message names operation and member.
     """
     if sent.shape != target.shape or sent.dtype != target.dtype:
         raise RuntimeError(
@@ -37,14 +37,14 @@ def check_equal(operation: str, rank: int, sent: Any, target: Any) -> None:
 
 
 def fill(target: Any, value: Any) -> None:
-    """Gives an array the elements of another one of its shape and dtype.
+    """Copies an array into another one of the same shape and dtype.
 
-    An array that came as an argument is read-only: other processes read the same memory. It gets memory of its own, so
-    the result is in the array that the caller passed, and nobody else sees a change. Views made of it before keep the
-    old elements.
+    An array that is an argument of a task is read-only, because it lies in memory that other processes read. It gets
+    its own memory first, so the result is in the caller's array and no other process sees a change. Existing views of
+    it keep the old elements.
 
     Raises:
-        ValueError: the array is read-only and did not come as an argument.
+        ValueError: the array is read-only and is not an argument of a task.
     """
     if target.flags.writeable:
         target[...] = value

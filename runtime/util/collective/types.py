@@ -7,8 +7,8 @@ class Backend:
     """How a group communicates. `Backend("gloo")` checks a name and returns it in lower case.
 
     Raises:
-        ValueError: there is no such backend.
-        RuntimeError: it is known and cannot be used here.
+        ValueError: the backend does not exist.
+        RuntimeError: the backend is not supported here.
     """
 
     NCCL = "nccl"
@@ -30,7 +30,7 @@ class Backend:
 
 
 class ReduceOp(Enum):
-    """How several tensors become one."""
+    """How a reduction combines tensors."""
 
     SUM = 0
     PRODUCT = 1

@@ -16,7 +16,7 @@ class RayBackend(MultiprocessingBackend):  # type: ignore[misc]
     """Runs joblib's batches in a `runtime.util.multiprocessing.Pool`.
 
     Args:
-        nesting_level, inner_max_num_threads: joblib's.
+        nesting_level, inner_max_num_threads: arguments of joblib.
         ray_remote_args: options of the actors.
     """
 

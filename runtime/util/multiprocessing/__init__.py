@@ -1,4 +1,4 @@
-"""`multiprocessing.Pool` over the cluster: the same calls, with actors for processes."""
+"""`multiprocessing.Pool` over the cluster: the same interface, with actors instead of processes."""
 
 from multiprocessing import JoinableQueue, TimeoutError
 

@@ -21,14 +21,14 @@ Calls = Iterable[tuple[Sequence[Any], Mapping[str, Any]]]
 
 
 class _PoolProcess:
-    """What runs the calls: one actor stands for one process."""
+    """The actor that stands for one process of the pool."""
 
     def __init__(self, initializer: Callable[..., object] | None, initargs: Iterable[Any] | None) -> None:
         if initializer is not None:
             initializer(*(initargs or ()))
 
     def ping(self) -> None:
-        """Returns once the initializer has."""
+        """Returns once the initializer has run."""
 
     def run_batch(self, func: Callable[..., Any], batch: Batch) -> list[Any]:
         """The results of the calls, in order."""
@@ -48,8 +48,8 @@ class Pool:
         processes: how many actors; default: the CPUs of the cluster.
         initializer: runs in each actor when it starts, with `initargs`.
         initargs: see `initializer`.
-        maxtasksperchild: an actor is replaced after so many batches.
-        context: without a meaning here.
+        maxtasksperchild: batches after which an actor is replaced.
+        context: without effect.
         ray_address: cluster to connect to; see `init`.
         ray_remote_args: options of the actors.
 
@@ -115,7 +115,7 @@ class Pool:
         return self._actor_class.remote(self._initializer, self._initargs), 0
 
     def run_batch(self, process: int, func: Callable[..., Any], batch: Batch) -> Any:
-        """Sends calls to one actor; returns the reference of their results."""
+        """Sends calls to one actor; returns a reference to their results."""
         actor, count = self._actor_pool[process]
         ref = actor.run_batch.remote(func, batch)
         count += 1
@@ -131,7 +131,7 @@ class Pool:
         self._stopping.append(actor.__ray_terminate__.remote())
 
     def iterator_ended(self) -> None:
-        """An iterator has sent its last batch: a closed pool may end."""
+        """Called when an iterator has sent its last batch; a closed pool may then end."""
         if self._closed and not self._stopped and all(one.exhausted for one in self._iterators):
             self._stopped = True
             for actor, _ in self._actor_pool:
@@ -160,8 +160,8 @@ class Pool:
 
         Args:
             func, args, kwargs: the call.
-            callback: gets the result.
-            error_callback: gets the exception instead, if there is one.
+            callback: called with the result.
+            error_callback: called with the exception, if the call raised.
 
         Raises:
             ValueError: the pool is closed.
@@ -174,7 +174,7 @@ class Pool:
     def map(
         self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = None
     ) -> list[Any]:
-        """`func` of every item, in order."""
+        """Calls `func` for every item; returns the results in order."""
         results: list[Any] = self.map_async(func, iterable, chunksize).get()
         return results
 
@@ -186,13 +186,13 @@ class Pool:
         callback: Callable[[list[Any]], object] | None = None,
         error_callback: Callable[[Exception], object] | None = None,
     ) -> AsyncResult:
-        """Starts `func` on every item.
+        """Starts a call of `func` for every item.
 
         Args:
             func: a function of one argument.
-            iterable: read at once.
+            iterable: the items, all read now.
             chunksize: items per batch; default: four batches per process.
-            callback: gets the list of all results.
+            callback: called with the list of results.
             error_callback: gets the first exception instead, if there is one.
 
         Raises:
@@ -204,7 +204,7 @@ class Pool:
     def starmap(
         self, func: Callable[..., Any], iterable: Iterable[Iterable[Any]], chunksize: int | None = None
     ) -> list[Any]:
-        """`func(*item)` of every item, in order."""
+        """Calls `func(*item)` for every item; returns the results in order."""
         results: list[Any] = self.starmap_async(func, iterable, chunksize=chunksize).get()
         return results
 
@@ -216,14 +216,14 @@ class Pool:
         error_callback: Callable[[Exception], object] | None = None,
         chunksize: int | None = None,
     ) -> AsyncResult:
-        """Starts `func(*item)` of every item; see `map_async`."""
+        """Starts a call `func(*item)` for every item; see `map_async`."""
         calls: Calls = ((tuple(item), {}) for item in iterable)
         return self._start(func, calls, chunksize, callback, error_callback)
 
     def imap(
         self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = 1
     ) -> IMapIterator:
-        """The results of `func` on every item, in order, while the items are still being read.
+        """Calls `func` for every item; yields the results in order while it still reads items.
 
         Raises:
             ValueError: the pool is closed.
@@ -233,7 +233,7 @@ class Pool:
     def imap_unordered(
         self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = 1
     ) -> IMapIterator:
-        """Like `imap`, with the results as they come."""
+        """Like `imap`, with the results in the order of completion."""
         return self._iterate(func, iterable, chunksize, ordered=False)
 
     def _start(
@@ -277,12 +277,12 @@ class Pool:
     # ------------------------------------------------------------ the end
 
     def close(self) -> None:
-        """Takes no more calls; the actors end after those they have."""
+        """Refuses further calls; the actors end after their present ones."""
         self._closed = True
         self.iterator_ended()
 
     def terminate(self) -> None:
-        """Ends the actors at once; results that are not there yet are errors."""
+        """Ends the actors at once; unfinished calls fail."""
         self._closed = True
         self._stopped = True
         for actor, _ in self._actor_pool:

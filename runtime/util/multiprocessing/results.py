@@ -1,4 +1,4 @@
-"""What a pool's calls return: results that come later, alone, as a list, or one after the other."""
+"""Results of a pool's calls: single results, lists and iterators."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Raised:
 
 
 def batch_of(core: Core, ref: Any) -> list[Any]:
-    """The results of one batch; exceptions stand for calls that raised, and one for a batch that was lost."""
+    """The results of one batch; an exception in place of each call that raised, or one for a batch that was lost."""
     try:
         batch: list[Any] = core.reader.get((ref,), None)[0]
     except exceptions.RayError as error:
@@ -64,7 +64,7 @@ class AsyncResult:
             self._caller.start()
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits until the result is there and callbacks have returned, or `timeout` seconds."""
+        """Waits until the result is ready and callbacks have returned, or `timeout` seconds have passed."""
         deadline = None if timeout is None else time.monotonic() + timeout
         if self._refs:
             self._core.waiter.wait(self._refs, len(self._refs), _left(deadline), True)
@@ -72,7 +72,7 @@ class AsyncResult:
             self._caller.join(_left(deadline))
 
     def ready(self) -> bool:
-        """Whether the result is there."""
+        """Whether the result is ready."""
         if self._caller is not None and self._caller.is_alive():
             return False
         count = len(self._refs)
@@ -82,7 +82,7 @@ class AsyncResult:
         """Whether no call raised.
 
         Raises:
-            ValueError: the result is not there yet.
+            ValueError: the result is not ready.
         """
         if not self.ready():
             raise ValueError(f"{self!r} not ready")
@@ -92,8 +92,8 @@ class AsyncResult:
         """The result.
 
         Raises:
-            multiprocessing.TimeoutError: it does not come in time.
-            Exception: what a call raised; of several, the first in the order of the arguments.
+            multiprocessing.TimeoutError: it was not ready in time.
+            Exception: a call raised it; if several did, the first in the order of the arguments.
         """
         self.wait(timeout)
         if not self.ready():
@@ -139,14 +139,14 @@ class AsyncResult:
 
 
 class Batches(Protocol):
-    """What runs the batches of an iterator: a `Pool`."""
+    """The interface of `Pool` that an iterator needs."""
 
     @property
     def process_count(self) -> int:
         """How many processes run batches."""
 
     def run_batch(self, process: int, func: Callable[..., Any], batch: list[Any]) -> Any:
-        """Sends calls to one process; returns the reference of their results."""
+        """Sends calls to one process; returns a reference to their results."""
 
     def iterator_ended(self) -> None:
         """An iterator has sent its last batch."""
@@ -155,7 +155,7 @@ class Batches(Protocol):
 class IMapIterator:
     """The results of `imap` or `imap_unordered`. As in Ray, the exception of a call that raised is its result.
 
-    One batch per process is on its way; the next is read from the iterable and sent when one is done.
+    One batch per process is in progress; when one is done, the next is read from the iterable and sent.
     """
 
     def __init__(
@@ -178,11 +178,11 @@ class IMapIterator:
 
     @property
     def exhausted(self) -> bool:
-        """Whether everything has been sent."""
+        """Whether all batches have been sent."""
         return self._iterator is None
 
     def send_rest(self) -> None:
-        """Sends all that is left, without waiting for room."""
+        """Sends all remaining batches without waiting."""
         with self._lock:
             for process in itertools.cycle(range(self._pool.process_count)):
                 if self._iterator is None:
@@ -212,11 +212,11 @@ class IMapIterator:
         """The next result.
 
         Args:
-            timeout: seconds to wait; None waits for ever.
+            timeout: seconds to wait; None: no limit.
 
         Raises:
-            StopIteration: there are no more.
-            multiprocessing.TimeoutError: it does not come in time.
+            StopIteration: no result is left.
+            multiprocessing.TimeoutError: it was not ready in time.
         """
         with self._lock:
             if not self._results:

@@ -1,4 +1,4 @@
-"""What there is in the cluster: `list_*`, `get_*` and `summarize_*` of actors, tasks, nodes, objects and more."""
+"""The state of the cluster: `list_*`, `get_*` and `summarize_*` of actors, tasks, nodes, objects and more."""
 
 from .api import (
     get_actor,

@@ -1,7 +1,7 @@
-"""The questions: what actors, tasks, nodes, jobs, workers, objects and placement groups there are.
+"""Queries: the actors, tasks, nodes, jobs, workers, objects and placement groups of the cluster.
 
-The control store is asked for actors, nodes, jobs and placement groups, the processes themselves for tasks,
-objects and workers; those of processes that have ended are not listed.
+The control store answers for actors, nodes, jobs and placement groups, the processes themselves for tasks, objects and
+workers. Tasks and objects of processes that have ended are not listed.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ def connect(address: str | None) -> None:
     """Joins the cluster at `address` unless this program is connected.
 
     Raises:
-        ServerUnavailable: there is none.
+        ServerUnavailable: no cluster is found there.
     """
     if current_or_none() is None:
         try:
             api.init(address or "auto", log_to_driver=False)
         except ConnectionError as error:
-            raise ServerUnavailable(f"There is no cluster to ask: {error}") from error
+            raise ServerUnavailable(f"No cluster was found: {error}") from error
 
 
 def _list(
@@ -91,16 +91,16 @@ def list_actors(
     """The actors, dead ones included.
 
     Args:
-        address: of the cluster, if this program is not connected.
-        filters: (column, "=" or "!=", value), all of which must hold; strings are compared without case.
-        limit: how many rows at most.
+        address: the cluster, if this program is not connected.
+        filters: tuples (column, "=" or "!=", value), all of which must hold. Strings are compared without case.
+        limit: the maximum number of rows.
         timeout: seconds to wait for the answer.
-        detail: fill the columns of details.
-        raise_on_missing_output, _explain: for Ray's sake.
+        detail: also fill the columns of details.
+        raise_on_missing_output, _explain: without effect.
 
     Raises:
-        ValueError: a filter or the limit makes no sense.
-        RayStateApiException: a filter names no column, or there is no cluster.
+        ValueError: a filter or the limit is malformed.
+        RayStateApiException: a filter names an unknown column, or no cluster is found.
     """
     return _list(ActorState, _actors, address, filters, limit, timeout, detail)
 
@@ -255,7 +255,7 @@ def summarize_tasks(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> dict[str, Any]:
-    """How many tasks of each function are in each state."""
+    """The number of tasks by function and state."""
     rows = list_tasks(address, None, 10_000, timeout)
     summary: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -281,7 +281,7 @@ def summarize_actors(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> dict[str, Any]:
-    """How many actors of each class are in each state."""
+    """The number of actors by class and state."""
     rows = list_actors(address, None, 10_000, timeout)
     summary: dict[str, dict[str, Any]] = {}
     for row in rows:
@@ -297,7 +297,7 @@ def summarize_objects(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> dict[str, Any]:
-    """How many references to objects there are, and how large the objects are together."""
+    """The number of references to objects, and the total size of the objects."""
     rows = list_objects(address, None, 10_000, timeout)
     size_mb = sum(max(0, row.object_size) for row in rows) / 2**20
     summary = {

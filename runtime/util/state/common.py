@@ -1,4 +1,4 @@
-"""The rows of `runtime.util.state`, and how they are chosen. Pure."""
+"""The rows of `runtime.util.state`, and filters for them. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_LIMIT = 10_000
 
 @dataclasses.dataclass(init=True)
 class StateSchema:
-    """One row: columns as attributes, and like a dict."""
+    """One row. Columns are attributes and dict keys."""
 
     def __getitem__(self, column: str) -> Any:
         if column not in self.columns():
@@ -25,7 +25,7 @@ class StateSchema:
         return getattr(self, column)
 
     def get(self, column: str, default: Any = None) -> Any:
-        """The value of a column, or `default` if there is no such column."""
+        """The value of a column, or `default` if the column does not exist."""
         return getattr(self, column) if column in self.columns() else default
 
     def asdict(self) -> dict[str, Any]:
@@ -189,11 +189,11 @@ S = TypeVar("S", bound=StateSchema)
 
 
 def check_options(schema: type[StateSchema], filters: Sequence[Any] | None, limit: int) -> list[Filter]:
-    """The filters, if they can be used.
+    """Checks filters and returns them.
 
     Raises:
-        ValueError: a filter makes no sense.
-        RayStateApiException: a filter names no column, or the limit is too high.
+        ValueError: a filter is malformed.
+        RayStateApiException: a filter names an unknown column, or the limit is too high.
     """
     if limit > MAX_LIMIT:
         raise RayStateApiException(

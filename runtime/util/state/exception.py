@@ -1,9 +1,9 @@
-"""What the calls of `runtime.util.state` raise."""
+"""Errors of `runtime.util.state`."""
 
 
 class RayStateApiException(Exception):
-    """The question cannot be answered."""
+    """The query cannot be answered."""
 
 
 class ServerUnavailable(RayStateApiException):
-    """Nobody is there to answer."""
+    """No cluster answers."""

@@ -1,6 +1,6 @@
-"""What processes wrote: `list_logs` and `get_log`.
+"""Logs of processes: `list_logs` and `get_log`.
 
-Files of this process's node are read here, those of other nodes by a task that runs there.
+Files of this node are read directly, files of other nodes by a task that runs there.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def list_logs(
     """The names of a node's log files, by kind: worker_out, worker_err, raylet, gcs_server and others.
 
     Args:
-        address: of the cluster, if this program is not connected.
-        node_id, node_ip: which node; one of them.
+        address: the cluster, if this program is not connected.
+        node_id, node_ip: the node; give one of them.
         glob_filter: only files whose names match.
         timeout: seconds to wait for the node.
 
     Raises:
-        ValueError: no node is named.
-        RayStateApiException: there is no such node.
+        ValueError: no node is given.
+        RayStateApiException: the node does not exist.
     """
     connect(address)
     node = _node(node_id, node_ip, timeout)
@@ -86,21 +86,21 @@ def get_log(
     _interval: float | None = None,
     filter_ansi_code: bool = False,
 ) -> Iterator[Any]:
-    """What a process wrote, in pieces. Who wrote it is named by one of `filename`, `actor_id`, `task_id`, `pid` and
-    `submission_id`; a file and a pid need `node_id` or `node_ip` as well. A task's output is that of its worker.
+    """Yields the log of a process in pieces. Give one of `filename`, `actor_id`, `task_id`, `pid`, `submission_id`; a
+    file or a pid also needs `node_id` or `node_ip`. The log of a task is that of its worker.
 
     Args:
-        follow: go on for ever, with what comes.
-        tail: the last lines only, so many; -1: all.
+        follow: continue with new output, without an end.
+        tail: only this many lines at the end; -1: all.
         suffix: "out" or "err".
         encoding: None gives bytes.
         attempt_number: of the task.
-        _interval: seconds between looks at a followed file.
-        filter_ansi_code: leave colours out.
+        _interval: seconds between reads of a followed file.
+        filter_ansi_code: remove colour codes.
 
     Raises:
-        ValueError: nothing, or not enough, is named.
-        RayStateApiException: there is no such node, actor, task or file.
+        ValueError: the arguments do not identify a log.
+        RayStateApiException: the node, actor, task or file does not exist.
     """
     connect(address)
     if suffix not in ("out", "err"):

@@ -62,7 +62,7 @@ class World:
         out = []
         for effect in self.schedule():
             assert isinstance(effect, GrantHere)
-            assert self.queue.settle(effect.waiting, True)
+            assert self.queue.grant_ended(effect.waiting, True)
             out.append((effect.waiting.owner, effect.waiting.class_key))
         return out
 
@@ -112,7 +112,7 @@ def test_whoever_was_served_last_comes_last() -> None:
     for _ in range(4):
         effect = world.schedule()[0]
         assert isinstance(effect, GrantHere)
-        world.queue.settle(effect.waiting, True)
+        world.queue.grant_ended(effect.waiting, True)
         order.append(effect.waiting.owner)
         world.ledger.release(effect.allocation)
         world.queue.ended(effect.waiting.scheduling_class, False)
@@ -140,7 +140,7 @@ def test_a_grant_in_flight_of_a_gone_owner_settles_as_unwanted() -> None:
     effect = world.schedule()[0]
     world.queue.drop_owner("a")
     assert isinstance(effect, GrantHere)
-    assert not world.queue.settle(effect.waiting, True)
+    assert not world.queue.grant_ended(effect.waiting, True)
 
 
 def test_a_withdrawn_demand_settles_as_unwanted() -> None:
@@ -149,7 +149,7 @@ def test_a_withdrawn_demand_settles_as_unwanted() -> None:
     effect = world.schedule()[0]
     world.demand("a", "f", 0, CPU=1)
     assert isinstance(effect, GrantHere)
-    assert not world.queue.settle(effect.waiting, True)
+    assert not world.queue.grant_ended(effect.waiting, True)
     assert len(world.queue) == 0
 
 
@@ -159,7 +159,7 @@ def test_a_grant_that_failed_is_wanted_again() -> None:
     effect = world.schedule()[0]
     assert isinstance(effect, GrantHere)
     world.ledger.release(effect.allocation)
-    world.queue.settle(effect.waiting, False)
+    world.queue.grant_ended(effect.waiting, False)
     assert len(world.schedule()) == 1
 
 
@@ -195,7 +195,7 @@ def test_a_refusal_counts_for_a_while() -> None:
     world.demand("a", "f", 1, CPU=1)
     effect = world.schedule()[0]
     assert isinstance(effect, AskNode)
-    world.queue.settle(effect.waiting, False)
+    world.queue.grant_ended(effect.waiting, False)
     world.nodes.refused(THERE, effect.waiting.request.resources, world.now + 1)
     assert world.schedule() == []
     assert not next(iter(world.queue.waiting())).infeasible
@@ -307,7 +307,7 @@ def test_many_random_demands_leave_the_ledger_as_it_was() -> None:
             world.queue.drop_owner(rng.choice("abc"))
         for effect in world.schedule():
             assert isinstance(effect, GrantHere)
-            if world.queue.settle(effect.waiting, True):
+            if world.queue.grant_ended(effect.waiting, True):
                 held.append(effect.allocation)
             else:
                 world.ledger.release(effect.allocation)
@@ -324,7 +324,7 @@ class TestTasksThatWait:
         """Grants what waits first, whose task then waits."""
         effect = world.schedule()[0]
         assert isinstance(effect, GrantHere)
-        assert world.queue.settle(effect.waiting, True)
+        assert world.queue.grant_ended(effect.waiting, True)
         world.ledger.lend(effect.allocation)
         return effect
 
@@ -404,7 +404,7 @@ class TestTasksThatWait:
         effect = world.schedule()[0]
         assert isinstance(effect, AskNode)
         entry = effect.waiting
-        world.queue.settle(entry, False)
+        world.queue.grant_ended(entry, False)
         world.nodes.refused(THERE, entry.request.resources, world.now + 1, entry.scheduling_class)
         world.demand("a", "g", 1, CPU=1)
         asked = world.schedule()

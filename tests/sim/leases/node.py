@@ -126,7 +126,7 @@ class SimNode:
                 assert isinstance(effect, GrantHere)
                 self._live += 1
                 self.peak = max(self.peak, self._live)
-                self._queue.settle(effect.waiting, True)
+                self._queue.grant_ended(effect.waiting, True)
                 owner = effect.waiting.owner
                 assert owner is None or isinstance(owner, Task)
                 self._next(owner, effect.waiting.scheduling_class, effect.allocation)
