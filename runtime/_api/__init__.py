@@ -1,1 +1,1 @@
-"""What the public modules of `runtime` share: arguments of `init`, options of tasks and actors, cluster views."""
+"""Helpers of the public modules: arguments of `init`, options of tasks and actors, cluster views."""

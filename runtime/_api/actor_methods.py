@@ -1,4 +1,4 @@
-"""What is known of actors without asking them: of their methods, from `@method` and their kind, and of their class."""
+"""Facts about actor classes and their methods: the defaults of `@method`, and what handles carry."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class MethodOptions(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class ActorClassMetadata:
-    """What libraries ask of an actor class: the class that was made remote, and the options it was given."""
+    """An actor class for libraries: the original class and its options."""
 
     class_name: str
     modified_class: type
@@ -61,7 +61,7 @@ class ActorClassMetadata:
 
 
 class ActorShape(msgspec.Struct, frozen=True, array_like=True):
-    """What a handle knows of its actor; travels with handles and in the actor's spec."""
+    """What a handle knows about its actor. Sent with handles and in the actor's spec."""
 
     class_name: str  # qualified
     methods: dict[str, MethodOptions]
@@ -119,7 +119,7 @@ def method(*args: Any, **options: Any) -> Any:
 
 
 def check_retry(value: Any) -> None:
-    """Raises AssertionError unless `value` says what to retry: a bool, or exception classes."""
+    """Raises AssertionError unless `value` is a bool or a list of exception classes."""
     if isinstance(value, bool) or value is None:
         return
     if not isinstance(value, list | tuple) or not all(
@@ -138,7 +138,7 @@ def packed_retry(value: Any) -> tuple[bool, bytes]:
 
 
 def method_table(cls: type) -> dict[str, MethodOptions]:
-    """The methods that handles offer, with their defaults: routines only, no classes or other callable objects."""
+    """The methods of handles with their defaults: functions only, no classes or other callable objects."""
     table = {}
     for name, member in inspect.getmembers(cls, inspect.isroutine):
         is_python = inspect.isfunction(member) or inspect.ismethod(member)

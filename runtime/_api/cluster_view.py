@@ -1,4 +1,4 @@
-"""What a connected program sees of the cluster: nodes and resources."""
+"""The cluster as a connected program sees it: nodes and resources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STORE = "object_store_memory"
 
 
 def connected() -> Core:
-    """The core of this process; unlike `core_worker.current` it starts none.
+    """The core of this process. Unlike `core_worker.current`, it does not connect.
 
     Raises:
         RaySystemError: this process is not connected.
@@ -30,7 +30,7 @@ def connected() -> Core:
 
 
 def _own_resources(node: NodeInfo) -> dict[str, float]:
-    """What the node has, without the names under which placement groups set some of it aside."""
+    """The node's resources without the names that placement groups add."""
     own = {name: units for name, units in node.total.items() if not is_group_resource(name)}
     return resource_units.to_floats(own)
 
@@ -87,7 +87,7 @@ def cluster_resources() -> dict[str, float]:
 
 
 def available_resources() -> dict[str, float]:
-    """The resources that nothing holds at the moment."""
+    """The free resources of all live nodes."""
     # Tasks that woke up while others had their CPUs make it negative for a while.
     return _sum(_free)
 

@@ -1,4 +1,4 @@
-"""The driver's connection: `init`, `shutdown`, and whether there is one."""
+"""The driver's connection: `init`, `shutdown` and `is_initialized`."""
 
 from __future__ import annotations
 
@@ -75,28 +75,28 @@ def init(
     """Connects this program to a cluster: the one at `address`, or a new one on this machine.
 
     Args:
-        address: None (what CLUSTERCTL_ADDRESS or RAY_ADDRESS says, else a cluster that has a node on this machine,
-            else a new local one), "local" (a new one), "auto" (what these variables say, else the cluster that has a
-            node on this machine, be it another program's local one), "host:port" of a control store, or
-            "ray://host:port", which means the same. `localhost` means 127.0.0.1.
-        num_cpus: of a new cluster; default: those of the machine. num_gpus, resources, labels and
-            object_store_memory (bytes) likewise; with any of them, None as address never joins a cluster.
-        ignore_reinit_error: a second call does nothing instead of raising.
-        include_dashboard: a new cluster gets a head with a job API, whose address is `dashboard_url`; default: it gets
-            none, and comes up sooner. There are no pages.
-        dashboard_port: of the job API; default: 8265, or another if that is in use. It listens on loopback:
-            dashboard_host and proxy_server_url have no effect.
-        job_config: `job_config.JobConfig`; runtime_env and namespace go before what it says.
-        log_to_driver: print what workers print; default true.
-        logging_config: how the driver and the workers log; it replaces logging_level and logging_format.
-        namespace: for named actors; default: one of this program's own.
+        address: the cluster: "host:port" of its control store (with or without "ray://"; `localhost` means 127.0.0.1);
+            "local" for a new one; "auto" for the one in CLUSTERCTL_ADDRESS or RAY_ADDRESS, else the one that has a node
+            on this machine, even another program's local one. None: as "auto", but local clusters of other programs do
+            not count, and a new one is started if none is found.
+        num_cpus: CPUs of a new cluster; default: those of the machine. Likewise num_gpus, resources, labels and
+            object_store_memory (bytes). With any of them, None as address always starts a new cluster.
+        ignore_reinit_error: a further call does nothing instead of raising.
+        include_dashboard: start a head with a job API (at `dashboard_url`) for a new cluster, which takes longer.
+            Default: no head. There are no web pages.
+        dashboard_port: port of the job API; default: 8265, or another if that is in use. It listens on the loopback
+            interface: dashboard_host and proxy_server_url have no effect.
+        job_config: `job_config.JobConfig`; the arguments runtime_env and namespace take precedence.
+        log_to_driver: print the output of workers; default True.
+        logging_config: logging of the driver and the workers; replaces logging_level and logging_format.
+        namespace: namespace of named actors; default: a new one for this program.
         runtime_env: environment of the job's workers, a dict or a `RuntimeEnv`.
-        kwargs: Ray's hidden ones, see `_init_arguments`.
+        kwargs: Ray's hidden arguments, see `_api/init_arguments.py`.
 
     Raises:
-        RuntimeError: already connected, an argument that does not exist (any more), or a cluster whose Python has
-            another minor version.
-        ConnectionError: no cluster at `address`.
+        RuntimeError: the program is already connected, an argument does not exist, or the cluster's Python has another
+            minor version.
+        ConnectionError: no cluster is found at `address`.
         TypeError, ValueError: an argument is wrong, or one of a new cluster's when joining one; an environment
             variable has a wrong value.
     """
@@ -154,7 +154,7 @@ def _configure_logging(level: int | str, format: str | None) -> None:
 
 
 def _raise_open_files_limit() -> None:
-    """Every worker that we speak to is an open file."""
+    """Each connection to a worker is an open file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -252,7 +252,7 @@ def _terminated(_number: int, _frame: Any) -> NoReturn:
 
 
 def _guard_interrupts(core: Core) -> None:
-    """Ctrl-C raises KeyboardInterrupt as ever, but not in the middle of a change of the engine's own state."""
+    """Ctrl-C raises KeyboardInterrupt as usual, but not while the engine changes its own state."""
     main = threading.main_thread()
     if (
         threading.current_thread() is not main
@@ -315,8 +315,8 @@ def _api_address(control_address: str) -> str:
 
 
 def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = False) -> None:
-    """Leaves the cluster; ends it if `init` started it. Doing it twice is fine. In a task or actor it does nothing:
-    they are part of the cluster.
+    """Disconnects from the cluster, and ends it if `init` started it. Idempotent. In tasks and actors, which belong to
+    the cluster, it does nothing.
     """
     with _lock:
         core = core_worker.current_or_none()
@@ -335,7 +335,7 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
 
 
 def _forget_parent() -> None:
-    """In a forked child: the parent's cluster is not ours to end."""
+    """Runs in a forked child, which must not end its parent's cluster."""
     global _daemon, _lock
     _daemon = None
     _lock = threading.RLock()

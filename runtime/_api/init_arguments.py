@@ -1,4 +1,4 @@
-"""The arguments of `init`: which exist, what they accept, and which cluster they mean."""
+"""The arguments of `init`: names, accepted values, and the cluster that they select."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CLIENT = "ray://"
 
 
 def check_names(kwargs: Mapping[str, Any], address: str | None, local_mode: bool) -> None:
-    """Raises RuntimeError for arguments that do not exist, or do not any more."""
+    """Raises RuntimeError for arguments that do not exist or were removed."""
     if "storage" in kwargs:
         raise RuntimeError(
             "Cluster-wide storage configuration has been removed: init() has no argument `storage` since Ray 2.48."
@@ -43,10 +43,10 @@ def check_names(kwargs: Mapping[str, Any], address: str | None, local_mode: bool
 
 
 def check_isolation(enabled: bool, cgroup: str | None, cpus: float | None, memory: int | None) -> None:
-    """Raises ValueError: isolation by control groups is not to be had."""
+    """Raises ValueError: isolation by control groups is not supported."""
     if enabled:
         raise ValueError(
-            "enable_resource_isolation=True: this engine puts its processes into no control groups. Leave it out."
+            "enable_resource_isolation=True: this engine does not put its processes into control groups. Leave it out."
         )
     for name, value in (
         ("cgroup_path", cgroup),
@@ -67,16 +67,16 @@ def namespace_of(namespace: Any, job: JobConfig) -> str:
         if not isinstance(given, str):
             raise TypeError(f"namespace must be None or a string, not {given!r}.")
         if not given:
-            raise ValueError('"" is not a valid namespace. Pass None for one of the program\'s own.')
+            raise ValueError('"" is not a valid namespace. Pass None for a new one.')
         return given
     return settings.NAMESPACE.get()
 
 
 def own_cluster(**own: Any) -> dict[str, Any]:
-    """Checks what a new cluster shall have.
+    """Checks the resources of a new cluster.
 
     Raises:
-        TypeError, ValueError, AssertionError: a type, an amount, or a resource that has a keyword of its own.
+        TypeError, ValueError, AssertionError: a wrong type, a wrong amount, or a resource that has its own keyword.
     """
     amounts = {"CPU": own["num_cpus"], "GPU": own["num_gpus"]}
     resources = own["resources"]
@@ -91,7 +91,7 @@ def own_cluster(**own: Any) -> dict[str, Any]:
         ):
             if name in resources:
                 raise AssertionError(
-                    f"`{name}` cannot be a custom resource, for every node has it: say how much with `{keyword}`."
+                    f"`{name}` cannot be a custom resource, as every node has it: set it with `{keyword}`."
                 )
         amounts.update(resources)
     for name, amount in amounts.items():
@@ -149,7 +149,7 @@ def agent_of(address: Any, own: Mapping[str, Any], hidden: Mapping[str, Any]) ->
     if given:
         raise ValueError(
             f"When connecting to an existing cluster, {' and '.join(given)} must not be provided: they are for a "
-            f"new one, and {address!r} names one that runs."
+            f"new cluster, but {address!r} names a running one."
         )
     if address.startswith("/"):  # the agent's socket: the address of a local cluster
         if not os.path.exists(address):

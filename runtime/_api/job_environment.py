@@ -1,4 +1,4 @@
-"""The environment that a driver asks for with `init`, from all the places where it can be said."""
+"""The runtime environment of a driver's job, merged from all places that can set it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def of_init(runtime_env: Any, job_config: Any, skip_hook: bool = False) -> JobEn
     """The job's environment with its local files packed, and the packages, which `upload` takes once connected.
 
     Args:
-        runtime_env: the argument of `init`; the one of `job_config` counts when it is None.
+        runtime_env: the argument of `init`; if None, that of `job_config`.
         skip_hook: the hook of RAY_RUNTIME_ENV_HOOK is not called.
 
     Raises:
@@ -60,7 +60,7 @@ def of_init(runtime_env: Any, job_config: Any, skip_hook: bool = False) -> JobEn
 
 
 def job_config_json(runtime_env: Mapping[str, Any], overridable: Sequence[str]) -> str:
-    """What the driver of a submitted job is told: its job's environment, and which fields its own may replace."""
+    """The value of CLUSTERCTL_JOB_CONFIG: a submitted job's environment, and the fields that its driver may replace."""
     return json.dumps({"runtime_env": runtime_env, "overridable": list(overridable)})
 
 

@@ -48,7 +48,7 @@ BROADCAST_S = 0.02
 _encode = msgspec.msgpack.encode
 _REASONS = {
     NodeEvent.CONNECTION_LOST: "its agent's connection closed and did not come back",
-    NodeEvent.SILENT: f"its agent was silent for {HEARTBEAT_TIMEOUT_S:g} s",
+    NodeEvent.SILENT: f"its agent sent no report for {HEARTBEAT_TIMEOUT_S:g} s",
     NodeEvent.LEFT: "it was drained and left",
 }
 
@@ -199,7 +199,7 @@ class NodeService:
     # ---------------------------------------------------------------- liveness
 
     async def watch(self) -> None:
-        """Declares silent nodes dead; runs until cancelled."""
+        """Declares nodes dead that send no reports; runs until cancelled."""
         loop = asyncio.get_running_loop()
         before = loop.time()
         while True:

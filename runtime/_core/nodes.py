@@ -15,7 +15,7 @@ RESTART_GRACE_S = 10.0
 """The same after the control store itself was restarted: every agent has to notice and come back."""
 
 HEARTBEAT_TIMEOUT_S = 10.0
-"""How long a connected node may stay silent; agents report every 3 s at least."""
+"""Heartbeat timeout of a connected node; agents report at least every 3 s."""
 
 
 class NodeState(Enum):

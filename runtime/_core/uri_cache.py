@@ -1,4 +1,4 @@
-"""Which built parts of environments a node keeps: those in use, and the last used others up to a size. Pure."""
+"""The built parts of environments that a node keeps: those in use, and recently used others up to a size. Pure."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class _Entry(msgspec.Struct):
 
 
 class UriCache:
-    """Entries by name. Who builds and deletes them is the caller's matter.
+    """Entries by name. The caller builds and deletes them.
 
     Args:
-        limit_bytes: what is kept though nobody uses it may, with all that is used, be so large.
+        limit_bytes: unused entries are evicted while the total size exceeds this.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -31,11 +31,11 @@ class UriCache:
         return sum(entry.size_bytes for entry in self._entries.values())
 
     def add(self, name: str, size_bytes: int, now: float) -> None:
-        """An entry was built; nobody uses it yet."""
+        """Adds an entry that was built and is not yet in use."""
         self._entries[name] = _Entry(size_bytes, 0, now)
 
     def use(self, name: str, now: float) -> None:
-        """One more uses the entry."""
+        """Adds a user of the entry."""
         entry = self._entries[name]
         entry.users += 1
         entry.used_at = now

@@ -14,7 +14,7 @@ from runtime._wire.messages.control import NodeReport
 
 MIN_INTERVAL_S = 0.05
 LOOK_S = 1.0
-"""How often it is looked whether something changed that nobody told of."""
+"""How often to look for changes without an event."""
 
 HEARTBEAT_S = 3.0
 """The longest silence: each report wakes the control store, which hears all agents."""
@@ -78,7 +78,7 @@ class Reporter:
             self._pending = loop.call_later(delay, self._report)
 
     def report_now(self) -> None:
-        """What is so at this moment is told before anything that is said later."""
+        """Reports now, so that the report precedes later messages."""
         if self._pending is not None:
             self._pending.cancel()
         if self._heartbeat is not None:

@@ -32,13 +32,13 @@ _TRIM_INTERVAL_S = 0.5
 _MAY_END_TIMEOUT_S = 5.0
 _MAX_FAILED_STARTS = 3
 UNUSED_S = 30.0
-"""So long an idle worker of an environment that is not its job's is kept, then so long the environment without workers
-stays ready, and with it its interpreter's zygote."""
+"""Idle time after which workers of a task's own runtime_env exit; after the same time again, the environment and its
+zygote are removed."""
 _LOG_TAIL_BYTES = 2000
 _EXIT_GRACE_S = 2.0
 
 Taker = Callable[[Worker | CallError], None]
-"""Gets a worker that is taken for it, or learns why there will be none."""
+"""Called with the worker, or with the reason why there is none."""
 
 
 class PoolListener(msgspec.Struct):

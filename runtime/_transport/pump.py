@@ -1,4 +1,4 @@
-"""The sockets of a driver or worker, without an event loop: whoever waits pumps.
+"""The sockets of a driver or worker, without an event loop: the waiting thread pumps.
 
 A thread that needs something (`Pump.wait`) becomes the leader: it flushes what is buffered, polls, reads and dispatches
 until its condition holds, so that between a call and its reply lies no thread hand-off. Other waiting threads follow
@@ -35,7 +35,7 @@ LONG_NAP_S = 0.1
 NAPS_BEFORE_SLEEP = 16
 IDLE_POLL_S = 0.25
 REST_S = 60.0
-"""Nothing is due: whatever comes wakes the pump."""
+"""Timeout of a poll while no timer is due; incoming data ends the poll."""
 CONNECT_TIMEOUT_S = 5.0
 
 
@@ -65,11 +65,11 @@ class Pump:
         self._wanted = 0  # threads that would lead instead of the background thread
         self._background_polls = False
         self._asleep = False
-        self._rounds = 0  # in which a waiting thread found something
+        self._rounds = 0  # rounds led by a waiting thread that dispatched events
         self._external = False
         self.stopped = False
-        self.sent_much = False  # since the last poll began, somebody had to flush what it sent
-        self._in_burst = False  # the same, of the last poll as a whole: another thread did
+        self.sent_much = False  # a thread had to flush its own messages since the last poll began
+        self._in_burst = False  # another thread flushed its own messages during the last poll
         self._sleep_s: float | None = None  # how long the background thread may, beside an event loop
         self._alarm_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._alarm = select.poll()

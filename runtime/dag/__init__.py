@@ -1,4 +1,4 @@
-"""Graphs of tasks and actor calls that are written down first and executed later: `f.bind(...)`, `InputNode`,
+"""Graphs of tasks and actor calls that are built first and executed later: `f.bind(...)`, `InputNode`,
 `MultiOutputNode`, `dag.execute(...)`. Public; on top of the core API.
 """
 

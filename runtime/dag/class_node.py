@@ -12,7 +12,7 @@ class ClassNode(DAGNode):
     """An actor; executing it starts one. Its attributes are its methods: `node.method.bind(...)`.
 
     Args:
-        actor_class: something with `.remote`.
+        actor_class: an object with a method `remote`.
 
     Raises:
         ValueError: an argument comes from `InputNode`, which has no value before `execute`.
@@ -64,7 +64,7 @@ class UnboundMethod:
         return node
 
     def options(self, **options: Any) -> UnboundMethod:
-        """The same method with other options."""
+        """The same method with other options for its calls."""
         return UnboundMethod(self._owner, self._name, options)
 
     def __getattr__(self, name: str) -> Any:
@@ -80,7 +80,7 @@ class ClassMethodNode(DAGNode):
 
     Args:
         owner: a `ClassNode`, or the handle of a live actor.
-        previous: a call of the same `ClassNode` that must run before.
+        previous: a call of the same `ClassNode` that must run first.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class ClassMethodNode(DAGNode):
 
     @property
     def is_class_method_call(self) -> bool:
-        """Whether it is a call; see `ClassMethodOutput`."""
+        """True: this node is a call. See `ClassMethodOutput`."""
         return True
 
     def _described(self) -> str:
@@ -139,7 +139,7 @@ class ClassMethodOutput(ClassMethodNode):
 
     @property
     def is_class_method_call(self) -> bool:
-        """It is none."""
+        """False: this node is one return value of a call."""
         return False
 
     def _needed(self) -> list[DAGNode]:

@@ -1,4 +1,4 @@
-"""Graphs of actor calls that are checked once and executed often."""
+"""Compiled graphs: actor calls that are checked once and executed many times."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from runtime.dag.output_node import MultiOutputNode
 
 
 class CompiledDAG:
-    """Made by `dag.experimental_compile()`: executes a graph of calls of live actors.
+    """Executes a graph of calls of live actors; made by `dag.experimental_compile()`.
 
-    Each execution makes one ordinary call per node, in the order of binding; nothing is copied through the driver.
-    Results are fetched once: `get(ref)`, or `await future` with `enable_asyncio`.
+    Each execution makes one ordinary call per node, in the order of binding. Values do not pass through the driver.
+    Each result can be fetched once: by `get(ref)`, or with `enable_asyncio` by `await future`.
 
     Raises:
         ValueError, NotImplementedError: the graph cannot be compiled; the message says why.
@@ -81,7 +81,7 @@ class CompiledDAG:
                 )
             if not isinstance(node, ClassMethodNode | InputNode | InputAttributeNode | MultiOutputNode):
                 raise NotImplementedError(
-                    f"Only actor method nodes can be compiled, and {node} is none: run such a graph with execute()."
+                    f"Only actor method nodes can be compiled, but {node} is not one: run such a graph with execute()."
                 )
             if isinstance(node, ClassMethodNode) and not node._needed():
                 raise ValueError(
@@ -103,9 +103,9 @@ class CompiledDAG:
         """Executes the graph once; returns a `CompiledDAGRef`, or a list of them for several outputs.
 
         Raises:
-            ValueError: other arguments than the graph reads, or it was compiled with `enable_asyncio`.
+            ValueError: the arguments do not fit the graph, or it was compiled with `enable_asyncio`.
             RayCgraphCapacityExceeded: too many results have not been fetched.
-            RayChannelError: it was torn down.
+            RayChannelError: the graph was torn down.
         """
         if self._asyncio:
             raise ValueError("Use execute_async if enable_asyncio=True")
@@ -160,23 +160,23 @@ class CompiledDAG:
                 )
 
     def fetched(self, index: int) -> None:
-        """A result of an execution was fetched: those before it are there as well."""
+        """Called when a result of an execution was fetched; earlier results are then ready, too."""
         self._fetched = max(self._fetched, index)
         self._inflight = {one for one in self._inflight if one > self._fetched}
 
     def dropped(self, index: int) -> None:
-        """Nobody will fetch the results of an execution."""
+        """Called when the results of an execution can no longer be fetched."""
         self._inflight.discard(index)
 
     def deadline_of(self, timeout: float | None) -> float | None:
-        """When to give up waiting, by the clock; None for never (a negative `timeout`)."""
+        """The monotonic time at which waiting ends; None for a negative `timeout`: no limit."""
         seconds = self._get_timeout_s if timeout is None else timeout
         return None if seconds < 0 else time.monotonic() + seconds
 
     # ------------------------------------------------------------ the end
 
     def teardown(self, kill_actors: bool = False) -> None:
-        """Ends it; its actors live on unless `kill_actors`. Doing it twice is fine."""
+        """Ends the compiled graph; its actors live on unless `kill_actors` is set. Idempotent."""
         if self.is_teardown:
             return
         self.is_teardown = True
@@ -185,7 +185,7 @@ class CompiledDAG:
                 api.kill(handle)
 
     def visualize(self, *_args: Any, **_kwargs: Any) -> str:
-        """The graph as lines of text, each node with what it needs."""
+        """The graph as text: a line for each node with its inputs."""
         lines = [
             f"{node!r} <- {', '.join(map(repr, node._needed()))}" for node in self._nodes if node._needed()
         ]
@@ -208,11 +208,11 @@ class CompiledDAGRef:
         """The value.
 
         Args:
-            timeout: seconds to wait; None: `DAGContext.get_timeout`; -1: for ever.
+            timeout: seconds to wait; None: `DAGContext.get_timeout`; -1: no limit.
 
         Raises:
             ValueError: it was fetched before.
-            RayChannelTimeoutError: it does not come in time.
+            RayChannelTimeoutError: it was not ready in time.
         """
         if self._was_fetched:
             raise ValueError(
@@ -227,7 +227,7 @@ class CompiledDAGRef:
         if not api.wait([ref], timeout=left)[0]:
             raise exceptions.RayChannelTimeoutError(
                 "The compiled graph gave no result in time. Where it may take longer, pass a timeout or set "
-                "RAY_CGRAPH_get_timeout; else look where its actors hang."
+                "RAY_CGRAPH_get_timeout; else find out where its actors hang."
             )
         self._dag.fetched(self._index)
         return api.get(ref)

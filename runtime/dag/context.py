@@ -11,13 +11,13 @@ from runtime._system import settings
 
 @dataclass
 class DAGContext:
-    """The settings of this process; each begins as the environment's RAY_CGRAPH_<name> says.
+    """The settings of this process. The environment variable RAY_CGRAPH_<name> sets the initial value of each.
 
     Attributes:
         get_timeout: seconds that `get` waits for a result of a compiled graph.
         max_inflight_executions: executions whose results have not been fetched.
-        submit_timeout, teardown_timeout, read_iteration_timeout, buffer_size_bytes, max_buffered_results: of Ray's
-            channels; without effect here.
+        submit_timeout, teardown_timeout, read_iteration_timeout, buffer_size_bytes, max_buffered_results: without
+            effect.
     """
 
     get_timeout: float = field(default_factory=settings.GRAPH_GET_TIMEOUT_S.get)
@@ -33,7 +33,7 @@ class DAGContext:
 
     @staticmethod
     def get_current() -> DAGContext:
-        """The one of this process."""
+        """The settings of this process."""
         with DAGContext._lock:
             if DAGContext._current is None:
                 DAGContext._current = DAGContext()

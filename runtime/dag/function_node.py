@@ -1,4 +1,4 @@
-"""`f.bind(...)`: a task that is not started yet."""
+"""`f.bind(...)`: a task to start when the graph is executed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class FunctionNode(DAGNode):
     """A call of a remote function; executing it starts the task.
 
     Args:
-        function: something with `.remote`.
+        function: an object with a method `remote`.
     """
 
     def __init__(

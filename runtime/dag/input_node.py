@@ -1,4 +1,4 @@
-"""What a graph is executed with."""
+"""The input of a graph."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from runtime.dag.node import DAGNode, Execution
 
 
 class DAGInputData:
-    """The arguments of `execute`, when there are several: positions by number, keywords by name."""
+    """Several arguments of `execute`: positional ones by index, keyword arguments by name."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._args = args
@@ -80,7 +80,7 @@ class InputAttributeNode(DAGNode):
 
     @property
     def key(self) -> int | str:
-        """Which one."""
+        """The index or name of the argument."""
         return self._key
 
     def _run(self, execution: Execution) -> Any:

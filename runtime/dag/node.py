@@ -1,4 +1,4 @@
-"""What every node of a graph is: a call that is not made yet, with other nodes among its arguments."""
+"""The base class of nodes: a call to make later, with other nodes among its arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Execution:
-    """One execution of a graph: its input, and what each node came to. A node that is used twice runs once."""
+    """One execution of a graph: its input and the results of its nodes. A node that is used twice runs once."""
 
     def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.args = args
@@ -20,13 +20,13 @@ class Execution:
         self.results: dict[DAGNode, Any] = {}
 
     def result_of(self, node: DAGNode) -> Any:
-        """What a node comes to; runs it if it has not run yet."""
+        """The result of a node, which runs now if it has not run yet."""
         if node not in self.results:
             self.results[node] = node._run(self)
         return self.results[node]
 
     def resolve(self, value: Any) -> Any:
-        """The same value with the results of nodes in their places, in containers too."""
+        """The value with nodes replaced by their results, in containers too."""
         return replace(value, self.result_of)
 
 
@@ -34,8 +34,8 @@ class DAGNode(ABC):
     """One node. Nodes are equal only to themselves.
 
     Args:
-        args, kwargs: of the call; nodes may stand anywhere in them, inside lists, tuples, sets and dicts too.
-        options: of the call.
+        args, kwargs: arguments of the call. They may contain nodes, also inside lists, tuples, sets and dicts.
+        options: options of the call.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class DAGNode(ABC):
         self._last_execution: Execution | None = None
 
     def execute(self, *args: Any, _ray_cache_refs: bool = False, **kwargs: Any) -> Any:
-        """Runs this node and all that it needs.
+        """Executes the graph that ends in this node.
 
         Args:
-            args, kwargs: what `InputNode` stands for.
+            args, kwargs: the input, for `InputNode`.
 
         Returns:
             An `ObjectRef` for a call, a handle for an actor, a list for several outputs.
@@ -70,10 +70,10 @@ class DAGNode(ABC):
         return {} if last is None else {node.get_stable_uuid(): ref for node, ref in last.results.items()}
 
     def experimental_compile(self, *args: Any, **kwargs: Any) -> CompiledDAG:
-        """Makes this graph of actor calls ready for many executions; see `CompiledDAG`.
+        """Compiles this graph of actor calls for many executions; see `CompiledDAG`.
 
         Raises:
-            ValueError: it was compiled before.
+            ValueError: the graph is already compiled.
         """
         from runtime.dag.compiled import CompiledDAG
 
@@ -82,10 +82,10 @@ class DAGNode(ABC):
     def with_tensor_transport(
         self, transport: Any = "auto", device: str = "default", **_more: Any
     ) -> DAGNode:
-        """Says how tensors of the result travel; here they go through shared memory whatever it says.
+        """Accepted for programs for Ray: tensors of the result travel through shared memory in any case.
 
         Raises:
-            ValueError: transport between accelerators is asked for by name, and there is none.
+            ValueError: `transport` names a direct transport between accelerators, which does not exist here.
         """
         if transport in ("nccl", "accelerator"):
             raise ValueError(
@@ -113,7 +113,7 @@ class DAGNode(ABC):
         return self._stable_uuid
 
     def apply_recursive(self, fn: Callable[[DAGNode], Any]) -> Any:
-        """Calls `fn` once for every node that this one needs, and for this one last; returns what that gave."""
+        """Calls `fn` once for every node that this one depends on, and last for this one; returns that last result."""
         result = None
         for node in self._all_nodes():
             result = fn(node)
@@ -122,11 +122,11 @@ class DAGNode(ABC):
     _is_input = False
 
     def _needed(self) -> list[DAGNode]:
-        """The nodes among its arguments."""
+        """The nodes in its arguments."""
         return [*nodes_in(self._bound_args), *nodes_in(self._bound_kwargs)]
 
     def _all_nodes(self) -> list[DAGNode]:
-        """All that it needs, itself last, each after what it needs."""
+        """This node and all that it depends on, in topological order."""
         found: dict[DAGNode, None] = {}
         stack: list[tuple[DAGNode, Iterator[DAGNode]]] = [(self, iter(self._needed()))]
         entered = {self}
@@ -166,7 +166,7 @@ class DAGNode(ABC):
 
 
 def nodes_in(value: Any) -> list[DAGNode]:
-    """The nodes in a value: itself, or inside lists, tuples, sets and dicts."""
+    """The nodes in a value: the value itself, or nodes inside lists, tuples, sets and dicts."""
     if isinstance(value, DAGNode):
         return [value]
     if isinstance(value, list | tuple | set | frozenset):
@@ -177,7 +177,7 @@ def nodes_in(value: Any) -> list[DAGNode]:
 
 
 def replace(value: Any, result_of: Callable[[DAGNode], Any]) -> Any:
-    """A copy of `value` with `result_of(node)` for each node; the value itself if there is none."""
+    """A copy of `value` with `result_of(node)` in place of each node; `value` itself if it contains no node."""
     if isinstance(value, DAGNode):
         return result_of(value)
     if not nodes_in(value):

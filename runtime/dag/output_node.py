@@ -9,13 +9,13 @@ from runtime.dag.node import DAGNode, Execution
 
 
 class MultiOutputNode(DAGNode):
-    """Executes to the list of what its nodes come to.
+    """Its result is the list of the results of its nodes.
 
     Args:
         args: the nodes.
 
     Raises:
-        ValueError: not a list or tuple.
+        ValueError: `args` is not a list or tuple.
     """
 
     def __init__(self, args: Sequence[Any], kwargs: Any = None, options: Any = None) -> None:

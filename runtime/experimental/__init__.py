@@ -1,4 +1,4 @@
-"""Tools that may change: the cluster's key-value store, progress bars of tasks. Imported when first used."""
+"""APIs that may change: the cluster's key-value store, progress bars, object locations. Imported on first use."""
 
 from __future__ import annotations
 

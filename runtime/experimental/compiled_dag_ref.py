@@ -1,4 +1,4 @@
-"""What executions of a compiled graph return; see `runtime.dag.compiled`."""
+"""Results of compiled graphs; see `runtime.dag.compiled`."""
 
 from runtime.dag.compiled import CompiledDAGFuture, CompiledDAGRef
 

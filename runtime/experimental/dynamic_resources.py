@@ -1,4 +1,4 @@
-"""Resources of a node that change while it runs: there are none."""
+"""Changing the resources of a running node: not supported."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NoReturn
 
 
 def set_resource(resource_name: str, capacity: float, node_id: str | None = None) -> NoReturn:
-    """Always raises: what a node has is told when it starts.
+    """Always raises: the resources of a node are set when it starts.
 
     Raises:
         DeprecationWarning: always.

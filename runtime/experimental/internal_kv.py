@@ -1,4 +1,4 @@
-"""The cluster's key-value store: small values that every process reads and writes, by namespace."""
+"""The cluster's key-value store: small values that all processes can read and write, by namespace."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def _internal_kv_initialized() -> bool:
 def _internal_kv_put(
     key: str | bytes, value: str | bytes, overwrite: bool = True, *, namespace: str | bytes | None = None
 ) -> bool:
-    """Stores `value` under `key`; it survives the control store's restart.
+    """Stores `value` under `key`. It survives a restart of the control store.
 
     Args:
-        overwrite: replace a value that is there.
+        overwrite: replace an existing value.
 
     Returns:
-        Whether there was a value already.
+        Whether `key` already had a value.
     """
     reply = current().ask(KvPut(_namespace(namespace), _bytes(key), _bytes(value), overwrite))
     assert isinstance(reply, KvAdded)
@@ -62,7 +62,7 @@ def _internal_kv_exists(key: str | bytes, *, namespace: str | bytes | None = Non
 def _internal_kv_del(
     key: str | bytes, *, del_by_prefix: bool = False, namespace: str | bytes | None = None
 ) -> int:
-    """Removes `key`, or with `del_by_prefix` all keys that begin with it; returns how many there were."""
+    """Removes `key`, or with `del_by_prefix` all keys that begin with it; returns the number of removed keys."""
     reply = current().ask(KvDelete(_namespace(namespace), _bytes(key), del_by_prefix))
     assert isinstance(reply, KvDeleted)
     return reply.count

@@ -1,4 +1,4 @@
-"""Where objects are: which nodes hold a copy, how large it is, and whether it was spilled to disk."""
+"""Locations of objects: nodes with a copy, size, and whether the object was spilled to disk."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from runtime.object_ref import ObjectRef
 def get_object_locations(
     obj_refs: Sequence[ObjectRef], timeout_ms: int = -1
 ) -> dict[ObjectRef, dict[str, Any]]:
-    """Asks the owners of objects where they are.
+    """Asks the owners of objects for their locations.
 
     Args:
-        obj_refs: of any owners; those whose owner is gone are left out of the result.
-        timeout_ms: how long owners may take to answer; negative: as long as they like.
+        obj_refs: references of any owners. Objects whose owner has died are left out of the result.
+        timeout_ms: how long to wait for the owners; negative: no limit.
 
     Returns:
-        For each reference `node_ids` (hex, empty for a value that travels in messages or is still to come),
-        `object_size` (bytes, None for one that is still to come) and `did_spill`.
+        For each reference `node_ids` (hex; empty for a small value, which travels in messages, or a pending one),
+        `object_size` (bytes; None while pending) and `did_spill`.
 
     Raises:
         RuntimeError: `init` was not called.
@@ -34,7 +34,7 @@ def get_object_locations(
 
 
 def get_local_object_locations(obj_refs: Sequence[ObjectRef]) -> dict[ObjectRef, dict[str, Any]]:
-    """The same from what this process knows, without asking other processes. See `get_object_locations`."""
+    """Like `get_object_locations`, from the knowledge of this process alone."""
     core = _core(obj_refs)
     return _described(core, core.object_admin.known_locations(obj_refs), False)
 

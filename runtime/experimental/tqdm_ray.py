@@ -1,4 +1,4 @@
-"""Progress bars that tasks and actors report and the driver shows, without mixing lines."""
+"""Progress bars of tasks and actors, which the driver shows below its output."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _print = builtins.print
 
 
 class tqdm:  # the name that tqdm's users know
-    """A progress bar with the main part of tqdm's interface; it may be used in a task, an actor or the driver.
+    """A progress bar with the main part of tqdm's interface, for tasks, actors and drivers.
 
     Args:
-        iterable: what to iterate over; may be None.
-        desc: what is in progress.
-        total: how many steps there are; default: the length of `iterable`.
-        unit: of the steps.
+        iterable: the items to iterate over, or None.
+        desc: text in front of the bar.
+        total: the number of steps; default: the length of `iterable`.
+        unit: name of a step.
         position: order among the bars of one process.
-        flush_interval_s: how often to report at most; default 1 s.
+        flush_interval_s: minimum time between two reports; default 1 s.
     """
 
     def __init__(
@@ -63,28 +63,28 @@ class tqdm:  # the name that tqdm's users know
         self._reported_s = float("-inf")
 
     def set_description(self, desc: str) -> None:
-        """Says anew what is in progress."""
+        """Sets the text in front of the bar."""
         self._desc = desc
         self._report()
 
     def update(self, n: int = 1) -> None:
-        """Takes `n` steps."""
+        """Advances the bar by `n` steps."""
         self._x += n
         self._report()
 
     def refresh(self) -> None:
-        """Reports, if it is time."""
+        """Reports, if `flush_interval_s` has passed."""
         self._report()
 
     def close(self) -> None:
-        """Ends the bar. Doing it twice is fine."""
+        """Removes the bar. Idempotent."""
         if not self._closed:
             self._closed = True
             self._report(now=True)
 
     @property
     def total(self) -> int | None:
-        """How many steps there are."""
+        """The number of steps."""
         return self._total
 
     @total.setter
@@ -93,7 +93,7 @@ class tqdm:  # the name that tqdm's users know
 
     @property
     def n(self) -> int:
-        """How many steps have been taken."""
+        """The number of steps done."""
         return self._x
 
     @n.setter
@@ -137,7 +137,8 @@ class tqdm:  # the name that tqdm's users know
 
 
 def instance() -> BarManager:
-    """What shows the bars of this process. From then on `print` keeps clear of them (RAY_TQDM_PATCH_PRINT=0: not)."""
+    """The object that draws the bars of this process. From the first call on, `print` writes above the bars, unless
+    RAY_TQDM_PATCH_PRINT is 0."""
     core = current_or_none()
     bars = progress.manager(core.session.node_host if core is not None else "127.0.0.1")
     if settings.TQDM_PATCH_PRINT.get() and builtins.print is _print:
@@ -146,7 +147,7 @@ def instance() -> BarManager:
 
 
 def safe_print(*args: Any, **kwargs: Any) -> None:
-    """`print`, with the bars out of the way."""
+    """`print` that hides the bars meanwhile."""
     bars = progress.manager_or_none()
     shared = kwargs.get("file") in (None, sys.stdout, sys.stderr)
     if bars is None or not shared:

@@ -40,14 +40,14 @@ class JobSubmissionClient:
         address: see `endpoint.find`.
         create_cluster_if_needed: without effect: no call of this client starts a cluster.
         cookies: sent with every request.
-        metadata: of every job that this client submits.
-        headers: sent with every request. The cluster's secret travels in `X-Ray-Authorization` too, so that an
-            `Authorization` here reaches proxies and does not replace it.
-        verify: without effect: the API speaks HTTP.
+        metadata: added to that of every job that this client submits.
+        headers: sent with every request. The cluster's secret is also sent in `X-Ray-Authorization`, so an
+            `Authorization` header given here is for proxies and does not replace it.
+        verify: without effect, as the API speaks HTTP.
 
     Raises:
-        TypeError: an argument of the wrong type.
-        ConnectionError: there is no such cluster, or it does not answer.
+        TypeError: an argument has the wrong type.
+        ConnectionError: the cluster does not exist or does not answer.
         RuntimeError: the head refuses this client.
     """
 
@@ -101,25 +101,25 @@ class JobSubmissionClient:
         entrypoint_resources: dict[str, float] | None = None,
         entrypoint_label_selector: dict[str, str] | None = None,
     ) -> str:
-        """Starts a job and does not wait for it.
+        """Submits a job and returns at once.
 
         Args:
-            entrypoint: a shell command, which runs in a copy of the environment's `working_dir`: on the head, unless it
-                asks for something. If this program says `import ray` (see `runtime.compat.ray`), so may the job's.
-            job_id: the older name of `submission_id`.
-            runtime_env: of the job; local files are uploaded.
-            metadata: kept with the job.
-            submission_id: default: one is made up.
+            entrypoint: a shell command. It runs in a copy of the environment's `working_dir`: on the head, unless it
+                requests resources. If this program can `import ray` (see `runtime.compat.ray`), so can the job.
+            job_id: deprecated name of `submission_id`.
+            runtime_env: environment of the job; local files are uploaded.
+            metadata: strings by name, kept with the job.
+            submission_id: default: a random one.
             entrypoint_num_cpus, entrypoint_num_gpus, entrypoint_memory, entrypoint_resources,
-                entrypoint_label_selector: what the command itself asks for, as an actor would; with any of it, it waits
-                for a node that has it, and runs there.
+                entrypoint_label_selector: requests of the command itself. With any of them, the command waits for a
+                node that fits and runs there.
 
         Returns:
             The submission id.
 
         Raises:
-            RuntimeError: the head refuses the job, or the id is taken.
-            ValueError: `runtime_env` cannot be used.
+            RuntimeError: the head refuses the job, or a job with this id exists.
+            ValueError: `runtime_env` is wrong.
         """
         request = {
             "entrypoint": entrypoint,
@@ -136,18 +136,18 @@ class JobSubmissionClient:
         return str(self._json("POST", "/api/jobs/", request)["submission_id"])
 
     def stop_job(self, job_id: str) -> bool:
-        """Ends a job and all its processes; False when it had ended already.
+        """Ends a job and all its processes. Returns False if it had already ended.
 
         Raises:
-            RuntimeError: there is no such job.
+            RuntimeError: the job does not exist.
         """
         return bool(self._json("POST", f"/api/jobs/{quote(job_id)}/stop")["stopped"])
 
     def delete_job(self, job_id: str) -> bool:
-        """Forgets a job that has ended, and its output.
+        """Deletes the record and the output of a job that has ended.
 
         Raises:
-            RuntimeError: there is no such job, or it has not ended.
+            RuntimeError: the job does not exist, or has not ended.
         """
         return bool(self._json("DELETE", f"/api/jobs/{quote(job_id)}")["deleted"])
 
@@ -155,35 +155,35 @@ class JobSubmissionClient:
         """A job's details.
 
         Raises:
-            RuntimeError: there is no such job.
+            RuntimeError: the job does not exist.
         """
         return records.details(self._json("GET", f"/api/jobs/{quote(job_id)}"))
 
     def list_jobs(self) -> list[JobDetails]:
-        """All jobs, and the programs that connected by themselves."""
+        """All jobs: submitted ones, and programs that connected by themselves."""
         return [records.details(job) for job in self._json("GET", "/api/jobs/")]
 
     def get_job_status(self, job_id: str) -> JobStatus:
         """A job's status.
 
         Raises:
-            RuntimeError: there is no such job.
+            RuntimeError: the job does not exist.
         """
         return self.get_job_info(job_id).status
 
     def get_job_logs(self, job_id: str) -> str:
-        """All output of a job so far.
+        """The output of a job so far.
 
         Raises:
-            RuntimeError: there is no such job.
+            RuntimeError: the job does not exist.
         """
         return str(self._json("GET", f"/api/jobs/{quote(job_id)}/logs")["logs"])
 
     async def tail_job_logs(self, job_id: str) -> AsyncIterator[str]:
-        """The output of a job as it comes, to the job's end.
+        """Yields the output of a job until it ends.
 
         Raises:
-            RuntimeError: there is no such job.
+            RuntimeError: the job does not exist.
         """
         offset = 0
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -202,7 +202,7 @@ class JobSubmissionClient:
     # ------------------------------------------------------------ inside
 
     def _upload_files(self, env: dict[str, Any]) -> dict[str, Any]:
-        """The environment with URIs instead of local files, which are uploaded."""
+        """Uploads local files; returns the environment with URIs in their place."""
         hook = env.get("worker_process_setup_hook")
         if hook is not None and not isinstance(hook, str):
             raise ValueError(
@@ -245,7 +245,7 @@ class JobSubmissionClient:
 
 
 class _NotFound(RuntimeError):
-    """The head knows no such thing."""
+    """The head does not know the requested job or package."""
 
 
 def _words(error: urllib.error.HTTPError) -> str:
@@ -260,5 +260,5 @@ def _words(error: urllib.error.HTTPError) -> str:
 
 
 def new_submission_id() -> str:
-    """A random submission id, in the form that Ray's are."""
+    """A random submission id in Ray's form."""
     return "raysubmit_" + "".join(secrets.choice(_ID_LETTERS) for _ in range(16))

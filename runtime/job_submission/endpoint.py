@@ -1,4 +1,4 @@
-"""Finds a head's job API and the secret that it asks for."""
+"""Finds the job API of a head, and its secret."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from runtime._wire.messages.control import KvGet, KvValue
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A head's API. Without `secret` the head refuses all but a health check.
+    """The API of a head. Without `secret` the head only answers health checks.
 
     Attributes:
-        behind: the cluster whose head's machine has to be entered to reach `url`.
+        behind: the cluster through whose head machine `url` must be tunnelled; "": none.
     """
 
     url: str
@@ -34,16 +34,16 @@ class Endpoint:
 
 
 def find(address: str | None) -> Endpoint:
-    """The API that an address means.
+    """The API for an address.
 
     Args:
         address: `http://host:port` of the API (of a known cluster also without `http://`), `host:port` of the
             cluster's control store, "auto", or None: the cluster that this program is connected to, else the one of a
-            node on this machine, else the operator's current one. RAY_API_SERVER_ADDRESS and RAY_ADDRESS win, as in
-            Ray.
+            node on this machine, else the operator's current one. RAY_API_SERVER_ADDRESS and RAY_ADDRESS take
+            precedence, as in Ray.
 
     Raises:
-        ConnectionError: no such cluster is known here.
+        ConnectionError: no known cluster has this address.
     """
     wanted = settings.API_SERVER_ADDRESS.get() or settings.RAY_ADDRESS.get() or address
     wanted = (wanted or "auto").removeprefix("ray://").rstrip("/")
@@ -69,10 +69,10 @@ def _token() -> str:
 
 
 def _known(is_any: bool) -> Iterator[Endpoint]:
-    """The clusters that can be asked from here, the likeliest first.
+    """The clusters that are reachable from here, the likeliest first.
 
     Args:
-        is_any: no address was given: of the operator's clusters only the current one is meant.
+        is_any: no address was given, so only the current one of the operator's clusters counts.
     """
     core = current_or_none()
     if core is not None:
@@ -92,7 +92,7 @@ def _known(is_any: bool) -> Iterator[Endpoint]:
 
 
 def _read(record: Path, secret_file: Path | None) -> Iterator[Endpoint]:
-    """What a head's own record, or the operator's, says; nothing when it says too little."""
+    """The endpoint in a record of the head or the operator; nothing if the record is incomplete."""
     try:
         told = json.loads(record.read_text())
         secret = Path(secret_file or told["secret_file"]).read_text().strip()
@@ -107,11 +107,10 @@ _tunnels: dict[str, tuple[subprocess.Popen[str], str]] = {}
 
 
 def _tunnel(cluster: str) -> str:
-    """A URL of this machine that leads to a cluster's API while this program lives. `clusterctl`, which knows the way
-    into the machines, keeps it.
+    """Opens a tunnel to a cluster's API for the life of this program, with `clusterctl`, and returns its local URL.
 
     Raises:
-        ConnectionError: there is no way.
+        ConnectionError: the tunnel could not be opened.
     """
     if cluster in _tunnels and _tunnels[cluster][0].poll() is None:
         return _tunnels[cluster][1]

@@ -1,4 +1,4 @@
-"""What a job is, as the head tells it. Pure."""
+"""Jobs as the head describes them. Pure."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ _WORDS = {
 }
 
 
-def details(told: Mapping[str, Any]) -> JobDetails:
+def details(answer: Mapping[str, Any]) -> JobDetails:
     """A job's details from the head's JSON."""
-    status, code = JobStatus(told["status"]), told.get("driver_exit_code")
-    message = told.get("message") or _WORDS[status]
+    status, code = JobStatus(answer["status"]), answer.get("driver_exit_code")
+    message = answer.get("message") or _WORDS[status]
     error = None
     if status is JobStatus.FAILED and code is not None:
         message = f"Job entrypoint command failed with exit code {code}: {message}"
@@ -114,20 +114,20 @@ def details(told: Mapping[str, Any]) -> JobDetails:
         error = JobErrorType.JOB_ENTRYPOINT_COMMAND_START_ERROR
     elif status is JobStatus.STOPPED:
         message = _WORDS[status]
-    driver = told.get("driver_info")
+    driver = answer.get("driver_info")
     return JobDetails(
-        type=JobType(told["type"]),
+        type=JobType(answer["type"]),
         status=status,
-        entrypoint=told["entrypoint"],
-        job_id=told.get("job_id"),
-        submission_id=told.get("submission_id") or None,
+        entrypoint=answer["entrypoint"],
+        job_id=answer.get("job_id"),
+        submission_id=answer.get("submission_id") or None,
         driver_info=DriverInfo(**driver) if driver else None,
         message=message,
         error_type=error,
-        start_time=told.get("start_time"),
-        end_time=told.get("end_time"),
-        metadata=told.get("metadata") or {},
-        runtime_env=told.get("runtime_env") or {},
-        driver_node_id=told.get("driver_node_id"),
+        start_time=answer.get("start_time"),
+        end_time=answer.get("end_time"),
+        metadata=answer.get("metadata") or {},
+        runtime_env=answer.get("runtime_env") or {},
+        driver_node_id=answer.get("driver_node_id"),
         driver_exit_code=code,
     )

@@ -54,7 +54,7 @@ class NodeReport(Message, frozen=True, array_like=True, tag=102):
 
 
 class NodeLoad(Message, frozen=True, array_like=True):
-    """What is there and what is free on a node that is known otherwise."""
+    """Total and available resources of a node that the receiver knows."""
 
     node_id: bytes
     total: dict[str, int]
