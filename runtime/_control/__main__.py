@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("--cluster-id", default="", help="id of a new cluster; default: random")
     options = parser.parse_args()
     with interpreter.startup():
-        from .running import run
+        from .control_process import run
     return run(options)
 
 

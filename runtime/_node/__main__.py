@@ -17,7 +17,7 @@ def main() -> int:
     given = vars(_parser().parse_args())
     ready = Ready(given.pop("ready_fd"))
     with interpreter.startup():
-        from .running import run
+        from .agent_process import run
     return run(NodeOptions(**given), ready.tell)
 
 

@@ -12,8 +12,8 @@ import shutil
 from runtime._control.server import ControlStore
 from runtime._control.storage import open_storage
 from runtime._node.agent import NodeAgent
+from runtime._node.agent_process import serve
 from runtime._node.config import AgentConfig, default_store_bytes, node_inventory
-from runtime._node.running import serve
 from runtime._node.zygote_spawn import SpawnedZygote
 from runtime._system import daemon_log, settings, variables
 from runtime._system.ready import Ready, Tell

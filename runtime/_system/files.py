@@ -53,6 +53,22 @@ def read(path: str) -> str:
         return file.read()
 
 
+def read_secret(path: str) -> bytes:
+    """A cluster's secret.
+
+    Raises:
+        OSError: the file cannot be read or is empty.
+    """
+    try:
+        with open(path, "rb") as file:
+            secret = file.read().strip()
+    except OSError as error:
+        raise OSError(error.errno, f"cannot read the secret file {path}: {error.strerror}") from error
+    if not secret:
+        raise OSError(0, f"the secret file {path} is empty")
+    return secret
+
+
 def remove_tree(path: str) -> None:
     """Removes a folder with all that is in it, as far as that is possible."""
     if os.path.lexists(path):

@@ -8,7 +8,7 @@ import os
 import signal
 
 from runtime._clients.control import connecting
-from runtime._system import daemon_log, settings, stacks, variables
+from runtime._system import daemon_log, files, settings, stacks, variables
 from runtime._system.ready import Tell
 from runtime._transport.channel import CallError
 
@@ -59,10 +59,7 @@ async def serve(make: type[NodeAgent], config: AgentConfig, tell: Tell) -> int:
 
 
 def _config(options: NodeOptions) -> AgentConfig:
-    with open(options.secret_file, "rb") as file:
-        secret = file.read().strip()
-    if not secret:
-        raise ValueError(f"the secret file {options.secret_file} is empty")
+    secret = files.read_secret(options.secret_file)
     store_bytes = options.store_bytes or default_store_bytes()
     node_id = bytes.fromhex(options.node_id) if options.node_id else os.urandom(28)
     total, labels = node_inventory(

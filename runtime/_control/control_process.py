@@ -7,7 +7,7 @@ import asyncio
 import logging
 import signal
 
-from runtime._system import daemon_log, stacks
+from runtime._system import daemon_log, files, stacks
 from runtime._system.ready import Ready, Tell
 from runtime._transport.channel import StreamChannel
 from runtime._transport.tcp import notice_vanished_machine, serve_tcp
@@ -37,7 +37,7 @@ async def _serve(options: argparse.Namespace, tell: Tell) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    secret = _read_secret(options.secret_file)
+    secret = files.read_secret(options.secret_file)
     store = ControlStore(open_storage(options.state), options.session_dir, cluster_id=options.cluster_id)
     try:
         await store.start()
@@ -57,14 +57,3 @@ async def _serve(options: argparse.Namespace, tell: Tell) -> None:
             server.stop()
     finally:
         await store.stop()
-
-
-def _read_secret(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            secret = file.read().strip()
-    except OSError as error:
-        raise OSError(error.errno, f"cannot read the secret file {path}: {error.strerror}") from error
-    if not secret:
-        raise OSError(0, f"the secret file {path} is empty")
-    return secret
