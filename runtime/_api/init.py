@@ -80,7 +80,7 @@ def init(
             on this machine, even another program's local one. None: as "auto", but local clusters of other programs do
             not count, and a new one is started if none is found.
         num_cpus: CPUs of a new cluster; default: those of the machine. Likewise num_gpus, resources, labels and
-            object_store_memory (bytes). With any of them, None as address always starts a new cluster.
+            object_store_memory (bytes). With any of them, None as address never joins a cluster.
         ignore_reinit_error: a further call does nothing instead of raising.
         include_dashboard: start a head with a job API (at `dashboard_url`) for a new cluster, which takes longer.
             Default: no head. There are no web pages.
