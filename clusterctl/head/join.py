@@ -19,8 +19,8 @@ with interpreter.startup():
     import msgspec
 
     from clusterctl.errors import CliError
-    from runtime._node.options import NodeOptions, zygote_delay_s
     from runtime._node.agent_process import run
+    from runtime._node.options import NodeOptions, zygote_delay_s
     from runtime._session.coming_up import log_file
 
     from .order import JoinOrder
