@@ -329,7 +329,7 @@ class ObjectStore:
         return StoreSpace(0, path)
 
     def _try_create(self, waiting: _WaitingCreate) -> None:
-        """Settles the wait if that is possible now."""
+        """Completes the wait if possible now."""
         object_id = waiting.object_id
         if object_id in self.index:
             if self.index.owner_of(object_id) != waiting.owner_worker:
