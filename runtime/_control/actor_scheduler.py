@@ -167,7 +167,7 @@ class ActorScheduler:
         channel = node.channel
         try:
             if channel is None:
-                raise CallError(ErrorKind.UNAVAILABLE, "the node has no connection")
+                raise CallError(ErrorKind.UNAVAILABLE, "the node is not connected")
             # A constructor may take any time; the wait ends with the agent's connection.
             started = await channel.call(StartActor(actor.spec, actor.restarts), timeout_s=None)
         except CallError as error:

@@ -217,7 +217,7 @@ class GroupScheduler:
         refused: set[bytes] = set()
         try:
             if node.channel is None:
-                raise CallError(ErrorKind.UNAVAILABLE, "the node has no connection")
+                raise CallError(ErrorKind.UNAVAILABLE, "the node is not connected")
             refused = set((await node.channel.call(request, AGENT_TIMEOUT_S)).refused)
         except CallError as error:
             failure = error
@@ -320,7 +320,7 @@ class GroupScheduler:
     async def _prepare(self, group: Group, index: int, node: Node) -> CallError | None:
         try:
             if node.channel is None:
-                raise CallError(ErrorKind.UNAVAILABLE, "the node has no connection")
+                raise CallError(ErrorKind.UNAVAILABLE, "the node is not connected")
             request = PrepareBundle(group.pg_id, index, group.request.bundles[index])
             await node.channel.call(request, AGENT_TIMEOUT_S)
         except CallError as error:
@@ -330,7 +330,7 @@ class GroupScheduler:
     async def _commit(self, group: Group, index: int, node: Node) -> CallError | None:
         try:
             if node.channel is None:
-                raise CallError(ErrorKind.UNAVAILABLE, "the node has no connection")
+                raise CallError(ErrorKind.UNAVAILABLE, "the node is not connected")
             await node.channel.call(CommitBundle(group.pg_id, index), AGENT_TIMEOUT_S)
         except CallError as error:
             return error
@@ -365,7 +365,7 @@ class GroupScheduler:
         keys = [bundle.key for bundle in bundles]
         try:
             if channel is None:
-                raise CallError(ErrorKind.UNAVAILABLE, "the node has no connection")
+                raise CallError(ErrorKind.UNAVAILABLE, "the node is not connected")
             await channel.call(ReturnBundles(keys), AGENT_TIMEOUT_S)
         except CallError as error:
             if not node.is_dead:

@@ -111,7 +111,7 @@ class ActorService:
                 return actor.started
             return await asyncio.shield(self._starting[actor_id])
         if actor is not None:
-            raise CallError(ErrorKind.BUSY, "the actor's last process is still ending here")
+            raise CallError(ErrorKind.BUSY, "the actor's previous process has not ended yet")
         if not self._cluster.table.local.schedulable:
             raise CallError(ErrorKind.BUSY, "the node is draining")
         allocation = self._ledger.allocate(message.spec.placement.resources)
@@ -232,7 +232,7 @@ class ActorService:
         worker.use = actor
         worker.actor_id = spec.actor_id
         if actor.stopping:
-            raise CallError(ErrorKind.UNAVAILABLE, "the actor was killed before it was made")
+            raise CallError(ErrorKind.UNAVAILABLE, "the actor was killed before it started")
         push = msgspec.structs.replace(creation, caller=spec.owner)
         assert push.actor is not None
         lease = BindLease(
@@ -278,7 +278,9 @@ def _creation(spec: ActorSpec) -> Push:
     try:
         push = codec.decode(spec.creation)
     except msgspec.MsgspecError as error:
-        raise CallError(ErrorKind.INVALID, f"the actor's creation cannot be read: {error}") from error
+        raise CallError(
+            ErrorKind.INVALID, f"the creation message of the actor cannot be decoded: {error}"
+        ) from error
     if not isinstance(push, Push) or push.actor is None:
-        raise CallError(ErrorKind.INVALID, "the actor's creation is no constructor call")
+        raise CallError(ErrorKind.INVALID, "the creation message of the actor is not a constructor call")
     return push

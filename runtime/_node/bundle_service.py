@@ -63,7 +63,7 @@ class BundleService:
         if not self._cluster.table.local.schedulable:
             raise CallError(ErrorKind.BUSY, "the node is draining")
         if not self._ledger.prepare_bundle(message.pg_id, message.index, message.resources):
-            raise CallError(ErrorKind.BUSY, f"{describe(message.resources)} is not there now")
+            raise CallError(ErrorKind.BUSY, f"{describe(message.resources)} is not available")
         self._leases.kick()
         return Ok()
 
@@ -74,7 +74,7 @@ class BundleService:
             CallError: NOT_FOUND when it was never prepared.
         """
         if not self._ledger.commit_bundle(message.pg_id, message.index):
-            raise CallError(ErrorKind.NOT_FOUND, "the bundle was never prepared here")
+            raise CallError(ErrorKind.NOT_FOUND, "the bundle was not prepared on this node")
         self._leases.kick()
         return Ok()
 

@@ -258,7 +258,7 @@ class LeaseService:
         if self._resuming is not None:
             raise CallError(ErrorKind.BUSY, "the node is low on memory")
         if is_zero and not self._queue.zero_room(now):
-            raise CallError(ErrorKind.BUSY, "the node runs as many tasks without resources as it may")
+            raise CallError(ErrorKind.BUSY, "the node is at its limit of tasks without resources")
         which = SchedulingClass(message.origin, message.depth, message.class_key)
         allocation = self._ledger.allocate(resources)
         if allocation is None:
@@ -267,7 +267,7 @@ class LeaseService:
         if self._queue.cap.left_s(which, resources, now) > 0:
             self._queue.cap.hold(which, now)
             self._ledger.release(allocation)
-            raise CallError(ErrorKind.CAPPED, "the node runs as many tasks of this class as it has CPUs for")
+            raise CallError(ErrorKind.CAPPED, "the node is at its limit of tasks of this class")
         self._queue.cap.take(which)
         if is_zero:
             self._queue.take_zero(now)
@@ -290,7 +290,7 @@ class LeaseService:
             self._pool.give_back(worker)
             if draining:
                 raise CallError(ErrorKind.BUSY, "the node is draining")
-            raise CallError(ErrorKind.UNAVAILABLE, "the asking agent is gone")
+            raise CallError(ErrorKind.UNAVAILABLE, "the requesting agent has disconnected")
         owner = message.owner.worker_id
         lease = self._begin(
             message.lease_id,

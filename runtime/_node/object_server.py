@@ -23,7 +23,7 @@ def decode_owner(about: bytes) -> tuple[bytes, bytes]:
     try:
         return _owner.decode(about)
     except msgspec.MsgspecError as error:
-        raise CallError(ErrorKind.INVALID, f"an object's description cannot be understood: {error}") from None
+        raise CallError(ErrorKind.INVALID, f"the request for an object cannot be decoded: {error}") from None
 
 
 class ObjectServer:

@@ -180,7 +180,7 @@ class ObjectService:
             async with asyncio.timeout(message.timeout_s):
                 while True:
                     if holder.closed:
-                        raise CallError(ErrorKind.UNAVAILABLE, "the asking process is gone")
+                        raise CallError(ErrorKind.UNAVAILABLE, "the requesting process has ended")
                     # First of all: it may have been sealed since the request was read.
                     pinned = self._store.pin(object_id, holder)
                     if pinned is not None:

@@ -93,7 +93,7 @@ class PeerHandler:
             channel.name = f"the agent of node {message.node_id.hex()[:12]}"
             return Ok()
         if not isinstance(channel.context, Peer):
-            raise CallError(ErrorKind.INVALID, "say hello first")
+            raise CallError(ErrorKind.INVALID, "the first message must be a hello")
         handler = self._handlers.get(type(message))
         if handler is None:
             raise CallError(ErrorKind.INVALID, f"a node agent does not take {type(message).__name__}")
@@ -101,7 +101,7 @@ class PeerHandler:
 
     def _serve_objects(self, channel: Channel, _message: ServeObjects) -> Ok:
         if not isinstance(channel, StreamChannel):
-            raise CallError(ErrorKind.INVALID, "objects travel on sockets only")
+            raise CallError(ErrorKind.INVALID, "objects are only sent over sockets")
         # When our answer is out; it is the last word on the channel.
         asyncio.get_running_loop().call_soon(self._hand_over, channel, channel.context.node_id)
         return Ok()

@@ -235,7 +235,7 @@ def _unzip(source: str | io.BytesIO, folder: str) -> None:
                 if mode and not info.is_dir():
                     os.chmod(target, mode | stat.S_IRUSR | stat.S_IWUSR)
     except zipfile.BadZipFile as error:
-        raise ValueError(f"the package is no zip: {error}") from error
+        raise ValueError(f"the package is not a zip archive: {error}") from error
 
 
 def in_place(folder: Path, build: Callable[[Path], object]) -> None:

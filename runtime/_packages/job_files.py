@@ -42,7 +42,7 @@ def _path_of(module: ModuleType) -> str:
     if folders:
         return str(folders[0])
     if not getattr(module, "__file__", None):
-        raise ValueError(f"py_modules: {module!r} comes from no file, so that it cannot travel.")
+        raise ValueError(f"py_modules: {module!r} does not come from a file, so it cannot be uploaded.")
     return str(module.__file__)
 
 

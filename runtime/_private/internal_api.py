@@ -28,7 +28,7 @@ def free(object_refs: ObjectRef | Sequence[ObjectRef], local_only: bool = False)
         raise TypeError(f"free() takes a list of references, not {type(refs).__name__}.")
     for ref in refs:
         if not isinstance(ref, ObjectRef):
-            raise TypeError(f"free() takes references, and the list holds {ref!r}.")
+            raise TypeError(f"free() takes references, but the list contains {ref!r}.")
     if refs:
         current().object_admin.free(refs)
 

@@ -44,7 +44,7 @@ def _run_apart(make: Any) -> Message:
     thread.start()
     thread.join()
     if not outcome:
-        raise RuntimeError("the question to the control store was not answered")
+        raise RuntimeError("the control store did not answer")
     if isinstance(outcome[0], CallError):
         raise outcome[0]
     answer: Message = outcome[0]

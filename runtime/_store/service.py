@@ -283,7 +283,9 @@ class ObjectStore:
         try:
             await self._spiller.write_at(space.path, offset, data)
         except OSError as error:
-            raise CallError(ErrorKind.LOST, f"its copy here went while it was written: {error}") from None
+            raise CallError(
+                ErrorKind.LOST, f"its copy was removed while it was being written: {error}"
+            ) from None
 
     async def _wait_for_room(self, waiting: _WaitingCreate, timeout_s: float) -> StoreSpace:
         try:
@@ -300,7 +302,7 @@ class ObjectStore:
             ) from None
         except asyncio.CancelledError:
             if waiting.done.cancelled():  # by drop_holder: the process that asked is gone
-                raise CallError(ErrorKind.UNAVAILABLE, "the asking process is gone") from None
+                raise CallError(ErrorKind.UNAVAILABLE, "the requesting process has ended") from None
             raise
         finally:
             if waiting in self._creates:
@@ -312,7 +314,7 @@ class ObjectStore:
             path = await self._spiller.reserve(waiting.object_id.hex(), waiting.size_bytes)
         except OSError as error:
             text = self._full(waiting.size_bytes, "now")
-            raise CallError(ErrorKind.OUT_OF_DISK, f"{text} Its disk gives no more: {error}.") from None
+            raise CallError(ErrorKind.OUT_OF_DISK, f"{text} Its disk is full: {error}.") from None
         if waiting.done.done() or waiting.object_id in self.index:
             self._file_dropped(path)
             return await waiting.done  # it got memory after all, or somebody else makes it

@@ -221,7 +221,7 @@ class _Peer:
         except BlockingIOError:
             sent = 0
         if sent != len(data):  # these are the first bytes of the connection: they always fit
-            raise HandshakeError("the peer takes nothing")
+            raise HandshakeError("the peer does not read")
 
 
 def connect_proven(

@@ -39,7 +39,7 @@ class Handshake:
         """
         if len(peer_greeting) != GREETING_BYTES or not peer_greeting.startswith(MAGIC):
             raise HandshakeError(
-                "the peer does not speak this protocol; is it another program that listens there?"
+                "the peer does not speak this protocol; perhaps another program listens there"
             )
         self._peer_nonce = peer_greeting[len(MAGIC) :]
         if hmac.compare_digest(self._peer_nonce, self._nonce):

@@ -32,8 +32,8 @@ class ClassNode(DAGNode):
         self._last_call: ClassMethodNode | None = None
         if any(node._is_input for node in self._all_nodes()):
             raise ValueError(
-                "InputNode handles user dynamic input: it cannot be used in ClassNode constructor arguments, which are "
-                "needed before there is any."
+                "InputNode handles user dynamic input: it cannot be used in ClassNode constructor arguments, "
+                "because the constructor runs before the input is known."
             )
 
     def _run(self, execution: Execution) -> Any:

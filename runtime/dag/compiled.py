@@ -40,8 +40,8 @@ class CompiledDAG:
     ) -> None:
         if root.__dict__.get("_compiled"):
             raise ValueError(
-                "It is not allowed to call `experimental_compile` on the same DAG object multiple times, be it torn "
-                "down: execute what the first call returned as often as you like, or bind another graph."
+                "It is not allowed to call `experimental_compile` on the same DAG object multiple times, even "
+                "after a teardown: execute the result of the first call again, or bind another graph."
             )
         if _buffer_size_bytes is not None and (
             not isinstance(_buffer_size_bytes, int) or _buffer_size_bytes <= 0
@@ -69,7 +69,7 @@ class CompiledDAG:
     def _check_nodes(self) -> None:
         if sum(isinstance(node, InputNode) for node in self._nodes) != 1:
             raise NotImplementedError(
-                "A graph is compiled for its input: it needs exactly one InputNode, and this one has "
+                "A graph is compiled for its input: it needs exactly one InputNode, but has "
                 f"{sum(isinstance(node, InputNode) for node in self._nodes)}."
             )
         for node in self._nodes:
@@ -77,7 +77,7 @@ class CompiledDAG:
                 isinstance(node, ClassMethodNode) and isinstance(node._owner, DAGNode)
             ):
                 raise ValueError(
-                    "Compiled DAGs can only bind methods to an actor that lives: make it with Actor.remote()."
+                    "Compiled DAGs can only bind methods of a running actor: start it with Actor.remote()."
                 )
             if not isinstance(node, ClassMethodNode | InputNode | InputAttributeNode | MultiOutputNode):
                 raise NotImplementedError(
@@ -261,7 +261,7 @@ class CompiledDAGFuture:
         ref, self._ref = self._ref, None
         if ref is None:
             raise ValueError(
-                "CompiledDAGFuture can only be awaited upon once: its value was given away then."
+                "CompiledDAGFuture can only be awaited upon once: its value was already returned."
             )
         try:
             return (yield from ref.__await__())

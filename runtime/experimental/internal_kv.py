@@ -79,7 +79,7 @@ def _bytes(text: str | bytes) -> bytes:
     if isinstance(text, str):
         return text.encode()
     if not isinstance(text, bytes):
-        raise TypeError(f"The key-value store keeps bytes and strings, not {text!r}.")
+        raise TypeError(f"The key-value store takes bytes and strings, not {text!r}.")
     return text
 
 

@@ -44,7 +44,9 @@ def _core(refs: Sequence[ObjectRef]) -> Core:
         raise RuntimeError("Ray hasn't been initialized: call init() first.")
     for ref in refs:
         if not isinstance(ref, ObjectRef):
-            raise TypeError(f"object locations are asked of a list of references, and it holds {ref!r}.")
+            raise TypeError(
+                f"get_object_locations() takes a list of references, but the list contains {ref!r}."
+            )
     return current()
 
 

@@ -348,7 +348,7 @@ class Builder:
                 f"Failed to download {uri}: the control store has no such package; start the job again"
             )
         if await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest()) != digest:
-            raise ValueError(f"Failed to download {uri}: its content does not match its name")
+            raise ValueError(f"Failed to download {uri}: its content does not match its digest")
         await asyncio.to_thread(file.write_bytes, data)
 
     def _evict(self) -> None:

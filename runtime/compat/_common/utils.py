@@ -72,7 +72,7 @@ def load_class(path: str) -> Any:
         ValueError: the path has no module in it.
     """
     if "." not in path:
-        raise ValueError(f"{path!r} is no path of a class: package.module.Class is wanted.")
+        raise ValueError(f"{path!r} is not the path of a class, such as package.module.Class.")
     return import_attr(path)
 
 

@@ -107,7 +107,7 @@ def test_paths_that_lead_out_are_refused(tmp_path: pathlib.Path, name: str) -> N
 
 
 def test_what_is_no_zip_is_refused(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ValueError, match="no zip"):
+    with pytest.raises(ValueError, match="not a zip"):
         unpack(b"nonsense", str(tmp_path))
 
 

@@ -50,7 +50,7 @@ def test_imported_modules_are_found() -> None:
     assert paths_of_modules("no list") == "no list"
     import sys
 
-    with pytest.raises(ValueError, match="no file"):
+    with pytest.raises(ValueError, match="does not come from a file"):
         paths_of_modules([sys])
 
 
