@@ -171,7 +171,7 @@ class ActorClass:
                 Needs `name`.
             allow_out_of_order_execution (bool, default None): let calls overtake each other while an earlier one
                 waits for its arguments. False is refused for async and threaded actors.
-            object_store_memory (int, default None): without effect.
+            object_store_memory (int, default None): deprecated. Bytes to take of the nodes' resource of that name.
             enable_tensor_transport (bool, default None): without effect; tensors travel through the object store.
             _actor_generator_backpressure_num_objects (int, default -1): values that all generators of the actor
                 together may be ahead of their readers; 1 or more, or -1: no limit.

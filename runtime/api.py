@@ -45,7 +45,7 @@ def remote(*args: Any, **options: Any) -> Any:
         num_cpus (float): CPUs; 0 or more, in steps of 0.0001. Default: a task takes 1; an actor takes 1 for its
             constructor and then none, or 1 for its life if it asks for resources other than memory.
         num_gpus (float, default 0): GPUs; from 1 up whole ones. Less than 1 shares a device with others.
-        memory (float, default 0): bytes of memory to reserve on the node. Nothing stops a process from using more.
+        memory (float, default 0): whole bytes to reserve on the node. Nothing stops a process from using more.
         resources (dict, default {}): amounts of the cluster's own resources by name, other accelerators included. Not
             CPU, GPU or memory, which have options of their own.
         accelerator_type (str, default None): run on a node with this type of accelerator; see `util.accelerators`.
@@ -93,7 +93,7 @@ def remote(*args: Any, **options: Any) -> Any:
             `name`.
         allow_out_of_order_execution (bool, default None): let calls overtake each other while an earlier one waits
             for its arguments. False is refused for async and threaded actors.
-        object_store_memory (int, default None): without effect.
+        object_store_memory (int, default None): deprecated. Bytes to take of the nodes' resource of that name.
         enable_tensor_transport (bool, default None): without effect; tensors travel through the object store.
         _actor_generator_backpressure_num_objects (int, default -1): values that all generators of the actor together
             may be ahead of their readers; 1 or more, or -1: no limit.

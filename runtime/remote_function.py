@@ -56,7 +56,7 @@ class RemoteFunction:
         Args:
             num_cpus (float, default 1): CPUs that the task takes; 0 or more, in steps of 0.0001.
             num_gpus (float, default 0): GPUs; from 1 up whole ones. Less than 1 shares a device with others.
-            memory (float, default 0): bytes of memory to reserve on the node. Nothing stops a process from using
+            memory (float, default 0): whole bytes to reserve on the node. Nothing stops a process from using
                 more.
             resources (dict, default {}): amounts of the cluster's own resources by name, other accelerators included.
                 Not CPU, GPU or memory, which have options of their own.

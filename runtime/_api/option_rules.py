@@ -7,6 +7,7 @@ named as Python shows them, because programs match on these words.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -45,8 +46,6 @@ def _amount(name: str, value: float) -> None:
     if not math.isfinite(value):
         raise ValueError(f"The quantity of resource {name} must be finite, and it is {value}.")
     resources.to_units({name: value})
-    if name == "num_gpus":
-        accelerators.check_amount("GPU", value)
 
 
 def _resources(name: str, value: Mapping[str, Any]) -> None:
@@ -196,6 +195,13 @@ def validate(options: Mapping[str, Any], valid: frozenset[str], in_options: bool
         check_one(name, value)
     if valid is TASK and options.get("object_store_memory") is not None:
         raise ValueError("Setting 'object_store_memory' is not implemented for tasks: leave it out.")
+    if valid is ACTOR and options.get("object_store_memory") is not None:
+        warnings.warn(
+            "Setting 'object_store_memory' for actors is deprecated: it limits how many such actors a node takes, but "
+            "keeps no room for them in the object store, which spills to disk when it is full.",
+            DeprecationWarning,
+            stacklevel=4,
+        )
     if not in_options:
         check_name(options)
     scheduling.check_together(options)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from runtime._core import bundles, labels, resources
+from runtime._core import accelerators, bundles, labels, resources
 from runtime._owner import context
 from runtime._wire.messages.base import ResourceRequest, SchedulingStrategy
 from runtime.util.placement_group import PlacementGroup, enter, get_current_placement_group
@@ -22,6 +22,12 @@ from runtime.util.scheduling_strategies import (
 Amounts = dict[str, float]
 _INVISIBLE = ("memory", "object_store_memory")
 """An actor that asks for these alone gives the CPU of its constructor back."""
+_AMOUNTS = (
+    ("num_cpus", "CPU"),
+    ("num_gpus", "GPU"),
+    ("memory", "memory"),
+    ("object_store_memory", "object_store_memory"),
+)
 _DEPRECATED = {
     "placement_group": "default",
     "placement_group_bundle_index": -1,
@@ -33,7 +39,7 @@ def task_request(options: Mapping[str, Any], name: str) -> tuple[ResourceRequest
     """What a task asks of a node, and whether the tasks it starts stay in its placement group.
 
     Raises:
-        ValueError: the placement group cannot hold it.
+        ValueError: the placement group cannot hold it, or GPUs above one are not whole.
     """
     amounts = _amounts(options)
     amounts.setdefault("CPU", 1)
@@ -47,7 +53,7 @@ def actor_request(options: Mapping[str, Any], name: str) -> tuple[ResourceReques
     it asks for, a CPU with it unless it says otherwise.
 
     Raises:
-        ValueError: the placement group cannot hold it.
+        ValueError: as of `task_request`.
     """
     held = _amounts(options)
     if held.keys() - _INVISIBLE:
@@ -64,10 +70,19 @@ def actor_request(options: Mapping[str, Any], name: str) -> tuple[ResourceReques
 
 
 def _amounts(options: Mapping[str, Any]) -> Amounts:
+    """The resources that options name, memory in whole bytes.
+
+    Raises:
+        ValueError: GPUs above one that are not whole.
+    """
     amounts = dict(options.get("resources") or {})
-    for option, name in (("num_cpus", "CPU"), ("num_gpus", "GPU"), ("memory", "memory")):
+    for option, name in _AMOUNTS:
         if options.get(option) is not None:
             amounts[name] = options[option]
+    if "GPU" in amounts:
+        accelerators.check_amount("GPU", amounts["GPU"])
+    if "memory" in amounts:
+        amounts["memory"] = int(amounts["memory"])
     if options.get("accelerator_type"):
         amounts[f"accelerator_type:{options['accelerator_type']}"] = 0.001
     return amounts

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
+from runtime._core.accelerator_facts import TpuSlice, known_by_amount
 from runtime._core.accelerators import HARDWARE, split_ids
 from runtime._core.labels import ACCELERATOR_TYPE, MARKET_TYPE, NODE_GROUP, NODE_ID, REGION, ZONE
 from runtime._core.resources import to_units
@@ -117,6 +118,15 @@ def default_store_bytes() -> int:
     return min(int(memory_bytes() * _STORE_SHARE), MAX_DEFAULT_STORE_BYTES)
 
 
+def _tpu_slice() -> TpuSlice:
+    return TpuSlice(
+        settings.TPU_ACCELERATOR_TYPE.get(),
+        settings.TPU_NAME.get(),
+        settings.TPU_WORKER_ID.get(),
+        settings.TPU_TOPOLOGY.get(),
+    )
+
+
 def node_inventory(
     resources: Mapping[str, float],
     labels: Mapping[str, str],
@@ -150,6 +160,9 @@ def node_inventory(
     if is_head:
         amounts["node:__internal_head__"] = 1.0
     found = {key: setting.get() for key, setting in _LABELS_FROM.items()}
+    for kind in known_by_amount(amounts, _tpu_slice()):
+        found |= kind.labels
+        amounts = {**kind.resources, **amounts}
     if amounts.get("GPU"):
         found[ACCELERATOR_TYPE] = gpu_type
     own = {key: value for key, value in found.items() if value}

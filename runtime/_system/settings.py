@@ -260,6 +260,19 @@ OVERRIDE_LABELS = _nodes.json_object(
     "RAY_OVERRIDE_LABELS", "Labels of the node, instead of those it was given."
 )
 NODE_TYPE = _nodes.text("RAY_NODE_TYPE_NAME", "The node's label `ray.io/node-group`.", shown_default="none")
+TPU_ACCELERATOR_TYPE = _nodes.text(
+    "TPU_ACCELERATOR_TYPE",
+    "Type of the TPU slice, such as v5litepod-16. On a node with TPUs it becomes the labels `ray.io/tpu-pod-type` "
+    "and `ray.io/accelerator-type`. Google's Kubernetes sets it, and the next three.",
+    shown_default="none",
+)
+TPU_NAME = _nodes.text("TPU_NAME", "Label `ray.io/tpu-slice-name` of a node with TPUs.", shown_default="none")
+TPU_WORKER_ID = _nodes.text(
+    "TPU_WORKER_ID", "Label `ray.io/tpu-worker-id` of a node with TPUs.", shown_default="none"
+)
+TPU_TOPOLOGY = _nodes.text(
+    "TPU_TOPOLOGY", "Label `ray.io/tpu-topology` of a node with TPUs.", shown_default="none"
+)
 NODE_MARKET = _nodes.text(
     "RAY_NODE_MARKET_TYPE", "The node's label `ray.io/market-type`.", shown_default="none"
 )

@@ -146,3 +146,48 @@ def test_no_library_is_looked_for_without_a_driver(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(gpus, "DRIVER", ("/dev/no-such-device",))
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: pytest.fail("it was looked for"))
     assert gpus.find_gpus() == (0, "")
+
+
+TPU = {"TPU_ACCELERATOR_TYPE": "v4-16", "TPU_NAME": "pod", "TPU_WORKER_ID": "0", "TPU_TOPOLOGY": "2x2x2"}
+
+
+def beyond(found: tuple[dict[str, int], dict[str, str]]) -> tuple[set[str], dict[str, str]]:
+    """The resources and labels that not every node has."""
+    usual = {"CPU", "memory", "object_store_memory", "node:10.0.0.1"}
+    return found[0].keys() - usual, {k: v for k, v in found[1].items() if k != "ray.io/node-id"}
+
+
+def test_the_first_host_of_a_tpu_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in TPU.items():
+        monkeypatch.setenv(name, value)
+    assert beyond(inventory({"TPU": 4})) == (
+        {"TPU", "accelerator_type:TPU-V4", "pod", "TPU-v4-16-head"},
+        {
+            "ray.io/accelerator-type": "TPU-V4",
+            "ray.io/tpu-pod-type": "v4-16",
+            "ray.io/tpu-slice-name": "pod",
+            "ray.io/tpu-worker-id": "0",
+            "ray.io/tpu-topology": "2x2x2",
+        },
+    )
+    assert beyond(inventory()) == (set(), {}), "without TPUs the variables say nothing"
+
+
+def test_other_hosts_of_tpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in TPU:
+        monkeypatch.delenv(name, raising=False)
+    assert beyond(inventory({"TPU": 4})) == ({"TPU"}, {})
+    monkeypatch.setenv("TPU_ACCELERATOR_TYPE", "v6e-8")
+    labels = {"ray.io/accelerator-type": "TPU-V6E", "ray.io/tpu-pod-type": "v6e-8"}
+    assert beyond(inventory({"TPU": 4})) == ({"TPU", "accelerator_type:TPU-V6E"}, labels)
+    monkeypatch.setenv("TPU_NAME", "pod")
+    monkeypatch.setenv("TPU_WORKER_ID", "1")
+    assert beyond(inventory({"TPU": 4}))[0] == {"TPU", "accelerator_type:TPU-V6E", "pod"}
+
+
+def test_neuron_cores_have_one_type() -> None:
+    labels = {"ray.io/accelerator-type": "aws-neuron-core"}
+    assert beyond(inventory({"neuron_cores": 2})) == (
+        {"neuron_cores", "accelerator_type:aws-neuron-core"},
+        labels,
+    )

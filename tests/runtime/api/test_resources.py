@@ -42,6 +42,12 @@ def hold(folder: str) -> dict[str, float]:
 
 
 @ray.remote
+def held() -> dict[str, float]:
+    amounts: dict[str, float] = ray.get_runtime_context().get_assigned_resources()
+    return amounts
+
+
+@ray.remote
 class Actor:
     def held(self) -> dict[str, float]:
         held: dict[str, float] = ray.get_runtime_context().get_assigned_resources()
@@ -245,3 +251,26 @@ def test_names_that_no_resource_has(resources: Any, error: Any) -> None:
     with pytest.raises(error):
         hold.options(resources=resources).remote("")
     assert ray.get(ray.put(1)) == 1  # the connection has survived
+
+
+def test_several_gpus_are_whole() -> None:
+    for asked in (held.options(num_gpus=1.5), Actor.options(num_gpus=1.5)):
+        with pytest.raises(ValueError, match="GPU resource quantities >1 must"):
+            asked.remote()
+
+
+@pytest.mark.parametrize(("asked", "taken"), [(100.7, 100), (1.00005, 1), (0.5, None)])
+def test_memory_is_in_whole_bytes(asked: float, taken: float | None) -> None:
+    assert ray.get(held.options(memory=asked).remote()).get("memory") == taken
+
+
+@pytest.mark.skipif(NAME == "ray", reason="Ray 2.60's node crashes when such an actor ends")
+def test_object_store_memory_of_actors_is_counted() -> None:
+    with pytest.warns(DeprecationWarning, match="'object_store_memory' for actors is deprecated"):
+        asked = Actor.options(object_store_memory=60 * 2**20)
+    first, second = asked.remote(), asked.remote()
+    assert ray.get(first.held.remote()) == {"object_store_memory": 60 * 2**20}
+    waiting = second.held.remote()
+    assert ray.wait([waiting], timeout=0)[1] == [waiting]
+    del first
+    assert ray.get(waiting) == {"object_store_memory": 60 * 2**20}
