@@ -2,9 +2,9 @@
 
 A thread that needs something (`Pump.wait`) becomes the leader: it flushes what is buffered, polls, reads and dispatches
 until its condition holds, so that between a call and its reply lies no thread hand-off. Other waiting threads follow
-and recheck after each round. Only when nobody waits does the background thread lead; it naps while callers are active,
-for waking it costs more than the message, and sleeps while one of them waits long. A process at rest does not wake:
-`on_wait` says when something is due. Leader/followers: Schmidt et al., "Leader/Followers", PLoP 2000.
+and recheck after each round. Only when nobody waits does the background thread lead (`background.py` decides when).
+A process at rest does not wake: `on_wait` says when something is due. Leader/followers: Schmidt et al.,
+"Leader/Followers", PLoP 2000.
 
 All shared state is guarded by `Pump.lock`, which handlers run under.
 """
@@ -24,15 +24,14 @@ from typing import Any
 from runtime._wire.handshake import HandshakeError
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request
 
+from .background import LONG_NAP_S, NAP_S, Background
+from .bell import Bell
 from .connection import Connection
 from .failures import report
 from .greeting import Greeter, connect_proven
 from .listener import Listener
 
 log = logging.getLogger(__name__)
-NAP_S = 0.002
-LONG_NAP_S = 0.1
-NAPS_BEFORE_SLEEP = 16
 IDLE_POLL_S = 0.25
 REST_S = 60.0
 """Timeout of a poll while no timer is due; incoming data ends the poll."""
@@ -61,25 +60,23 @@ class Pump:
         self._secret: bytes | None = None  # None: not known yet
         self._unwatched: list[tuple[socket.socket, Callable[[socket.socket], None]]] = []  # until it is
         self._leading = threading.Lock()
-        self._followers: list[threading.Event] = []
-        self._wanted = 0  # threads that would lead instead of the background thread
-        self._background_polls = False
-        self._asleep = False
-        self._rounds = 0  # rounds led by a waiting thread that dispatched events
-        self._external = False
+        self.followers: list[threading.Event] = []
+        """The threads that wait and would lead."""
+        self.rounds = 0
+        """Rounds led by a waiting thread that dispatched events."""
         self.stopped = False
-        self.sent_much = False  # a thread had to flush its own messages since the last poll began
-        self._in_burst = False  # another thread flushed its own messages during the last poll
-        self._sleep_s: float | None = None  # how long the background thread may, beside an event loop
-        self._alarm_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._alarm = select.poll()
-        self._alarm.register(self._alarm_fd, select.POLLIN)
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.sent_much = False
+        """A thread had to flush its own messages since the last poll began."""
+        self.in_burst = False
+        """Another thread flushed its own messages during the last poll."""
+        self._wake = Bell()
+        """Ends the leader's poll. Armed while the leader is the background thread, which leaves for any caller."""
         self.epoll.register(
-            self._wake_fd, select.EPOLLIN | select.EPOLLET
+            self._wake.fd, select.EPOLLIN | select.EPOLLET
         )  # each write is news: none is read
-        self._sources[self._wake_fd] = self._woken
-        self._thread = threading.Thread(target=self._background, name="pump", daemon=True)
+        self._sources[self._wake.fd] = self._woken
+        self._background = Background(self)
+        self._thread = threading.Thread(target=self._background.run, name="pump", daemon=True)
 
     def start(self) -> None:
         """Starts the background thread."""
@@ -108,8 +105,8 @@ class Pump:
     def schedule(self, timed: Greeter | Listener) -> None:
         """Runs `timed.expire` from the next round on. Call it again when a deadline moves forward. Under the lock."""
         self.timed.add(timed)
-        if self._external:
-            self._ring()  # the background thread may sleep for longer
+        if self._background.assists:
+            self._background.alarm.ring()  # it may sleep for longer
 
     def connect_unix(self, path: str, name: str) -> Connection:
         """Connects to a process of this host, in the background when it has no room for another connection yet. The
@@ -232,11 +229,11 @@ class Pump:
             if left is not None and left <= 0:
                 self.poll_once()
                 return bool(ready())
-            if self._leading.acquire(blocking=False):
+            if self.try_to_lead():
                 try:
                     self._lead(ready, deadline, look_s)
                 finally:
-                    self._stop_leading()
+                    self.stop_leading()
             else:
                 self._follow(ready, left)
         return True
@@ -254,17 +251,15 @@ class Pump:
 
     def poll_once(self) -> None:
         """One round without waiting, if nobody else leads. For an event loop that watches `epoll` itself."""
-        if self._leading.acquire(blocking=False):
+        if self.try_to_lead():
             try:
                 self._round(0)
             finally:
-                self._stop_leading()
+                self.stop_leading()
 
     def drive_externally(self) -> None:
         """From now on an event loop calls `poll_once` when `epoll` is readable; the background thread only helps."""
-        self._external = True
-        self._alarm.register(self.epoll.fileno(), select.POLLIN)
-        self._ring()
+        self._background.assist(self.epoll.fileno())
 
     def _lead(self, ready: Callable[[], Any], deadline: float | None, look_s: float) -> None:
         while not ready() and self.failure is None:
@@ -273,58 +268,73 @@ class Pump:
                 timeout = min(timeout, deadline - time.monotonic())
                 if timeout <= 0:
                     return
-            self._rounds += self._round(timeout)
+            self.rounds += self._round(timeout)
 
-    def _stop_leading(self) -> None:
+    @property
+    def is_led(self) -> bool:
+        """Whether a thread leads."""
+        return self._leading.locked()
+
+    def try_to_lead(self) -> bool:
+        """Makes the calling thread the leader, unless there is one. Then it must call `stop_leading`."""
+        return self._leading.acquire(blocking=False)
+
+    def stop_leading(self) -> None:
+        """Lets another thread lead."""
         self._leading.release()
         self._wake_followers()
-        if self._asleep and not self._external:
-            self._ring()  # it sleeps because somebody led
+        background = self._background
+        if background.alarm.armed and not background.assists:
+            background.alarm.ring()  # it sleeps because a caller led
 
     def _follow(self, ready: Callable[[], Any], left: float | None) -> None:
         if self.dirty:
-            self.flush_all()  # whoever leads may wait for long
-        self._wanted += 1
+            self.flush_all()  # the leader may wait for long
         event = threading.Event()
-        self._followers.append(event)
+        self.followers.append(event)
         try:
-            if self._background_polls:
-                self.wake()
+            if self._wake.armed:
+                self._wake.ring()
             if not ready():
                 event.wait(LONG_NAP_S if left is None else min(left, LONG_NAP_S))
         finally:
-            self._followers.remove(event)
-            self._wanted -= 1
+            self.followers.remove(event)
 
     def _wake_followers(self) -> None:
-        for event in tuple(self._followers):
+        for event in tuple(self.followers):
             event.set()
+
+    def background_round(self) -> None:
+        """A round of the background thread: `kick` and any waiting thread end its poll. The caller leads."""
+        self._round(IDLE_POLL_S if self.on_wait is None else REST_S, True)
 
     def _round(self, timeout_s: float, interruptible: bool = False) -> bool:
         """Flush, poll, dispatch. The caller leads. `interruptible`: `kick` may end the poll. Whether anything came."""
+        rest_s: float | None = None
         if self.on_wait is not None:
             with self.lock:
                 try:
-                    self._sleep_s = self.on_wait()
+                    rest_s = self.on_wait()
                 except Exception:
                     report("the work before a wait")
-                    self._sleep_s = LONG_NAP_S
-            timeout_s = min(timeout_s, self._sleep_s)
+                    rest_s = LONG_NAP_S
+            timeout_s = min(timeout_s, rest_s)
         if self.timed:
             due_s = self._expire()
             timeout_s = min(timeout_s, due_s)
-            if self._sleep_s is not None:
-                self._sleep_s = min(self._sleep_s, due_s)
+            if rest_s is not None:
+                rest_s = min(rest_s, due_s)
+        self._background.rest_s = rest_s
         if self.dirty:
             self.flush_all()
         if interruptible:
-            self._background_polls = True
-            if self.dirty or self._wanted:  # came between the flush and the flag
+            self._wake.armed = True
+            if self.dirty or self.followers:  # came between the flush and the arming
                 timeout_s = 0
         self.sent_much = False
         events = self.epoll.poll(timeout_s)
-        self._background_polls = False
-        self._in_burst = self.sent_much
+        self._wake.armed = False
+        self.in_burst = self.sent_much
         with self.lock:
             for fd, mask in events:
                 source = self._sources.get(fd)
@@ -333,7 +343,7 @@ class Pump:
                         source(mask)
                     except Exception:
                         report("the handling of a socket")
-        if events and self._followers:
+        if events and self.followers:
             self._wake_followers()
         return bool(events)
 
@@ -367,89 +377,23 @@ class Pump:
         timer.start()
         return False
 
-    # ------------------------------------------------------------ the background thread
+    # ------------------------------------------------------------ waking
 
     def kick(self) -> None:
         """Something is buffered: see that it leaves soon even if no thread waits."""
-        if self._background_polls:
-            self.wake()
-        elif self._asleep:
-            self._ring()
+        if self._wake.armed:
+            self._wake.ring()
+        elif self._background.alarm.armed:
+            self._background.alarm.ring()
 
     def wake(self) -> None:
-        """Interrupts the poll of whoever leads. Takes no lock: `__del__` may call it."""
-        self._background_polls = False
-        _write(self._wake_fd)
+        """Interrupts the poll of the leader. Takes no lock: `__del__` may call it."""
+        self._wake.ring()
 
     def _woken(self, _events: int) -> None:
         """That the poll has ended is all."""
 
-    def _ring(self) -> None:
-        """Wakes the background thread."""
-        self._asleep = False
-        _write(self._alarm_fd)
-
-    def _background(self) -> None:
-        while not self.stopped:
-            try:
-                self._background_turns()
-            except Exception:
-                if not self.stopped:  # else it met what `stop` has closed
-                    report("the background thread")
-                    time.sleep(LONG_NAP_S)
-
-    def _background_turns(self) -> None:
-        idle_naps = 0
-        while not self.stopped:
-            if self._external:
-                self._help_event_loop()
-                continue
-            rounds = self._rounds
-            if idle_naps < NAPS_BEFORE_SLEEP:
-                time.sleep(NAP_S)
-            else:
-                self._sleep()
-                idle_naps = 0
-            if self._wanted or rounds != self._rounds:
-                idle_naps = 0
-            elif self._leading.acquire(blocking=False):
-                try:
-                    while not (self._wanted or self.stopped or self._external):
-                        self._round(IDLE_POLL_S if self.on_wait is None else REST_S, True)
-                        if (
-                            self._in_burst
-                        ):  # do not fight the caller for the interpreter: what comes in waits for a nap
-                            break
-                finally:
-                    self._stop_leading()
-                idle_naps = 0
-            else:  # whoever leads waits for something
-                if self.dirty:
-                    self.flush_all()
-                idle_naps += 1
-
-    def _sleep(self) -> None:
-        """Until something is to be sent, or nobody leads any more."""
-        self._asleep = True
-        # Whoever stops leading, or sends, from here on sees that we are asleep.
-        if self._leading.locked() and not self.dirty and not self.stopped:
-            self._alarm.poll()
-        self._asleep = False
-        _read(self._alarm_fd)
-
-    def _help_event_loop(self) -> None:
-        """One turn of the background thread beside an event loop, which leads unless user code holds it up."""
-        self._asleep = True
-        if not self.dirty and not self.stopped:
-            self._alarm.poll(None if self._sleep_s is None else self._sleep_s * 1000)
-        self._asleep = False
-        _read(self._alarm_fd)
-        if self.dirty:
-            time.sleep(NAP_S)
-        elif not self.stopped:
-            time.sleep(LONG_NAP_S)
-        if not self.stopped:
-            self.poll_once()
+    # ------------------------------------------------------------ the end
 
     def abandon(self) -> None:
         """In a forked child: lets go of the parent's sockets without a word to anybody.
@@ -468,13 +412,13 @@ class Pump:
         self.greeter.abandon()
         self._sources = {}
         self.epoll.close()
-        self._close_eventfds()
+        self._close_bells()
 
     def stop(self) -> None:
         """Flushes and closes everything; waits end with whatever `failure` says."""
         self.flush_all()
         self.stopped = True
-        self._ring()
+        self._background.alarm.ring()
         self.wake()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(2.0)
@@ -488,31 +432,11 @@ class Pump:
             self.greeter.close()
             self._sources.clear()
             self.epoll.close()
-            self._close_eventfds()
+            self._close_bells()
 
-    def _close_eventfds(self) -> None:
-        # Whoever wakes us later must not hit what gets these numbers next.
-        fds = self._wake_fd, self._alarm_fd
-        self._wake_fd = self._alarm_fd = -1
-        for fd in fds:
-            if fd >= 0:
-                os.close(fd)
-
-
-def _write(eventfd: int) -> None:
-    if eventfd >= 0:
-        try:
-            os.eventfd_write(eventfd, 1)
-        except OSError:
-            pass  # already pending, or closed at exit
-
-
-def _read(eventfd: int) -> None:
-    if eventfd >= 0:
-        try:
-            os.eventfd_read(eventfd)
-        except OSError:
-            pass  # nothing was pending
+    def _close_bells(self) -> None:
+        self._wake.close()
+        self._background.alarm.close()
 
 
 def _connect_unix(sock: socket.socket, path: str) -> socket.socket:

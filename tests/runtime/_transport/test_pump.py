@@ -91,7 +91,7 @@ def test_what_a_follower_sends_leaves_while_another_thread_leads() -> None:
         over = threading.Event()
         leader = threading.Thread(target=lambda: pump.wait(over.is_set, LIMIT_S, look_s=LIMIT_S))
         leader.start()
-        assert eventually(pump._leading.locked)
+        assert eventually(lambda: pump.is_led)
         assert len(pump.call(connection, ask(7), LIMIT_S).value.data) == 7  # else only when the leader looks
         over.set()
         pump.wake()
@@ -104,7 +104,7 @@ def test_what_is_sent_without_waiting_leaves_while_another_thread_leads() -> Non
         over = threading.Event()
         leader = threading.Thread(target=lambda: pump.wait(over.is_set, LIMIT_S, look_s=LIMIT_S))
         leader.start()
-        assert eventually(lambda: pump._asleep)
+        assert eventually(lambda: pump._background.alarm.armed)
         connection.send(ReturnRefs([b"note"]))
         assert eventually(lambda: server.notes == [b"note"])
         over.set()
@@ -118,7 +118,7 @@ def test_the_background_thread_leads_after_a_long_wait_of_another_thread() -> No
         over = threading.Event()
         leader = threading.Thread(target=lambda: pump.wait(over.is_set, LIMIT_S, look_s=LIMIT_S))
         leader.start()
-        assert eventually(lambda: pump._asleep)
+        assert eventually(lambda: pump._background.alarm.armed)
         over.set()
         pump.wake()
         leader.join(LIMIT_S)
@@ -230,7 +230,7 @@ def test_what_is_sent_much_later_leaves_too() -> None:
     """After the background thread has gone to a long sleep."""
     with client_and_server() as (pump, connection, server):
         pump.call(connection, ask(0), LIMIT_S)
-        assert eventually(lambda: pump._asleep or pump._background_polls)
+        assert eventually(lambda: pump._background.alarm.armed or pump._wake.armed)
         connection.send(ReturnRefs([b"note"]))
         assert eventually(lambda: server.notes == [b"note"])
 
@@ -297,11 +297,11 @@ def test_the_background_thread_survives_what_it_cannot_foresee(monkeypatch: pyte
 
         def stop_leading() -> None:
             monkeypatch.undo()
-            pump._stop_leading()
+            pump.stop_leading()
             failed.set()
             raise RuntimeError("unforeseen")
 
-        monkeypatch.setattr(pump, "_stop_leading", stop_leading)
+        monkeypatch.setattr(pump, "stop_leading", stop_leading)
         pump.wake()
         connection.send(Ok())
         got: list[Any] = []
@@ -493,7 +493,7 @@ def test_stopping_tells_pending_calls() -> None:
 
 def test_waking_a_stopped_pump_touches_no_other_descriptor() -> None:
     pump = Pump(ignore)
-    number = pump._wake_fd
+    number = pump._wake.fd
     pump.stop()
     read, write = os.pipe()
     os.dup2(write, number) if number not in (read, write) else None
