@@ -42,12 +42,6 @@ ALLOWED: tuple[tuple[str, ...], ...] = (
         "runtime._node.control_handler",
         "runtime._node.process_handler",
     ),
-    (
-        "runtime._transport.connection",
-        "runtime._transport.greeting",
-        "runtime._transport.listener",
-        "runtime._transport.pump",
-    ),
 )
 """Circles that are still allowed: one passes if each of its modules matches a pattern of the same group."""
 

@@ -6,7 +6,7 @@ import logging
 import select
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -22,9 +22,7 @@ from runtime._wire.messages import codec
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request
 
 from .failures import report
-
-if TYPE_CHECKING:
-    from .pump import Pump
+from .pumping import Carrier
 
 log = logging.getLogger(__name__)
 RECEIVE_BYTES = 1 << 16  # malloc maps anew what is larger than 128 KiB: three system calls more for each read
@@ -59,7 +57,7 @@ class Connection:
         "sent_functions",
     )
 
-    def __init__(self, pump: Pump, sock: socket.socket | None, name: str) -> None:
+    def __init__(self, pump: Carrier, sock: socket.socket | None, name: str) -> None:
         self._pump = pump
         self._sock = sock  # None while it connects: what is sent waits
         self.name = name

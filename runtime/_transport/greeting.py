@@ -13,14 +13,11 @@ import resource
 import socket
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from runtime._wire.handshake import GREETING_BYTES, PROOF_BYTES, Handshake, HandshakeError
 
 from .listener import Listener
-
-if TYPE_CHECKING:
-    from .pump import Pump
+from .pumping import Watcher
 
 log = logging.getLogger(__name__)
 HANDSHAKE_TIMEOUT_S = 10.0
@@ -55,7 +52,7 @@ class Greeter:
 
     def __init__(
         self,
-        pump: Pump,
+        pump: Watcher,
         timeout_s: float = HANDSHAKE_TIMEOUT_S,
         crowded_s: float = CROWDED_TIMEOUT_S,
         limit: int | None = None,

@@ -6,13 +6,22 @@ import math
 import socket
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from .failures import report
+from .pumping import Watcher
 
-if TYPE_CHECKING:
-    from .greeting import Greeter
-    from .pump import Pump
+
+class Limit(Protocol):
+    """Limits the connections that have proved nothing yet."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many are under way as may be."""
+
+    def hold(self, listener: Listener) -> None:
+        """Resumes the listener as soon as there is room."""
+
 
 PAUSE_S = 0.1
 """How long to accept nobody after `accept` has failed, usually because the process has no descriptor left."""
@@ -32,10 +41,10 @@ class Listener:
 
     def __init__(
         self,
-        pump: Pump,
+        pump: Watcher,
         sock: socket.socket,
         accept: Callable[[socket.socket], None],
-        greeter: Greeter | None = None,
+        greeter: Limit | None = None,
     ) -> None:
         self._pump = pump
         self._sock = sock

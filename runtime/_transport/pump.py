@@ -30,6 +30,7 @@ from .connection import Connection
 from .failures import report
 from .greeting import Greeter, connect_proven
 from .listener import Listener
+from .pumping import Timed
 
 log = logging.getLogger(__name__)
 IDLE_POLL_S = 0.25
@@ -54,7 +55,7 @@ class Pump:
         self.failure: Exception | None = None  # raised by every wait from then on
         self._sources: dict[int, Callable[[int], None]] = {}
         self._listeners: list[socket.socket] = []
-        self.timed: set[Greeter | Listener] = set()
+        self.timed: set[Timed] = set()
         """Their `expire` runs before each wait and returns how many seconds that may last. See `schedule`."""
         self.greeter = Greeter(self)
         self._secret: bytes | None = None  # None: not known yet
@@ -102,7 +103,7 @@ class Pump:
         if self._sources.pop(fd, None) is not None:
             self.epoll.unregister(fd)
 
-    def schedule(self, timed: Greeter | Listener) -> None:
+    def schedule(self, timed: Timed) -> None:
         """Runs `timed.expire` from the next round on. Call it again when a deadline moves forward. Under the lock."""
         self.timed.add(timed)
         if self._background.assists:
