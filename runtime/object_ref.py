@@ -5,18 +5,85 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import os
+import pickle
 import types
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from runtime import exceptions
 from runtime._core import ids
+from runtime._ownership.records import INLINE_ERROR, Entry
+from runtime._ownership.released import NOWHERE, Released
 from runtime._system import settings
+from runtime._wire.messages.worker import Value
 from runtime._wire.serialization import collector
 
-if TYPE_CHECKING:
-    from runtime._ownership.records import Entry
-    from runtime._process.core_worker import Core
+
+class KnownObjects(Protocol):
+    """The objects that a process knows."""
+
+    def hold_known(self, binary: bytes) -> Entry | None:
+        """The entry of an object, with one more hold, if it is known."""
+
+    def borrow(self, binary: bytes, owner: bytes) -> ObjectRef:
+        """A reference that came from elsewhere. `register_borrows` must follow soon."""
+
+    def register_borrows(self) -> None:
+        """Tells the owners of all that `borrow` has brought."""
+
+    def leak(self, entry: Entry) -> None:
+        """Keeps an object for ever."""
+
+    def owner_address(self, entry: Entry) -> bytes:
+        """The encoded address of the owner."""
+
+    def when_ready(self, entry: Entry, callback: Callable[[], None]) -> None:
+        """Calls back, under the engine's lock, when the value is there."""
+
+
+class Loader(Protocol):
+    """Loads values."""
+
+    def get_one(self, ref: ObjectRef, timeout_s: float | None) -> Any:
+        """The value; raises the error that the object holds instead."""
+
+    def is_inline(self, entry: Entry) -> bool:
+        """Whether loading the value needs nothing from elsewhere."""
+
+    def load_in_thread(self, job: Callable[[], None]) -> None:
+        """Runs a loading job on another thread."""
+
+
+class Process(Protocol):
+    """A connected process, as references see it."""
+
+    @property
+    def objects(self) -> KnownObjects: ...
+
+    @property
+    def reader(self) -> Loader: ...
+
+    @property
+    def released(self) -> Released: ...
+
+
+def _not_connected() -> Process:
+    raise exceptions.RaySystemError("Ray has not been started yet: call init() first.")
+
+
+_current: Callable[[], Process] = _not_connected
+_current_or_none: Callable[[], Process | None] = lambda: None  # noqa: E731
+
+
+def belong_to(current: Callable[[], Process], current_or_none: Callable[[], Process | None]) -> None:
+    """Sets how references find the process that they are in.
+
+    Args:
+        current: connects first, if the program is not connected.
+        current_or_none: does not.
+    """
+    global _current, _current_or_none
+    _current, _current_or_none = current, current_or_none
 
 
 class ObjectRef:
@@ -31,14 +98,14 @@ class ObjectRef:
     _entry: Entry
 
     def __init__(self, binary: bytes) -> None:
-        from runtime._owner.objects import adopt
-        from runtime._process.core_worker import current_or_none
-
         if not isinstance(binary, bytes):
             raise TypeError(f"Unsupported type: {type(binary)}, expected bytes")
         if len(binary) != ids.OBJECT_BYTES:
             raise ValueError(f"ID string needs to have length {ids.OBJECT_BYTES}, got {len(binary)}")
-        adopt(current_or_none(), self, binary)
+        process = _current_or_none()
+        entry = process.objects.hold_known(binary) if process is not None else None
+        self._binary = binary
+        self._entry = entry or _unknown(binary, process.released if process is not None else NOWHERE)
 
     def __class_getitem__(cls, item: Any) -> types.GenericAlias:
         """`ObjectRef[int]`, in annotations."""
@@ -72,9 +139,7 @@ class ObjectRef:
 
     def owner_address(self) -> bytes:
         """The encoded address of the process that owns the object."""
-        from runtime._process.core_worker import current
-
-        return current().objects.owner_address(self._entry)
+        return _current().objects.owner_address(self._entry)
 
     def call_site(self) -> str:
         """Where the reference was made; empty, as call sites are not recorded."""
@@ -115,10 +180,8 @@ class ObjectRef:
 
     def future(self) -> concurrent.futures.Future[Any]:
         """A `concurrent.futures.Future` of the value or the error."""
-        from runtime._process.core_worker import current
-
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        core = current()
+        core = _current()
         reader = core.reader
 
         def resolve() -> None:
@@ -140,10 +203,8 @@ class ObjectRef:
         return await asyncio.shield(self._loop_future())
 
     def _loop_future(self) -> asyncio.Future[Any]:
-        from runtime._process.core_worker import current
-
         loop = asyncio.get_running_loop()
-        core, entry = current(), self._entry
+        core, entry = _current(), self._entry
         reader = core.reader
         future: asyncio.Future[Any] = loop.create_future()
 
@@ -218,18 +279,17 @@ class ObjectRef:
         return rebuild, (self._binary, objects.owner_address(entry))
 
 
-def _current() -> Core:
-    """`core_worker.current`, which cannot be imported before this module. Lists of references come through here: to
-    import it each time would cost as much as all the rest."""
-    global _find_current
-    if _find_current is None:
-        from runtime._process.core_worker import current
-
-        _find_current = current
-    return _find_current()
-
-
-_find_current: Callable[[], Core] | None = None
+def _unknown(binary: bytes, released: Released) -> Entry:
+    """The entry of a reference made from a bare id that this process does not know."""
+    error = ValueError(
+        f"The owner is unknown of object {binary.hex()}: its id was made up, or comes from another session or from "
+        "outside of tasks. Get the reference from the call that made the object, or as an argument."
+    )
+    entry = Entry(binary, released=released)
+    entry.hold()
+    entry.value = Value(INLINE_ERROR, pickle.dumps(error))
+    entry.seen = True
+    return entry
 
 
 def _awaitable(error: BaseException) -> BaseException:

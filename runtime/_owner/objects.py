@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from runtime import exceptions
 from runtime._ownership.objects import ObjectTable
 from runtime._ownership.records import INLINE, INLINE_ERROR, STORED, Entry
-from runtime._ownership.released import NOWHERE, Released
 from runtime._transport.failures import report
 from runtime._wire import serialization
 from runtime._wire.messages.base import WorkerAddress
@@ -41,33 +40,6 @@ def plain_value(value: Any) -> Value | None:
     return None
 
 
-def adopt(core: Core | None, ref: ObjectRef, binary: bytes) -> None:
-    """Fills in a reference made from a bare id: it can be read only if the process knows the object."""
-    if core is None:
-        _fill(ref, _unknown(binary, NOWHERE))
-        return
-    with core.lock:
-        entry = core.objects.table.entries.get(binary)
-        _fill(ref, _unknown(binary, core.released) if entry is None else entry)
-
-
-def _fill(ref: ObjectRef, entry: Entry) -> None:
-    ref._binary = entry.object_id
-    ref._entry = entry
-    entry.hold()
-
-
-def _unknown(binary: bytes, released: Released) -> Entry:
-    error = ValueError(
-        f"The owner is unknown of object {binary.hex()}: its id was made up, or comes from another session or from "
-        "outside of tasks. Get the reference from the call that made the object, or as an argument."
-    )
-    entry = Entry(binary, released=released)
-    entry.value = Value(INLINE_ERROR, pickle.dumps(error))
-    entry.seen = True
-    return entry
-
-
 class Objects(ObjectTable):
     """The object table of a process, and its users' references. What is inherited needs the lock."""
 
@@ -77,6 +49,14 @@ class Objects(ObjectTable):
         self._own_address = encode_address(core.address)
 
     # ------------------------------------------------------------ references
+
+    def hold_known(self, binary: bytes) -> Entry | None:
+        """The entry of an object, with one more hold, if it is known here. From any thread."""
+        with self._core.lock:
+            entry = self._entries.get(binary)
+            if entry is not None:
+                entry.hold()
+            return entry
 
     def new_ref(self, entry: Entry) -> ObjectRef:
         """A user's reference to an entry. Under the lock."""

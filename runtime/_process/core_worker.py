@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from runtime import exceptions
+from runtime import exceptions, object_ref
 from runtime._core import ids
 from runtime._owner.actor_submitter import ActorSubmitter
 from runtime._owner.arguments import ArgumentPacker, ArgumentReader
@@ -69,6 +69,9 @@ def current() -> Core:
 def current_or_none() -> Core | None:
     """The core of this process, if it is connected."""
     return _current
+
+
+object_ref.belong_to(current, current_or_none)
 
 
 def set_current(core: Core | None) -> None:
