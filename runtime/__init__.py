@@ -30,7 +30,7 @@ _PUBLIC = {
         "WorkerID",
     ),
     "runtime._api.init": ("init", "is_initialized", "shutdown"),
-    "runtime._api.logging_config": ("LoggingConfig",),
+    "runtime._process.logging_config": ("LoggingConfig",),
     "runtime._api.timeline": ("timeline",),
     "runtime.actor": ("get_actor", "method"),
     "runtime.api": ("cancel", "get", "get_gpu_ids", "kill", "put", "remote", "wait"),
@@ -91,7 +91,6 @@ if TYPE_CHECKING:
     from runtime._api.init import init as init
     from runtime._api.init import is_initialized as is_initialized
     from runtime._api.init import shutdown as shutdown
-    from runtime._api.logging_config import LoggingConfig as LoggingConfig
     from runtime._api.timeline import timeline as timeline
     from runtime._core.ids import ActorClassID as ActorClassID
     from runtime._core.ids import ActorID as ActorID
@@ -103,6 +102,7 @@ if TYPE_CHECKING:
     from runtime._core.ids import TaskID as TaskID
     from runtime._core.ids import UniqueID as UniqueID
     from runtime._core.ids import WorkerID as WorkerID
+    from runtime._process.logging_config import LoggingConfig as LoggingConfig
     from runtime.actor import get_actor as get_actor
     from runtime.actor import method as method
     from runtime.api import cancel as cancel

@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any, NoReturn
 
 from runtime._api import init_arguments, job_environment
-from runtime._api.logging_config import TEXT_FORMAT, LoggingConfig
 from runtime._api.ray_context import RayContext, address_info
 from runtime._core import head_api
 from runtime._node.registry import records
@@ -24,6 +23,7 @@ from runtime._process import core_worker
 from runtime._process.core_worker import Core, current
 from runtime._process.driver import Driver
 from runtime._process.driver_logs import LogPrinter
+from runtime._process.logging_config import TEXT_FORMAT, LoggingConfig
 from runtime._process.printing import Printing, Room
 from runtime._session import (
     Daemon,

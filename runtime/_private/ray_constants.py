@@ -3,7 +3,7 @@
 import logging
 
 from runtime._api.init_arguments import MIN_STORE_BYTES
-from runtime._api.logging_config import TEXT_FORMAT
+from runtime._process.logging_config import TEXT_FORMAT
 
 DEFAULT_ACTOR_CREATION_CPU_SIMPLE = 0
 DEFAULT_ACTOR_METHOD_CPU_SIMPLE = 1

@@ -10,7 +10,6 @@ from typing import Any
 
 import cloudpickle  # noqa: F401 - functions need it to be unpickled; the zygote imports it once for all workers
 
-from runtime._api.logging_config import LoggingConfig
 from runtime._executor.executor import Executor
 from runtime._executor.setup_hook import run_setup_hook
 from runtime._system import stacks
@@ -18,6 +17,7 @@ from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.node import Register, SetUp
 
 from . import core_worker, output_files
+from .logging_config import LoggingConfig
 from .worker import Worker
 
 NAME_MARK = "\x01name:"
