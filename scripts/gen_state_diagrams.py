@@ -42,6 +42,7 @@ SOURCES = (
     Source("Placement group", "runtime._core.placement_groups", "GroupState"),
     Source("Worker", "runtime._core.workers", "WorkerState"),
     Source("Object in a node's store", "runtime._core.store_index", "ObjectState"),
+    Source("Background thread of a pump", "runtime._transport.background", "Phase"),
     Source("Instance (the autoscaler's view of a machine)", "autoscaler.instances", "InstanceState"),
 )
 
