@@ -20,10 +20,10 @@ def address_info(
     metrics_port: int = 0,
     api: str = "",
 ) -> dict[str, Any]:
-    """What `init` tells of a node, under Ray's names.
+    """The addresses of a node, under Ray's names.
 
     Args:
-        store: what tells its object store from others.
+        store: a name that is unique to its object store.
         socket: the node agent's Unix socket.
         address: of the control store.
         api: host:port of the job API.

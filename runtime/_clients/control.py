@@ -61,7 +61,7 @@ class ControlClient:
             on_connected: awaited on each new connection before any other call uses it: register here, with
                 the
                 channel's own `call`. A `CallError` other than UNAVAILABLE and TIMEOUT is final.
-            reconnect_timeout_s: how long to try before giving up; None tries for ever.
+            reconnect_timeout_s: how long to retry; None: no limit.
             on_lost: called once when it gave up, with the reason.
         """
         self._connect = connect

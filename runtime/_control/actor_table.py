@@ -127,7 +127,7 @@ class Actor:
         return self.machine.state is ActorState.DEAD
 
     def info(self) -> ActorInfo:
-        """What others are told of it."""
+        """The actor as messages describe it."""
         return ActorInfo(
             actor_id=self.spec.actor_id,
             state=self.machine.state.value,

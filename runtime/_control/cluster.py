@@ -113,7 +113,7 @@ class Node:
         for charge in self._charges.values():
             if now - charge.made_s < ABSORB_S:
                 subtract(available, charge.resources)
-        # Against our view, so that what waits is tried again; and against what agents were told, who plan by it.
+        # Against our view, so that waiting requests are retried; and against what agents were sent and plan by.
         changed = (
             available != self.view.available
             or report.total != self.view.total
@@ -162,7 +162,7 @@ class Node:
         add(self.view.available, back)
 
     def snapshot(self) -> NodeInfo:
-        """What others are told of the node."""
+        """The node as messages describe it."""
         idle_since_s = 0.0 if self._charges else self.info.idle_since_s
         return msgspec.structs.replace(
             self.info,

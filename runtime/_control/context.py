@@ -1,4 +1,4 @@
-"""What every service of the control store is given, and how services hear of each other's news."""
+"""What every service of the control store gets, and how services notify each other."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ async def _serve(options: argparse.Namespace, tell: Tell) -> None:
             address = f"{options.host}:{server.port}"
             log.info("cluster %s: listening on %s", store.cluster_id, address)
             tell({"address": address, "cluster_id": store.cluster_id})
-            await stop.wait()  # a control store runs until it is told to end
+            await stop.wait()  # a control store runs until a signal ends it
             log.info("stopping")
         finally:
             server.stop()

@@ -27,7 +27,7 @@ class DemandNotes:
                 self.tell(node)
 
     def tell(self, node: Node) -> None:
-        """Sends a node's agent what it has not been told yet."""
+        """Sends a node's agent the reasons that it does not have yet."""
         notes = []
         if self._reasons:
             for demand in node.demands:

@@ -86,7 +86,7 @@ class Group:
         return self.machine.state in (GroupState.PENDING, GroupState.PREPARED, GroupState.RESCHEDULING)
 
     def info(self) -> PlacementGroupInfo:
-        """What others are told of it."""
+        """The group as messages describe it."""
         request = self.request
         return PlacementGroupInfo(
             pg_id=request.pg_id,

@@ -1,4 +1,4 @@
-"""Writes of one loop turn go to the storage together, and whoever must not answer before they are safe
+"""Writes of one loop turn go to the storage together, and replies that depend on them wait until they are safe
 waits here.
 """
 

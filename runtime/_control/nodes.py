@@ -43,7 +43,7 @@ CHECK_S = 1.0
 STALLED_S = 2.0
 """When this process stood still for longer, the silence of nodes meanwhile says nothing about them."""
 BROADCAST_S = 0.02
-"""Changes of what is free wait so long for others to go with them; joining, draining and dying do not."""
+"""How long a change of free resources waits to be sent with others; joins, drains and deaths are sent at once."""
 
 _encode = msgspec.msgpack.encode
 _REASONS = {
@@ -219,7 +219,7 @@ class NodeService:
             self.die(node, event, _REASONS[event])
 
     def die(self, node: Node, event: NodeEvent, reason: str) -> None:
-        """Declares a node dead and tells everyone."""
+        """Declares a node dead and notifies everyone."""
         log.warning("node %s is dead: %s", node.node_id.hex(), reason)
         node.step(event, self._context.now())
         node.info = msgspec.structs.replace(

@@ -29,7 +29,7 @@ from runtime._wire.messages.control import (
 
 _BUNDLE = re.compile(r"bundle_group_(\d+)_([0-9a-f]{36})\Z")
 RETURN_S = 2.0
-"""So long the answer to a removal waits for the nodes."""
+"""How long the reply to a removal waits for the nodes."""
 RECENT_S = 60.0
 """Longer than any agent may be away."""
 

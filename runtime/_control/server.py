@@ -131,7 +131,7 @@ class ControlStore:
         await self._context.journal.durable()
 
     async def stop(self) -> None:
-        """Ends at once. Nodes are not told: a successor may take over."""
+        """Ends at once, without notifying nodes: a successor may take over."""
         for channel in list(self._channels):
             channel.on_close = None
             channel.close()

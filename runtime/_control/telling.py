@@ -1,9 +1,9 @@
-"""Telling every agent of something: a message is encoded once for all, and the more agents there are, the more news
-travels together.
+"""Broadcasts to all agents: a message is encoded once for all of them, and the more agents there are, the more changes
+go into one message.
 
-A change on each of N nodes that each of N agents hears of at once is N x N messages, which no control store could send.
-So what is told to all has a budget, what happens in between goes along with the next round, and a round goes out a few
-agents at a time, so that whoever asks something meanwhile is answered.
+One message per change on each of N nodes to each of N agents would be N x N messages, which no control store could
+send. So broadcasts have a budget: changes between two rounds go out with the next one, and a round goes to a few agents
+at a time, so that requests are served meanwhile.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def tell_all(cluster: Cluster, message: Message) -> None:
 
 
 class PacedNews:
-    """Tells every agent what has happened, as often as the number of agents allows.
+    """Broadcasts changes to every agent, as often as the number of agents allows.
 
     Args:
-        gather: what has happened since the last time, and the node that need not be told; None for nothing.
+        gather: the changes since the last time, and the node that already knows them; None if nothing changed.
     """
 
     def __init__(

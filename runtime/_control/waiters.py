@@ -1,4 +1,4 @@
-"""Long polls: whoever asks for news of something waits here until there is some."""
+"""Long polls: requests for changes wait here until there is a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells drivers why their actors and placement groups wait. (Why their tasks wait, the agents tell.)"""
+"""Notifies drivers why their actors and placement groups wait. (For tasks, the agents do so.)"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Waiting = tuple[bytes, str, int, bool, str]
 
 @dataclass(slots=True)
 class _Wait:
-    """What waits since when; equal things of a job are told as one."""
+    """What has been waiting since when; equal requests of a job are reported as one."""
 
     since: float
     told: dict[str, float] = field(default_factory=dict)  # reason -> when

@@ -1,4 +1,4 @@
-"""Kinds of accelerators: resources whose units are devices with ids, and how a process is told which are its.
+"""Kinds of accelerators: resources whose units are devices with ids, and variables that assign these to a process.
 
 `HARDWARE` maps a resource's name to its kind. Amounts from one up take whole devices; a part of one shares a
 device with others, where the kind allows it.

@@ -1,7 +1,7 @@
 """Which bundle of its placement group a request for any bundle takes. Pure.
 
 A task that needs only CPUs must not sit in the bundle that has the GPU while another bundle would do: the task that
-needs the GPU would wait for ever. So the bundle with the least that the request has no use for goes first, then the
+needs the GPU would wait without end. So the bundle with the least that the request has no use for goes first, then the
 one that the request fills best.
 """
 

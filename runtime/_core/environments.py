@@ -37,7 +37,7 @@ def canonical(env: Mapping[str, Any]) -> str:
 
 
 def inherit(parent: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, Any]:
-    """The environment of a task or actor: what it names itself, and the rest of whoever starts it.
+    """The environment of a task or actor: its own fields, and those of its caller otherwise.
 
     Variables are merged one by one. Of pip, uv and conda, the child's replaces the parent's.
     """

@@ -33,7 +33,7 @@ Transitions = Mapping[tuple[S, E], Edge[S]]
 
 
 class InvalidTransition(Exception):
-    """An event that the table does not list for the entity's state: a bug, told with what went before."""
+    """An event that the table does not list for the entity's state: a bug. The message has the recent history."""
 
     def __init__(self, entity: str, state: Enum, event: Enum, history: tuple[str, ...]) -> None:
         super().__init__(entity, state, event, history)

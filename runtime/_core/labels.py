@@ -167,7 +167,7 @@ def check_fallbacks(fallbacks: Iterable[object]) -> None:
         if not isinstance(fallback, Mapping):
             raise ValueError(
                 f"Each element in fallback_strategy must be a dictionary, such as "
-                f"{{'label_selector': {{...}}}}; {fallback!r} is none."
+                f"{{'label_selector': {{...}}}}; {fallback!r} is not one."
             )
         if not fallback:
             raise ValueError("Empty dictionary found in `fallback_strategy`: leave it out.")

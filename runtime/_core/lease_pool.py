@@ -19,7 +19,7 @@ STUCK_FACTOR = 20
 STUCK_MIN_S = 0.01
 IDLE_LEASE_S = 0.05
 FEW_LEASES = 8
-"""Up to so many, looking at each lease costs less than keeping them in order."""
+"""Up to this number of leases, scanning them costs less than keeping them sorted."""
 EXACT_EVERY_S = 0.25
 """What is asked for may be half of what is wanted for this long."""
 
@@ -27,7 +27,7 @@ EXACT_EVERY_S = 0.25
 class Lease:
     """A leased worker. `inflight`: pushed tasks by id, in order. `connection` and the tasks are opaque here.
 
-    Whoever changes `inflight`, `blocked` or `leaving` calls `LeasePool.changed` afterwards.
+    After a change of `inflight`, `blocked` or `leaving`, call `LeasePool.changed`.
     """
 
     __slots__ = (

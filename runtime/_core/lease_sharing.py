@@ -1,6 +1,6 @@
 """Which leases are to come back because others wait. Pure.
 
-An owner keeps a lease for as long as it has work for it, so what came first could keep all workers for ever. When a
+An owner keeps a lease for as long as it has work for it, so the first owner could keep all workers without end. When a
 demand waits, those who have more than their share give leases back, after the task that runs: shares are equal among
 jobs, and within a job among its classes. Nobody loses a lease that it has had for less than a slice of time, so that
 more claimants than workers take turns.
@@ -48,7 +48,7 @@ class _Shares:
         self._holders = Counter(lease.holder for lease in staying)
 
     def move(self, job_id: bytes, holder: Hashable, count: int) -> None:
-        """It has so many more."""
+        """Adds to the number of its leases."""
         self._jobs[job_id] += count
         self._holders[holder] += count
 

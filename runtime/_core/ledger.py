@@ -179,7 +179,7 @@ class Ledger:
 
     def return_bundle(self, pg_id: bytes, index: int) -> list[Allocation]:
         """Ends a bundle and gives its resources back to the node. Returns the allocations inside, void now:
-        whoever holds them must be stopped. Unknown bundles are ignored."""
+        their holders must be stopped. Unknown bundles are ignored."""
         bundle = self._bundles.pop((pg_id, index), None)
         if bundle is None:
             return []

@@ -30,7 +30,7 @@ class Victim(msgspec.Struct, frozen=True):
 
 
 def choose(holders: Iterable[Holder]) -> Victim | None:
-    """The worker that has to end; None when there is none."""
+    """The worker to end; None if there is none."""
     groups: dict[tuple[bool, bytes], list[Holder]] = {}
     for holder in holders:
         groups.setdefault((holder.retriable, holder.owner), []).append(holder)

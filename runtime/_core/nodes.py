@@ -37,7 +37,7 @@ class NodeEvent(Enum):
 
 TRANSITIONS: Final[Mapping[tuple[NodeState, NodeEvent], Edge[NodeState]]] = {
     (NodeState.ALIVE, NodeEvent.DRAIN): Edge(NodeState.DRAINING, "the autoscaler or a person drains it"),
-    (NodeState.DRAINING, NodeEvent.DRAIN): Edge(NodeState.DRAINING, "asked again"),
+    (NodeState.DRAINING, NodeEvent.DRAIN): Edge(NodeState.DRAINING, "repeated request"),
     (NodeState.DRAINING, NodeEvent.DRAIN_REFUSED): Edge(NodeState.ALIVE, "work arrived before the drain"),
     (NodeState.DRAINING, NodeEvent.RESUME): Edge(NodeState.ALIVE, "called back: it is needed after all"),
     (NodeState.ALIVE, NodeEvent.RESUME): Edge(NodeState.ALIVE, "it was not draining"),

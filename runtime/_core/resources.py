@@ -98,7 +98,7 @@ def _selector(labels: Mapping[str, str]) -> str:
 
 
 def why_infeasible(labels: Mapping[str, str]) -> str:
-    """Why no node of now can ever hold what `describe` tells of."""
+    """Why no present node can ever hold the resources in `describe`."""
     if labels:
         return "no node of the cluster has these labels and that much"
     return "no node of the cluster has that much"

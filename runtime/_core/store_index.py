@@ -3,7 +3,7 @@
 An object is CREATED while its writer fills it and SEALED afterwards. The primary copy (written here) stays
 until its owner frees it; a secondary copy (pulled from another node) is evicted when space is short and
 nobody pins it. A primary copy that nobody pins can be spilled: once it is in a file too, its memory may go, and
-whoever wants it then reads the file in place. "Holder" is whatever key the caller uses for a process (its
+readers then map the file. "Holder" is whatever key the caller uses for a process (its
 connection).
 """
 
@@ -80,7 +80,7 @@ class StoreIndex:
 
     Args:
         capacity_bytes: of the shared memory.
-        on_file: told of each file that nothing needs any more.
+        on_file: called with each file that is no longer needed.
     """
 
     def __init__(self, capacity_bytes: int, on_file: Callable[[str], None] = lambda _path: None) -> None:
@@ -467,7 +467,7 @@ class StoreIndex:
         self._not_idle(entry)
         self.primary_count -= entry.primary
         if entry.file:
-            self._on_file(entry.file)  # whoever reads it in place keeps it until then
+            self._on_file(entry.file)  # readers that have mapped it keep it until then
 
     def _discard(self, entry: StoredObject) -> None:
         self._forget(entry)

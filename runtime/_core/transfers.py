@@ -10,13 +10,13 @@ import msgspec
 
 CHUNK_BYTES = 4 << 20
 FIRST_CHUNK_BYTES = 1 << 20
-"""Less than others: it is copied once more, as there is no place for it before its answer tells the size."""
+"""Smaller than others: it is copied once more, because its size is unknown until the answer."""
 
 CHUNKS_IN_FLIGHT = 4
 
 
 class PullState(enum.Enum):
-    ASKING = "ASKING"  # the first chunk of a source is awaited; it tells the size
+    ASKING = "ASKING"  # the first chunk of a source is awaited; it has the size
     COPYING = "COPYING"
     DONE = "DONE"
     LOST = "LOST"
@@ -56,7 +56,7 @@ class Pull:
 
     @property
     def source(self) -> bytes:
-        """The node that is asked now; empty when there is none."""
+        """The node that the request was sent to; empty if none."""
         return self._sources[0] if self._sources else b""
 
     def add_sources(self, sources: Iterable[bytes]) -> None:

@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
         "--zygote-delay-s",
         type=float,
         default=0.0,
-        help="the zygote comes so much later, unless a worker is wanted before",
+        help="delay of the zygote's start, unless a worker is wanted before",
     )
     parser.add_argument(
         "--sockets-dir", default="", help="of Unix sockets; default: in the session directory"
@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--exit-with-driver", action="store_true", help="end when the driver has left")
     parser.add_argument("--remove-session-dir", action="store_true", help="leave no logs either")
     parser.add_argument(
-        "--control-reconnect-s", type=float, default=7.0, help="end after so long without a control store"
+        "--control-reconnect-s", type=float, default=7.0, help="end after this time without a control store"
     )
     return parser
 

@@ -51,7 +51,7 @@ class ActorService:
     """Owns the actors of this node.
 
     Args:
-        on_change: called when resources changed: the control store should hear.
+        on_change: called when resources changed, to report to the control store.
     """
 
     def __init__(

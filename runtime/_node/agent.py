@@ -60,7 +60,7 @@ DRIVER_TIMEOUT_S = 30.0
 class NodeAgent:
     """One node of the cluster. `start`, then wait for `finished`, then `stop`.
 
-    `finished` is set, with `reason`, when the node should end: told so, cut off from the control store, its
+    `finished` is set, with `reason`, when the node should end: on request, cut off from the control store, its
     driver gone, or workers that cannot be started.
     """
 
@@ -186,7 +186,7 @@ class NodeAgent:
     # ---------------------------------------------------------------- life
 
     async def start(self) -> dict[str, Any]:
-        """Comes up and joins the cluster. Returns what whoever started us needs to know.
+        """Comes up and joins the cluster. Returns the addresses for its starter.
 
         Raises:
             CallError: the control store cannot be reached, or refuses us.
@@ -229,7 +229,7 @@ class NodeAgent:
         }
 
     def finish(self, reason: str) -> None:
-        """The node should end; whoever runs it calls `stop`."""
+        """Requests the end of the node; its runner then calls `stop`."""
         if not self.finished.is_set():
             log.info("ending: %s", reason)
             self.reason = reason

@@ -34,7 +34,7 @@ def run(options: NodeOptions, tell: Tell) -> int:
 
 
 async def serve(make: type[NodeAgent], config: AgentConfig, tell: Tell) -> int:
-    """Runs one agent from start to end and tells when it is up."""
+    """Runs one agent from start to end, and reports when it is up."""
     agent = make(config)
     loop = asyncio.get_running_loop()
     starting = loop.create_task(agent.start())

@@ -26,7 +26,7 @@ from .lease_service import LeaseService
 from .worker_pool import WorkerPool
 
 END_S = 2.0
-"""So long the answer to a return waits for the ends of workers that were killed."""
+"""How long the reply to a return waits for killed workers to end."""
 
 
 class BundleService:

@@ -1,4 +1,4 @@
-"""The cluster as the control store tells this node, in the form that placement reads."""
+"""The cluster as the control store describes it to this node, in the form that placement reads."""
 
 from __future__ import annotations
 

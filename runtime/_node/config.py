@@ -27,7 +27,7 @@ _LABELS_FROM = {
     REGION: settings.NODE_REGION,
     ZONE: settings.NODE_ZONE,
 }
-"""Labels that the start of the machine sets by environment variables."""
+"""Labels that environment variables set."""
 
 
 class AgentConfig(msgspec.Struct):
@@ -47,7 +47,7 @@ class AgentConfig(msgspec.Struct):
         exit_with_driver: stop when the first driver has left, or none came in time.
         name: what the user calls it; "": its host.
         zygote: one that was started before everything else.
-        zygote_delay_s: so long after the start it comes otherwise, unless a worker is wanted before.
+        zygote_delay_s: otherwise, delay of its start, unless a worker is wanted before.
         remove_session_dir: leave nothing of the session at the end, logs included.
     """
 

@@ -20,7 +20,7 @@ class Definitions:
         self._size_bytes = 0
 
     async def get(self, key: bytes) -> bytes | None:
-        """The class, or None when it cannot be had now: whoever needs it asks again, and hears why."""
+        """The class, or None if it is not available now: a retry then gets the error."""
         known = self._known.get(key)
         if known is not None:
             self._known.move_to_end(key)

@@ -1,4 +1,4 @@
-"""Tells when files grow, so that nobody has to look again and again. Source: inotify(7)."""
+"""Notifies when files grow, instead of polling them. Source: inotify(7)."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class JobTable:
         self._asking: dict[bytes, asyncio.Task[Job]] = {}
 
     def add(self, info: JobInfo, driver: Process | None = None) -> Job:
-        """A job whose driver registered here, or that the control store told of."""
+        """A job whose driver registered here, or that the control store described."""
         job = self._jobs.get(info.job_id)
         if job is None:
             job = self._jobs[info.job_id] = Job(info, _parse(info.config))

@@ -79,7 +79,7 @@ class LeaseService:
     """Owns every lease that this node gave or took.
 
     Args:
-        on_change: called when resources or demands changed: the control store should hear.
+        on_change: called when resources or demands changed, to report to the control store.
     """
 
     def __init__(
@@ -342,7 +342,7 @@ class LeaseService:
             lease.owner.send(LeaseRecall(lease.lease_id))
 
     def send_notes(self) -> None:
-        """Tells owners that wait for long what they wait for."""
+        """Notifies owners that wait for long of the reason."""
         now = asyncio.get_running_loop().time()
         for entry in self._queue.due_notes(now):
             channel = entry.owner

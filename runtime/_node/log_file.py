@@ -1,8 +1,8 @@
 """Reading and rotating the output files of workers. Everything here may block, and runs in threads.
 
 A worker's stream (`X.out` or `X.err`) is rotated by size: `X.out` becomes `X.out.1`, that becomes `X.out.2`, and the
-oldest is deleted. The worker goes on writing to the renamed file until it is told to open a new one, and programs that
-it started may go on for longer, so renamed files are followed, too.
+oldest is deleted. The worker writes to the renamed file until it is asked to open a new one, and programs that it started
+may do so for longer, so renamed files are followed, too.
 
 A line that starts with `NAME_MARK` is not output: it names the task or actor whose lines follow.
 """
@@ -31,7 +31,7 @@ Groups = list[tuple[str, list[str]]]
 
 
 class Rotation(msgspec.Struct, frozen=True):
-    """A file is rotated when it has more than `max_bytes`; so many older ones are kept. 0 of either: never."""
+    """A file is rotated when it exceeds `max_bytes`; `backups` older ones are kept. 0 of either: no rotation."""
 
     max_bytes: int = settings.ROTATION_BYTES.default
     backups: int = settings.ROTATION_BACKUPS.default

@@ -16,9 +16,9 @@ log = logging.getLogger(__name__)
 THRESHOLD = 0.95
 REFRESH_MS = 250
 NOTICE_S = 0.05
-"""The owner is told first, so that it knows why when the connection breaks."""
+"""The owner is notified first, so that it knows the reason when the connection breaks."""
 RELIEF_S = 1.0
-"""So long the node takes no new tasks after it had to end one."""
+"""How long the node accepts no new tasks after it ended one."""
 _CGROUP = "/sys/fs/cgroup"
 
 

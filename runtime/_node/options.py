@@ -1,4 +1,4 @@
-"""What a node agent is told when it is started."""
+"""The command line of a node agent."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class NodeOptions(msgspec.Struct, kw_only=True):
     name: what users call this node; "": its host.
     exit_with_driver: end when the driver has left.
     remove_session_dir: leave no logs either.
-    control_reconnect_s: end after so long without a control store.
-    zygote_delay_s: so long after the start the zygote comes, unless a worker is wanted before.
+    control_reconnect_s: end after this time without a control store.
+    zygote_delay_s: delay of the zygote's start, unless a worker is wanted before.
     """
 
     control: str

@@ -24,7 +24,7 @@ class _Answer(msgspec.Struct):
     is_needed: bool = True  # until it says otherwise
 
     def is_stale(self, worker: Worker, now: float) -> bool:
-        """Whether it is to be asked again."""
+        """Whether to ask it again later."""
         return self.idle_since != worker.idle_since or (self.is_needed and now - self.asked_s >= ASK_AGAIN_S)
 
 

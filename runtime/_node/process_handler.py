@@ -166,7 +166,7 @@ class ProcessHandler:
         reply = self._registered(
             job, worker.key[1], STORE_IN_CONTAINER if in_container else agent.store.arena.path
         )
-        # After the reply is on its way: whoever gets the worker may write to it at once.
+        # After the reply is sent: the taker of the worker may write to it at once.
         place = agent.environments.ready(worker.key)
         if place is None or not place.hook:  # else `SetUp` follows
             asyncio.get_running_loop().call_soon(agent.pool.ready, worker)

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 BUSY_PAUSE_S = 0.1
 CAPPED_PAUSE_S = 0.5
 _PAUSES_S = {ErrorKind.BUSY: BUSY_PAUSE_S, ErrorKind.CAPPED: CAPPED_PAUSE_S}
-"""How long a node that refused is not asked again."""
+"""How long a node that refused gets no further request."""
 
 
 class RemoteLeaseHere(msgspec.Struct, eq=False):

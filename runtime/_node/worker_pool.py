@@ -25,7 +25,7 @@ from .zygote_spawn import SpawnedZygote
 log = logging.getLogger(__name__)
 IDLE_S = 1.0
 GRACE_S = 30.0
-"""How long a worker that ends by itself may take for it."""
+"""How long an exiting worker may take."""
 START_S = 60.0
 """How long a forked worker may take until it registers."""
 _TRIM_INTERVAL_S = 0.5
@@ -42,7 +42,7 @@ Taker = Callable[[Worker | CallError], None]
 
 
 class PoolListener(msgspec.Struct):
-    """What the pool tells its owner: a worker ended (why, and whether that was wanted), its log files came to
+    """What the pool reports to its owner: a worker ended (why, and whether that was wanted), its log files came to
     be, that workers cannot be started at all, and that somebody gets a worker."""
 
     worker_ended: Callable[[Worker, str, bool], None]
@@ -59,8 +59,8 @@ class WorkerPool:
         start: the part of the zygote's `start` that is the same for all workers.
         environments: makes ready where workers run.
         listener: see `PoolListener`.
-        keep_idle: so many idle workers are kept for as long as their job lives.
-        grace_s: so long may a worker take that ends by itself.
+        keep_idle: number of idle workers to keep while their job lives.
+        grace_s: how long an exiting worker may take.
         store_fd: the node's shared memory, for workers in containers.
     """
 
@@ -101,7 +101,7 @@ class WorkerPool:
         """Starts the zygote (unless it is on its way) without waiting for it: first forks queue in its socket.
 
         Args:
-            delay_s: it is not started before so long, unless a worker is wanted.
+            delay_s: delay of its start, unless a worker is wanted.
 
         Raises:
             OSError: it cannot be started.

@@ -19,7 +19,7 @@ def walk(
 
     Args:
         ignore_files: names of files in .gitignore's language that count for their folder and those below.
-        leaves_out: told path and whether it is a folder; what it leaves out is not looked into.
+        leaves_out: called with a path and whether it is a folder; excluded folders are not entered.
         lets_in: overrules the ignore files.
 
     Raises:

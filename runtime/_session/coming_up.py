@@ -39,7 +39,7 @@ def node_amounts(
     memory: float | None,
     resources: Mapping[str, float] | None,
 ) -> dict[str, float]:
-    """What a node is told to offer.
+    """The resources that a node is started with.
 
     Raises:
         ValueError: more devices than this process may see.

@@ -195,7 +195,7 @@ def start_node(
 def settings_environment(
     system_config: Mapping[str, Any] | None = None, spilling_directory: str | None = None
 ) -> dict[str, str]:
-    """Ray's `_system_config` and `object_spilling_directory` as the environment variables that say the same."""
+    """Ray's `_system_config` and `object_spilling_directory` as environment variables."""
     environment = {
         f"RAY_{name}": value if isinstance(value, str) else json.dumps(value)
         for name, value in (system_config or {}).items()
@@ -215,7 +215,7 @@ def _node_arguments(
     object_store_memory: int | None,
     named: Mapping[str, str],
 ) -> list[str]:
-    """What `runtime._node` is told; of `named` what is not empty."""
+    """The arguments of `runtime._node`, with those of `named` that are not empty."""
     arguments = ["--control", control_address, "--session-dir", session_dir, "--host", host]
     arguments += ["--resources", json.dumps(amounts), "--labels", json.dumps(dict(labels))]
     arguments += ["--store-bytes", str(int(object_store_memory or 0)), "--secret-file", secret_file]

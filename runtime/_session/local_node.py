@@ -39,4 +39,4 @@ def main(argv: list[str] | None = None) -> int:
 if __name__ == "__main__":
     status = main()
     logging.shutdown()
-    os._exit(status)  # nothing is left to be finished, and whoever shuts us down waits
+    os._exit(status)  # nothing is left to do, and the driver waits for our end

@@ -122,7 +122,7 @@ class ObjectStore:
             self._retry_creates()
 
     def allot(self, holder: Holder, size_bytes: int, count: int) -> Sequence[tuple[int, int]]:
-        """Sets ranges aside in which `holder` may place so many objects of this size; none when memory is short."""
+        """Reserves ranges in which `holder` may place `count` objects of this size; none when memory is short."""
         return () if self._creates else self.index.allotments.allot(holder, size_bytes, count)
 
     def give_back(self, holder: Holder, ranges: Iterable[tuple[int, int]]) -> None:
@@ -152,7 +152,7 @@ class ObjectStore:
                     owner_node=owner_node,
                 )
             except IdClash as clash:
-                log.error("%s", clash)  # readers are told; the writer does not wait for an answer
+                log.error("%s", clash)  # readers get the error; the writer does not wait for a reply
         if self._creates:
             self._retry_creates()
         self._spiller.spill_above_threshold()

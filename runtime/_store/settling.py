@@ -1,7 +1,7 @@
 """Asking the processes of a node what they have placed in the memory that was allotted to them.
 
-They say so by themselves, but on connections of their own: what another process says of the same object may be read
-before it. Whoever meets an object that should be here, and is not, has everybody asked first.
+They say so by themselves, but on connections of their own: a message of another process about the same object may be
+read first. Before an object that should be here counts as missing, all processes are asked.
 """
 
 from __future__ import annotations

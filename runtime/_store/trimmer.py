@@ -13,7 +13,7 @@ from .arena import Arena
 
 IDLE_S = 10.0
 STEP_BYTES = 64 << 20
-"""So much at a time, some milliseconds: the agent has other things to do as well."""
+"""Size of one step, which takes some milliseconds, so that the agent can serve others in between."""
 
 
 class Trimmer:

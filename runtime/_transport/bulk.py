@@ -25,7 +25,7 @@ from .channel import CallError
 
 log = logging.getLogger(__name__)
 STALL_S = 30.0
-"""A sender that owes data and sends none for so long is given up."""
+"""Timeout of a sender that owes data and sends none."""
 
 _HEAD = struct.Struct(
     "<?QQ128p"
@@ -332,7 +332,7 @@ class BulkReceiver(asyncio.BufferedProtocol):
             self.close(f"{self.name} does not speak this protocol")
 
     def _look(self) -> None:
-        """Has a sender that owes something been silent for too long?"""
+        """Whether a sender that owes data has exceeded its timeout."""
         self._watch = None
         if not self._pending:
             return

@@ -1,7 +1,7 @@
 """A channel carries messages both ways between two processes, with calls and replies on top, on an asyncio loop.
 
 `Channel` holds all the logic; `StreamChannel` (sockets) and `LoopbackChannel` (one process) differ only in how a
-frame's payload reaches the other side. Whoever owns a channel sets `handler` and `on_close`.
+frame's payload reaches the other side. The owner of a channel sets `handler` and `on_close`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Channel:
         return self._closed
 
     def send(self, message: Message) -> None:
-        """Sends one way. Silently does nothing on a closed channel: `on_close` tells.
+        """Sends one way. Does nothing on a closed channel, as `on_close` has reported that.
 
         Raises:
             CallError: INVALID, the message is too large. Nothing is sent.
@@ -176,7 +176,7 @@ class Channel:
                 task.add_done_callback(self._tasks.discard)
 
     def _undecodable(self, correlation: int, error: Exception) -> None:
-        """A field of the wrong type in a request is its sender's mistake, and told so; anything else is the peer's."""
+        """A request with a field of the wrong type gets an error reply; any other fault closes the connection."""
         if correlation == ONE_WAY or correlation & REPLY_BIT:
             log.error("closing %s: undecodable message: %s", self.name, error)
             self.close()

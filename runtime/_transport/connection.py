@@ -70,7 +70,7 @@ class Connection:
         self.congested = False
         """Much is unsent: the peer reads slowly, or not at all."""
         self.on_room: Callable[[Connection], None] | None = None
-        """Told once, under the lock, when the connection is congested no more."""
+        """Called once, under the lock, when the connection is no longer congested."""
         self._out = bytearray()
         self._in = b""
         self._large: _LargeFrame | None = None

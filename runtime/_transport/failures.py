@@ -12,7 +12,7 @@ QUIET_S = 30.0
 
 
 class Failures:
-    """Logs each kind of failure at most once per `QUIET_S`, as a callback may fail for ever."""
+    """Logs each kind of failure at most once per `QUIET_S`, as a callback may fail again and again."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now

@@ -39,9 +39,9 @@ class Greeter:
 
     Thousands of workers may connect to one process at the same moment, so a full greeter must not drop a peer in
     favor of a newer one: honest peers would evict each other. Instead, new callers wait in the kernel's backlog until
-    a place is free, and an honest peer frees its place after one round trip. Silent peers would hold theirs for the
-    whole deadline, so while callers wait, a peer that has had `crowded_s` is dropped. Silent peers that fill the limit
-    therefore delay an honest one by `crowded_s`, and dropped clients may try again (`connect_proven`).
+    a place is free, and an honest peer frees its place after one round trip. Unresponsive peers would hold theirs for
+    the whole deadline, so while callers wait, a peer that has had `crowded_s` is dropped. Unresponsive peers that fill
+    the limit therefore delay an honest one by `crowded_s`, and dropped clients may retry (`connect_proven`).
 
     Args:
         pump: watches the sockets.

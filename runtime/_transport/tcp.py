@@ -150,7 +150,7 @@ def notice_vanished_machine(channel: StreamChannel) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENT_S // 2)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, SILENT_S // 2)
-    # Also ends one whose peer reads nothing for so long, as a process does that stands still.
+    # Also ends a connection whose peer reads nothing for that time, such as a stopped process.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * UNACKNOWLEDGED_S)
 
 

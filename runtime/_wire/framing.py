@@ -2,7 +2,7 @@
 
 A frame is `<II` (payload length, correlation) followed by the payload, a msgpack-encoded message. Correlation 0 is a
 one-way message; otherwise the low 31 bits number a call and the top bit marks its reply. A frame without payload is a
-good-bye: it tells a peer that left from a connection that broke.
+good-bye: it distinguishes a peer that left from a broken connection.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The proof of the cluster's secret that opens every TCP connection, before a single frame is read. Sans-I/O.
 
 Both sides send `GREETING_BYTES`: magic and a fresh nonce. Then both send `PROOF_BYTES`: an HMAC-SHA256 over their role
-and both nonces. Whoever sees a wrong proof closes. The secret never travels, and a recorded proof is worthless.
+and both nonces. A side that receives a wrong proof closes the connection. The secret is never sent, and a recorded
+proof is worthless.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ def open_storage(location: str) -> Storage:
     """Opens `:memory:` or a SQLite file.
 
     Raises:
-        StorageError: the file cannot be opened or is none of ours.
+        StorageError: the file cannot be opened or is not a state file.
     """
     if location == ":memory:":
         from runtime._control.storage.memory import MemoryStorage

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 FAILURE_KEPT_S = 10.0
-"""So long a failed installation is not tried again: tasks that wait together share its failure."""
+"""How long a failed installation is not retried, so that tasks that wait together share its failure."""
 _DEFAULT_TIMEOUT_S = 600.0
 _FETCH_TIMEOUT_S = 120.0
 _GIB = 2**30

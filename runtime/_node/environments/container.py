@@ -1,4 +1,4 @@
-"""Container images as environments: what podman is told, and whether an image can run workers.
+"""Container images as environments: the commands for podman, and whether an image can run workers.
 
 A container sees the node's processes, network and shared memory, so that its workers are workers like others. It brings
 a Python of the node's version; this library and what it needs are mounted into it
@@ -88,7 +88,7 @@ def run_command(
 
     Args:
         variables: further environment variables; of the caller's own it has those of this library.
-        descriptors: so many of the caller's file descriptors, from 3 on, are Python's as well.
+        descriptors: number of the caller's file descriptors, from 3 on, that Python inherits.
     """
     command = ["podman", "run", "--rm", "--pull=never", "--log-driver=none"]
     command.append(f"--name=clusterctl-{os.urandom(6).hex()}")

@@ -1,6 +1,6 @@
 """The base class of plugins, which give fields of `runtime_env` a meaning of their own.
 
-The nodes are told of plugins by the environment variable RAY_RUNTIME_ENV_PLUGINS, a JSON list such as
+Nodes find plugins through the environment variable RAY_RUNTIME_ENV_PLUGINS, a JSON list such as
 `[{"class": "package.module.Class", "priority": 3}]`.
 """
 

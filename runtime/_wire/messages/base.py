@@ -137,7 +137,7 @@ class NodeInfo(Message, frozen=True, array_like=True):
     metrics_port: int = 0
     name: str = ""  # what its user calls it; "": its host
     store_used_bytes: int = 0
-    left: bool = False  # it is dead because it was told to end
+    left: bool = False  # it ended on request
 
 
 class Demand(Message, frozen=True, array_like=True):

@@ -526,7 +526,7 @@ class WatchClusterState(Message, Request[ClusterState], frozen=True, array_like=
 
 
 class RequestResources(Message, Request[Ok], frozen=True, array_like=True, tag=202):
-    """Replaces the explicit demand of `owner` until `ttl_s` passes (0: for ever), or the job ends (b"": not with any).
+    """Replaces the explicit demand of `owner` until `ttl_s` passes (0: no limit), or the job ends (b"": not with any).
     `selectors` and `counts`: one for each bundle, or none at all."""
 
     owner: str

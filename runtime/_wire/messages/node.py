@@ -142,7 +142,7 @@ class LeaseLost(Message, frozen=True, array_like=True, tag=323):
     worker_id: bytes
     reason: str
     node_died: bool = False
-    out_of_memory: bool = False  # told before the worker ends
+    out_of_memory: bool = False  # sent before the worker ends
     retry: bool = True  # out of memory: its task may run again, at no cost
 
 

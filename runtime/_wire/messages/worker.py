@@ -1,6 +1,6 @@
 """The hot path: what drivers and workers say to each other, directly. No agent and no control store reads these.
 
-Whoever submits (the caller) connects to the worker; the owner of an object answers questions about it on its own
+The caller, which submits, connects to the worker; the owner of an object answers questions about it on its own
 listener. On one connection messages arrive in order, and the protocol leans on that.
 """
 
@@ -34,7 +34,7 @@ class DefineFunction(Message, frozen=True, array_like=True, tag=402):
     key: bytes
     pickled: bytes
     name: str
-    max_calls: int = 0  # the worker ends after so many; 0: never
+    max_calls: int = 0  # the worker ends after this number of calls; 0: no limit
 
 
 class ForgetFunctions(Message, frozen=True, array_like=True, tag=444):
@@ -88,8 +88,8 @@ class InlineArguments(Message, frozen=True, array_like=True):
 
 
 class StreamOptions(Message, frozen=True, array_like=True):
-    """How a generator's values travel. `limit`: it pauses while so many are not consumed (-1: never);
-    `objects_per_yield`: each yield gives a tuple or list of so many objects."""
+    """How a generator's values travel. `limit`: the number of unread values at which it pauses (-1: never);
+    `objects_per_yield`: the number of objects in each yielded tuple or list."""
 
     limit: int = -1
     objects_per_yield: int = 1
@@ -207,7 +207,7 @@ class StreamPaused(Message, frozen=True, array_like=True, tag=418):
 
 
 class StreamConsumed(Message, frozen=True, array_like=True, tag=419):
-    """Caller -> worker: so many values of the stream were taken; -1: nobody wants any more."""
+    """Caller -> worker: number of values read from the stream; -1: no more are wanted."""
 
     task_id: bytes
     consumed: int
