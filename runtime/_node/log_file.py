@@ -1,7 +1,7 @@
 """Reading and rotating the output files of workers. Everything here may block, and runs in threads.
 
 A worker's stream (`X.out` or `X.err`) is rotated by size: `X.out` becomes `X.out.1`, that becomes `X.out.2`, and the
-oldest is deleted. The worker writes to the renamed file until it is asked to open a new one, and programs that it started
+oldest is deleted. The worker writes to the renamed file until it is asked to open a new one, and programs it started
 may do so for longer, so renamed files are followed, too.
 
 A line that starts with `NAME_MARK` is not output: it names the task or actor whose lines follow.
