@@ -38,6 +38,7 @@ EXCEPTIONS = {
     "runtime/compat/ray.py::install": "PYTHONPATH of the Pythons that the program starts",
     "clusterctl/head/boot_entry.py::install": "the environment of the head that a reboot starts",
     "clusterctl/head/boot_entry.py::_run": "the environment of crontab",
+    "clusterctl/head/daemons.py::spill_to": "sets what the daemons read that it starts",
     "clusterctl/head/server.py::Head._serve": "the environment of jobs",
     "clusterctl/home.py::Home.find": "HOME, beside the setting for the state folder",
     "clusterctl/jobs/placed.py::Entrypoint.run": "the environment of a job's command",

@@ -18,14 +18,30 @@ def start(
     ] = None,
     secret_file: Annotated[str | None, typer.Option(help="A file with the cluster's secret.")] = None,
     host: Annotated[
-        str, typer.Option(help="The address of this machine, for the other nodes.")
+        str,
+        typer.Option("--host", "--node-ip-address", help="The address of this machine, for the other nodes."),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Where a head's control store listens; 0: any port.")] = 0,
-    api_port: Annotated[int, typer.Option(help="Where a head's API listens; 0: any port.")] = 0,
-    resources: Annotated[str, typer.Option(metavar="JSON", help="What this node brings.")] = "{}",
+    api_port: Annotated[
+        int, typer.Option("--api-port", "--dashboard-port", help="Where a head's API listens; 0: any port.")
+    ] = 0,
+    num_cpus: Annotated[float | None, typer.Option(help="CPUs that this node brings.")] = None,
+    num_gpus: Annotated[float | None, typer.Option(help="GPUs that this node brings.")] = None,
+    memory: Annotated[int | None, typer.Option(help="Bytes of memory that this node brings.")] = None,
+    object_store_memory: Annotated[
+        int | None, typer.Option(help="Bytes of shared memory for objects.")
+    ] = None,
+    resources: Annotated[str, typer.Option(metavar="JSON", help="What else this node brings.")] = "{}",
     labels: Annotated[
         str, typer.Option(metavar="K=V,...", help="Labels of this node; JSON does as well.")
     ] = "",
+    object_spilling_directory: Annotated[
+        str | None, typer.Option(help="Where objects go when memory is short; default: the session's folder.")
+    ] = None,
+    block: Annotated[
+        bool,
+        typer.Option("--block", help="Wait until what was started ends, and end it with SIGTERM or Ctrl-C."),
+    ] = False,
     node_type: Annotated[str, typer.Option(help="Its node type.")] = "",
     instance_id: Annotated[str, typer.Option(help="The autoscaler's name of this machine.")] = "",
     config: Annotated[str | None, typer.Option(hidden=True)] = None,
@@ -59,10 +75,26 @@ def start(
         amounts = msgspec.json.decode(resources, type=dict[str, float])
     except msgspec.MsgspecError as error:
         raise UsageProblem(f"--resources takes JSON, e.g. '{{\"CPU\": 4}}': {error}") from error
+    named = {
+        "CPU": num_cpus,
+        "GPU": num_gpus,
+        "memory": memory,
+        "object_store_memory": object_store_memory,
+    }
+    for name, amount in named.items():
+        if amount is None:
+            continue
+        if name in amounts:
+            raise UsageProblem(f"--resources has {name}, which has an option of its own: give one of them")
+        if amount < 0:
+            raise UsageProblem(f"a node cannot bring {amount:g} {name}")
+        amounts[name] = amount
     try:
         marks = parse_labels(labels)
     except ValueError as error:
         raise UsageProblem(f"--labels: {error}") from error
+    if object_spilling_directory is not None:
+        daemons.spill_to(object_spilling_directory)
     if head:
         record = daemons.start_head(config, secret_file, host, port, api_port, amounts, marks)
     else:
@@ -81,13 +113,16 @@ def start(
             )
         )
     if json:
-        output.say(msgspec.json.encode(record).decode())
-        return
-    if not head:
-        output.say(f"this machine has joined {address} (node {record.node_id[:12]})")
-        return
-    output.say(f"the head runs: control store {record.control_address}, API {record.api_url}")
-    output.say(f"its secret: {record.secret_file}")
-    output.say(
-        f"other machines join with: clusterctl start --address {record.control_address} --secret-file FILE"
-    )
+        lines = [msgspec.json.encode(record).decode()]
+    elif not head:
+        lines = [f"this machine has joined {address} (node {record.node_id[:12]})"]
+    else:
+        lines = [
+            f"the head runs: control store {record.control_address}, API {record.api_url}",
+            f"its secret: {record.secret_file}",
+            f"other machines join with: clusterctl start --address {record.control_address} --secret-file FILE",
+        ]
+    if block:
+        daemons.wait_for_end(record, lambda: output.say("\n".join(lines)))
+    else:
+        output.say("\n".join(lines))

@@ -11,13 +11,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from clusterctl import processes, settings
 from clusterctl.errors import CliError, TimedOut
 from runtime._system import files
+from runtime._system import settings as engine_settings
 
 from . import boot_entry
 from .record import NO_BOOT_ENTRY, DaemonRecord, forget, remember, running
@@ -100,6 +101,41 @@ def stop_here() -> int:
     return ended
 
 
+def spill_to(folder: str) -> None:
+    """Daemons that this process starts put objects there when memory is short."""
+    os.environ[engine_settings.SPILLING_DIRECTORY.name] = os.path.abspath(os.path.expanduser(folder))
+
+
+def wait_for_end(record: DaemonRecord, tell: Callable[[], None]) -> None:
+    """Waits until a daemon ends. SIGTERM and SIGINT end it, as `stop_here` does.
+
+    Args:
+        tell: called when these signals do so.
+
+    Raises:
+        CliError: it has ended by itself.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _ask_for_end)
+    try:
+        tell()
+        with contextlib.suppress(ProcessLookupError):
+            process = os.pidfd_open(record.pid)
+            if processes.is_alive(record.pid, record.start_ticks):
+                select.select([process], [], [])
+    except _EndAsked:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        forget(record.session_dir)
+        _end(record)
+        for link, session in hand_started():
+            if session == record.session_dir:
+                files.remove_tree(session)
+                forget_hand_started(link)
+        return
+    raise CliError(f"the {record.role} has ended; its logs are in {record.session_dir}/logs")
+
+
 def spawn_head(session: str, config_file: str, secret_file: str, turn: int) -> DaemonRecord:
     """Starts the head's process, and waits until it is up.
 
@@ -145,6 +181,14 @@ def spawn_head(session: str, config_file: str, secret_file: str, turn: int) -> D
 
 
 # -- inside
+
+
+class _EndAsked(BaseException):
+    """A signal asked for the end."""
+
+
+def _ask_for_end(number: int, frame: object) -> None:
+    raise _EndAsked
 
 
 def _protect(session: str, config_file: str, secret_file: str, record: DaemonRecord) -> DaemonRecord:

@@ -79,6 +79,8 @@ def test_help_loads_nothing_heavy() -> None:
         (["start", "--head", "--stop"], 2, "say one of --head"),
         (["start", "--address", "h:1"], 2, "--secret-file"),
         (["start", "--address", "h:1", "--secret-file", "/nowhere", "--resources", "x"], 2, "--resources"),
+        (["start", "--head", "--num-cpus", "1", "--resources", '{"CPU": 2}'], 2, "an option of its own"),
+        (["start", "--head", "--num-gpus", "-1"], 2, "cannot bring -1 GPU"),
     ],
 )
 def test_usage_errors(cli: CliRunner, words: list[str], status: int, message: str) -> None:

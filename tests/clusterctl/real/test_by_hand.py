@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import pty
+import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
+from clusterctl import processes
 from clusterctl.api_client import ApiClient
 from tests.clusterctl.cli import Cli
 from tests.polling import eventually
@@ -47,6 +51,48 @@ def test_the_api_of_a_head_that_other_machines_reach_is_on_its_loopback_only(cli
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.2", int(head["api_url"].rpartition(":")[2])), timeout=10)
     assert cli.run("start", "--stop").out == "1 ended\n"
+
+
+def test_options_of_ray_start(cli: Cli, tmp_path: pathlib.Path) -> None:
+    words = "--num-cpus 2 --num-gpus 1 --memory 1000000 --object-store-memory 80000000 --node-ip-address 127.0.0.2"
+    spill = ["--object-spilling-directory", str(tmp_path / "spill"), "--dashboard-port", "0", "--json"]
+    head = cli.run("start", "--head", *words.split(), *spill).json()
+    assert head["control_address"].startswith("127.0.0.2:")
+    secret = pathlib.Path(head["secret_file"]).read_text().strip()
+    api = ApiClient(head["api_url"], secret, "by-hand")
+    [node] = api.get("/api/nodes")
+    api.close()
+    brought = {
+        name: node["resources_total"][name] for name in ("CPU", "GPU", "memory", "object_store_memory")
+    }
+    assert brought == {"CPU": 2, "GPU": 1, "memory": 1000000, "object_store_memory": 80000000}
+    daemon = pathlib.Path(f"/proc/{head['pid']}/environ").read_bytes().split(b"\0")
+    assert f"RAY_object_spilling_directory={tmp_path}/spill".encode() in daemon
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_head_that_ends_with_its_command(cli: Cli, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "clusterctl", "start", "--head", "--num-cpus", "1", "--block", "--json"]
+    with subprocess.Popen(command, env=cli.env(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        head = json.loads(process.stdout.readline())
+        assert process.poll() is None
+        process.send_signal(number)
+        assert process.wait(60) == 0
+    assert not os.path.exists(head["session_dir"])
+    assert not processes.is_alive(head["pid"], head["start_ticks"])
+    assert cli.run("start", "--stop").out == "nothing was started here\n"
+
+
+def test_a_command_that_waits_for_a_head_that_is_killed(cli: Cli) -> None:
+    command = [sys.executable, "-m", "clusterctl", "start", "--head", "--num-cpus", "1", "--block", "--json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=cli.env(), **pipes) as process:
+        assert process.stdout is not None
+        head = json.loads(process.stdout.readline())
+        os.kill(head["pid"], signal.SIGKILL)
+        assert "the head has ended; its logs are in" in process.communicate(timeout=60)[1]
+        assert process.returncode == 1
 
 
 def test_joining_fails_with_words(cli: Cli, tmp_path: pathlib.Path) -> None:
