@@ -17,8 +17,8 @@ from runtime._wire import serialization
 
 logger = logging.getLogger(__name__)
 
-_PACKAGE = os.path.join(os.path.dirname((lambda: None).__code__.co_filename), "")
-"""What the files of frames begin with that are ours; in a zip they are named from its root."""
+_PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
+"""What the files of our own frames begin with."""
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by Python code
 
 

@@ -133,33 +133,9 @@ def _install_steps(facts: NodeFacts, found: Found) -> Iterator[Step]:
         yield Step("copy the private files", archive.unpacking(NODE_FOLDER), input=files)
 
 
-def _private_files(facts: NodeFacts) -> tuple[archive.Item, ...]:
+def _private_files(facts: NodeFacts) -> tuple[archive.File, ...]:
     names = (*(("secret", facts.secret_file),) * bool(facts.secret_file), *facts.files)
     return tuple(archive.File(name, path) for name, path in names)
-
-
-def steps_at_once(facts: NodeFacts) -> list[Step]:
-    """The steps of a worker of which nothing but its start is wanted: it is not asked what it has, for to ask costs
-    more than to send the little that it may have already. They fail where there is something to say about the machine,
-    which its answer then tells. None: it must be asked."""
-    more = (
-        *(facts.ready, facts.container, facts.lease, facts.install, facts.mounts, facts.initialization),
-        *(facts.commands, facts.kind_commands, facts.start_commands),
-    )
-    if facts.is_head or not facts.start or facts.runtime is None or facts.python is None or any(more):
-        return []
-    version = ".".join(str(part) for part in facts.python)
-    # Who has a Python's name with its version is that Python, mostly: whoever is not has no `clusterctl` then.
-    find = (
-        f'python=$(command -v python{version}) && ! [ -L "$python" ] '
-        f'&& [ "$python" -ef "$(command -v {BASE_PYTHON})" ] '
-        f'|| {{ echo "is {BASE_PYTHON} Python {version}?"; exit 1; }}\n'
-    )
-    install = find + facts.runtime.install(NODE_FOLDER, "$python")
-    return [
-        Step(_INSTALL, install, input=(*_private_files(facts), *facts.runtime.contents())),
-        Step("start", facts.start, timeout_s=_START_TIMEOUT_S),
-    ]
 
 
 def without_start(facts: NodeFacts) -> NodeFacts:
@@ -384,11 +360,6 @@ def run(
         return output
 
     on_step("wait for the shell")
-    if at_once := steps_at_once(facts):
-        try:
-            return do(at_once)
-        except SetupError:
-            log.write("once more, and it is asked first what it has")
     asked = question(facts)
     first = asked is not None and not facts.ready and facts.container is None
     words = asked.command() if asked is not None and first else "true"

@@ -1,11 +1,11 @@
-"""The runtime in two archives, for machines that have nothing but Python: our packages and what they need, as they are
-installed here, already compiled. Neither side needs the internet, pip or `venv`.
+"""The runtime in two archives, for machines that have nothing but Python. Neither side needs the internet or pip.
 
-What every node runs on is imported from one zip, for a file is what a set-up costs: unpacked, it is seven hundred.
-Beside it are the packages with extension modules, which no zip can hold. What a head needs besides is files.
+A machine gets an ordinary virtual environment (`Shipment.install`). In its site-packages are the distributions that
+are installed here, with their text, bytecode and metadata, as an installer would have put them there. One archive has
+what every node needs, the other what a head needs besides.
 
 An archive is named by the digest of what is in it, so that a machine that has it already gets nothing. The head keeps
-both beside its runtime, and ships the one on to its workers.
+both beside its runtime, and ships the first one on to its workers.
 """
 
 from __future__ import annotations
@@ -14,63 +14,33 @@ import gzip
 import hashlib
 import importlib
 import importlib.metadata
+import importlib.util
 import io
 import marshal
 import os
-import py_compile
 import re
 import shlex
+import struct
 import sys
 import sysconfig
 import tarfile
-import tempfile
-import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import IO
 
 from clusterctl.shell import archive
-from runtime._packages.tar import changed
-
-from . import bytecode
 
 _PACKAGES = ("autoscaler", "clusterctl", "runtime")
 _DISTRIBUTION = "clusterctl"
-_PARTS = {"runtime": ".tar", "head": ".tar.gz"}
-"""What every node needs, and what a head needs besides: the rest of what we require, and the extras of its provider."""
+_PARTS = ("runtime", "head")
+"""What every node needs: our packages and what the engine imports. What a head needs besides: the rest of what we
+require, and the extras of its provider."""
 _ON_NODES = ("cloudpickle", "msgspec", "psutil", "pyyaml")
 """What the engine imports."""
-_LIBYAML = "yaml/_yaml."
-"""Two megabytes that make reading YAML quicker, which a worker hardly ever does."""
-_UNUSED = ("invoke",)
-"""Required by paramiko for what no head does, and imported by it wherever it is there, with a third of all."""
-_OTHER_SYSTEMS = re.compile(r"psutil/_ps(aix|bsd|osx|sunos|windows)\.py")
-_OURS_ON_NODES = (
-    "runtime/",
-    "clusterctl/__init__.py",
-    "clusterctl/errors.py",
-    "clusterctl/processes.py",
-    "clusterctl/head/__init__.py",
-    "clusterctl/head/end_request.py",
-    "clusterctl/head/join.py",
-    "clusterctl/head/order.py",
-    "clusterctl/head/record.py",
-    "clusterctl/head/session.py",
-    "clusterctl/head/worker.py",
-    "clusterctl/jobs/",
-)
-"""What of ours runs on a worker: the engine, its start, and programs of jobs. Each more makes the zip longer."""
-_AT_ONCE = (
-    "clusterctl/",
-    *(
-        f"runtime/_{part}/"
-        for part in ("clients", "core", "node", "session", "store", "system", "transport", "wire")
-    ),
-    "runtime/__init__.py",
-)
-"""What a node agent imports at its start: to unpack it would cost more than that more has to travel."""
+_METADATA = ("METADATA", "entry_points.txt", "WHEEL")
+"""Of our own distribution, which may be installed from a source tree. The head's part has it, for it names all that we
+require: `pip check` would miss most of that on a worker."""
 _BOTOCORE = "botocore/data/"
 _BOTOCORE_SERVICES = ("ec2", "iam", "pricing", "service-quotas", "ssm", "sts")
 """Of four hundred services, those that a head may ask: the rest is a hundred megabytes."""
@@ -80,15 +50,16 @@ _DIGEST = "digest"
 _KEEP = 3
 _FOLDER = "runtime"
 """In a node's folder."""
-SITE = f"{_FOLDER}/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
-_ZIP = "runtime.zip"
-_INDEX = f"{_ZIP}.index"
-"""See `runtime._system.location.index`."""
-_PYC_HEADER = 16
-_ON_PATH = "runtime.pth"
-_USUAL_PYTHON = f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}"
-"""Where distributions have it."""
+_VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+SITE = f"lib/{_VERSION}/site-packages"
+"""In a runtime's folder."""
 _COMMAND = '#!/bin/sh\nexec "$(dirname "$0")/python" -m clusterctl "$@"\n'
+_MODIFIED = 315_532_800
+"""When files in archives were modified, as bytecode is valid for a text of one time only: 1980-01-01 UTC, which zip
+files know, too."""
+_PYC = struct.Struct("<4sIII")
+"""What bytecode begins with: magic number, flags, time and size of the text (https://peps.python.org/pep-0552)."""
+_LEVEL = 3  # of compression
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +72,8 @@ class Archive:
 
     @property
     def kept(self) -> str:
-        """Where a head keeps it, in a node's folder."""
-        return f"{_FOLDER}/{self.name}{_PARTS[self.name]}"
+        """Where it is in a node's folder; a head keeps it there."""
+        return f"{_FOLDER}/{self.name}.tar.gz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,49 +94,44 @@ class Shipment:
     def _is_heads(self) -> bool:
         return len(self.archives) > 1
 
-    def contents(self) -> tuple[archive.Item, ...]:
-        """What travels. A head gets its archives whole, to ship them on."""
-        return (
-            archive.Link(f"{_FOLDER}/bin/python3", "python"),
-            archive.Link(f"{_FOLDER}/bin/python", _USUAL_PYTHON),
-            *(
-                archive.File(part.kept, part.file) if self._is_heads else archive.Members(part.file)
-                for part in self.archives
-            ),
-        )
+    def contents(self) -> tuple[archive.File, ...]:
+        """What travels."""
+        return tuple(archive.File(part.kept, part.file) for part in self.archives)
 
     def install(self, folder: str, python: str) -> str:
-        """Command: makes `folder`/runtime of its input, `contents`: a virtual environment of a Python's path, which is
-        given as a shell reads it. It is made by hand, for Debian's Python has no `ensurepip`, and a minimal one not
-        even `venv`. In the usual case that takes one program.
+        """Command: makes `folder`/runtime of its input, `contents`: a virtual environment of a Python, whose path is
+        given as a shell reads it. It has what `python -m venv --without-pip` would make; a minimal Python has no
+        `venv`.
 
-        A runtime has its digest when it is whole; one that is whole already is not taken away from those who run on it.
+        A runtime has its digest when it is complete; one that is complete already is not taken away from those who run
+        on it.
         """
         runtime = f"{folder}/{_FOLDER}"
-        whole = f'{{ read -r digest < {runtime}/{_DIGEST}; }} 2>/dev/null; [ "$digest" = {self.digest} ]'
-        return "\n".join(
+        is_complete = f'[ "$(cat {runtime}/{_DIGEST} 2>/dev/null)" = {self.digest} ]'
+        return " && ".join(
             (
-                f"python={python}",
-                f"digest=; {whole} || ! [ -e {runtime} ] || rm -rf {runtime} || exit 1",
-                " && ".join(
-                    (
-                        archive.unpacking(folder),
-                        *self._unpack_kept(folder),
-                        f'{{ [ "$python" = {_USUAL_PYTHON} ] || ln -sf "$python" {runtime}/bin/python; }}',
-                        f"printf 'home = %s\\n' \"${{python%/*}}\" > {runtime}/pyvenv.cfg",
-                        f"echo {self.digest} > {runtime}/{_DIGEST}",
-                    )
-                ),
+                f"{{ {is_complete} || rm -rf {runtime}; }}",
+                archive.unpacking(folder),
+                *self._unpack(folder),
+                f"mkdir -p {runtime}/bin",
+                f"ln -sf {python} {runtime}/bin/python",
+                *(f"ln -sf python {runtime}/bin/{name}" for name in ("python3", _VERSION)),
+                f"ln -sfn lib {runtime}/lib64",
+                f"printf 'home = %s\\ninclude-system-site-packages = false\\n' \"$(dirname {python})\" "
+                f"> {runtime}/pyvenv.cfg",
+                f"echo {self.digest} > {runtime}/{_DIGEST}",
             )
         )
 
-    def _unpack_kept(self, folder: str) -> Iterator[str]:
-        if not self._is_heads:
-            return
+    def _unpack(self, folder: str) -> Iterator[str]:
         for part in self.archives:
-            yield f"tar -x{'z' * part.kept.endswith('.gz')}f {folder}/{part.kept} -C {folder}"
-        command = f"{folder}/{_FOLDER}/bin/clusterctl"
-        yield f"printf %s {shlex.quote(_COMMAND)} > {command} && chmod 755 {command}"
+            yield f"tar -xzf {folder}/{part.kept} -C {folder}/{_FOLDER}"
+            if not self._is_heads:
+                yield f"rm {folder}/{part.kept}"
+        if self._is_heads:
+            command = f"{folder}/{_FOLDER}/bin/clusterctl"
+            yield f"mkdir -p {folder}/{_FOLDER}/bin"
+            yield f"printf %s {shlex.quote(_COMMAND)} > {command} && chmod 755 {command}"
 
 
 def own(cache: str, extras: Collection[str] = ()) -> Shipment:
@@ -179,53 +145,37 @@ def own(cache: str, extras: Collection[str] = ()) -> Shipment:
         digests = shipped.read_text(encoding="ascii").strip().split("-")
         return Shipment(
             tuple(
-                Archive(name, digest, str(shipped.with_name(f"{name}{suffix}")))
-                for (name, suffix), digest in zip(_PARTS.items(), digests, strict=False)
+                Archive(name, digest, str(shipped.with_name(f"{name}.tar.gz")))
+                for name, digest in zip(_PARTS, digests, strict=False)
             )
         )
     needed = _requirements(frozenset(extras))
-    everything = dict((*_own_files(), *_files_of(needed)))
-    theirs = dict(_files_of({key: found for key, found in needed.items() if key in _ON_NODES}))
-    on_nodes = {name: file for name, file in everything.items() if _is_on_nodes(name, theirs)}
-    # A package is imported from one place: a head has as files all of those of which it needs more.
-    more = {_package(name) for name in everything if name not in on_nodes}
-    on_heads = {name: file for name, file in everything.items() if _package(name) in more}
+    on_nodes = [found for name, found in needed.items() if name in _ON_NODES]
+    on_heads = [found for name, found in needed.items() if name not in _ON_NODES]
+    contents = (
+        {**_own_files(), **_files_of(on_nodes)},
+        {**_own_metadata(), **_files_of(on_heads)},
+    )
     return Shipment(
         tuple(
             _archive(name, dict(sorted(files.items())), Path(cache))
-            for name, files in zip(_PARTS, (on_nodes, on_heads), strict=True)
+            for name, files in zip(_PARTS, contents, strict=True)
         )
     )
 
 
-def _is_on_nodes(name: str, theirs: Collection[str]) -> bool:
-    if name not in theirs:
-        return name.startswith(_OURS_ON_NODES)
-    if _is_metadata(name):
-        return name.endswith("/METADATA")  # which version it is
-    return not name.startswith(_LIBYAML)
-
-
-def _is_metadata(name: str) -> bool:
-    return _package(name).endswith(".dist-info")
-
-
-def _package(name: str) -> str:
-    return name.partition("/")[0]
-
-
 def _archive(name: str, files: dict[str, Path], cache: Path) -> Archive:
     digest = _digest(files)
-    path = cache / f"{name}-{digest}{_PARTS[name]}"
+    path = cache / f"{name}-{digest}.tar.gz"
     if not path.exists():
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in cache.glob(".*.tar*.*"):
-            if not os.path.exists(f"/proc/{left.name.rpartition('.')[2]}"):  # whoever built it was killed
+            if not os.path.exists(f"/proc/{left.name.rpartition('.')[2]}"):  # its builder was killed
                 left.unlink(missing_ok=True)
         draft = cache / f".{path.name}.{os.getpid()}"
         try:
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-                _BUILDERS[name](files, out)
+                _build(files, out)
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
@@ -234,30 +184,41 @@ def _archive(name: str, files: dict[str, Path], cache: Path) -> Archive:
     return Archive(name, digest, str(path))
 
 
-def _own_files() -> Iterator[tuple[str, Path]]:
+def _own_files() -> dict[str, Path]:
     """Path in site-packages -> file here."""
+    found = {}
     for name in _PACKAGES:
         folder = Path(str(importlib.import_module(name).__file__)).parent
         for file in folder.rglob("*"):
-            if file.is_file() and _wanted(file.name):
-                yield f"{name}/{file.relative_to(folder)}", file
+            if file.suffix != ".pyc" and file.is_file():
+                found[f"{name}/{file.relative_to(folder)}"] = file
+    return found
 
 
-def _files_of(distributions: Mapping[str, importlib.metadata.Distribution]) -> Iterator[tuple[str, Path]]:
-    for distribution in distributions.values():
-        for path in distribution.files or ():
-            if not str(path).startswith("..") and _wanted(path.name) and _asked(str(path)):
-                yield str(path), Path(str(distribution.locate_file(path)))
+def _own_metadata() -> dict[str, Path]:
+    """Path in site-packages -> file here. Empty if the packages run from a source tree and are installed nowhere."""
+    for distribution in importlib.metadata.distributions(name=_DISTRIBUTION):
+        folder = f"{_DISTRIBUTION}-{distribution.version}.dist-info"
+        found = {
+            f"{folder}/{name}": Path(str(distribution.locate_file(f"{folder}/{name}"))) for name in _METADATA
+        }
+        if all(file.is_file() for file in found.values()):
+            return found  # and not what a build has left in a source tree
+    return {}
 
 
-def _wanted(name: str) -> bool:
-    return not name.endswith((".pyc", ".pyi")) and name not in ("RECORD", "py.typed")
+def _files_of(distributions: Collection[importlib.metadata.Distribution]) -> dict[str, Path]:
+    """Path in site-packages -> file here. Programs in `bin` are left out: they name the Python that is here."""
+    return {
+        str(path): Path(str(distribution.locate_file(path)))
+        for distribution in distributions
+        for path in distribution.files or ()
+        if path.suffix != ".pyc" and not str(path).startswith("..") and _is_used(str(path))
+    }
 
 
-def _asked(path: str) -> bool:
-    """False for what botocore knows of services that no head asks, and for modules of other systems."""
-    if _OTHER_SYSTEMS.fullmatch(path):
-        return False
+def _is_used(path: str) -> bool:
+    """False for what botocore knows of services that no head asks."""
     folder, found, rest = path.partition(_BOTOCORE)
     service, nested, _ = rest.partition("/")
     return not (found and not folder and nested) or service in _BOTOCORE_SERVICES
@@ -271,7 +232,7 @@ def _requirements(extras: frozenset[str]) -> dict[str, importlib.metadata.Distri
     while queue:
         name, wanted = queue.pop()
         key = re.sub(r"[-_.]+", "-", name).lower()
-        if key in seen or key in _UNUSED:
+        if key in seen:
             continue
         seen.add(key)
         try:
@@ -290,75 +251,52 @@ def _requirements(extras: frozenset[str]) -> dict[str, importlib.metadata.Distri
     return found
 
 
-def _digest(files: dict[str, Path]) -> str:
+def _digest(files: Mapping[str, Path]) -> str:
     total = hashlib.sha256(f"{sysconfig.get_config_var('SOABI')}".encode())
     for name, file in files.items():
         total.update(f"{name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\0".encode())
     return total.hexdigest()[:24]
 
 
-def _build_runtime(files: Mapping[str, Path], out: IO[bytes]) -> None:
-    """Modules are there as what they compile to, without their text."""
-    unzipped = {_package(name) for name in files if name.endswith(tuple(EXTENSION_SUFFIXES))}
-    unzipped |= {
-        _package(name) for name in files if _is_metadata(name)
-    }  # pip takes a zip with these for an old egg
-    packed = io.BytesIO()
-    plain = []
-    index = {}
-    with zipfile.ZipFile(packed, "w") as zipped:
-        for name, file in files.items():
-            data = file.read_bytes()
-            if name.endswith(".py"):
-                name, data = f"{name}c", bytecode.lean(data, name)
-            if _package(name) in unzipped:
-                plain.append((f"{SITE}/{name}", data))
-            else:
-                at_once = name.startswith(_AT_ONCE)
-                member = zipfile.ZipInfo(name)
-                zipped.writestr(member, data, zipfile.ZIP_STORED if at_once else zipfile.ZIP_DEFLATED)
-                if at_once and name.endswith(".pyc"):
-                    module = name.removesuffix(".pyc").removesuffix("/__init__").replace("/", ".")
-                    begin = member.header_offset + len(member.FileHeader()) + _PYC_HEADER
-                    index[module] = (begin, len(data) - _PYC_HEADER, name.endswith("/__init__.pyc"))
-    made = [(_ZIP, packed.getvalue()), (_INDEX, marshal.dumps(index)), (_ON_PATH, f"{_ZIP}\n".encode())]
-    archive.write([*((f"{SITE}/{name}", data) for name, data in made), *plain], out)
-
-
-def _build_head(files: Mapping[str, Path], out: IO[bytes]) -> None:
+def _build(files: Mapping[str, Path], out: IO[bytes]) -> None:
+    """Writes an archive, with the bytecode of each module beside it."""
     with (
-        tempfile.TemporaryDirectory() as scratch,
-        gzip.GzipFile(fileobj=out, mode="wb", compresslevel=3, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w", dereference=True) as tar,
+        gzip.GzipFile(fileobj=out, mode="wb", compresslevel=_LEVEL, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar,
     ):
         for name, file in files.items():
-            tar.add(file, f"{SITE}/{name}", recursive=False, filter=_anonymous)
-            if compiled := _compiled(name, file, scratch):
-                folder, base = os.path.split(name)
-                cached = f"{base[:-3]}.{sys.implementation.cache_tag}.pyc"
-                inside = os.path.join(SITE, folder, "__pycache__", cached)
-                tar.add(compiled, inside, recursive=False, filter=_anonymous)
+            data = file.read_bytes()
+            _add(tar, f"{SITE}/{name}", data, 0o755 if os.access(file, os.X_OK) else 0o644)
+            if name.endswith(".py") and (code := _bytecode(file, data)):
+                folder, module = os.path.split(name.removesuffix(".py"))
+                cached = os.path.join(
+                    SITE, folder, "__pycache__", f"{module}.{sys.implementation.cache_tag}.pyc"
+                )
+                _add(tar, cached, code, 0o644)
 
 
-_BUILDERS = {"runtime": _build_runtime, "head": _build_head}
+def _bytecode(file: Path, text: bytes) -> bytes:
+    """What Python writes for a module in an archive: what it has written here, if that is up to date. b"" for a module
+    that cannot be compiled, as some are made for other versions."""
+    status = file.stat()
+    size = len(text) & 0xFFFFFFFF
+    current = _PYC.pack(importlib.util.MAGIC_NUMBER, 0, int(status.st_mtime) & 0xFFFFFFFF, size)
+    try:
+        written = Path(importlib.util.cache_from_source(str(file), optimization="")).read_bytes()
+    except OSError:
+        written = b""
+    if written.startswith(current):
+        code = written[_PYC.size :]
+    else:
+        try:
+            code = marshal.dumps(compile(text, str(file), "exec", dont_inherit=True, optimize=0))
+        except (SyntaxError, ValueError):
+            return b""
+    return _PYC.pack(importlib.util.MAGIC_NUMBER, 0, _MODIFIED, size) + code
 
 
-def _compiled(name: str, file: Path, scratch: str) -> Path | None:
-    """What a module compiles to, until the next one; None where it is none, or cannot be compiled."""
-    if not name.endswith(".py"):
-        return None
-    written = py_compile.compile(
-        str(file),
-        os.path.join(scratch, "compiled"),
-        name,
-        doraise=False,
-        quiet=2,
-        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
-    )
-    return Path(written) if written else None
-
-
-def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Whoever unpacks it owns it, and may read it; when it was made here says nothing there."""
-    mode = 0o755 if member.mode & 0o100 else 0o644
-    return changed(member, mtime=0, mode=mode, uid=0, gid=0, uname="", gname="")
+def _add(tar: tarfile.TarFile, name: str, data: bytes, mode: int) -> None:
+    """Adds a file that belongs to the user who unpacks it."""
+    member = tarfile.TarInfo(name)
+    member.size, member.mode, member.mtime = len(data), mode, _MODIFIED
+    tar.addfile(member, io.BytesIO(data))

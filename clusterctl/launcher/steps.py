@@ -44,7 +44,7 @@ class Step:
     target: str = ""
     mounts: tuple[Mount, ...] = ()
     timeout_s: float = _STEP_TIMEOUT_S
-    input: tuple[archive.Item, ...] = ()
+    input: tuple[archive.File, ...] = ()
     unless: str = ""
     is_users: bool = False
     on_machine: bool = False

@@ -33,56 +33,21 @@ class File:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A symbolic link as `name`."""
-
-    name: str
-    target: str
-
-
-@dataclass(frozen=True, slots=True)
-class Members:
-    """All that is in an archive of `write`, under the names that it has there. `path`: where that is here."""
-
-    path: str
-
-
-Item = File | Link | Members
-
-
-def packed(items: Iterable[Item]) -> Iterator[bytes]:
-    """An archive of single files and links, in portions.
+def packed(items: Iterable[File]) -> Iterator[bytes]:
+    """An archive of single files, in portions.
 
     Raises:
         OSError: one cannot be read, or becomes shorter meanwhile.
     """
     for item in items:
-        if isinstance(item, Link):
-            member = tarfile.TarInfo(item.name)
-            member.type, member.linkname = tarfile.SYMTYPE, item.target
-            yield _header(member)
-            continue
         with open(item.path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if isinstance(item, Members):
-                yield from _read(file, size - len(_END))
-                continue
             member = tarfile.TarInfo(item.name)
             member.size, member.mode = size, mode_of(item.path)
             yield _header(member)
             yield from _read(file, size)
             yield bytes(-size % tarfile.BLOCKSIZE)
     yield _END
-
-
-def write(contents: Iterable[tuple[str, bytes]], stream: IO[bytes]) -> None:
-    """Writes an archive of what is in memory, as (name, content), which everybody may read."""
-    for name, content in contents:
-        member = tarfile.TarInfo(name)
-        member.size = len(content)
-        stream.write(_header(member) + content + bytes(-len(content) % tarfile.BLOCKSIZE))
-    stream.write(_END)
 
 
 def _header(member: tarfile.TarInfo) -> bytes:

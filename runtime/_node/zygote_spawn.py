@@ -96,12 +96,12 @@ def _paths() -> list[str]:
     """Where this library is, and what it needs, for another Python of this version."""
     specs = [importlib.util.find_spec(name) for name in _LIBRARIES]
     folders = [place for spec in specs if spec is not None for place in spec.submodule_search_locations or ()]
-    return list(dict.fromkeys([*location.paths(), *map(os.path.dirname, folders)]))
+    return list(dict.fromkeys([location.ROOT, *map(os.path.dirname, folders)]))
 
 
 def daemon_environment() -> dict[str, str]:
     """The environment for our own processes: this one's, and these packages importable from any directory."""
     if location.is_installed():
         return dict(os.environ)
-    paths = [*location.paths(), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [location.ROOT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}

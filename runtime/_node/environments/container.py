@@ -109,20 +109,16 @@ def run_command(
 def path_setup() -> str:
     """A script's first lines, after which this library can be imported in a container: ours comes first, as it must be
     the agent's own; the libraries come last, as the image's are the user's choice."""
-    front = [target for source, target in _mounts() if os.path.isfile(source)] or [f"{ENGINE}/engine"]
-    return f"import sys\nsys.path[:0] = {front!r}\nsys.path.append({f'{ENGINE}/libraries'!r})\n"
+    return f"import sys\nsys.path.insert(0, {f'{ENGINE}/engine'!r})\nsys.path.append({f'{ENGINE}/libraries'!r})\n"
 
 
 def _mounts() -> list[tuple[str, str]]:
     """What of this library and its needs is mounted, and where."""
-    if location.is_zipped():
-        mounts = [(location.ROOT, f"{ENGINE}/engine/{os.path.basename(location.ROOT)}")]
-    else:
-        mounts = [(os.path.join(location.ROOT, "runtime"), f"{ENGINE}/engine/runtime")]
+    mounts = [(os.path.join(location.ROOT, "runtime"), f"{ENGINE}/engine/runtime")]
     for name in _LIBRARIES:
         spec = importlib.util.find_spec(name)
         folder = next(iter(spec.submodule_search_locations or ()), "") if spec is not None else ""
-        if os.path.isdir(folder):  # else it is in the zip
+        if os.path.isdir(folder):
             mounts.append((folder, f"{ENGINE}/libraries/{name}"))
     return mounts
 

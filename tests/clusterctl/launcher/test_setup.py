@@ -6,9 +6,8 @@ import io
 import os
 import pathlib
 import socket
-import sys
+import tarfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -119,12 +118,6 @@ def test_the_heads_steps_in_order() -> None:
     ]
 
 
-LINKS = (
-    archive.Link("runtime/bin/python3", "python"),
-    archive.Link("runtime/bin/python", f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}"),
-)
-
-
 @pytest.mark.parametrize("there", ["", "a-b", "a"])
 def test_a_runtime_that_is_there_is_not_sent_again(tmp_path: pathlib.Path, there: str) -> None:
     shipped = Shipment((Archive("runtime", "a", "/r"), Archive("head", "b", "/h")))
@@ -134,9 +127,9 @@ def test_a_runtime_that_is_there_is_not_sent_again(tmp_path: pathlib.Path, there
     if there == "a-b":
         assert (step.name, step.input) == ("copy the private files", private)
     else:
-        parts = (archive.File("runtime/runtime.tar", "/r"), archive.File("runtime/head.tar.gz", "/h"))
-        assert (step.name, step.input) == ("install the runtime", (*private, *LINKS, *parts))
-        assert step.command.startswith("python='/opt/my python/bin/python3'\n")
+        parts = (archive.File("runtime/runtime.tar.gz", "/r"), archive.File("runtime/head.tar.gz", "/h"))
+        assert (step.name, step.input) == ("install the runtime", (*private, *parts))
+        assert "'/opt/my python/bin/python3'" in step.command
     running = setup.steps(setup.without_start(node), Found("/python", there))[0]
     assert (running.name == "install the runtime") is (there == ""), "what daemons run on stays"
 
@@ -163,68 +156,52 @@ def test_commands_of_ours_that_follow_each_other_share_a_round_trip() -> None:
 
 
 class CountingShell(ScriptedShell):
-    """Remembers what it ran. Its Python has the name of its version, or another one."""
+    """Remembers what it ran."""
 
-    def __init__(self, home: pathlib.Path, is_named: bool) -> None:
-        super().__init__(str(home), [])
+    def __init__(self, home: str) -> None:
+        super().__init__(home, [])
         self.ran: list[str] = []
-        self.python = home / (f"python{_python()[0]}.{_python()[1]}" if is_named else "python-of-ours")
-        self.python.write_text('#!/bin/sh\nexec python3 "$@"\n')
-        self.python.chmod(0o755)
 
     def run(self, command: str, **options: Any) -> CommandResult:  # type: ignore[override]
         self.ran.append(command)
-        ours = f"export CLUSTERCTL_BASE_PYTHON='{self.python}' PATH=\"{self.python.parent}:$PATH\""
-        return super().run(f"{ours}\n{command}", **options)
+        return super().run(command, **options)
 
 
 def plain_worker(tmp_path: pathlib.Path, **changes: object) -> NodeFacts:
-    packed = tmp_path / "runtime.tar"
-    with packed.open("wb") as file:
-        archive.write([(f"{shipping.SITE}/some.pyc", b"x")], file)
+    packed = tmp_path / "runtime.tar.gz"
+    with tarfile.open(packed, "w:gz") as tar:
+        tar.addfile(tarfile.TarInfo(f"{shipping.SITE}/some.py"))
     (tmp_path / "home").mkdir(exist_ok=True)
     return facts(tmp_path, runtime=Shipment((Archive("runtime", "abc", str(packed)),)), **changes)
 
 
-@pytest.mark.parametrize(("is_named", "commands"), [(True, 1), (False, 3)])
-def test_a_plain_worker_is_one_command_and_asked_only_where_that_does_not_do(
-    tmp_path: pathlib.Path, is_named: bool, commands: int
+def test_a_plain_worker_is_asked_once_and_then_installed_and_started_in_one_round_trip(
+    tmp_path: pathlib.Path,
 ) -> None:
-    node, log = plain_worker(tmp_path), io.StringIO()
-    shell = CountingShell(tmp_path / "home", is_named)
-    assert setup.run(shell, node, SetupLog(log)) == "started\n"
-    assert len(shell.ran) == commands
+    shell = CountingShell(str(tmp_path / "home"))
+    assert setup.run(shell, plain_worker(tmp_path), SetupLog(io.StringIO())) == "started\n"
+    assert len(shell.ran) == 2
     folder = tmp_path / "home" / ".clusterctl-node"
-    assert (folder / "runtime" / "digest").read_text() == "abc\n"
     assert (folder / "secret").read_text() == "s"
-    python = (folder / "runtime/bin/python").readlink()
-    assert (python == shell.python) is is_named
-    assert os.readlink(folder / "runtime/bin/python3") == "python"
-    assert (folder / "runtime" / "pyvenv.cfg").read_text() == f"home = {python.parent}\n"
+    runtime = folder / "runtime"
+    assert (runtime / "digest").read_text() == "abc\n"
+    assert (runtime / shipping.SITE / "some.py").exists()
+    python = (runtime / "bin/python").readlink()
+    assert python.is_absolute()
+    assert os.readlink(runtime / "bin/python3") == "python"
+    assert (runtime / "pyvenv.cfg").read_text() == (
+        f"home = {python.parent}\ninclude-system-site-packages = false\n"
+    )
 
 
-def test_what_is_wrong_with_a_plain_worker_is_told_by_its_answer(tmp_path: pathlib.Path) -> None:
-    node = plain_worker(tmp_path, start="echo no luck; false", reaches="127.0.0.1:9")
+def test_what_is_wrong_with_a_plain_worker_is_told_before_anything_is_installed(
+    tmp_path: pathlib.Path,
+) -> None:
+    node = plain_worker(tmp_path, reaches="127.0.0.1:9")
     with pytest.raises(SetupError, match=r"refused.*firewall") as failed:
-        setup.run(CountingShell(tmp_path / "home", True), node, SetupLog(io.StringIO()))
+        setup.run(CountingShell(str(tmp_path / "home")), node, SetupLog(io.StringIO()))
     assert failed.value.step == "reach the head"
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"is_head": True},
-        {"start": ""},
-        {"runtime": None},
-        {"commands": ("true",)},
-        {"mounts": (Mount("a", "/a"),)},
-        {"lease": "1.2.3.4:5"},
-        {"ready": "true"},
-    ],
-)
-def test_who_wants_more_than_a_start_is_asked_first(tmp_path: pathlib.Path, more: dict[str, Any]) -> None:
-    assert setup.steps_at_once(plain_worker(tmp_path))
-    assert setup.steps_at_once(replace(plain_worker(tmp_path), **more)) == []
+    assert not (tmp_path / "home" / ".clusterctl-node").exists()
 
 
 def test_private_files_stay_private(tmp_path: pathlib.Path) -> None:

@@ -1,10 +1,13 @@
-"""The runtime as archives: the same content gives the same name, and what is installed of them works."""
+"""The runtime as archives: the same content gives the same name, and what is installed of them is an ordinary
+virtual environment."""
 
 from __future__ import annotations
 
 import os
+import py_compile
 import subprocess
 import sys
+import venv
 from pathlib import Path
 from typing import IO
 
@@ -58,7 +61,6 @@ def test_a_head_has_all_and_ships_on_what_workers_need(shipment: Shipment, tmp_p
     python = runtime / "bin" / "python"
     assert ask(python, "import sys; print(sys.prefix)") == str(runtime)
     assert ask(python, "import clusterctl.head.server, paramiko; print('fine')") == "fine"
-    assert ask(python, "import sys, paramiko; print('invoke' in sys.modules)") == "False", "it costs a third"
     assert ask(python, "import runtime; print(runtime.__file__)").startswith(str(runtime))
     own = ask(python, "from clusterctl.launcher import shipping; print(shipping.own('').digest)")
     assert own == shipment.digest
@@ -75,20 +77,33 @@ def test_a_head_has_all_and_ships_on_what_workers_need(shipment: Shipment, tmp_p
     )
 
 
-def test_a_worker_has_no_more_than_it_needs_and_is_not_served_twice(
+def test_a_worker_has_no_more_than_the_engine_needs_and_keeps_no_archive(
     shipment: Shipment, tmp_path: Path
 ) -> None:
     part = shipment.for_worker()
     runtime = install(part, tmp_path)
     assert (runtime / "digest").read_text().strip() == part.digest != shipment.digest
     assert not list(tmp_path.rglob("*.tar*"))
-    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) < 30, "each costs"
     python = runtime / "bin" / "python"
     found = ask(
         python,
         "import importlib.util as u; print([bool(u.find_spec(n)) for n in ('msgspec', 'uvicorn', 'paramiko')])",
     )
     assert found == "[True, False, False]"
+
+
+def test_it_is_laid_out_as_pythons_own_module_does_it(shipment: Shipment, tmp_path: Path) -> None:
+    runtime = install(shipment.for_worker(), tmp_path / "ours")
+    venv.create(tmp_path / "theirs", symlinks=True)
+    assert {path.name for path in runtime.iterdir()} - {"digest"} <= {
+        path.name for path in (tmp_path / "theirs").iterdir()
+    }
+    assert (runtime / "lib64").readlink() == (tmp_path / "theirs" / "lib64").readlink()
+    python = runtime / "bin" / "python"
+    program = "import sys, sysconfig; print(sys.prefix != sys.base_prefix, sysconfig.get_path('purelib'))"
+    assert ask(python, program) == f"True {runtime / shipping.SITE}"
+    named = ask(runtime / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}", program)
+    assert named == f"True {runtime / shipping.SITE}"
 
 
 def test_a_workers_part_has_all_that_runs_there(shipment: Shipment, tmp_path: Path) -> None:
@@ -118,15 +133,36 @@ def test_a_whole_runtime_stays_under_those_who_run_on_it(shipment: Shipment, tmp
     assert (runtime / "digest").read_text().strip() == part.digest
 
 
-def test_a_worker_knows_the_versions_of_what_it_has(shipment: Shipment, tmp_path: Path) -> None:
-    python = install(shipment.for_worker(), tmp_path) / "bin" / "python"
-    versions = (
-        "import importlib.metadata as m; print(*(m.version(n) for n in ('msgspec', 'pyyaml', 'cloudpickle')))"
-    )
+def test_distributions_have_their_metadata_and_files(shipment: Shipment, tmp_path: Path) -> None:
+    python = install(shipment, tmp_path) / "bin" / "python"
+    names = ("msgspec", "pyyaml", "cloudpickle", "typer", "clusterctl")
+    versions = f"import importlib.metadata as m; print(*(m.version(n) for n in {names}))"
     assert ask(python, versions) == ask(Path(sys.executable), versions)
+    there = "import importlib.metadata as m; print(all(f.locate().exists() for f in m.files('cloudpickle')))"
+    assert ask(python, there) == "True"
+    command = (
+        "import importlib.metadata as m; print(*m.entry_points(group='console_scripts', name='clusterctl'))"
+    )
+    assert "clusterctl.__main__:main" in ask(python, command)
 
 
-def test_from_a_zip_it_finds_what_it_needs_of_itself(shipment: Shipment, tmp_path: Path) -> None:
+def test_modules_have_text_and_docstrings_and_tracebacks_show_the_place_in_a_line(
+    shipment: Shipment, tmp_path: Path
+) -> None:
+    runtime = install(shipment.for_worker(), tmp_path)
+    python = runtime / "bin" / "python"
+    docs = "import inspect, runtime; print(bool(runtime.get.__doc__), 'def get' in inspect.getsource(runtime.get))"
+    assert ask(python, docs) == "True True"
+    error = (
+        "import traceback\nfrom runtime._system import ready\n"
+        "try: ready.Ready('not a number').tell({})\nexcept Exception: print(traceback.format_exc())"
+    )
+    shown = ask(python, error)
+    assert str(runtime / shipping.SITE / "runtime" / "_system" / "ready.py") in shown
+    assert "^^^" in shown
+
+
+def test_it_finds_what_it_needs_of_itself(shipment: Shipment, tmp_path: Path) -> None:
     runtime = install(shipment.for_worker(), tmp_path)
     python = runtime / "bin" / "python"
     program = (
@@ -141,16 +177,14 @@ def test_from_a_zip_it_finds_what_it_needs_of_itself(shipment: Shipment, tmp_pat
         "except Exception as error: print(text(error))"
     )
     assert "runtime/" not in ask(python, error), "our frames are nobody's business"
-    assert (
-        ask(python, "from runtime._system import location as l; print(l.is_installed(), l.is_zipped())")
-        == "True True"
-    )
+    assert ask(python, "from runtime._system import location as l; print(l.is_installed())") == "True"
 
 
-def test_programs_run_from_a_zip_also_where_another_command_starts_their_python(
+def test_programs_run_also_where_another_command_starts_their_python(
     shipment: Shipment, tmp_path: Path
 ) -> None:
-    python = install(shipment.for_worker(), tmp_path) / "bin" / "python"
+    runtime = install(shipment.for_worker(), tmp_path)
+    python = runtime / "bin" / "python"
     program = tmp_path / "program.py"
     program.write_text(
         "import sys, runtime\n"
@@ -168,15 +202,34 @@ def test_programs_run_from_a_zip_also_where_another_command_starts_their_python(
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         timeout=60,
     )
-    assert [path.partition("/runtime.zip/")[2] for path in ran.stdout.split()] == ["runtime/__init__.pyc"] * 2
+    assert ran.stdout.split() == [str(runtime / shipping.SITE / "runtime" / "__init__.py")] * 2
 
 
 def test_what_is_there_is_compiled(shipment: Shipment, tmp_path: Path) -> None:
     python = install(shipment.for_worker(), tmp_path) / "bin" / "python"
-    ask(python, "import clusterctl.head.worker")
-    written = [path for path in tmp_path.rglob("*.pyc") if path.stat().st_mtime > 0]
-    assert written == []
-    assert not list(tmp_path.rglob("*.py"))
+    there = {path: path.stat().st_mtime for path in tmp_path.rglob("*.pyc")}
+    modules = list(tmp_path.rglob("*.py"))
+    assert len(there) == len(modules)
+    ask(python, "import clusterctl.head.worker, clusterctl.head.join, runtime._process.main")
+    assert {path: path.stat().st_mtime for path in tmp_path.rglob("*.pyc")} == there
+
+
+@pytest.mark.parametrize("is_current", [True, False])
+def test_bytecode_that_is_here_is_used_if_it_is_up_to_date(tmp_path: Path, is_current: bool) -> None:
+    module = tmp_path / "module.py"
+    module.write_text("VALUE = 1\n")
+    written = Path(py_compile.compile(str(module), doraise=True))
+    written.write_bytes(written.read_bytes() + b"used")
+    if not is_current:
+        os.utime(module, (1, 1))
+    code = shipping._bytecode(module, module.read_bytes())
+    assert code.endswith(b"used") is is_current
+
+
+def test_a_module_for_another_python_is_left_uncompiled(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text("print 'two'\n")
+    assert shipping._bytecode(module, module.read_bytes()) == b""
 
 
 def test_old_archives_go(shipment: Shipment, tmp_path: Path) -> None:
@@ -200,7 +253,7 @@ def test_what_was_built_half_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         out.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setitem(shipping._BUILDERS, "runtime", full)
+    monkeypatch.setattr(shipping, "_build", full)
     with pytest.raises(OSError, match="No space left"):
         shipping._archive("runtime", {}, tmp_path)
     assert list(tmp_path.iterdir()) == [mine]

@@ -5,20 +5,28 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import zipfile
+import venv
 from pathlib import Path
+
+import pytest
 
 from runtime._system import location
 
-QUESTION = (
-    "from runtime._system import location as l; print(l.is_zipped(), l.is_installed(), l.index(), l.paths())"
-)
+QUESTION = "from runtime._system import location as l; print(l.is_installed(), l.ROOT)"
 
 
-def ask(path: Path) -> str:
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder)
+    return folder
+
+
+def ask(python: Path, path: Path) -> str:
     env = {**os.environ, "PYTHONPATH": str(path)}
-    command = [sys.executable, "-P", "-S", "-c", QUESTION]
-    return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        [python, "-P", "-c", QUESTION], env=env, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def make(folder: Path) -> Path:
@@ -31,24 +39,17 @@ def make(folder: Path) -> Path:
     return folder
 
 
-def test_a_folder_in_site_packages_is_no_zip(tmp_path: Path) -> None:
-    root = make(tmp_path / "site-packages" / "vendored")
-    assert ask(root) == f"False False None ['{root}']"
+def test_a_source_tree_needs_help_to_be_found(tmp_path: Path) -> None:
+    assert ask(Path(sys.executable), make(tmp_path)) == f"False {tmp_path}"
 
 
-def test_site_packages_themselves_are_found_without_help(tmp_path: Path) -> None:
+def test_the_name_of_a_folder_says_nothing(tmp_path: Path, environment: Path) -> None:
     root = make(tmp_path / "site-packages")
-    assert ask(root) == f"False True None ['{root}']"
+    assert ask(environment / "bin" / "python", root) == f"False {root}"
 
 
-def test_a_zip_is_known_wherever_it_lies(tmp_path: Path) -> None:
-    source = make(tmp_path / "source")
-    for parent, is_installed in (("anywhere", False), ("site-packages", True)):
-        root = tmp_path / parent / "runtime.zip"
-        root.parent.mkdir()
-        with zipfile.ZipFile(root, "w") as archive:
-            for file in source.rglob("*.py"):
-                archive.write(file, file.relative_to(source))
-        assert ask(root) == f"True {is_installed} None ['{root.parent}', '{root}']"
-        Path(f"{root}.index").touch()
-        assert ask(root) == f"True {is_installed} {root}.index ['{root.parent}', '{root}']"
+def test_site_packages_of_an_environment_are_found_by_its_own_python_alone(environment: Path) -> None:
+    [site] = environment.glob("lib/python*/site-packages")
+    root = make(site)
+    assert ask(environment / "bin" / "python", root) == f"True {root}"
+    assert ask(Path(sys.executable), root) == f"False {root}"
