@@ -1,8 +1,7 @@
 """`wait`: which of several objects are ready.
 
-Whoever takes results one by one asks again and again about almost the same list. So nothing here is done per reference
-but one look at each that is not ready, in front of the first that is; and the rest of an answer, which is the next
-question, need not be checked again.
+Callers that take results one by one pass the remaining list of one call to the next. So a call scans up to the first
+ready reference, and does not check a list again that an earlier call returned.
 """
 
 from __future__ import annotations

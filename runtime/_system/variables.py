@@ -102,6 +102,11 @@ class Setting(Generic[T]):
             SettingError: the variable has a value of another kind.
         """
         variables = os.environ if environ is None else environ
+        text = variables.get(self.name)
+        if (
+            text is None and node is None and not self.aliases
+        ):  # most often; a call with `.options()` comes through here
+            return self.default
         for name in (self.name, *self.aliases):
             text = variables.get(name)
             if text or (text is not None and self._empty_counts):
