@@ -6,14 +6,64 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Collection, Iterable, Iterator
+from typing import NoReturn, Protocol
 
 from runtime._core import ids
-from runtime.object_ref import ObjectRef
+from runtime._ownership.released import Released
+from runtime.object_ref import KnownObjects, ObjectRef
 
-if TYPE_CHECKING:
-    from runtime._owner.streaming import Stream
+
+class Polling(Protocol):
+    """Handles what other processes have sent."""
+
+    def poll_once(self) -> None:
+        """Without waiting."""
+
+
+class Caller(Protocol):
+    """The process that called a generator."""
+
+    @property
+    def objects(self) -> KnownObjects:
+        """The objects that it knows."""
+
+    @property
+    def released(self) -> Released:
+        """Takes the streams that nobody reads any more."""
+
+    @property
+    def pump(self) -> Polling:
+        """Brings the values."""
+
+    def check(self) -> None:
+        """Raises why the process has left the cluster, if it has."""
+
+
+class Stream(Protocol):
+    """What a generator has yielded so far."""
+
+    @property
+    def core(self) -> Caller:
+        """The process that reads it."""
+
+    @property
+    def completed(self) -> ObjectRef | None:
+        """A reference that is ready when the task has ended."""
+
+    @property
+    def items(self) -> Collection[object]:
+        """The values that have come and were not read."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether no value will come any more."""
+
+    def next(self, timeout_s: float | None) -> ObjectRef | None:
+        """Takes the next reference; None at the end. Raises TimeoutError."""
+
+    def peek(self) -> ObjectRef:
+        """The next reference, which may not be ready."""
 
 
 class DynamicObjectRefGenerator:

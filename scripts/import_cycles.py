@@ -21,7 +21,7 @@ from typing import NamedTuple
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 ALLOWED: tuple[tuple[str, ...], ...] = (
-    ("runtime._owner.*", "runtime._executor.*", "runtime._process.*", "runtime.object_ref_generator"),
+    ("runtime._owner.*", "runtime._executor.*", "runtime._process.*"),
     (
         "runtime",
         "runtime._api.init",
