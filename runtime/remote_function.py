@@ -12,7 +12,7 @@ from runtime._api import options as _options
 from runtime._api.signature import ArgumentCheck, parameters_of
 from runtime._owner import context
 from runtime._owner.functions import Function
-from runtime._owner.submitter import TaskOptions
+from runtime._ownership.tasks import TaskOptions
 from runtime._process.core_worker import Core, current
 from runtime._system import settings
 

@@ -25,8 +25,8 @@ from runtime._core import ids
 from runtime._owner import lost_arguments
 from runtime._owner.arguments import LostArguments
 from runtime._owner.context import ActorExit, Execution, execution
+from runtime._owner.errors import cannot_send
 from runtime._owner.functions import full_name, is_async, shown_name
-from runtime._owner.submission import cannot_send
 from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
 from runtime._transport.dispatch import Handlers
@@ -149,7 +149,7 @@ class Executor:
                 connection.send(self._cancelled(task_id))
                 return
         if message.recursive:
-            self._core.submitter.cancel_children(task_id, message.force)
+            self._core.outcomes.cancel_children(task_id, message.force)
         running = self._active.get((connection, task_id))
         if running is None:
             return
@@ -180,7 +180,7 @@ class Executor:
         self.results.release(connection, message.task_id, message.attempt)
 
     def _on_may_end(self, connection: Connection, _message: MayEnd, correlation: int) -> None:
-        if self._queue or self._core.pending or self.results.lends or self._core.objects.lends():
+        if self._queue or self._core.outcomes.pending or self.results.lends or self._core.objects.lends():
             connection.reply(ErrorReply(ErrorKind.BUSY, "others refer to what this worker owns"), correlation)
         else:
             connection.reply(Ok(), correlation)
@@ -363,7 +363,9 @@ class Executor:
             core.borrowing.when_registered(unregistered, lambda: connection.send(Retiring()))
         core.pump.flush_all()
         # Others need us as long as they hold what we own, or wait for what we have started.
-        core.pump.wait(lambda: not core.pending and not self.results.lends and not core.objects.lends())
+        core.pump.wait(
+            lambda: not core.outcomes.pending and not self.results.lends and not core.objects.lends()
+        )
         self.exit(reason=f"It ran {core.functions.name(key)} as often as its max_calls allows.")
 
     def _begin(self, connection: Connection, push: Push) -> Execution:

@@ -9,13 +9,11 @@ from typing import Any
 import msgspec
 
 from runtime import exceptions
-from runtime._ownership.records import Entry
+from runtime._ownership.records import Entry, Submission
 from runtime._system import interpreter
 from runtime._transport.connection import Connection
 from runtime._wire.messages.control import ActorInfo
-from runtime._wire.messages.worker import Done, Value
-
-from .submission import Submission
+from runtime._wire.messages.worker import Value
 
 
 class Call(Submission, eq=False, gc=interpreter.TRACK_RECORDS, kw_only=True):
@@ -23,12 +21,6 @@ class Call(Submission, eq=False, gc=interpreter.TRACK_RECORDS, kw_only=True):
 
     actor: Actor
     handle: Entry | None = None  # held until the call is over: an actor finishes what it was asked
-
-    def done(self, connection: Connection, message: Done) -> None:
-        self.core.actors.on_done(self, connection, message)
-
-    def rerun(self) -> None:
-        self.core.actors.rerun(self)
 
     def refuses_rerun(self, asker: bytes) -> str:
         actor = self.actor

@@ -16,7 +16,9 @@ import msgspec
 from runtime import exceptions
 from runtime._core import ids
 from runtime._core.tasks import TaskState
-from runtime._ownership.records import INLINE, NO_ARGUMENTS, Entry, PackedArguments
+from runtime._ownership.arguments import fill
+from runtime._ownership.failures import ArgumentFailed
+from runtime._ownership.records import INLINE, NO_ARGUMENTS, Entry, Link, PackedArguments
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages import codec
@@ -31,7 +33,8 @@ from runtime._wire.messages.control import (
 from runtime._wire.messages.worker import ActorSetup, Cancel, Done, Push, StreamOptions, Value
 
 from .actor_calls import Actor, Call, UnreadDeath, death_of
-from .submission import NO_REFERENCES, cannot_send, parent, pickled_classes
+from .errors import cannot_send
+from .promises import NO_REFERENCES, parent, pickled_classes, promise
 
 if TYPE_CHECKING:
     from runtime._process.core_worker import Core
@@ -52,6 +55,7 @@ class ActorSubmitter:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        core.outcomes.submitters[Call] = self
         # Handles, calls and the questions that are under way keep them.
         self._actors: WeakValueDictionary[bytes, Actor] = WeakValueDictionary()
 
@@ -92,11 +96,12 @@ class ActorSubmitter:
         def ready() -> None:
             if actor.released or actor.death is not None:
                 return
-            push, error = core.arguments.fill(packed, creation)
+            push, error = fill(packed, creation, core.address)
             if error is None:
                 register(codec.encode(push))
                 return
-            cause = core.arguments.not_computed(f"{spec.class_name}.__init__", error)
+            failed = ArgumentFailed(error.data, f"{spec.class_name}.__init__")
+            cause = core.arguments.not_computed(failed)
             self._dead(actor, UnreadDeath(cause.data))
             core.agent.send(KillActor(spec.actor_id, cause=msgspec.msgpack.encode(cause)))
 
@@ -125,7 +130,7 @@ class ActorSubmitter:
                 handle = actor.handle = core.objects.own(handle_object_id(spec.actor_id))
                 handle.on_free = lambda: self._out_of_scope(actor, kept)
             missing = [entry for entry in packed.entries if entry.value is None]
-            push, error = (creation, None) if missing else core.arguments.fill(packed, creation)
+            push, error = (creation, None) if missing else fill(packed, creation, core.address)
             if not missing and error is None:
                 register(codec.encode(push))
             else:
@@ -271,10 +276,10 @@ class ActorSubmitter:
         """The calls that were at work when the process went out of reach: repeat them, in order, or fail them."""
         again = []
         for call in actor.inflight.values():
-            self._core.pending.pop(call.push.task_id, None)
+            self._core.outcomes.pending.pop(call.push.task_id, None)
             if call.retries and call.state is TaskState.PUSHED:
                 call.retries -= call.retries > 0
-                call.begin_attempt()
+                self._core.outcomes.begin_attempt(call)
                 call.move(TaskState.QUEUED)
                 again.append(call)
             else:
@@ -295,7 +300,7 @@ class ActorSubmitter:
         actor.inflight.clear()
         actor.calls.clear()
         for call in calls:
-            self._core.pending.pop(call.push.task_id, None)
+            self._core.outcomes.pending.pop(call.push.task_id, None)
             self._fail(call, error)
 
     def address(self, actor: Actor) -> WorkerAddress:
@@ -382,11 +387,10 @@ class ActorSubmitter:
                 time.time(),
                 parent(),
                 TaskState.WAITING_FOR_ARGUMENTS,
-                core=core,
                 actor=actor,
                 handle=handle,
             )
-            result = call.promise()
+            result = promise(core, call)
             if handle is not None:
                 handle.hold()
             if actor.death is not None:
@@ -408,8 +412,8 @@ class ActorSubmitter:
         return result
 
     def rerun(self, call: Call) -> None:
-        """See `Submission.rerun`."""
-        call.begin_attempt()
+        """See `Submitter.rerun`."""
+        self._core.outcomes.begin_attempt(call)
         call.move(TaskState.WAITING_FOR_ARGUMENTS)
         call.handle = call.actor.handle
         if call.handle is not None:
@@ -473,19 +477,19 @@ class ActorSubmitter:
                     break
                 continue
             if call.packed.entries:
-                call.push, error = self._core.arguments.fill(call.packed, call.push)
+                call.push, error = fill(call.packed, call.push, self._core.address)
                 if error is not None:
-                    failed = self._core.arguments.not_computed(call.push.name or call.push.method, error)
-                    self._finish(call, [failed], failed=True)
+                    failure = ArgumentFailed(error.data, call.push.name or call.push.method)
+                    self._finish(call, [self._core.arguments.not_computed(failure)], failed=True)
                     continue
             call.move(TaskState.PUSHED)
             actor.inflight[call.push.task_id] = call
-            self._core.pending[call.push.task_id] = call
+            self._core.outcomes.pending[call.push.task_id] = call
             try:
                 connection.send(call.push)
             except Exception as error:  # nothing was sent, and the connection goes on
                 if actor.inflight.pop(call.push.task_id, None) is not None:
-                    self._core.pending.pop(call.push.task_id, None)
+                    self._core.outcomes.pending.pop(call.push.task_id, None)
                     self._fail(call, cannot_send(f"call of {call.push.name or call.push.method}", error))
         if waiting:
             actor.calls.extendleft(reversed(waiting))
@@ -498,21 +502,21 @@ class ActorSubmitter:
 
     # ------------------------------------------------------------ results
 
-    def on_done(self, call: Call, connection: Connection, message: Done) -> None:
+    def on_done(self, call: Call, connection: Link, message: Done, _now: float) -> None:
         """The actor answered."""
         actor = call.actor
         actor.inflight.pop(message.task_id, None)
         if message.failed and call.takes_retry(message):
-            call.begin_attempt(message.seconds)
+            self._core.outcomes.begin_attempt(call, message.seconds)
             call.move(TaskState.QUEUED)
             actor.calls.appendleft(call)
             self._send(actor)
             return
-        call.take_nested(connection, message)
+        self._core.outcomes.take_nested(call, connection, message)
         self._finish(call, message.values, message.failed, message.seconds)
 
     def _finish(self, call: Call, values: list[Value], failed: bool, seconds: float = 0.0) -> None:
-        call.settle(values, failed, seconds)
+        self._core.outcomes.settle(call, values, failed, seconds)
         handle, call.handle = call.handle, None
         if handle is not None:
             self._core.objects.release(handle)
@@ -520,7 +524,7 @@ class ActorSubmitter:
     def _fail(self, call: Call, error: exceptions.RayError) -> None:
         self._finish(call, [self._core.objects.error_value(error)], failed=True)
 
-    def cancel(self, call: Call, recursive: bool) -> None:
+    def cancel(self, call: Call, _force: bool, recursive: bool) -> None:
         """Cancels a call: dropped when not sent, else the actor decides. Under the lock."""
         if not call.may_be_cancelled:
             return

@@ -7,13 +7,12 @@ import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from runtime._ownership.borrowing import Borrowing
+from runtime._ownership.failures import ArgumentFailed
 from runtime._ownership.records import INLINE, INLINE_ERROR, NO_ARGUMENTS, STORED, Entry, PackedArguments
 from runtime._ownership.released import Released
 from runtime._wire import serialization
-from runtime._wire.messages.worker import Argument, InlineArguments, ObjectLost, Push, Value
+from runtime._wire.messages.worker import Argument, ObjectLost, Push, Value
 from runtime.exceptions import ObjectLostError, RayTaskError, UnserializableException
 from runtime.object_ref import ObjectRef
 
@@ -82,30 +81,9 @@ class ArgumentPacker:
             return value
         return self._objects.put_serialized(serialized)
 
-    def fill(self, packed: PackedArguments, push: Push) -> tuple[Push, Value | None]:
-        """The push with the top-level references, now that their values are there; and the first error among them."""
-        refs: list[Argument] = []
-        positions: list[int] = []
-        data: list[bytes] = []
-        for entry, place in zip(packed.entries, packed.places, strict=True):
-            value = entry.value
-            named = place.__class__ is str
-            if value is not None and not value.kind and not value.buffers and not value.nested and not named:
-                positions.append(place)  # type: ignore[arg-type]
-                data.append(value.data)
-            elif value is not None and value.kind & 1:
-                entry.seen = True
-                return push, value
-            else:
-                position, keyword = (-1, place) if named else (place, "")
-                owner = entry.owner or self._links.address
-                refs.append(Argument(position, keyword, entry.object_id, owner, value))  # type: ignore[arg-type]
-        inline = InlineArguments(positions, data) if positions else None
-        return msgspec.structs.replace(push, refs=refs, inline=inline), None
-
-    def not_computed(self, function_name: str, error: Value) -> Value:
-        """The error of a call that cannot run because `error` is what one of its arguments holds."""
-        facts = _NotComputed(error.data, function_name, self._links.session.node_host)
+    def not_computed(self, failure: ArgumentFailed) -> Value:
+        """The error of a call that cannot run because of what one of its arguments holds."""
+        facts = _NotComputed(failure.error, failure.function_name, self._links.session.node_host)
         return Value(INLINE_ERROR, pickle.dumps(facts))
 
 

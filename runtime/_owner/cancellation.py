@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from runtime._core import ids
 from runtime._ownership.records import Entry
+from runtime._ownership.tasks import Task
 from runtime._transport.connection import Connection
 from runtime._wire.messages.worker import CancelObject
-
-from .submitter import Task
 
 if TYPE_CHECKING:
     from runtime._process.core_worker import Core
@@ -54,8 +53,8 @@ class Cancellation:
         core = self._core
         call = core.actors.find(task_id)
         if call is not None:
-            core.actors.cancel(call, recursive)
+            core.actors.cancel(call, force, recursive)
             return
-        task = core.pending.get(task_id)
+        task = core.outcomes.pending.get(task_id)
         if isinstance(task, Task):
-            core.submitter.cancel(task, force, recursive)
+            core.tasks.cancel(task, force, recursive)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from runtime._ownership.records import Entry
+from runtime._ownership.failures import ArgumentFailed, ObjectFailure
+from runtime._ownership.records import Entry, Submission
 from runtime._transport.connection import Connection
 from runtime._transport.failures import report
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.node import StoreFree
 from runtime._wire.messages.worker import Value
 
-from .errors import error_of
+from .errors import error_of, task_error_of
+from .lost_arguments import take_for_lost
 from .unhandled import UnhandledErrors
 
 if TYPE_CHECKING:
     from runtime._process.core_worker import Core
+
+log = logging.getLogger("runtime")
 
 
 class Effects:
@@ -25,6 +30,10 @@ class Effects:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._unhandled = UnhandledErrors()
+
+    @property
+    def agent(self) -> Connection:
+        return self._core.agent
 
     def peer(self, address: WorkerAddress, connect: bool = True) -> Connection | None:
         return self._core.peer(address, connect)
@@ -44,7 +53,22 @@ class Effects:
         self._core.agent.send(StoreFree([object_id], node_ids, False))
 
     def error(self, failure: Any) -> Value:
-        return self._core.objects.error_value(error_of(failure, self._core.address))
+        core = self._core
+        if isinstance(failure, ObjectFailure):
+            return core.objects.error_value(error_of(failure, core.address))
+        if isinstance(failure, ArgumentFailed):
+            return core.arguments.not_computed(failure)
+        return core.objects.error_value(task_error_of(failure))
+
+    def attempt_ended(self, task: Submission, failed: bool, error: bytes = b"", seconds: float = 0.0) -> None:
+        self._core.history.ended(task, failed, error, seconds)
+
+    def copies_lost(self, entry: Entry, node_ids: Sequence[bytes]) -> None:
+        take_for_lost(self._core, entry, node_ids)
+
+    def tasks_wait(self, name: str, count: int, reason: str) -> None:
+        if self._core.is_driver:
+            log.warning("%d task(s) of %s wait: %s", count, name, reason)
 
     def unhandled(self, value: Value) -> None:
         self._unhandled.report(value)

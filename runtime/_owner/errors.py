@@ -9,7 +9,23 @@ from typing import Any, Final
 import msgspec
 
 from runtime import exceptions
-from runtime._ownership.failures import Freed, Lost, NotRebuilt, ObjectFailure, OwnerDied
+from runtime._core import ids
+from runtime._ownership.failures import (
+    Cancelled,
+    CannotSend,
+    EnvironmentFailed,
+    Freed,
+    GroupRemoved,
+    Lost,
+    NodeDied,
+    NotRebuilt,
+    ObjectFailure,
+    OutOfMemory,
+    OwnerDied,
+    TaskFailure,
+    Unschedulable,
+    WorkerCrashed,
+)
 from runtime._wire.messages.base import WorkerAddress
 
 # The same bytes each time: pickle writes them once, however many references to objects of one owner it meets.
@@ -29,7 +45,7 @@ def _not_rebuilt(failure: NotRebuilt, owner: bytes) -> exceptions.ObjectLostErro
     )
 
 
-_ERRORS: Final[Mapping[type, Callable[[Any, bytes], exceptions.ObjectLostError]]] = {
+_OBJECT_ERRORS: Final[Mapping[type, Callable[[Any, bytes], exceptions.ObjectLostError]]] = {
     OwnerDied: _of_object(exceptions.OwnerDiedError),
     Lost: _of_object(exceptions.ObjectLostError),
     Freed: _of_object(exceptions.ObjectFreedError),
@@ -39,4 +55,35 @@ _ERRORS: Final[Mapping[type, Callable[[Any, bytes], exceptions.ObjectLostError]]
 
 def error_of(failure: ObjectFailure, us: WorkerAddress) -> exceptions.ObjectLostError:
     """The error of a failure. `us`: the address of this process, which owns what has no other owner."""
-    return _ERRORS[failure.__class__](failure, encode_address(failure.owner or us))
+    return _OBJECT_ERRORS[failure.__class__](failure, encode_address(failure.owner or us))
+
+
+def _crashed(failure: WorkerCrashed) -> exceptions.RayError:
+    error = exceptions.WorkerCrashedError()
+    reason = failure.reason or "its worker is gone"
+    error.add_note(f"Task {failure.function_name} ({failure.task_id.hex()}): {reason}.")
+    return error
+
+
+_TASK_ERRORS: Final[Mapping[type, Callable[[Any], exceptions.RayError]]] = {
+    Cancelled: lambda failure: exceptions.TaskCancelledError(ids.TaskID(failure.task_id)),
+    CannotSend: lambda failure: cannot_send(failure.what, failure.reason),
+    EnvironmentFailed: lambda failure: exceptions.RuntimeEnvSetupError(failure.reason),
+    GroupRemoved: lambda _failure: exceptions.TaskPlacementGroupRemoved(),
+    NodeDied: lambda failure: exceptions.NodeDiedError(
+        f"Task {failure.function_name} failed: {failure.reason}"
+    ),
+    OutOfMemory: lambda failure: exceptions.OutOfMemoryError(failure.reason),
+    Unschedulable: lambda failure: exceptions.TaskUnschedulableError(failure.reason),
+    WorkerCrashed: _crashed,
+}
+
+
+def task_error_of(failure: TaskFailure) -> exceptions.RayError:
+    """The error of a failed task. `ArgumentFailed` is no error of its own: see `arguments.not_computed`."""
+    return _TASK_ERRORS[failure.__class__](failure)
+
+
+def cannot_send(what: str, reason: object) -> exceptions.RaySystemError:
+    """What the results of a call get whose message could not be encoded."""
+    return exceptions.RaySystemError(f"The {what} could not be sent: {reason}")

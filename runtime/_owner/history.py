@@ -24,7 +24,7 @@ from .links import Links
 from .reading import Reader
 
 if TYPE_CHECKING:
-    from .submission import Submission
+    from runtime._ownership.records import Submission
 
 KEPT_TASKS = 10_000
 _MAX_ERROR_BYTES = 16 * 1024

@@ -17,14 +17,13 @@ from runtime import exceptions
 from runtime._ownership.records import STORED, Entry
 from runtime._transport.connection import Connection
 from runtime._wire.messages.node import ArgumentsLost
-from runtime._wire.messages.worker import ObjectLost, Push, Returned
+from runtime._wire.messages.worker import Push, Returned
 
 from .arguments import LostArguments
 
 if TYPE_CHECKING:
     from runtime._process.core_worker import Core
 
-    from .submission import Submission
 
 OWNERS_ANSWER_S = 1.0
 """How long a constructor waits with its resources. An owner that knows of another copy says so sooner."""
@@ -65,7 +64,7 @@ def _wait_without_resources(core: Core, push: Push, object_ids: set[bytes]) -> N
                 entry = core.borrowing.borrowed_entry(argument.object_id, argument.owner)
                 refs.append(core.objects.new_ref(entry))
                 entry.value = argument.value
-                _take_for_lost(core, entry, argument.value.locations)
+                take_for_lost(core, entry, argument.value.locations)
 
     def there() -> bool:
         return all(ref._entry.value is not None for ref in refs)
@@ -84,15 +83,8 @@ def _wait_without_resources(core: Core, push: Push, object_ids: set[bytes]) -> N
 # ------------------------------------------------------------ in the submitter
 
 
-def take_for_lost(core: Core, task: Submission, lost: Sequence[ObjectLost]) -> None:
-    """A worker found no copy of these arguments: has them made again where nobody knows of another. Under the lock."""
-    locations = {argument.object_id: argument.locations for argument in lost}
-    for entry in task.packed.entries:
-        if entry.object_id in locations:
-            _take_for_lost(core, entry, locations[entry.object_id])
-
-
-def _take_for_lost(core: Core, entry: Entry, locations: Sequence[bytes]) -> None:
+def take_for_lost(core: Core, entry: Entry, locations: Sequence[bytes]) -> None:
+    """No copy of an argument was found there: has it made again unless another one is known. Under the lock."""
     value = entry.value
     if value is None or value.kind != STORED:
         return

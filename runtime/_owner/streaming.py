@@ -15,10 +15,9 @@ from runtime._wire.messages.worker import ReleaseHold, StreamConsumed, StreamIte
 from runtime.object_ref_generator import DynamicObjectRefGenerator
 
 if TYPE_CHECKING:
+    from runtime._ownership.records import Link, Submission
     from runtime._process.core_worker import Core
     from runtime.object_ref import ObjectRef
-
-    from .submission import Submission
 
 STREAMING, DYNAMIC = -1, -2  # Push.num_returns
 _NONE = Value(INLINE, b"N.")
@@ -45,7 +44,7 @@ class Stream:
         self._next: ObjectRef | None = None  # of the item after the last that came, if somebody waits for it
         self._abandoned = False
         self._paused: tuple[Connection, int] | None = None  # who wants to know when more than this was taken
-        self._connection: Connection | None = None  # of the worker, once it holds references for us
+        self._connection: Link | None = None  # of the worker, once it holds references for us
         self._unregistered = 0
         self._again = False  # it has ended, and its task runs once more because items were lost
         self._made: set[bytes] = set()  # what it has given since then
@@ -54,7 +53,7 @@ class Stream:
 
     # ------------------------------------------------------------ from the worker
 
-    def item(self, connection: Connection, message: StreamItem, task: Submission) -> None:
+    def item(self, connection: Link, message: StreamItem, task: Submission) -> None:
         """The next value arrived. When the task runs again its first items come again."""
         nested = message.value.nested
         if nested:

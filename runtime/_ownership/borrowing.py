@@ -14,8 +14,8 @@ from runtime._wire.messages.worker import Borrowed, BorrowRefs, ReturnRefs, Valu
 
 from .failures import Lost, OwnerDied
 from .objects import ObjectTable
-from .outbox import Link, Outbox
-from .records import Entry, after
+from .outbox import Outbox
+from .records import Entry, Link, after
 from .released import Released
 
 

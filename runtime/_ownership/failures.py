@@ -1,4 +1,4 @@
-"""Why an object has no value, as facts. The shell makes the errors from them that readers see (`_owner/errors.py`)."""
+"""Why an object has no value, or a task no result, as facts. `_owner/errors.py` makes the errors that readers see."""
 
 from __future__ import annotations
 
@@ -36,3 +36,64 @@ class NotRebuilt(ObjectFailure, frozen=True, kw_only=True):
 
     reason: str
     detail: str | None = None
+
+
+class TaskFailure(msgspec.Struct, frozen=True):
+    """A task has no result."""
+
+
+class Cancelled(TaskFailure, frozen=True):
+    """It was cancelled."""
+
+    task_id: bytes
+
+
+class WorkerCrashed(TaskFailure, frozen=True):
+    """Its worker died. `reason`: what the node agent says of it, or ""."""
+
+    task_id: bytes
+    function_name: str
+    reason: str
+
+
+class NodeDied(TaskFailure, frozen=True):
+    """Its worker's node died."""
+
+    function_name: str
+    reason: str
+
+
+class OutOfMemory(TaskFailure, frozen=True):
+    """Its worker was killed as memory was short."""
+
+    reason: str
+
+
+class Unschedulable(TaskFailure, frozen=True):
+    """No node can ever run it."""
+
+    reason: str
+
+
+class EnvironmentFailed(TaskFailure, frozen=True):
+    """Its runtime environment could not be set up."""
+
+    reason: str
+
+
+class GroupRemoved(TaskFailure, frozen=True):
+    """Its placement group was removed."""
+
+
+class CannotSend(TaskFailure, frozen=True):
+    """Its message cannot be encoded. `what`: "task" or "call of", and its name."""
+
+    what: str
+    reason: str
+
+
+class ArgumentFailed(TaskFailure, frozen=True):
+    """An argument holds an error. `error`: its pickle."""
+
+    error: bytes
+    function_name: str

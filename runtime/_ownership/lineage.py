@@ -7,6 +7,8 @@ costs memory for descriptions, which are bounded in bytes, and not for every val
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from runtime._core.tasks import TaskState
@@ -15,8 +17,8 @@ from runtime._wire.messages.worker import ObjectLost
 
 from .failures import NotRebuilt
 from .objects import ObjectTable
-from .outbox import Link, Outbox
-from .records import STORED, Entry, Submission
+from .outbox import Outbox
+from .records import STORED, Entry, Link, Submission
 
 DESCRIPTION_BYTES = 2000
 """What a kept task takes besides its arguments."""
@@ -31,6 +33,8 @@ class Lineage:
         self.limit_bytes = limit_bytes
         self._kept: dict[Submission, int] = {}  # the oldest first; their sizes
         self._bytes = 0
+        self.rerun: Callable[[Submission], None]
+        """Queues a task once more that was over; set by `Outcomes`."""
         objects.forget_task = self.forget
 
     def keep(self, task: Submission) -> None:
@@ -98,8 +102,9 @@ class Lineage:
 
     def items_lost(self, task: Submission) -> None:
         """Values of a generator were lost while it still ran."""
-        assert task.stream is not None
-        lost = task.stream.lost
+        stream = task.stream
+        assert stream is not None
+        lost = stream.lost
         for object_id in [object_id for object_id, entry in lost.items() if self._is_freed(entry)]:
             del lost[object_id]
         if not lost:
@@ -163,7 +168,7 @@ class Lineage:
         task.packed.held = task.packed.held + arguments
         if task.stream is not None:
             task.stream.begin_again()
-        task.rerun()
+        self.rerun(task)
         return before
 
     def _begin_anew(self, entry: Entry) -> None:

@@ -11,8 +11,8 @@ from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.worker import AddLocation, Value
 
 from .failures import Freed
-from .outbox import Link, Outbox
-from .records import INLINE, STORED, Entry, after
+from .outbox import Outbox
+from .records import INLINE, STORED, Entry, Link, after
 from .references import ReferenceTable
 from .released import NOWHERE, Released
 

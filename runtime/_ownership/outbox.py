@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from runtime._wire.messages.base import Message, WorkerAddress
+from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.worker import Value
 
-from .records import Entry
-
-
-class Link(Protocol):
-    """A connection to another process: buffers what is sent. Messages arrive in order."""
-
-    peer: Any
-    """The address of the process (`WorkerAddress`)."""
-
-    def send(self, message: Message) -> None:
-        """Sends one message, unless the link is closed."""
-
-    def call(self, request: Any, callback: Callable[[Any], None]) -> None:
-        """Sends a request; `callback` gets the reply, or an `ErrorReply` when the link closes."""
-
-    def reply(self, message: Message, correlation: int) -> None:
-        """Answers a request."""
+from .records import Entry, Link, Submission
 
 
 class Outbox(Protocol):
     """The effects of ownership. No method calls back into the core before the core's own method has returned, but for
     `Link.call` on a link that is closed."""
+
+    @property
+    def agent(self) -> Link:
+        """The link to the node agent."""
 
     def peer(self, address: WorkerAddress, connect: bool = True) -> Link | None:
         """The link to a process; None when it cannot be reached, or when there is none and `connect` is false."""
@@ -48,6 +36,15 @@ class Outbox(Protocol):
 
     def error(self, failure: Any) -> Value:
         """The value that stands for a failure (see `failures.py`)."""
+
+    def attempt_ended(self, task: Submission, failed: bool, error: bytes = b"", seconds: float = 0.0) -> None:
+        """An attempt of a task or call is over; it was in user code for so long."""
+
+    def copies_lost(self, entry: Entry, node_ids: Sequence[bytes]) -> None:
+        """A worker found no copy of an argument on these nodes: has it made again if no other is known."""
+
+    def tasks_wait(self, name: str, count: int, reason: str) -> None:
+        """Tasks of a function wait for a worker, and the agent says why."""
 
     def unhandled(self, value: Value) -> None:
         """An error was never read, and nobody can read it any more."""

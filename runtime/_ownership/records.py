@@ -13,8 +13,8 @@ import msgspec
 
 from runtime._core.tasks import TRANSITIONS, TaskState, step
 from runtime._system import interpreter
-from runtime._wire.messages.base import WorkerAddress
-from runtime._wire.messages.worker import Push, Value
+from runtime._wire.messages.base import Message, WorkerAddress
+from runtime._wire.messages.worker import Done, Push, StreamItem, Value
 
 from .released import Released
 
@@ -93,10 +93,40 @@ class PackedArguments:
 NO_ARGUMENTS = PackedArguments(None, [], [], [])
 
 
-class LostItems(Protocol):
-    """What lineage needs of a stream: the items that its task has to make again."""
+class Link(Protocol):
+    """A connection to another process: buffers what is sent. Messages arrive in order."""
+
+    peer: Any
+    """The address of the process (`WorkerAddress`)."""
+    sent_functions: set[bytes]
+    """The keys of the functions that were defined there."""
+
+    def send(self, message: Message) -> None:
+        """Sends one message, unless the link is closed. Raises, and sends nothing, when it cannot be encoded."""
+
+    def call(self, request: Any, callback: Callable[[Any], None]) -> None:
+        """Sends a request; `callback` gets the reply, or an `ErrorReply` when the link closes."""
+
+    def reply(self, message: Message, correlation: int) -> None:
+        """Answers a request."""
+
+    def close(self) -> None:
+        """Gives the process up. The loss of the link is reported as ever."""
+
+
+class ItemStream(Protocol):
+    """What the rest of the core needs of a stream: its task gives it items, ends it, and makes lost items again."""
 
     lost: dict[bytes, Entry]
+    ended: bool
+    raised: bool
+    """User code ended it with an error."""
+
+    def item(self, link: Link, message: StreamItem, task: Submission) -> None:
+        """The next value came."""
+
+    def end(self, error: Value | None) -> Value:
+        """Nothing more will come. Returns the value of the object that stands for the whole."""
 
     def lose(self, entry: Entry) -> None:
         """An item is lost."""
@@ -118,7 +148,7 @@ class Submission(msgspec.Struct, eq=False, gc=interpreter.TRACK_RECORDS):
     parent: bytes  # the task that submitted it, or b""
     state: TaskState
     entries: tuple[Entry, ...] = ()  # its results
-    stream: Any = None
+    stream: ItemStream | None = None
     worker: WorkerAddress | None = None  # what answered
     stored_results: int = 0  # how many of its results lie in stores and may be wanted once more
 
@@ -148,9 +178,15 @@ class Submission(msgspec.Struct, eq=False, gc=interpreter.TRACK_RECORDS):
         """The references among the arguments whose values are not there."""
         return [entry for entry in self.packed.entries if entry.value is None]
 
-    def rerun(self) -> None:
-        """Queues it once more after it was over, when the values of its arguments are there."""
-        raise NotImplementedError
+    def takes_retry(self, message: Done) -> bool:
+        """Whether it runs again after an error of user code; that uses up one retry."""
+        wanted = self.retry_exceptions
+        if not wanted or not self.retries or self.state is TaskState.CANCELLING:
+            return False
+        if isinstance(wanted, tuple) and not message.retry:
+            return False
+        self.retries -= self.retries > 0
+        return True
 
     def refuses_rerun(self, asker: bytes) -> str:
         """Why it cannot run again for a process that waits for it, if it cannot."""

@@ -26,14 +26,15 @@ from runtime._owner.objects import Objects
 from runtime._owner.reading import Reader
 from runtime._owner.store import Store
 from runtime._owner.streaming import Stream
-from runtime._owner.submission import Submission
 from runtime._owner.submitter import TaskSubmitter
 from runtime._owner.task_environment import Environment
 from runtime._owner.value_requests import ValueRequests
 from runtime._owner.waiting import Waiter
 from runtime._ownership.borrowing import Borrowing
 from runtime._ownership.lineage import Lineage
+from runtime._ownership.outcomes import Outcomes
 from runtime._ownership.released import Released
+from runtime._ownership.tasks import Tasks
 from runtime._system import interpreter, settings
 from runtime._system.variables import Setting
 from runtime._transport.connection import Connection
@@ -133,7 +134,6 @@ class Core:
         self.job_settings: dict[str, Any] = json.loads(session.job_config or "{}")
         self.environment = Environment(session.job_config, session.runtime_env)
         self.ids = ids.TaskIds(self.job_id)
-        self.pending: dict[bytes, Submission] = {}  # by task id: what waits for its Done
         self.streams: weakref.WeakValueDictionary[bytes, Stream] = weakref.WeakValueDictionary()
         self._last_tick = 0.0
         self._switch_s: float | None = None
@@ -148,6 +148,7 @@ class Core:
         self.value_requests = ValueRequests(links, objects, borrowing, store)
         lineage_bytes = self.setting(settings.MAX_LINEAGE_BYTES)
         self.lineage = lineage = Lineage(objects, effects, lineage_bytes)
+        self.outcomes = outcomes = Outcomes(objects, borrowing, lineage, effects)
         self.object_admin = ObjectAdmin(links, self.ids, objects, borrowing, store, lineage)
         self.reader = reader = Reader(
             links, released, objects, borrowing, store, self.value_requests, lineage
@@ -156,8 +157,9 @@ class Core:
         self.arguments = ArgumentPacker(links, objects, store)
         self.argument_reader = ArgumentReader(links, released, objects, borrowing, reader)
         self.history = History(
-            links, self.is_driver, objects.table.entries, self.pending, reader, self._running_tasks
+            links, self.is_driver, objects.table.entries, outcomes.pending, reader, self._running_tasks
         )
+        self.tasks = Tasks(self.address, objects, outcomes, effects)
         self.submitter = TaskSubmitter(self)
         self.actors = ActorSubmitter(self)
         self.cancellation = Cancellation(self)
@@ -169,8 +171,8 @@ class Core:
         return {
             messages.Hello: self.links.on_hello,
             messages.Done: self._on_done,
-            messages.Returned: self.submitter.on_returned,
-            messages.Retiring: self.submitter.on_retiring,
+            messages.Returned: self._on_returned,
+            messages.Retiring: lambda worker, _, __: self.tasks.on_retiring(worker),
             messages.StreamItem: self._on_stream_item,
             messages.StreamPaused: self._on_stream_paused,
             messages.BorrowRefs: self.borrowing.on_borrow,
@@ -186,11 +188,11 @@ class Core:
             messages.DefineFunction: self.functions.on_define,
             messages.ForgetFunctions: self.functions.on_forget,
             node.StoreSettle: self.store.on_settle,
-            node.LeaseGranted: self.submitter.on_granted,
-            node.LeaseFailed: self.submitter.on_failed,
-            node.LeaseWaiting: self.submitter.on_waiting,
-            node.LeaseLost: self.submitter.on_lost,
-            node.LeaseRecall: self.submitter.on_recall,
+            node.LeaseGranted: lambda _, message, __: self.tasks.on_granted(message, time.monotonic()),
+            node.LeaseFailed: lambda _, message, __: self.tasks.on_failed(message),
+            node.LeaseWaiting: lambda _, message, __: self.tasks.on_waiting(message),
+            node.LeaseLost: lambda _, message, __: self.tasks.on_lost(message, time.monotonic()),
+            node.LeaseRecall: lambda _, message, __: self.tasks.on_recall(message),
             node.ListState: self.history.on_list,
             node.NodeDied: self.links.on_node_died,
         }
@@ -209,7 +211,7 @@ class Core:
         with self.lock:
             self.executor = self.links.lending = executor
             self.links.on_peer_lost = (
-                self.submitter.connection_lost,
+                lambda link: self.tasks.link_lost(link, time.monotonic()),
                 self.actors.connection_lost,
                 *([executor.connection_lost] if executor is not None else []),
                 self.functions.caller_lost,
@@ -234,7 +236,7 @@ class Core:
         )
         if self._dispatcher.serves:
             self.objects.fail_pending(self.pump.failure)
-            for waiting in list(self.pending.values()):
+            for waiting in list(self.outcomes.pending.values()):
                 if waiting.stream is not None and not waiting.stream.ended:
                     waiting.stream.end(self.objects.error_value(self.pump.failure))
 
@@ -246,12 +248,10 @@ class Core:
                 self.store.take_over(
                     ids.object_id(message.task_id, index + 1), value.offset, value.size_bytes
                 )
-        waiting = self.pending.pop(message.task_id, None)
-        if waiting is not None:
-            waiting.worker = connection.peer
-            waiting.done(connection, message)
-        elif any(value.nested for value in message.values):
-            connection.send(messages.ReleaseHold(message.task_id))
+        self.outcomes.on_done(connection, message, time.monotonic())
+
+    def _on_returned(self, connection: Connection, message: messages.Returned, _correlation: int) -> None:
+        self.tasks.on_returned(connection, message, time.monotonic())
 
     def _on_stream_item(
         self, connection: Connection, message: messages.StreamItem, _correlation: int
@@ -261,9 +261,7 @@ class Core:
             self.store.take_over(
                 ids.object_id(message.task_id, message.index + 2), value.offset, value.size_bytes
             )
-        waiting = self.pending.get(message.task_id)
-        if waiting is not None:
-            waiting.item(connection, message)
+        self.outcomes.on_item(connection, message)
 
     def _on_stream_paused(
         self, connection: Connection, message: messages.StreamPaused, _correlation: int
@@ -314,7 +312,7 @@ class Core:
         except Exception:
             report("the tick of waits")
         try:
-            watches |= self.submitter.tick(now)
+            watches |= self.tasks.tick(now)
         except Exception:
             report("the submitter's tick")
             watches = True
@@ -327,10 +325,10 @@ class Core:
         with self.lock:
             self.actors.close()
             self.objects.close()
-            self.submitter.close()
+            self.tasks.close()
             self.lineage.close()
             self.functions.close()
-            self.pending.clear()
+            self.outcomes.pending.clear()
         self.reader.close()
         metrics.end()
         interpreter.restore_switch_interval(self._switch_s)

@@ -51,7 +51,7 @@ def test_redefined_functions_go(monkeypatch: pytest.MonkeyPatch) -> None:
     assert eventually(gone(forgotten))
     core = current()
     assert all(len(connection.sent_functions) <= 2 for connection in core.links.peers())
-    assert eventually(gone(lambda: len(core.submitter._pools) <= 5))
+    assert eventually(gone(lambda: len(core.tasks._pools) <= 5))
 
 
 def test_a_function_that_others_like_it_outlive_can_still_be_called() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from runtime._ownership.borrowing import Borrowing
 from runtime._ownership.failures import Freed, Lost, OwnerDied
 from runtime._ownership.objects import ObjectTable
-from runtime._ownership.records import INLINE, INLINE_ERROR, Entry
+from runtime._ownership.records import INLINE, INLINE_ERROR, Entry, Submission
 from runtime._ownership.released import Released
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, WorkerAddress
 from runtime._wire.messages.worker import (
@@ -44,6 +44,7 @@ class FakeLink:
         self.there = there
         self.peer = there.address
         self.other: FakeLink
+        self.sent_functions: set[bytes] = set()
         self.closed = False
         self.queue: deque[tuple[str, Any, int]] = deque()
         self._calls: dict[int, Callable[[Any], None]] = {}
@@ -80,6 +81,43 @@ class FakeLink:
         calls, self._calls = self._calls, {}
         for callback in calls.values():
             callback(ErrorReply(ErrorKind.UNAVAILABLE, "closed"))
+
+
+class WorkerLink:
+    """The link to an agent or a worker, which the test plays: `sent` is what they have yet to handle."""
+
+    def __init__(self, address: WorkerAddress) -> None:
+        self.peer = address
+        self.sent_functions: set[bytes] = set()
+        self.sent: deque[Any] = deque()
+        self.calls: list[Callable[[Any], None]] = []
+        self.closed = False
+        self.congested = False
+        self.on_room: Callable[[Any], None] | None = None
+        self.refuses: Callable[[Any], bool] = lambda _message: False
+        """Which messages cannot be encoded."""
+
+    def send(self, message: Any) -> None:
+        if self.refuses(message):
+            raise ValueError("no such field")
+        if not self.closed:
+            self.sent.append(message)
+
+    def call(self, request: Any, callback: Callable[[Any], None]) -> None:
+        self.sent.append(request)
+        self.calls.append(callback)
+
+    def reply(self, message: Any, _correlation: int) -> None:
+        self.send(message)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def take(self, kind: type) -> list[Any]:
+        """Removes and returns the messages of a kind."""
+        found = [message for message in self.sent if isinstance(message, kind)]
+        self.sent = deque(message for message in self.sent if not isinstance(message, kind))
+        return found
 
 
 class Network:
@@ -149,11 +187,19 @@ class Process:
         self.raised: list[str] = []
         self.lent: dict[bytes, list[Entry]] = {}  # by transfer: held until the receiver has registered
         self.received: list[Entry] = []
+        self.attempts: list[tuple[bytes, int, bool]] = []
+        self.lost_copies: list[tuple[bytes, list[bytes]]] = []
+        self.warnings: list[tuple[str, int, str]] = []
+        self.agent = WorkerLink(address_of("agent"))
+        self.workers: dict[bytes, WorkerLink] = {}
+        """Links to workers, by worker id."""
         self._transfers = 0
 
     # ------------------------------------------------------------ the outbox
 
-    def peer(self, address: WorkerAddress, connect: bool = True) -> FakeLink | None:
+    def peer(self, address: WorkerAddress, connect: bool = True) -> Any:
+        if address.worker_id in self.workers:
+            return self.workers[address.worker_id]
         there = next((p for p in self.network.processes if p.address == address), None)
         return self.network.link(self, there, connect) if there is not None else None
 
@@ -191,6 +237,15 @@ class Process:
     def error(self, failure: Any) -> Value:
         self.failures.append(failure)
         return Value(INLINE_ERROR, type(failure).__name__.encode())
+
+    def attempt_ended(self, task: Submission, failed: bool, error: bytes = b"", seconds: float = 0.0) -> None:
+        self.attempts.append((task.push.task_id, task.push.attempt, failed))
+
+    def copies_lost(self, entry: Entry, node_ids: Sequence[bytes]) -> None:
+        self.lost_copies.append((entry.object_id, list(node_ids)))
+
+    def tasks_wait(self, name: str, count: int, reason: str) -> None:
+        self.warnings.append((name, count, reason))
 
     def unhandled(self, value: Value) -> None:
         self.unread.append(value)

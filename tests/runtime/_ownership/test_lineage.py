@@ -32,6 +32,7 @@ class Owner:
         self.network = Network("owner", "borrower")
         self.process: Process = self.network.processes[0]
         self.lineage = Lineage(self.process.objects, self.process, limit_bytes)
+        self.lineage.rerun = Job.rerun  # type: ignore[assignment]
         self.entries = self.process.entries
 
     def task(self, name: str, *arguments: Entry, retries: int = -1) -> Job:

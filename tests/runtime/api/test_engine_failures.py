@@ -27,13 +27,13 @@ def fail(*_: Any) -> Any:
     raise RuntimeError("a part of the engine failed")
 
 
-@pytest.mark.parametrize("part", ["store", "waiter", "submitter"])
+@pytest.mark.parametrize("part", ["store", "waiter", "tasks"])
 def test_a_failing_tick_stops_neither_get_nor_the_other_ticks(
     part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core = current()
     ticks: list[str] = []
-    for name in ("store", "waiter", "submitter"):
+    for name in ("store", "waiter", "tasks"):
         real = getattr(core, name).tick
 
         def tick(*args: Any, name: str = name, real: Any = real) -> Any:
@@ -42,7 +42,7 @@ def test_a_failing_tick_stops_neither_get_nor_the_other_ticks(
 
         monkeypatch.setattr(getattr(core, name), "tick", tick)
     assert ray.get(one.remote(), timeout=30) == 1
-    assert eventually(lambda: {"store", "waiter", "submitter"} <= set(ticks))
+    assert eventually(lambda: {"store", "waiter", "tasks"} <= set(ticks))
     ref = one.remote()  # nobody waits: the background thread serves
     assert eventually(lambda: ref._entry.value is not None)
 
@@ -55,7 +55,7 @@ def test_a_lost_worker_is_told_to_every_part(monkeypatch: pytest.MonkeyPatch) ->
 
     actor = Actor.remote()
     pid = ray.get(actor.pid.remote())
-    monkeypatch.setattr(current().submitter, "connection_lost", fail)
+    monkeypatch.setattr(current().tasks, "link_lost", fail)
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(ray.exceptions.RayActorError):
         ray.get(actor.pid.remote(), timeout=30)

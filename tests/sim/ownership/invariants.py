@@ -70,8 +70,8 @@ class Invariants:
                     f"{process.name}: {entry.object_id.hex()} ({kind}), {entry.holds} holds, "
                     f"borrowers {entry.borrowers}, value {str(entry.value)[:60]}"
                 )
-            if core.pending:
-                left.append(f"{process.name}: {len(core.pending)} tasks without an answer")
+            if core.outcomes.pending:
+                left.append(f"{process.name}: {len(core.outcomes.pending)} tasks without an answer")
             if core.executor is not None and core.executor.results._holds:
                 left.append(f"{process.name}: keeps the results of {len(core.executor.results._holds)} tasks")
             if core.objects.table._by_borrower:
@@ -84,8 +84,8 @@ class Invariants:
                 )
             if core.borrowing._from:
                 left.append(f"{process.name}: borrows from {core.borrowing._from}")
-            if core.submitter._leases:
-                left.append(f"{process.name}: {len(core.submitter._leases)} leases")
+            if core.tasks.leases:
+                left.append(f"{process.name}: {len(core.tasks.leases)} leases")
         if not self._cluster.lossy:
             for node in self._cluster.nodes:
                 left += [f"{node.node_id!r} stores {object_id.hex()}" for object_id in node.primary]

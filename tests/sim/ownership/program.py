@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from runtime import exceptions
 from runtime._core import ids
-from runtime._owner.submitter import Task
+from runtime._ownership.tasks import Task
 from runtime._process import core_worker
 from runtime.actor import ActorClass, ActorHandle
 from runtime.object_ref import ObjectRef
@@ -176,11 +176,11 @@ class Program:
             task_id = ids.task_id_of(self.rng.choice(self.refs).binary())
             with core.lock:
                 call = core.actors.find(task_id)
-                task = core.pending.get(task_id)
+                task = core.outcomes.pending.get(task_id)
                 if call is not None:
-                    core.actors.cancel(call, False)
+                    core.actors.cancel(call, False, False)
                 elif isinstance(task, Task):
-                    core.submitter.cancel(task, False, self.rng.random() < 0.5)
+                    core.tasks.cancel(task, False, self.rng.random() < 0.5)
 
     def make_actor(self) -> None:
         if len(self.handles) < 2 and self.depth < MAX_DEPTH:

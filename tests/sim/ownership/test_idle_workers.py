@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-from runtime._core.lease_pool import STUCK_FACTOR
+from runtime._ownership.lease_pool import STUCK_FACTOR
 from runtime._process import core_worker
 from runtime.object_ref import ObjectRef
 from runtime.remote_function import RemoteFunction

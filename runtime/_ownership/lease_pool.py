@@ -55,7 +55,8 @@ class Lease:
         self.leaving = False  # others wait for it: it goes back after the task that runs
         self.listed = -1  # by how many tasks its pool knows it; -1: it takes no more
         self.idle_since = now
-        self.last_done = now
+        self.last_done: float | None = now
+        """When its last task ended; None: an idle worker got a task, and `stuck` has not looked since."""
 
 
 class LeasePool:
@@ -289,13 +290,17 @@ class LeasePool:
         return wanted
 
     def stuck(self, now: float) -> list[Lease]:
-        """Workers whose running task hides queued ones for longer than tasks of this class usually take."""
+        """Workers whose running task hides queued ones for longer than tasks of this class usually take. A push
+        reads no clock: the time of the first one counts from the first look."""
         limit = max(STUCK_MIN_S, STUCK_FACTOR * (self.average_s or 0.0))
-        return [
-            lease
-            for lease in self.leases
-            if len(lease.inflight) > 1 and not lease.taking_back and now - lease.last_done > limit
-        ]
+        found = []
+        for lease in self.leases:
+            if len(lease.inflight) > 1 and not lease.taking_back:
+                if lease.last_done is None:
+                    lease.last_done = now
+                elif now - lease.last_done > limit:
+                    found.append(lease)
+        return found
 
     def idle(self, now: float) -> list[Lease]:
         """Workers to give back."""

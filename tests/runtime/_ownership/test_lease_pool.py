@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime._core import lease_pool
-from runtime._core.lease_pool import (
+from runtime._ownership import lease_pool
+from runtime._ownership.lease_pool import (
     EXACT_EVERY_S,
     FEW_LEASES,
     IDLE_LEASE_S,

@@ -1,0 +1,130 @@
+"""What tasks and actors' calls share: their results, attempts and ends."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from runtime._core.tasks import TaskState
+from runtime._wire.messages.worker import Done, ReleaseHold, StreamItem, Value
+
+from .borrowing import Borrowing
+from .lineage import Lineage
+from .objects import ObjectTable
+from .outbox import Outbox
+from .records import STORED, Entry, Link, Submission
+
+
+class Submitter(Protocol):
+    """Brings submissions of one kind to workers."""
+
+    def on_done(self, task: Any, link: Link, message: Done, now: float) -> None:
+        """The worker answered."""
+
+    def rerun(self, task: Any) -> None:
+        """Queues it once more after it was over, when the values of its arguments are there."""
+
+    def cancel(self, task: Any, force: bool, recursive: bool) -> None:
+        """Cancels it wherever it is. A finished one stays as it is."""
+
+
+class Outcomes:
+    """The submissions of a process that have no results yet."""
+
+    def __init__(self, objects: ObjectTable, borrowing: Borrowing, lineage: Lineage, outbox: Outbox) -> None:
+        self.pending: dict[bytes, Submission] = {}
+        """By task id: what waits for its `Done`."""
+        self.submitters: dict[type, Submitter] = {}
+        """By the class of the submission."""
+        self._objects = objects
+        self._borrowing = borrowing
+        self._lineage = lineage
+        self._outbox = outbox
+        lineage.rerun = self._rerun
+
+    def _rerun(self, task: Submission) -> None:
+        self.submitters[task.__class__].rerun(task)
+
+    # ------------------------------------------------------------ from workers
+
+    def on_done(self, link: Link, message: Done, now: float) -> None:
+        """A worker answered a push."""
+        task = self.pending.pop(message.task_id, None)
+        if task is not None:
+            task.worker = link.peer
+            self.submitters[task.__class__].on_done(task, link, message, now)
+        elif any(value.nested for value in message.values):
+            link.send(ReleaseHold(message.task_id))
+
+    def on_item(self, link: Link, message: StreamItem) -> None:
+        """A generator's next value came."""
+        task = self.pending.get(message.task_id)
+        if task is not None and task.stream is not None:
+            task.stream.item(link, message, task)
+
+    # ------------------------------------------------------------ cancelling
+
+    def cancel_children(self, parent: bytes, force: bool) -> None:
+        """Cancels what a cancelled task had submitted."""
+        for child in [child for child in self.pending.values() if child.parent == parent]:
+            self.submitters[child.__class__].cancel(child, force, True)
+
+    # ------------------------------------------------------------ for submitters
+
+    def begin_attempt(self, task: Submission, seconds: float = 0.0) -> None:
+        """The next push is another try; the last one was in user code for so long."""
+        if task.state is not TaskState.FINISHED:
+            self._outbox.attempt_ended(task, True, b"", seconds)
+        task.push = msgspec.structs.replace(task.push, attempt=task.push.attempt + 1)
+
+    def take_nested(self, task: Submission, link: Link, message: Done) -> None:
+        """Keeps the references inside the results, and tells the worker when it need not any more."""
+        if task.stream is not None:
+            task.stream.raised = message.failed and task.state is not TaskState.CANCELLING
+        inner: list[Entry] = []
+        nested = False
+        for entry, value in zip(task.entries, message.values, strict=False):
+            if value.nested:
+                nested = True
+                inner += self._objects.contain(entry, value.nested)
+        if nested:
+            release = ReleaseHold(message.task_id, task.push.attempt)
+            self._borrowing.when_registered(inner, lambda: link.send(release))
+
+    def fail(self, task: Submission, failure: Any) -> None:
+        """It is over without results (see `failures.py`)."""
+        self.pending.pop(task.push.task_id, None)
+        self.settle(task, [self._outbox.error(failure)], failed=True)
+
+    def settle(self, task: Submission, values: list[Value], failed: bool, seconds: float = 0.0) -> None:
+        """It is over: gives the results their values, or all of them the one error, and lets go of the arguments unless
+        it may have to run again."""
+        task.move(TaskState.FINISHED)
+        self._outbox.attempt_ended(task, failed, values[0].data if failed else b"", seconds)
+        objects, stream = self._objects, task.stream
+        if stream is not None:
+            values = [stream.end(values[0] if failed else None)]
+        elif failed and len(values) == 1:
+            values = values * len(task.entries)
+        for entry, value in zip(task.entries, values, strict=False):
+            known = entry.value is not None  # it ran again, for another result or for items of its stream
+            if known and (stream is not None or value.kind & 1):
+                objects.release(entry)
+                continue
+            if value.kind == STORED:
+                task.stores(entry)
+            elif entry.task is task and not entry.dependents:  # else tasks count on making it again
+                entry.task = None
+                task.stored_results -= 1
+            if known:
+                objects.supersede(entry, entry.object_id, value)
+            else:
+                objects.set_value(entry, value)
+            objects.release(entry)
+        if task.stored_results:
+            self._lineage.keep(task)
+            if stream is not None and stream.lost:
+                self._lineage.items_lost(task)
+        elif task.packed.held:
+            self._lineage.release_arguments(task)
