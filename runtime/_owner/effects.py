@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from runtime._ownership.failures import ArgumentFailed, ObjectFailure
-from runtime._ownership.records import Entry, Submission
+from runtime._ownership.outbox import AttemptEnded
+from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
 from runtime._transport.failures import report
 from runtime._wire.messages.base import WorkerAddress
@@ -29,6 +30,8 @@ class Effects:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self.attempt_ended: AttemptEnded
+        """`History.ended` itself, as it is called for every task; set by the core."""
         self._unhandled = UnhandledErrors()
 
     @property
@@ -59,9 +62,6 @@ class Effects:
         if isinstance(failure, ArgumentFailed):
             return core.arguments.not_computed(failure)
         return core.objects.error_value(task_error_of(failure))
-
-    def attempt_ended(self, task: Submission, failed: bool, error: bytes = b"", seconds: float = 0.0) -> None:
-        self._core.history.ended(task, failed, error, seconds)
 
     def copies_lost(self, entry: Entry, node_ids: Sequence[bytes]) -> None:
         take_for_lost(self._core, entry, node_ids)

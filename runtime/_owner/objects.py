@@ -60,10 +60,14 @@ class Objects(ObjectTable):
 
     def new_ref(self, entry: Entry) -> ObjectRef:
         """A user's reference to an entry. Under the lock."""
+        entry.hold()
+        return self.held_ref(entry)
+
+    def held_ref(self, entry: Entry) -> ObjectRef:
+        """The same, for a hold that is counted already."""
         ref = ObjectRef.__new__(ObjectRef)
         ref._binary = entry.object_id
         ref._entry = entry
-        entry.hold()
         return ref
 
     def borrow(self, binary: bytes, owner: bytes) -> ObjectRef:
@@ -161,9 +165,9 @@ class Objects(ObjectTable):
         plain = plain_value(value)
         if plain is not None:
             with core.lock:
-                entry = self.own(core.ids.put())
+                entry = self.own(core.ids.put(), 1)
                 entry.value = plain
-                return self.new_ref(entry)
+                return self.held_ref(entry)
         try:
             serialized = serialization.serialize(value)
         except TypeError as error:

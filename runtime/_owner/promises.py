@@ -40,9 +40,9 @@ def promise(core: Core, task: Submission) -> ObjectRef | list[ObjectRef] | Objec
     None. The submission holds its results until it is over. Under the lock."""
     objects, task_id, count = core.objects, task.push.task_id, task.push.num_returns
     if count == 1:
-        entry = objects.own(task_id + _FIRST, 1)
+        entry = objects.own(task_id + _FIRST, 2)
         task.entries = (entry,)
-        return objects.new_ref(entry)
+        return objects.held_ref(entry)
     if count < 0:
         entry = objects.own(task_id + _FIRST, 1)
         task.entries = (entry,)

@@ -11,9 +11,17 @@ from runtime._wire.messages.worker import Value
 from .records import Entry, Link, Submission
 
 
+class AttemptEnded(Protocol):
+    """An attempt of a task or call is over; it was in user code for so long."""
+
+    def __call__(self, task: Submission, failed: bool, error: bytes = b"", seconds: float = 0.0) -> None: ...
+
+
 class Outbox(Protocol):
     """The effects of ownership. No method calls back into the core before the core's own method has returned, but for
     `Link.call` on a link that is closed."""
+
+    attempt_ended: AttemptEnded
 
     @property
     def agent(self) -> Link:
@@ -36,9 +44,6 @@ class Outbox(Protocol):
 
     def error(self, failure: Any) -> Value:
         """The value that stands for a failure (see `failures.py`)."""
-
-    def attempt_ended(self, task: Submission, failed: bool, error: bytes = b"", seconds: float = 0.0) -> None:
-        """An attempt of a task or call is over; it was in user code for so long."""
 
     def copies_lost(self, entry: Entry, node_ids: Sequence[bytes]) -> None:
         """A worker found no copy of an argument on these nodes: has it made again if no other is known."""

@@ -82,15 +82,17 @@ class Outcomes:
         """Keeps the references inside the results, and tells the worker when it need not any more."""
         if task.stream is not None:
             task.stream.raised = message.failed and task.state is not TaskState.CANCELLING
+        for value in message.values:
+            if value.nested:
+                break
+        else:
+            return
         inner: list[Entry] = []
-        nested = False
         for entry, value in zip(task.entries, message.values, strict=False):
             if value.nested:
-                nested = True
                 inner += self._objects.contain(entry, value.nested)
-        if nested:
-            release = ReleaseHold(message.task_id, task.push.attempt)
-            self._borrowing.when_registered(inner, lambda: link.send(release))
+        release = ReleaseHold(message.task_id, task.push.attempt)
+        self._borrowing.when_registered(inner, lambda: link.send(release))
 
     def fail(self, task: Submission, failure: Any) -> None:
         """It is over without results (see `failures.py`)."""

@@ -160,6 +160,7 @@ class Core:
             links, self.is_driver, objects.table.entries, outcomes.pending, reader, self._running_tasks
         )
         self.tasks = Tasks(self.address, objects, outcomes, effects)
+        effects.attempt_ended = self.history.ended
         self.submitter = TaskSubmitter(self)
         self.actors = ActorSubmitter(self)
         self.cancellation = Cancellation(self)
