@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import runtime as ray
-from runtime._owner import submitter
+from runtime._ownership import tasks
 from runtime._process.core_worker import current
 from tests.polling import eventually
 
@@ -31,7 +31,7 @@ def defined_again(number: int) -> Any:
 
 
 def test_redefined_functions_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submitter, "RESTING_POOLS", 3)
+    monkeypatch.setattr(tasks, "RESTING_POOLS", 3)
     look = ray.remote(known_to_worker)
     for number in range(60):
         assert ray.get(defined_again(number).remote(), timeout=60) == number
