@@ -9,6 +9,8 @@ import pytest
 from runtime import exceptions, object_ref
 from runtime._owner import arguments
 from runtime._owner.arguments import LostArguments
+from runtime._ownership.arguments import fill
+from runtime._ownership.failures import ArgumentFailed
 from runtime._ownership.records import INLINE_ERROR, NO_ARGUMENTS, STORED, PackedArguments
 from runtime._wire import serialization
 from runtime._wire.messages.worker import ObjectLost, Push, Value
@@ -32,7 +34,7 @@ def push_of(packed: PackedArguments) -> Push:
 def travel(process: LoneProcess, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any], Push]:
     """What the executor gets of these arguments, and the push that carried them."""
     packed = process.packer.pack("f", args, kwargs)
-    push, error = process.packer.fill(packed, push_of(packed))
+    push, error = fill(packed, push_of(packed), process.address)
     assert error is None
     got, named, _ = process.argument_reader.unpack(push)
     return tuple(got), named, push
@@ -94,11 +96,11 @@ def test_an_argument_that_failed_fails_the_call(process: LoneProcess) -> None:
     failed._entry.value = process.objects.error_value(KeyError("why"))
     packed = process.packer.pack("f", (failed,), {})
     push = push_of(packed)
-    filled, error = process.packer.fill(packed, push)
+    filled, error = fill(packed, push, process.address)
     assert filled is push
     assert error is failed._entry.value
     assert failed._entry.seen  # the call passes it on
-    value = process.packer.not_computed("f", error)
+    value = process.packer.not_computed(ArgumentFailed(error.data, "f"))
     assert value.kind == INLINE_ERROR
     raised = serialization.deserialize(value.data)[0]
     assert isinstance(raised, RayTaskError)
@@ -106,7 +108,7 @@ def test_an_argument_that_failed_fails_the_call(process: LoneProcess) -> None:
 
 
 def test_an_error_that_cannot_be_rebuilt_fails_the_call_too(process: LoneProcess) -> None:
-    value = process.packer.not_computed("f", Value(INLINE_ERROR, b"no pickle"))
+    value = process.packer.not_computed(ArgumentFailed(b"no pickle", "f"))
     raised = serialization.deserialize(value.data)[0]
     assert "cannot be rebuilt here" in str(raised)
 
@@ -115,7 +117,7 @@ def test_a_lost_argument_is_not_waited_for(process: LoneProcess, monkeypatch: py
     ref = process.objects.put(1)
     ref._entry.value = Value(STORED, b"", (), (), (b"m" * 28,), 10)
     packed = process.packer.pack("f", (ref,), {})
-    push, _ = process.packer.fill(packed, push_of(packed))
+    push, _ = fill(packed, push_of(packed), process.address)
 
     def lost(object_id: bytes, *_: Any) -> None:
         raise exceptions.ObjectLostError(object_id.hex(), b"", "")
