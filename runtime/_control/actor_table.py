@@ -147,8 +147,8 @@ class Actor:
 
 
 class ActorTable:
-    """All actors, dead ones up to a bound, with the ways to find them. `on_dead` hears of each that died,
-    `on_restart` of each whose process ended and that will get another one."""
+    """All actors, dead ones up to a bound, with the ways to find them. `on_dead` is called for each that died,
+    `on_restart` for each whose process ended and that will be restarted."""
 
     def __init__(self, journal: Journal) -> None:
         self.on_dead: list[Callable[[Actor], None]] = []

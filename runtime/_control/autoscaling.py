@@ -25,7 +25,7 @@ _encode = msgspec.msgpack.encode
 
 
 class AutoscalingService:
-    """Sums up what waits. `touch` says that something in the picture changed; `on_report` hears of each report."""
+    """Sums up demand. `touch` marks a change of the picture; `on_report` is called for each report."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Tells each agent why what waits there is not served; it tells the drivers.
+"""Sends each agent the reasons why its requests are not served; the agent notifies the drivers.
 
-An agent hears of its own demands only: all reasons to all agents would be more than anything else the control store
-sends.
+An agent gets only the reasons of its own demands: to send all reasons to all agents would cost more than all other
+messages of the control store.
 """
 
 from __future__ import annotations

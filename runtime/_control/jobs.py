@@ -36,7 +36,7 @@ _COUNTER = b"next_job"
 
 
 class JobService:
-    """Owns the jobs. `on_finished` hears of each that ends: its id, and the worker id of its driver."""
+    """Owns the jobs. `on_finished` is called for each that ends, with its id and the worker id of its driver."""
 
     def __init__(self, context: Context, cluster: Cluster, tell_all: Callable[[JobFinished], None]) -> None:
         self.on_finished: list[Callable[[bytes, bytes], None]] = []
@@ -115,7 +115,7 @@ class JobService:
             node.channel.send(message)
 
     def node_registered(self, node: Node, _: RegisterNode) -> None:
-        """Tells an agent that was away of the jobs that ended lately."""
+        """Sends an agent that was disconnected the jobs that ended lately."""
         since_s = self._context.wall_time() - RECENT_S
         for info in self._jobs.values():
             if info.ended_s >= since_s and info.state == JobState.FINISHED.value and node.channel is not None:

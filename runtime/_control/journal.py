@@ -1,5 +1,5 @@
-"""Writes of one loop turn go to the storage together, and replies that depend on them wait until they are safe
-waits here.
+"""Writes of one turn of the event loop go to the storage together. Replies that depend on them wait here until they
+are safe.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from runtime._wire.messages.control import (
 
 
 class KvService:
-    """Reads and writes the storage directly; every namespace is a table. `on_change` hears of requests that changed a
-    namespace.
+    """Reads and writes the storage directly; every namespace is a table. `on_change` is called after requests that
+    changed a namespace.
     """
 
     def __init__(self, context: Context) -> None:

@@ -54,7 +54,7 @@ _REASONS = {
 
 
 class NodeService:
-    """Owns the nodes. Other services set the `on_` lists to hear of registrations and deaths."""
+    """Owns the nodes. Other services add callbacks for registrations and deaths to the `on_` lists."""
 
     def __init__(self, context: Context, cluster: Cluster, cluster_id: str, view_changed: Signal) -> None:
         self.on_registered: list[Callable[[Node, RegisterNode], None]] = []
@@ -165,7 +165,7 @@ class NodeService:
         return Ok()
 
     async def resume(self, _: Channel, message: ResumeNode) -> Ok:
-        """Places work on a draining node again. The agent hears of it first: what is placed there must not be
+        """Places work on a draining node again. The agent is notified first: what is placed there must not be
         refused."""
         node = self._cluster.get(message.node_id)
         if node is None or node.is_dead:

@@ -35,7 +35,7 @@ RECENT_S = 60.0
 
 
 class GroupService:
-    """Owns the groups; `GroupScheduler` reserves their bundles. `on_removed` hears of each that goes."""
+    """Owns the groups; `GroupScheduler` reserves their bundles. `on_removed` is called for each that is removed."""
 
     def __init__(
         self,

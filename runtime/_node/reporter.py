@@ -1,4 +1,4 @@
-"""Tells the control store what this node has, what waits here, and since when it is idle; also the
+"""Reports of this node to the control store: its resources, its demand and since when it is idle; also the
 heartbeat."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOOK_S = 1.0
 """How often to look for changes without an event."""
 
 HEARTBEAT_S = 3.0
-"""The longest silence: each report wakes the control store, which hears all agents."""
+"""The longest time between two reports: each wakes the control store, which receives those of all agents."""
 
 
 class Reporter:

@@ -1,4 +1,4 @@
-"""The agent's side of the worker zygote: asks for forks and kills, hears of exits."""
+"""The agent's side of the worker zygote: requests forks and kills, and receives exits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LAST_WORDS_S = 0.5
 
 
 class ZygoteEvents(Protocol):
-    """What the owner of a zygote hears, on its loop."""
+    """Callbacks for the owner of a zygote, on its loop."""
 
     def worker_forked(self, token: int, pid: int, out: str, err: str) -> None:
         """The process of a fork request runs."""

@@ -19,7 +19,7 @@ _WINDOW_S = 60.0
 
 
 class WorkerEvents(Protocol):
-    """What the owner of a host hears, on its loop."""
+    """Callbacks for the owner of a host, on its loop."""
 
     def worker_forked(self, worker: Worker, out: str, err: str) -> None:
         """The worker's process runs; its number is in `worker.pid`."""
