@@ -1,4 +1,4 @@
-"""Names that Ray's programs import from `ray._private` although they should not. Nothing of the engine lives here."""
+"""Names that Ray's programs import from `ray._private` although they should not. The engine does not use it."""
 
 import importlib
 from types import ModuleType

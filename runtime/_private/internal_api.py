@@ -1,4 +1,4 @@
-"""Freeing objects by hand, and what the cluster's object stores hold."""
+"""Freeing objects explicitly, and reports on the object stores."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _MIB = 1 << 20
 
 
 def free(object_refs: ObjectRef | Sequence[ObjectRef], local_only: bool = False) -> None:
-    """Frees the values of objects although references to them are left: reading one of them from now on raises
-    `ObjectFreedError`. What is not there yet is freed when it comes.
+    """Frees the values of objects despite existing references: reading one then raises `ObjectFreedError`. A
+    pending object is freed when it is ready.
 
     Args:
-        object_refs: one, or a list.
-        local_only: for Ray's sake; the copies of all nodes go.
+        object_refs: a reference or a list of them.
+        local_only: without effect; the copies on all nodes are freed.
 
     Raises:
-        TypeError: something else than references.
+        TypeError: the argument is not a reference or a list of them.
     """
     refs = [object_refs] if isinstance(object_refs, ObjectRef) else object_refs
     if not isinstance(refs, list | tuple):
@@ -45,11 +45,11 @@ def memory_summary(
     """A report on the object stores of all nodes and, unless `stats_only`, on the references of this process.
 
     Args:
-        address: for Ray's sake; the cluster is the one that this program is connected to.
-        group_by, line_wrap: for Ray's sake.
-        sort_by: "OBJECT_SIZE", else by id.
-        units: of the sizes: B, KB, MB or GB.
-        num_entries: show no more references than this.
+        address: without effect; the report is about the cluster of this program.
+        group_by, line_wrap: without effect.
+        sort_by: "OBJECT_SIZE"; otherwise sorted by id.
+        units: units of sizes: B, KB, MB or GB.
+        num_entries: the maximum number of references to show.
     """
     stores: list[NodeStore] = current().ask(StoreStatus([], True)).stores
     text = _stats(stores)

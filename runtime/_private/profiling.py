@@ -1,4 +1,4 @@
-"""`ray._private.profiling`: programs measure a part of themselves for the timeline."""
+"""`ray._private.profiling`: spans that programs record for the timeline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime._process.core_worker import current_or_none
 
 @contextlib.contextmanager
 def profile(event_type: str, extra_data: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Shows how long the block takes in `timeline`; does nothing in a process that is not connected.
+    """Records the duration of the block for `timeline`. Does nothing in a process that is not connected.
 
     Args:
         event_type: the event's category, and its name unless `extra_data` has a `name`.

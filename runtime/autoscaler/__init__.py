@@ -1,1 +1,1 @@
-"""What a program may tell the autoscaler. It only writes demand to the control store; deciding is done elsewhere."""
+"""Requests of programs to the autoscaler. They are written to the control store as demand."""

@@ -1,4 +1,4 @@
-"""Asking for machines before there is work for them."""
+"""Requests for machines before there is work for them."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ def request_resources(
     ttl_s: float | None = None,
     owner: str | None = None,
 ) -> None:
-    """Has the cluster grow to hold all of this, in use or not, and keeps it from shrinking below.
+    """Makes the cluster grow until it has these resources, in use or not, and keeps it from shrinking below.
 
-    Each call replaces the last one of the same owner; `request_resources(num_cpus=0)` takes it back. What different
-    owners request adds up. A request ends with the program that made it, unless it has an `owner` and a `ttl_s`: then
-    it lasts until its time is over.
+    Each call replaces the previous request of the same owner; `request_resources(num_cpus=0)` withdraws it. Requests of
+    different owners add up. A request ends with its program, unless it has an `owner` and a `ttl_s`: then it lasts for
+    that time.
 
     Args:
         num_cpus: this many bundles of one CPU.
         bundles: resources per bundle, each to fit on one node, e.g. `[{"CPU": 4, "GPU": 1}]`.
-        bundle_label_selectors: which nodes may hold each of `bundles`, by their labels, in the same order.
-        ttl_s: the request is forgotten after so many seconds.
-        owner: whose request it is, "" and None for the program's own.
+        bundle_label_selectors: a selector of node labels for each of `bundles`.
+        ttl_s: seconds after which the request expires.
+        owner: name of the request's owner; "" or None: this program.
 
     Raises:
         TypeError: an argument has the wrong type.
-        ValueError: an amount is negative or too fine, a selector cannot be read, there is not one selector for each
-            bundle, or `ttl_s` is not above zero.
+        ValueError: an amount is negative or too fine, a selector is malformed, there is not one selector for each
+            bundle, or `ttl_s` is not positive.
         RuntimeError: the program is not connected to a cluster.
     """
     if num_cpus is not None and not isinstance(num_cpus, int):

@@ -1,4 +1,4 @@
-"""Programs that say `import ray`. `ray` is the alias; `_raylet` and `_common` hold names that programs take from Ray's
-own internals: `ray.X` is `runtime.X`, else `runtime.compat.X`. Nothing in the engine imports this, but for workers
-whose job wants the alias.
+"""Support for programs with `import ray`. `ray` is the alias; `_raylet` and `_common` have names that programs take from
+Ray's internals: `ray.X` is `runtime.X`, else `runtime.compat.X`. The engine does not import this, except in workers
+of jobs that use the alias.
 """

@@ -3,9 +3,9 @@
     python -m runtime.compat.ray script.py ARGS     runs a program written for Ray (also: -m MODULE, -c CODE)
     runtime.compat.ray.install()                    the same, from inside a program, before its `import ray`
 
-Since `ray.X` and `runtime.X` are one module, `isinstance`, `except` and pickling by reference agree whichever name a
-file uses. The workers of such a program install the alias too, and the Pythons that it starts find it. An installed
-Ray is hidden by it.
+`ray.X` and `runtime.X` are the same module, so `isinstance`, `except` and pickling by reference work with either name.
+Workers of such a program install the alias, too, and Python processes that it starts find it. It hides an installed
+Ray.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from runtime._system import location
 
 
 class _AliasLoader(importlib.abc.Loader):
-    """Loads nothing: hands out the module of another name."""
+    """Returns the module of another name instead of loading one."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -42,7 +42,7 @@ class _AliasLoader(importlib.abc.Loader):
 
 
 class _AliasFinder(importlib.abc.MetaPathFinder):
-    """Finds `ray` and everything below it in `runtime`, and the rest of its names in `runtime.compat`."""
+    """Finds `ray` and its submodules in `runtime`, else in `runtime.compat`."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
@@ -79,7 +79,7 @@ def _exists(name: str) -> bool:
 
 
 def install() -> None:
-    """Makes `import ray` this engine, here, in the workers of this program, and in the Pythons that it starts.
+    """Makes `import ray` mean this engine, in this process, its workers, and Python processes that it starts.
 
     Raises:
         RuntimeError: the real Ray is imported already.
@@ -109,7 +109,7 @@ def _shim() -> str:
 
 
 def python_path(given: str) -> str:
-    """A PYTHONPATH, with what lets a Python find `shim/ray.py` first, which installs the alias there."""
+    """The PYTHONPATH with the folder of `shim/ray.py` in front, which installs the alias when it is imported."""
     paths = [_shim(), *filter(None, given.split(os.pathsep))]
     if not location.is_installed():
         paths.append(location.ROOT)

@@ -1,4 +1,4 @@
-"""`ray._common.network_utils`: what programs take from there."""
+"""Names that programs take from `ray._common.network_utils`."""
 
 from __future__ import annotations
 

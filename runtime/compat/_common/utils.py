@@ -1,4 +1,4 @@
-"""`ray._common.utils`: what programs take from there."""
+"""Names that programs take from `ray._common.utils`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def binary_to_hex(identifier: bytes) -> str:
 
 
 def get_or_create_event_loop() -> asyncio.AbstractEventLoop:
-    """The running event loop, else the thread's, else a new one that becomes the thread's."""
+    """The running event loop, else that of the thread, else a new one, which becomes that of the thread."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -39,7 +39,7 @@ def get_or_create_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def get_system_memory() -> int:
-    """The machine's memory in bytes, or what its control group allows if that is less."""
+    """The machine's memory in bytes, or the limit of the control group if that is less."""
     total = int(psutil.virtual_memory().total)
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
@@ -51,10 +51,10 @@ def get_system_memory() -> int:
 
 
 def import_attr(full_path: str, *, reload_module: bool = False) -> Any:
-    """What `package.module.name` or `package.module:name` names.
+    """The object at `package.module.name` or `package.module:name`.
 
     Raises:
-        TypeError, ImportError, AttributeError: it names nothing.
+        TypeError, ImportError, AttributeError: it does not exist.
     """
     if full_path is None:
         raise TypeError("import path cannot be None")
@@ -66,10 +66,10 @@ def import_attr(full_path: str, *, reload_module: bool = False) -> Any:
 
 
 def load_class(path: str) -> Any:
-    """What `package.module.Class` names.
+    """The class at `package.module.Class`.
 
     Raises:
-        ValueError: the path has no module in it.
+        ValueError: the path does not name a module.
     """
     if "." not in path:
         raise ValueError(f"{path!r} is not the path of a class, such as package.module.Class.")
@@ -82,13 +82,13 @@ def get_random_alphanumeric_string(length: int) -> str:
 
 
 def env_integer(key: str, default: int) -> int:
-    """An environment variable as a whole number; `default` where there is none."""
+    """An environment variable as a whole number; `default` if it is not one."""
     value = os.environ.get(key, "")
     return int(value) if value.isdigit() else default
 
 
 def env_float(key: str, default: float) -> float:
-    """An environment variable as a number; `default` where there is none."""
+    """An environment variable as a number; `default` if it is not one."""
     try:
         return float(os.environ[key])
     except (KeyError, ValueError):
@@ -96,6 +96,6 @@ def env_float(key: str, default: float) -> float:
 
 
 def env_bool(key: str, default: bool) -> bool:
-    """Whether an environment variable is "1" or "true"; `default` where there is none."""
+    """Whether an environment variable is "1" or "true"; `default` if it is not set."""
     value = os.environ.get(key)
     return default if value is None else value.lower() in ("true", "1")

@@ -1,1 +1,1 @@
-"""A folder for PYTHONPATH: `import ray` in a child process finds `ray.py` here. No package to import."""
+"""A folder for PYTHONPATH: `import ray` in a child process finds `ray.py` here. Not a package to import."""

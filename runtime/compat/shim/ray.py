@@ -1,4 +1,4 @@
-"""What `import ray` finds in a Python that was started by a program with the alias; it installs the alias there."""
+"""Found by `import ray` in a Python process that a program with the alias has started; installs the alias there."""
 
 import sys
 

@@ -1,1 +1,1 @@
-"""Names that programs take from `ray.util`, from modules that are called otherwise here."""
+"""Names that programs take from modules of `ray.util` that have other names here."""

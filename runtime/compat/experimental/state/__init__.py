@@ -1,1 +1,1 @@
-"""`ray.experimental.state`: `util.state` as it was called before."""
+"""`ray.experimental.state`: the former name of `util.state`."""
