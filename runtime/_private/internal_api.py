@@ -13,7 +13,7 @@ _MIB = 1 << 20
 
 
 def free(object_refs: ObjectRef | Sequence[ObjectRef], local_only: bool = False) -> None:
-    """Frees the values of objects despite existing references: reading one then raises `ObjectFreedError`. A
+    """Frees values of objects despite existing references: reading one then raises `ObjectFreedError`. A
     pending object is freed when it is ready.
 
     Args:
