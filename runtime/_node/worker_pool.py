@@ -398,6 +398,8 @@ class WorkerPool:
             self._fail_takers(key, CallError(ErrorKind.RUNTIME_ENV, f"its Python does not start: {reason}"))
 
     def _fail_takers(self, key: PoolKey, error: CallError) -> None:
+        if error.kind in (ErrorKind.RUNTIME_ENV, ErrorKind.SETUP_HOOK):
+            error = CallError(error.kind, f"[Node {self._start['node_host']}] {error}")
         self._trim_soon()
         for _, _, taker in self._takers.pop(key, ()):
             taker(error)

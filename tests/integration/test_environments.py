@@ -62,8 +62,10 @@ def test_files_and_variables_reach_every_node(far: Any) -> None:
 
 def test_what_fails_there_is_told_here(far: Any) -> None:
     bad = {"working_dir": "file:///does/not/exist.zip"}
-    with pytest.raises(exceptions.RuntimeEnvSetupError, match="does/not/exist"):
+    hosts = {node["NodeManagerAddress"] for node in ray.nodes()}
+    with pytest.raises(exceptions.RuntimeEnvSetupError, match="does/not/exist") as caught:
         ray.get(look.options(runtime_env=bad, **far).remote())
+    assert any(f"[Node {host}]" in str(caught.value) for host in hosts), "it says where that happened"
     with pytest.raises(exceptions.RuntimeEnvSetupError, match="does/not/exist"):
         ray.get(Looker.options(runtime_env=bad, **far).remote().look.remote())
     assert ray.get(look.options(**far).remote())[1] == 5
