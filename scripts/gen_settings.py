@@ -77,7 +77,7 @@ def _cells(setting: Any) -> tuple[str, str, str, str]:
     names = f"`{setting.name}`"
     if setting.aliases:
         names += ", or else " + ", ".join(f"`{name}`" for name in setting.aliases)
-    return names, setting.kind, setting.shown_default, setting.effect.replace("|", "\\|")
+    return names, setting.kind, setting.shown_default or "none", setting.effect.replace("|", "\\|")
 
 
 def page() -> str:
