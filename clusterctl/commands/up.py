@@ -108,11 +108,12 @@ def bring_up(
     from clusterctl.launcher import checks
     from clusterctl.launcher.plan import Restart
     from clusterctl.progress import Progress
+    from clusterctl.providers.ssh.hosts import located
     from clusterctl.spec.load import load_file
     from clusterctl.spec.overrides import renamed, resized
 
     spec, cluster_name = _file_of(spec, cluster_name)
-    read = load_file(spec, on_warning=output.warn)
+    read = located(load_file(spec, on_warning=output.warn))
     if no_restart and restart_only:
         raise UsageProblem("--no-restart and --restart-only contradict each other")
     restart = Restart.NEVER if no_restart else Restart.ONLY if restart_only else Restart.IF_NEEDED

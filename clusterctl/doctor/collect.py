@@ -30,6 +30,7 @@ from clusterctl.launcher.containers import shell_of
 from clusterctl.launcher.machines import head_of, lives
 from clusterctl.launcher.plan import Health
 from clusterctl.providers import OperatorProvider
+from clusterctl.providers.ssh.hosts import located
 from clusterctl.shell.connections import HostKeyChanged
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
 from clusterctl.spec.load import load_file
@@ -89,7 +90,7 @@ def collect(home: Home, name: str, spec: ClusterSpec, file: str, record: Cluster
 def _remembered(home: Home, record: ClusterRecord, file: str) -> dict[str, Any]:
     out: dict[str, Any] = {"state": record.state, "stops_itself": record.stops_itself}
     try:
-        wanted = renamed(load_file(file), record.name if record.is_renamed else None)
+        wanted = renamed(located(load_file(file)), record.name if record.is_renamed else None)
         out["spec_changed"] = spec_hash(wanted) != record.spec_hash
     except CliError as error:
         out["spec_problem"] = error.message

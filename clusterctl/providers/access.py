@@ -19,6 +19,7 @@ from clusterctl.providers.ssh import hosts
 from clusterctl.shell import words
 from clusterctl.shell.connections import SshTarget
 from clusterctl.shell.ssh import SshShell
+from clusterctl.shell.ssh_config import SshConfig
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.node_dir import NODE_FOLDER, SOCKETS, session_dir, sockets_dir
 
@@ -87,7 +88,7 @@ class SshAccess:
         pins = self._folder / "host_keys"
         pins.mkdir(mode=0o700, parents=True, exist_ok=True)
         pin = str(pins / machine_id)
-        base = SshTarget("", pin) if self._on_head else hosts.operators_base(self._auth, pin)
+        base = SshTarget("", pin) if self._on_head else self._operators_base(pin)
         target = replace(base, host=host, user=user, key_file=self.key_file())
         return SshShell(target, self._environment(machine_id, node_type, user))
 
@@ -114,6 +115,12 @@ class SshAccess:
         shutil.rmtree(self._folder / "host_keys", ignore_errors=True)
         with contextlib.suppress(OSError):  # others' files are in it, or it was never made
             self._folder.rmdir()
+
+    def _operators_base(self, pin: str) -> SshTarget:
+        """What is said of the machines themselves in the user's SSH configuration does not count: a cloud gives their
+        addresses to one machine after the other."""
+        config = SshConfig.read(self._auth.ssh_config) if self._auth.ssh_proxy_jump else SshConfig("")
+        return hosts.operators_base(self._auth, pin, config)
 
     def _environment(self, machine_id: str, node_type: str, user: str) -> dict[str, str]:
         """Of everything that runs there. Images of clouds have their users' homes where these are expected."""

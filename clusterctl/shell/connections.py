@@ -35,7 +35,7 @@ from autoscaler.provider import (
     ShellTimedOut,
 )
 
-from . import agent, known_hosts
+from . import agent, certificates, known_hosts
 from .channel import Channel
 from .kept import Kept
 from .opening import GivenUp, Opening
@@ -88,6 +88,13 @@ class SshTarget:
         key_file: the only private key to try; "": those of the agent, then ~/.ssh.
         proxy_command: a command whose input and output lead to the machine; %h, %p and %r are its host, port, user.
         jump: go through this machine.
+        name: what it is called where that is neither its host nor its port.
+        identities: without `key_file`, private keys to try beside the agent's; none: those of ~/.ssh.
+        identities_only: no key of the agent is tried.
+        certificate: of one of these private keys.
+        users_known_hosts: files of host keys that the user trusts already; a key from them is pinned.
+        host_key_alias: the machine's name in these files.
+        is_strict: a machine whose host key is in none of the files is not entered.
     """
 
     host: str
@@ -97,10 +104,18 @@ class SshTarget:
     key_file: str = ""
     proxy_command: str = ""
     jump: SshTarget | None = None
+    name: str = ""
+    identities: tuple[str, ...] = ()
+    identities_only: bool = False
+    certificate: str = ""
+    users_known_hosts: tuple[str, ...] = ()
+    host_key_alias: str = ""
+    is_strict: bool = False
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.user}@{host}:{self.port}" if self.user else f"{host}:{self.port}"
+        place = f"{self.user}@{host}:{self.port}" if self.user else f"{host}:{self.port}"
+        return f"{self.name} ({place})" if self.name else place
 
 
 @dataclass(slots=True)
@@ -273,12 +288,13 @@ class Connections:
                 _disconnect(entry)
 
     def _connect(self, entry: _Entry, target: SshTarget, deadline: float) -> None:
-        no_agent = "" if target.key_file else agent.silence()
+        no_agent = "" if target.key_file or target.identities_only else agent.silence()
         try:
             with _translated(target):
                 stream = self._stream(entry, target, deadline)
                 try:
-                    entry.client = _log_in(stream, target, deadline, not (target.key_file or no_agent))
+                    allow_agent = not (target.key_file or target.identities_only or no_agent)
+                    entry.client = _log_in(stream, target, deadline, allow_agent)
                 except BaseException:
                     stream.close()
                     raise
@@ -363,8 +379,12 @@ def _log_in(stream: Watched, target: SshTarget, deadline: float, allow_agent: bo
     left = max(0.1, deadline - time.monotonic())
     try:
         name = known_hosts.name(target.host, target.port)
-        known_hosts.load(client.get_host_keys(), target.known_hosts, name)
-        client.set_missing_host_key_policy(known_hosts.pinning(target.known_hosts))
+        keys = client.get_host_keys()
+        known_hosts.load(keys, target.known_hosts, name)
+        is_pinned = name in keys
+        revoked = frozenset() if is_pinned else known_hosts.adopt(keys, target)
+        pin = known_hosts.pinning(target.known_hosts)
+        client.set_missing_host_key_policy(known_hosts.checking(target, revoked, pin))
         client.connect(
             target.host,
             target.port,
@@ -374,13 +394,16 @@ def _log_in(stream: Watched, target: SshTarget, deadline: float, allow_agent: bo
             banner_timeout=left,
             auth_timeout=left,
             channel_timeout=left,
-            key_filename=os.path.expanduser(target.key_file) if target.key_file else None,
+            pkey=certificates.key_of(target.certificate, target.identities) if target.certificate else None,
+            key_filename=os.path.expanduser(target.key_file) if target.key_file else [*target.identities],
             allow_agent=allow_agent,
-            look_for_keys=not target.key_file,
+            look_for_keys=not (target.key_file or target.identities),
             transport_factory=_transport,
         )
         transport = client.get_transport()
         assert transport is not None
+        if not is_pinned and name in keys:  # the user knew it
+            pin.missing_host_key(client, name, transport.get_remote_server_key())
         stream.watch(lambda: _ask(transport))
         return client
     except paramiko.AuthenticationException as error:
@@ -437,7 +460,7 @@ def _translated(target: SshTarget) -> Iterator[None]:
     """The only place that knows what can go wrong below."""
     import paramiko
 
-    tried = target.key_file or "any key of the agent or of ~/.ssh"
+    tried = target.key_file or " or ".join(target.identities) or "any key of the agent or of ~/.ssh"
     try:
         yield
     except ShellError:
@@ -445,8 +468,8 @@ def _translated(target: SshTarget) -> Iterator[None]:
     except paramiko.BadHostKeyException as error:
         raise HostKeyChanged(
             f"{target} shows the host key {error.key.fingerprint} and not {error.expected_key.fingerprint}, by which "
-            f"this cluster knows it. If the machine was installed anew, remove its line from {target.known_hosts}; "
-            "otherwise somebody may be listening in between"
+            "it is known. If the machine was installed anew, remove its old key: "
+            f"{known_hosts.removal(target)}; otherwise somebody may be listening in between"
         ) from error
     except paramiko.hostkeys.InvalidHostKey as error:
         raise ShellError(

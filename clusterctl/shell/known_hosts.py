@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import fnmatch
 import os
+import shlex
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+from autoscaler.provider import ShellAuthFailed
 
 if TYPE_CHECKING:
     import paramiko
+
+    from .connections import SshTarget
 
 
 def name(host: str, port: int) -> str:
@@ -41,6 +48,78 @@ def load(keys: paramiko.HostKeys, file: str, machine: str) -> None:
                 keys.add(machine, entry.key.get_name(), entry.key)
 
 
+def adopt(keys: paramiko.HostKeys, target: SshTarget) -> frozenset[str]:
+    """Adds what the user's own files have of a machine, also where its name is hashed or a pattern. What cannot be read
+    in them is left out, and so are authorities, which paramiko does not know.
+
+    Returns:
+        Those of its keys that are revoked.
+    """
+    import paramiko
+    from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
+
+    ours = name(target.host, target.port)
+    revoked: set[str] = set()
+    found: list[paramiko.PKey] = []
+    for line in _lines(target.users_known_hosts):
+        mark, _, rest = line.partition(" ") if line.startswith("@") else ("", "", line)
+        names = rest.partition(" ")[0].split(",")
+        if mark not in ("", "@revoked") or not _names(names, target.host_key_alias or ours):
+            continue
+        with contextlib.suppress(InvalidHostKey, paramiko.SSHException, ValueError):
+            entry = HostKeyEntry.from_line(rest)
+            if entry is not None and mark:
+                revoked.add(entry.key.get_base64())
+            elif entry is not None:
+                found.append(entry.key)
+    for key in found:
+        if key.get_base64() not in revoked:
+            keys.add(ours, key.get_name(), key)
+    return frozenset(revoked)
+
+
+def _lines(files: Sequence[str]) -> Iterator[str]:
+    for file in files:
+        with contextlib.suppress(OSError), open(file, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if line.strip() and not line.startswith("#"):
+                    yield line.strip()
+
+
+def _names(patterns: Sequence[str], machine: str) -> bool:
+    """Whether the first word of a line means a machine."""
+    import paramiko
+
+    is_named = False
+    for pattern in patterns:
+        if pattern.startswith("|1|"):
+            with contextlib.suppress(ValueError, AssertionError, IndexError):
+                is_named |= paramiko.HostKeys.hash_host(machine, pattern) == pattern
+        elif fnmatch.fnmatchcase(machine.lower(), _shell_pattern(pattern.removeprefix("!").lower())):
+            if pattern.startswith("!"):
+                return False
+            is_named = True
+    return is_named
+
+
+def _shell_pattern(pattern: str) -> str:
+    """The brackets of [HOST]:PORT mean themselves."""
+    return pattern.replace("[", "[[]")
+
+
+def removal(target: SshTarget) -> str:
+    """Commands that remove a machine's host key from all files that have it."""
+    ours = name(target.host, target.port)
+    places = [(ours, target.known_hosts)]
+    theirs = target.host_key_alias or ours
+    places += [(theirs, file) for file in target.users_known_hosts if _knows(file, theirs)]
+    return " && ".join(f"ssh-keygen -R {shlex.quote(machine)} -f {shlex.quote(file)}" for machine, file in places)
+
+
+def _knows(file: str, machine: str) -> bool:
+    return any(_names(line.partition(" ")[0].split(","), machine) for line in _lines([file]))
+
+
 def pinning(file: str) -> paramiko.MissingHostKeyPolicy:
     """Trusts a machine that is seen for the first time, and writes down who it is."""
     import paramiko
@@ -62,3 +141,24 @@ def pinning(file: str) -> paramiko.MissingHostKeyPolicy:
                     raise paramiko.BadHostKeyException(hostname, key, next(iter(pinned.values())))
 
     return Pin()
+
+
+def checking(
+    target: SshTarget, revoked: frozenset[str], trusting: paramiko.MissingHostKeyPolicy
+) -> paramiko.MissingHostKeyPolicy:
+    """Refuses a machine whose key was revoked, and where the user is strict one that is not known."""
+    import paramiko
+
+    class Check(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]  # paramiko has no types
+        def missing_host_key(self, client: object, hostname: str, key: paramiko.PKey) -> None:
+            files = " or ".join(target.users_known_hosts)
+            if key.get_base64() in revoked:
+                raise ShellAuthFailed(f"{target} shows a host key that is revoked in {files}")
+            if target.is_strict:
+                raise ShellAuthFailed(
+                    f"{target}: its host key is not in {files}, and the SSH configuration says "
+                    "StrictHostKeyChecking: enter the machine once with `ssh`, or add its key there"
+                )
+            trusting.missing_host_key(client, hostname, key)
+
+    return Check()

@@ -30,6 +30,14 @@ class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ssh_user: EnvString = ""
     ssh_private_key: EnvString = ""
     ssh_public_key: EnvString = ""
+    ssh_config: Annotated[
+        str,
+        Meta(
+            description="The SSH configuration by which this machine enters others. Default: ~/.ssh/config. none: no "
+            "file.",
+            extra={"env": True},
+        ),
+    ] = ""
     ssh_proxy_command: Annotated[
         str,
         Meta(

@@ -72,6 +72,12 @@ def check(spec: ClusterSpec, reader: Reader) -> None:
             reader.problem_at(path, f"'{name}' is given twice: it is {seen[place]} already")
         elif place:
             seen[place] = "the head" if path[-1] == "head" else "a worker"
+    entries = {spec.provider.head, *spec.provider.workers}
+    for name, address in spec.provider.addresses.items():
+        path = ("provider", "addresses", name)
+        _place(address, path, reader)
+        if name not in entries:
+            reader.problem_at(path, f"'{name}' is neither provider.head nor one of provider.workers")
     for kind_name, kind in spec.available_node_types.items():
         hosts = kind.node_config.get("hosts", ())
         for index, name in enumerate(hosts if isinstance(hosts, list) else ()):

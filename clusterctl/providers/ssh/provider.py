@@ -7,6 +7,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -37,6 +38,7 @@ from clusterctl.providers import ForHead, identity, ownership
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
 from clusterctl.shell.connections import CONNECTIONS, SshTarget
 from clusterctl.shell.ssh import SshShell
+from clusterctl.shell.ssh_config import SshConfig
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.docker import all_in_containers
@@ -79,17 +81,18 @@ class SshMachines:
         known_hosts = str(self._folder / "known_hosts")
         self._on_head = bool(settings.get("on_head"))
         if self._on_head:
-            base = hosts.heads_base(spec.auth, known_hosts, str(self._folder / "ssh_key"))
+            self._config = SshConfig("")
+            self._base = hosts.heads_base(spec.auth, known_hosts, str(self._folder / "ssh_key"))
         else:
-            base = hosts.operators_base(spec.auth, known_hosts)
-        self._head = hosts.name_of(hosts.parse(self._spec.head, base))
+            self._config = SshConfig.read(spec.auth.ssh_config)
+            self._base = hosts.operators_base(spec.auth, known_hosts, self._config)
+        self._head = hosts.name_of(self._target(self._spec.head))
         self._targets: dict[str, SshTarget] = {}
         self._entries: dict[str, str] = {}
         for text in (self._spec.head, *self._spec.workers):
-            target = hosts.parse(text, base)
+            target = self._target(text)
             self._targets.setdefault(hosts.name_of(target), target)
             self._entries.setdefault(hosts.name_of(target), text)
-        self._base = base
         self._cluster_name = spec.cluster_name
         own = self._head if self._on_head else ""
         self._asking = Asking(self._targets, own, self._spec.python, self._head, self._ports)
@@ -98,7 +101,7 @@ class SshMachines:
         self._ending: dict[str, threading.Event] = {}
         self._memory = Memory(self._folder)
         for claim in self._memory.machines().values():  # taken when the spec named them: to be given back
-            self._targets.setdefault(claim.host, hosts.parse(claim.entry, base))
+            self._targets.setdefault(claim.host, self._remembered(claim))
 
     # ------------------------------------------------------------ the protocol
 
@@ -257,7 +260,7 @@ class SshMachines:
         if self._on_head or any(MachineTags.UNREACHABLE not in machine.tags for machine in listed):
             return
         for entry in self._memory.let_in():
-            target = hosts.parse(entry, self._base)
+            target = self._target(entry)
             self._targets.setdefault(self._name(target), target)
             self._entries.setdefault(self._name(target), entry)
         # Whoever remembers nothing cannot know what the machines have that do not answer.
@@ -344,6 +347,22 @@ class SshMachines:
         """Of the cluster and not of one life of it: a key that an interrupted `up` left behind goes as well."""
         return f"clusterctl:{self._owner_id}:{self._cluster_name}"
 
+    def _target(self, entry: str) -> SshTarget:
+        """The machine of an entry of the spec."""
+        if self._on_head:
+            return hosts.addressed(entry, self._base, self._spec.addresses)
+        return hosts.parse(entry, self._base, self._config)
+
+    def _remembered(self, claim: Claim) -> SshTarget:
+        """A machine that the spec may name no more."""
+        target = hosts.parse(claim.entry, self._base)
+        if hosts.name_of(target) == claim.host:
+            return self._target(claim.entry)
+        # The head knows by its address what only the operator's configuration knows by its name.
+        if self._on_head:
+            return replace(target, name=claim.host)
+        return self._target(f"{target.user}@{claim.host}" if target.user else claim.host)
+
     def _name(self, target: SshTarget) -> str:
         return hosts.name_of(target)
 
@@ -386,7 +405,7 @@ class SshMachines:
         return Claim(
             id=machine_id,
             host=name,
-            entry=self._entries[name],
+            entry=self._spec.addresses.get(self._entries[name], self._entries[name]),
             hostname=facts.hostname,
             node_type=request.node_type.name,
             tags={

@@ -43,11 +43,18 @@ class SshProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     """One's own machines, entered by SSH. They are taken and given back instead of made."""
 
     head: Annotated[
-        str, Meta(description="The head's machine, as HOST, HOST:PORT or USER@HOST.", extra={"env": True})
+        str, Meta(description="The head's machine: HOST, HOST:PORT or USER@HOST; HOST may be a name of ~/.ssh/config.", extra={"env": True})
     ]
     workers: Annotated[
         list[EnvString], Meta(description="The workers' machines, written as the head's.")
     ] = []
+    addresses: Annotated[
+        dict[str, EnvString],
+        Meta(
+            description="Where the head reaches a machine, by its entry above, as USER@HOST:PORT. Default: where your "
+            "SSH configuration says it is."
+        ),
+    ] = {}
     python: Annotated[
         str,
         Meta(description="The Python of the machines: the same minor version as here.", extra={"env": True}),
