@@ -113,7 +113,9 @@ def removal(target: SshTarget) -> str:
     places = [(ours, target.known_hosts)]
     theirs = target.host_key_alias or ours
     places += [(theirs, file) for file in target.users_known_hosts if _knows(file, theirs)]
-    return " && ".join(f"ssh-keygen -R {shlex.quote(machine)} -f {shlex.quote(file)}" for machine, file in places)
+    return " && ".join(
+        f"ssh-keygen -R {shlex.quote(machine)} -f {shlex.quote(file)}" for machine, file in places
+    )
 
 
 def _knows(file: str, machine: str) -> bool:

@@ -104,7 +104,9 @@ class SshConfig:
             assert isinstance(identities, list | tuple)
             target = replace(
                 target,
-                identities=tuple(path for name in identities if os.path.exists(path := os.path.expanduser(name))),
+                identities=tuple(
+                    path for name in identities if os.path.exists(path := os.path.expanduser(name))
+                ),
                 identities_only=str(found.get("identitiesonly", "")).lower() == "yes",
                 certificate=os.path.expanduser(str(found.get("certificatefile", ""))),
             )
@@ -139,7 +141,7 @@ class SshConfig:
 
         try:
             return self._parsed.lookup(host)
-        except (paramiko.SSHException, ImportError, ValueError, KeyError) as error:  # ImportError: of `Match exec`
+        except (paramiko.SSHException, ImportError, ValueError, KeyError) as error:  # of `Match exec`
             raise self._wrong(error) from error
 
     def _wrong(self, what: object) -> UsageProblem:

@@ -43,7 +43,11 @@ class SshProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     """One's own machines, entered by SSH. They are taken and given back instead of made."""
 
     head: Annotated[
-        str, Meta(description="The head's machine: HOST, HOST:PORT or USER@HOST; HOST may be a name of ~/.ssh/config.", extra={"env": True})
+        str,
+        Meta(
+            description="The head's machine: HOST, HOST:PORT or USER@HOST; HOST may be a name of ~/.ssh/config.",
+            extra={"env": True},
+        ),
     ]
     workers: Annotated[
         list[EnvString], Meta(description="The workers' machines, written as the head's.")

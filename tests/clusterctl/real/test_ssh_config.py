@@ -97,7 +97,17 @@ def test_a_certificate(bed: SshTestbed, home: Path, tmp_path: Path) -> None:
     host = bed.hosts[2]
     for name in ("authority", "mine", "other"):
         new_key(tmp_path / name)
-    sign = ["ssh-keygen", "-q", "-s", str(tmp_path / "authority"), "-I", "me", "-n", USER, str(tmp_path / "mine.pub")]
+    sign = [
+        "ssh-keygen",
+        "-q",
+        "-s",
+        str(tmp_path / "authority"),
+        "-I",
+        "me",
+        "-n",
+        USER,
+        str(tmp_path / "mine.pub"),
+    ]
     subprocess.run(sign, check=True)
     (tmp_path / "mine-cert.pub").rename(tmp_path / "elsewhere.pub")
     authority = (tmp_path / "authority.pub").read_text()
@@ -132,7 +142,10 @@ def test_host_keys_that_the_person_knows_are_adopted(
         subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(known)], check=True, capture_output=True)
         assert first.address not in known.read_text()
     assert [entered(config, name, pins) for name in ("first", "second")] == ["op@h1", "op@h2"]
-    assert pins.read_text() == f"{first.address} {host_key(first)}\n[{second.address}]:{PORT} {host_key(second)}\n"
+    assert (
+        pins.read_text()
+        == f"{first.address} {host_key(first)}\n[{second.address}]:{PORT} {host_key(second)}\n"
+    )
     known.unlink()
     assert entered(config, "first", pins) == "op@h1", "it is pinned"
 
@@ -182,4 +195,6 @@ def test_a_cluster_of_machines_by_their_aliases(bed: SshTestbed, home: Path, tmp
         ran = cli.run("down", "-y", str(spec), timeout_s=120)
     assert ran.status == 0, ran.err
     for host in bed.hosts:
-        assert "clusterctl" not in host.run(["sh", "-c", f"ls -A /home/{USER}; cat /home/{USER}/.ssh/authorized_keys"])
+        assert "clusterctl" not in host.run(
+            ["sh", "-c", f"ls -A /home/{USER}; cat /home/{USER}/.ssh/authorized_keys"]
+        )
