@@ -1,6 +1,7 @@
 """The operator's own SSH configuration (~/.ssh/config), which says how a machine of a given name is entered.
 
-paramiko reads it. `Include` is resolved here, because paramiko does not know it. The system's configuration is not read.
+paramiko reads it. `Include` is resolved here, because paramiko does not know it. The system's configuration is not
+read.
 """
 
 from __future__ import annotations
@@ -74,10 +75,10 @@ class SshConfig:
         """
         return self._target(user, host, port, base, 0)
 
-    def jump(self, user: str, host: str, port: int, base: SshTarget) -> SshTarget:
+    def jump(self, user: str, host: str, port: int, base: SshTarget, depth: int = 0) -> SshTarget:
         """The same of a machine that leads to others, for which the configuration's user goes before that of `base`."""
         configured = str(self._lookup(host).get("user", ""))
-        return self._target(user or configured, host, port, base, 0)
+        return self._target(user or configured, host, port, base, depth)
 
     def _target(self, user: str, host: str, port: int, base: SshTarget, depth: int) -> SshTarget:
         found = self._lookup(host)
@@ -128,9 +129,7 @@ class SshConfig:
                 user, host, port = split_machine(text.strip().removeprefix("ssh://"))
             except ValueError as error:
                 raise self._wrong(f"ProxyJump: {error}") from error
-            before = replace(base, jump=jump)
-            configured = str(self._lookup(host).get("user", ""))
-            jump = self._target(user or configured, host, port, before, depth)
+            jump = self.jump(user, host, port, replace(base, jump=jump), depth)
         assert jump is not None
         return jump
 

@@ -41,6 +41,7 @@ from clusterctl.providers.ssh.silence import Silences
 from clusterctl.shell import kept
 from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged, SshTarget
 from clusterctl.shell.ssh import SshShell
+from clusterctl.shell.ssh_config import SshConfig
 from clusterctl.spec.load import load_text
 from tests.polling import eventually
 from tests.testbed.hosts import Host
@@ -572,7 +573,7 @@ def test_machines_may_be_behind_several_others() -> None:
     auth = load_text(
         "cluster_name: c\nprovider: {type: ssh, head: h}\nauth: {ssh_proxy_jump: 'a, you@b:9'}\n"
     ).auth
-    base = hosts.operators_base(auth, "known")
+    base = hosts.operators_base(auth, "known", SshConfig(""))
     assert base.jump is not None
     assert (base.jump.host, base.jump.port, base.jump.user) == ("b", 9, "you")
     assert base.jump.jump is not None

@@ -206,7 +206,7 @@ def test_a_changed_host_key_is_refused_until_it_is_forgotten(bed: SshTestbed, ta
     assert known.read_text() == pinned
     bed.change_host_key(bed.hosts[0])
     CONNECTIONS.close_all()
-    with pytest.raises(HostKeyChanged, match=f"remove its line from {known}"):
+    with pytest.raises(HostKeyChanged, match=f"remove its old key: ssh-keygen -R {target.host} -f {known};"):
         whoami(target)
     assert known.read_text() == pinned
     known.unlink()
