@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pathlib
 
+import pytest
+
 from autoscaler.provider import ON_DEMAND, NodeType, Offer, Problem
 from autoscaler.simulation import SimulatedProvider
-from clusterctl.launcher.checks import problems, unoffered
+from clusterctl.launcher.checks import machines, problems, unoffered
 from clusterctl.launcher.costs import costs, estimate
 from clusterctl.launcher.node_types import node_types
 from clusterctl.providers.local.provider import LocalMachines
@@ -49,3 +51,37 @@ def test_prices_come_from_the_providers_offers_and_the_specs_limits() -> None:
 def test_a_problem_reads_as_what_it_is_and_what_to_do() -> None:
     assert str(Problem("the disk is full", "Make room.")) == "the disk is full. Make room."
     assert str(Problem("changed", "")) == "changed"
+
+
+CLOUDS = """
+cluster_name: c
+provider: {{type: {provider}}}
+head_node_type: head
+available_node_types:
+  head: {{node_config: {{{key}: {head}}}}}
+  arm: {{max_workers: 1, node_config: {{{key}: {arm}}}}}
+  unused: {{max_workers: 0, node_config: {{{key}: {arm}}}}}
+"""
+AWS = {"provider": "aws, region: eu-west-1", "key": "InstanceType", "head": "m5.large", "arm": "m7g.large"}
+GCP = {
+    "provider": "gcp, project_id: p, region: europe-west1",
+    "key": "machineType",
+    "head": "n1-standard-2",
+    "arm": "t2a-standard-2",
+}
+
+
+@pytest.mark.parametrize("names", [AWS, GCP], ids=["aws", "gcp"])
+def test_machines_of_another_architecture_are_refused_before_money(names: dict[str, str]) -> None:
+    spec = load_text(CLOUDS.format(**names))
+    kinds = node_types(spec, {})
+    [problem] = machines(spec, kinds, "x86_64")
+    assert problem.fatal
+    assert f"node type arm: {names['arm']} is arm64, here is x86_64" in problem.what
+    [problem] = machines(spec, kinds, "aarch64")
+    assert f"node type head: {names['head']} is x86_64, here is arm64" in problem.what
+
+
+def test_nodes_that_run_ray_itself_install_their_own() -> None:
+    spec = load_text(CLOUDS.format(**AWS) + "runtime: {kind: ray}\n")
+    assert machines(spec, node_types(spec, {}), "x86_64") == []
