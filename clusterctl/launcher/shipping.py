@@ -24,6 +24,7 @@ import struct
 import sys
 import sysconfig
 import tarfile
+import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,10 @@ _DISTRIBUTION = "clusterctl"
 _PARTS = ("runtime", "head")
 """What every node needs: our packages and what the engine imports. What a head needs besides: the rest of what we
 require, and the extras of its provider."""
+_PIP = "pip"
+_PIP_WHEEL = "pip.whl"
+"""In a runtime's folder: see `runtime._system.location.PIP_WHEEL`. Names below it are those of files in it. Without pip
+here, as where uv has installed us, machines must have it."""
 _ON_NODES = ("cloudpickle", "msgspec", "psutil", "pyyaml")
 """What the engine imports."""
 _METADATA = ("METADATA", "entry_points.txt", "WHEEL")
@@ -153,8 +158,8 @@ def own(cache: str, extras: Collection[str] = ()) -> Shipment:
     on_nodes = [found for name, found in needed.items() if name in _ON_NODES]
     on_heads = [found for name, found in needed.items() if name not in _ON_NODES]
     contents = (
-        {**_own_files(), **_files_of(on_nodes)},
-        {**_own_metadata(), **_files_of(on_heads)},
+        {**_in(SITE, {**_own_files(), **_files_of(on_nodes)}), **_in(_PIP_WHEEL, _pip_files())},
+        _in(SITE, {**_own_metadata(), **_files_of(on_heads)}),
     )
     return Shipment(
         tuple(
@@ -184,6 +189,10 @@ def _archive(name: str, files: dict[str, Path], cache: Path) -> Archive:
     return Archive(name, digest, str(path))
 
 
+def _in(folder: str, files: Mapping[str, Path]) -> dict[str, Path]:
+    return {f"{folder}/{name}": file for name, file in files.items()}
+
+
 def _own_files() -> dict[str, Path]:
     """Path in site-packages -> file here."""
     found = {}
@@ -205,6 +214,11 @@ def _own_metadata() -> dict[str, Path]:
         if all(file.is_file() for file in found.values()):
             return found  # and not what a build has left in a source tree
     return {}
+
+
+def _pip_files() -> dict[str, Path]:
+    """Path in a wheel -> file here. Empty without pip."""
+    return _files_of(list(importlib.metadata.distributions(name=_PIP))[:1])
 
 
 def _files_of(distributions: Collection[importlib.metadata.Distribution]) -> dict[str, Path]:
@@ -264,15 +278,27 @@ def _build(files: Mapping[str, Path], out: IO[bytes]) -> None:
         gzip.GzipFile(fileobj=out, mode="wb", compresslevel=_LEVEL, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar,
     ):
+        wheel = {}
         for name, file in files.items():
             data = file.read_bytes()
-            _add(tar, f"{SITE}/{name}", data, 0o755 if os.access(file, os.X_OK) else 0o644)
+            if name.startswith(f"{_PIP_WHEEL}/"):
+                wheel[name.removeprefix(f"{_PIP_WHEEL}/")] = data
+                continue
+            _add(tar, name, data, 0o755 if os.access(file, os.X_OK) else 0o644)
             if name.endswith(".py") and (code := _bytecode(file, data)):
                 folder, module = os.path.split(name.removesuffix(".py"))
-                cached = os.path.join(
-                    SITE, folder, "__pycache__", f"{module}.{sys.implementation.cache_tag}.pyc"
-                )
+                cached = os.path.join(folder, "__pycache__", f"{module}.{sys.implementation.cache_tag}.pyc")
                 _add(tar, cached, code, 0o644)
+        if wheel:
+            _add(tar, _PIP_WHEEL, _zipped(wheel), 0o644)
+
+
+def _zipped(contents: Mapping[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as zipped:  # the archive that it is in will be compressed
+        for name, data in contents.items():
+            zipped.writestr(zipfile.ZipInfo(name), data)
+    return out.getvalue()
 
 
 def _bytecode(file: Path, text: bytes) -> bytes:

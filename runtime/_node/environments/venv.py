@@ -14,11 +14,14 @@ import os
 import shutil
 import site
 import sys
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from runtime._system import location
 
 from .command import run
 
@@ -59,12 +62,21 @@ async def build(spec: VenvSpec, folder: Path, variables: Mapping[str, str]) -> N
     environment = {**os.environ, **variables, _WORKING_DIR: spec.working_dir}
     cwd = spec.working_dir or str(folder.parent)
     inherits_pip = importlib.util.find_spec("pip") is not None
+    brings_pip = not inherits_pip and location.has_pip_wheel()
     await run(
-        [sys.executable, "-m", "venv", *(["--without-pip"] if inherits_pip else []), str(folder)],
+        [
+            sys.executable,
+            "-m",
+            "venv",
+            *(["--without-pip"] if inherits_pip or brings_pip else []),
+            str(folder),
+        ],
         str(folder.parent),
         environment,
     )
     _inherit_packages(folder)
+    if brings_pip:
+        await asyncio.to_thread(_unpack_wheel, location.PIP_WHEEL, folder)
     requirements = folder / "requirements.txt"
     requirements.write_text("\n".join(spec.config["packages"]) + "\n")
     python = python_of(folder)
@@ -93,5 +105,14 @@ def _inherit_packages(folder: Path) -> None:
     """Makes the packages of this process's Python importable, after those of the virtual environment."""
     found = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
     lines = [f"import site; site.addsitedir({path!r})" for path in found if os.path.isdir(path)]
+    (_packages_of(folder) / "_inherited.pth").write_text("\n".join(lines) + "\n")
+
+
+def _unpack_wheel(wheel: str, folder: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(_packages_of(folder))
+
+
+def _packages_of(folder: Path) -> Path:
     [packages] = (folder / "lib").glob("python*/site-packages")
-    (packages / "_inherited.pth").write_text("\n".join(lines) + "\n")
+    return packages

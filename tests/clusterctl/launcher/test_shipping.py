@@ -3,6 +3,7 @@ virtual environment."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import py_compile
 import subprocess
@@ -95,7 +96,7 @@ def test_a_worker_has_no_more_than_the_engine_needs_and_keeps_no_archive(
 def test_it_is_laid_out_as_pythons_own_module_does_it(shipment: Shipment, tmp_path: Path) -> None:
     runtime = install(shipment.for_worker(), tmp_path / "ours")
     venv.create(tmp_path / "theirs", symlinks=True)
-    assert {path.name for path in runtime.iterdir()} - {"digest"} <= {
+    assert {path.name for path in runtime.iterdir()} - {"digest", "pip.whl"} <= {
         path.name for path in (tmp_path / "theirs").iterdir()
     }
     assert (runtime / "lib64").readlink() == (tmp_path / "theirs" / "lib64").readlink()
@@ -131,6 +132,17 @@ def test_a_whole_runtime_stays_under_those_who_run_on_it(shipment: Shipment, tmp
     install(part, tmp_path)
     assert not (runtime / "left").exists()
     assert (runtime / "digest").read_text().strip() == part.digest
+
+
+def test_pip_that_is_here_travels_as_a_wheel(shipment: Shipment, tmp_path: Path) -> None:
+    runtime = install(shipment.for_worker(), tmp_path)
+    python = runtime / "bin" / "python"
+    assert ask(python, "import importlib.util as u; print(u.find_spec('pip'))") == "None", "it is for others"
+    assert ask(python, "from runtime._system import location as l; print(l.has_pip_wheel())") == "True"
+    ran = subprocess.run(
+        [python, "-I", runtime / "pip.whl" / "pip", "--version"], check=True, capture_output=True
+    )
+    assert ran.stdout.decode().split()[1] == importlib.metadata.version("pip")
 
 
 def test_distributions_have_their_metadata_and_files(shipment: Shipment, tmp_path: Path) -> None:
