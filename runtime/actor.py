@@ -26,9 +26,9 @@ from runtime._api.actor_methods import (
 from runtime._api.actor_methods import method as method
 from runtime._api.signature import ArgumentCheck, parameters_of
 from runtime._core import ids
-from runtime._owner.actor_calls import Actor
 from runtime._owner.context import ActorExit
 from runtime._owner.functions import Function, is_async
+from runtime._ownership.calls import Actor
 from runtime._process.core_worker import Core, current, current_or_none
 from runtime._wire.messages.base import ErrorKind, ErrorReply
 from runtime._wire.messages.control import ActorInfo, ActorSpec, GetNamedActor

@@ -34,7 +34,7 @@ class Cancellation:
         task_id = ids.task_id_of(entry.object_id)
         with core.lock:
             if entry.owner is None:
-                if force and core.actors.find(task_id) is not None:
+                if force and core.actor_calls.find(task_id) is not None:
                     raise ValueError(NOT_BY_FORCE)
                 self._cancel(task_id, force, recursive)
             elif entry.value is None:
@@ -51,9 +51,9 @@ class Cancellation:
 
     def _cancel(self, task_id: bytes, force: bool, recursive: bool) -> None:
         core = self._core
-        call = core.actors.find(task_id)
+        call = core.actor_calls.find(task_id)
         if call is not None:
-            core.actors.cancel(call, force, recursive)
+            core.actor_calls.cancel(call, force, recursive)
             return
         task = core.outcomes.pending.get(task_id)
         if isinstance(task, Task):

@@ -11,22 +11,29 @@ import msgspec
 from runtime import exceptions
 from runtime._core import ids
 from runtime._ownership.failures import (
+    ActorDied,
+    ActorUnavailable,
     Cancelled,
     CannotSend,
+    ConstructorFailed,
     EnvironmentFailed,
     Freed,
     GroupRemoved,
     Lost,
     NodeDied,
+    NotCreated,
     NotRebuilt,
     ObjectFailure,
     OutOfMemory,
     OwnerDied,
+    StaleHandle,
     TaskFailure,
     Unschedulable,
     WorkerCrashed,
 )
 from runtime._wire.messages.base import WorkerAddress
+
+from .actor_errors import UnreadDeath, death_of
 
 # The same bytes each time: pickle writes them once, however many references to objects of one owner it meets.
 encode_address = lru_cache(1024)(msgspec.msgpack.Encoder().encode)
@@ -65,7 +72,21 @@ def _crashed(failure: WorkerCrashed) -> exceptions.RayError:
     return error
 
 
+def _stale(failure: StaleHandle) -> exceptions.RayError:
+    return exceptions.ActorHandleNotFoundError(
+        f"ActorHandle objects are not valid across sessions: actor {failure.actor_id.hex()} was created before "
+        "shutdown(). Create a new one."
+    )
+
+
 _TASK_ERRORS: Final[Mapping[type, Callable[[Any], exceptions.RayError]]] = {
+    ActorDied: lambda failure: death_of(failure.info),
+    ActorUnavailable: lambda failure: exceptions.ActorUnavailableError(
+        f"The actor is temporarily unavailable: {failure.reason}", failure.actor_id
+    ),
+    ConstructorFailed: lambda failure: UnreadDeath(failure.error),
+    NotCreated: lambda failure: exceptions.ActorDiedError(failure.reason),
+    StaleHandle: _stale,
     Cancelled: lambda failure: exceptions.TaskCancelledError(ids.TaskID(failure.task_id)),
     CannotSend: lambda failure: cannot_send(failure.what, failure.reason),
     EnvironmentFailed: lambda failure: exceptions.RuntimeEnvSetupError(failure.reason),

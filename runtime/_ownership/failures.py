@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from runtime._wire.messages.base import WorkerAddress
+from runtime._wire.messages.control import ActorInfo
 
 
 class ObjectFailure(msgspec.Struct, frozen=True):
@@ -97,3 +98,34 @@ class ArgumentFailed(TaskFailure, frozen=True):
 
     error: bytes
     function_name: str
+
+
+class ActorDied(TaskFailure, frozen=True):
+    """Its actor is dead. `info`: what the control store says of it."""
+
+    info: ActorInfo
+
+
+class ConstructorFailed(TaskFailure, frozen=True):
+    """Its actor was never made: an argument of the constructor holds an error. `error`: the pickled error."""
+
+    error: bytes
+
+
+class NotCreated(TaskFailure, frozen=True):
+    """Its actor was never registered, or nobody knows it."""
+
+    reason: str
+
+
+class ActorUnavailable(TaskFailure, frozen=True):
+    """Its actor is out of reach for the moment, and it has no retries left."""
+
+    actor_id: bytes
+    reason: str
+
+
+class StaleHandle(TaskFailure, frozen=True):
+    """Its actor belongs to a session that was shut down."""
+
+    actor_id: bytes

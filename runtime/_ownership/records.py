@@ -100,6 +100,11 @@ class Link(Protocol):
     """The address of the process (`WorkerAddress`)."""
     sent_functions: set[bytes]
     """The keys of the functions that were defined there."""
+    closed: bool
+    congested: bool
+    """Much is unsent: what can wait, should."""
+    on_room: Any
+    """Called with the link when it is congested no more."""
 
     def send(self, message: Message) -> None:
         """Sends one message, unless the link is closed. Raises, and sends nothing, when it cannot be encoded."""

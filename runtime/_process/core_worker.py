@@ -31,6 +31,7 @@ from runtime._owner.task_environment import Environment
 from runtime._owner.value_requests import ValueRequests
 from runtime._owner.waiting import Waiter
 from runtime._ownership.borrowing import Borrowing
+from runtime._ownership.calls import Calls
 from runtime._ownership.lineage import Lineage
 from runtime._ownership.outcomes import Outcomes
 from runtime._ownership.released import Released
@@ -161,6 +162,7 @@ class Core:
         )
         self.tasks = Tasks(self.address, objects, outcomes, effects)
         effects.attempt_ended = self.history.ended
+        self.actor_calls = Calls(self.address, objects, outcomes, effects)
         self.submitter = TaskSubmitter(self)
         self.actors = ActorSubmitter(self)
         self.cancellation = Cancellation(self)
@@ -213,7 +215,7 @@ class Core:
             self.executor = self.links.lending = executor
             self.links.on_peer_lost = (
                 lambda link: self.tasks.link_lost(link, time.monotonic()),
-                self.actors.connection_lost,
+                self.actor_calls.link_lost,
                 *([executor.connection_lost] if executor is not None else []),
                 self.functions.caller_lost,
                 self._peer_lost,
@@ -324,7 +326,7 @@ class Core:
     def close(self) -> None:
         """Leaves the cluster. The agent notices by the closed socket."""
         with self.lock:
-            self.actors.close()
+            self.actor_calls.close()
             self.objects.close()
             self.tasks.close()
             self.lineage.close()

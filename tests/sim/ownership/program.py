@@ -175,10 +175,10 @@ class Program:
         if self.refs and self.rng.random() < 0.3:
             task_id = ids.task_id_of(self.rng.choice(self.refs).binary())
             with core.lock:
-                call = core.actors.find(task_id)
+                call = core.actor_calls.find(task_id)
                 task = core.outcomes.pending.get(task_id)
                 if call is not None:
-                    core.actors.cancel(call, False, False)
+                    core.actor_calls.cancel(call, False, False)
                 elif isinstance(task, Task):
                     core.tasks.cancel(task, False, self.rng.random() < 0.5)
 
