@@ -224,8 +224,9 @@ class Calls:
 
     def _settle_interrupted(self, actor: Actor, why: str) -> None:
         """The calls that were at work when the process went out of reach: repeat them, in order, or fail them."""
-        again = []
-        for call in actor.inflight.values():
+        interrupted, actor.inflight = actor.inflight, {}
+        again, failed = [], []
+        for call in interrupted.values():
             self._pending.pop(call.push.task_id, None)
             if call.retries and call.state is TaskState.PUSHED:
                 call.retries -= call.retries > 0
@@ -233,9 +234,10 @@ class Calls:
                 call.move(TaskState.QUEUED)
                 again.append(call)
             else:
-                self._fail(call, self._unavailable(actor, why))
-        actor.inflight.clear()
+                failed.append(call)
         actor.calls.extendleft(reversed(again))
+        for call in failed:  # last: calls that waited for these may be sent now
+            self._fail(call, self._unavailable(actor, why))
 
     def _unavailable(self, actor: Actor, why: str) -> ActorUnavailable:
         return ActorUnavailable(actor.actor_id, why)
