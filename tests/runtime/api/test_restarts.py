@@ -201,7 +201,7 @@ def test_a_broken_connection_to_a_living_actor_is_made_again() -> None:
     unanswered = actor.hang.remote(gate)
     assert eventually(lambda: ray.get(gate.waiting.remote()) == 1)
     with current().lock:
-        actor._ray_actor.connection.close()
+        actor._ray_actor.link.close()
     assert ray.get(actor.pid.remote(), timeout=30) == pid
     with pytest.raises(exceptions.ActorUnavailableError):
         ray.get(unanswered, timeout=30)
