@@ -41,6 +41,7 @@ SOURCES = (
     Source("Actor", "runtime._core.actors", "ActorState"),
     Source("Placement group", "runtime._core.placement_groups", "GroupState"),
     Source("Worker", "runtime._core.workers", "WorkerState"),
+    Source("Worker process (its own view of its end)", "runtime._executor.lifecycle", "Stage"),
     Source("Object in a node's store", "runtime._core.store_index", "ObjectState"),
     Source("Background thread of a pump", "runtime._transport.background", "Phase"),
     Source("Instance (the autoscaler's view of a machine)", "autoscaler.instances", "InstanceState"),
