@@ -21,7 +21,7 @@ from typing import NamedTuple
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 ALLOWED: tuple[tuple[str, ...], ...] = (
-    ("runtime._owner.*", "runtime._executor.*", "runtime._process.*"),
+    ("runtime._owner.*", "runtime._process.*"),
     (
         "runtime",
         "runtime._api.init",

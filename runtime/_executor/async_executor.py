@@ -6,33 +6,41 @@ import asyncio
 import inspect
 import threading
 import time
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol
 
 from runtime._owner.context import Execution, execution
+from runtime._owner.links import Links
 from runtime._owner.streaming import STREAMING
 from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
+from runtime._transport.pump import Pump
 from runtime._wire.messages.worker import ActorSetup, Done, Push
 
+from .answers import Answers
+from .calls import Calls
+from .endings import Endings
+from .owner_side import OwnerSide
 from .process_end import end_fork
-from .results import PartialResult
+from .results import PartialResult, Results
 
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
 
-    from .executor import Executor
+class Methods(Protocol):
+    """Finds what a call runs."""
+
+    def callable_of(self, push: Push) -> Callable[..., Any]:
+        """A method of the actor."""
 
 
 class _Group:
     """A concurrency group: an event loop, with a limit of calls at once."""
 
-    def __init__(self, name: str, limit: int, core: Core) -> None:
+    def __init__(self, name: str, limit: int, pump: Pump) -> None:
         self.loop = asyncio.new_event_loop()
         self.limit = asyncio.Semaphore(limit)
         self.thread: threading.Thread | None = None  # the main thread, if none
         self._name = name
-        self._core = core
+        self._pump = pump
         self._flush_scheduled = False
 
     def start(self) -> None:
@@ -47,14 +55,14 @@ class _Group:
     def flush_soon(self, is_last: bool = False) -> None:
         """Sees to it that what was sent leaves when the loop has nothing else to do. On the loop."""
         if is_last:
-            self._core.pump.flush_all()
+            self._pump.flush_all()
         elif not self._flush_scheduled:
             self._flush_scheduled = True
             self.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        self._core.pump.flush_all()
+        self._pump.flush_all()
 
 
 class AsyncExecutor:
@@ -62,13 +70,28 @@ class AsyncExecutor:
     group has a thread of its own, and so have the other calls: a coroutine that blocks holds up only its group.
     """
 
-    def __init__(self, core: Core, executor: Executor, setup: ActorSetup) -> None:
-        self._core = core
-        self._executor = executor
+    def __init__(
+        self,
+        links: Links,
+        owner: OwnerSide,
+        calls: Calls,
+        results: Results,
+        answers: Answers,
+        endings: Endings,
+        methods: Methods,
+        setup: ActorSetup,
+    ) -> None:
+        self._pump = links.pump
+        self._owner = owner
+        self._begun = calls
+        self._results = results
+        self._answers = answers
+        self._endings = endings
+        self._methods = methods
         self._main = threading.current_thread()
-        self._default = _Group("default", setup.max_concurrency, core)
+        self._default = _Group("default", setup.max_concurrency, links.pump)
         self._groups = {"": self._default} | {
-            name: _Group(name, limit, core) for name, limit in setup.concurrency_groups.items()
+            name: _Group(name, limit, links.pump) for name, limit in setup.concurrency_groups.items()
         }
         self._threaded = len(self._groups) > 1
         self._calls: dict[tuple[Connection, bytes], asyncio.Task[Any]] = {}  # those that began
@@ -85,11 +108,11 @@ class AsyncExecutor:
             for group in self._groups.values():
                 group.start()
             return
-        loop, pump = self._default.loop, self._core.pump
+        loop, pump = self._default.loop, self._pump
         pump.drive_externally()
         loop.add_reader(pump.epoll.fileno(), pump.poll_once)
         loop.call_soon(pump.poll_once)
-        while not self._executor.may_exit():  # the constructor may have had enough
+        while not self._endings.may_exit():  # the constructor may have had enough
             loop.run_forever()
 
     def finish(self, last: Coroutine[Any, Any, Any]) -> None:
@@ -98,8 +121,8 @@ class AsyncExecutor:
             self._default.loop.run_until_complete(last)
             return
         future = asyncio.run_coroutine_threadsafe(last, self._default.loop)
-        future.add_done_callback(lambda _: self._core.pump.wake())
-        self._core.pump.wait(future.done)
+        future.add_done_callback(lambda _: self._pump.wake())
+        self._pump.wait(future.done)
         future.result()
 
     def submit(self, connection: Connection, push: Push, running: Execution) -> None:
@@ -118,10 +141,13 @@ class AsyncExecutor:
         if call is not None:
             call.get_loop().call_soon_threadsafe(call.cancel)
 
+    def drop_waiting(self) -> None:
+        """Calls that have not begun see for themselves that the process ends."""
+
     def exit_if_idle(self) -> None:
         """Ends the process if it was told to and no call is left. From any thread."""
         if self._threaded:
-            self._core.pump.wake()
+            self._pump.wake()
         else:
             self._default.loop.call_soon_threadsafe(self._default.loop.stop)  # `serve` looks, and may go on
 
@@ -135,23 +161,21 @@ class AsyncExecutor:
         self._calls[connection, push.task_id] = task
         started = time.perf_counter()
         made: list[Entry] = []
-        results = self._executor.results
+        results = self._results
         done: Done | None
         try:
             try:
                 if running.cancelled:
                     raise asyncio.CancelledError
                 async with group.limit:
-                    if self._executor.leaving:
+                    if self._endings.life.leaving:
                         running.leaves = True
                         raise asyncio.CancelledError
                     if push.refs:
-                        args, kwargs, made = await group.loop.run_in_executor(
-                            None, self._core.argument_reader.unpack, push
-                        )
+                        args, kwargs, made = await group.loop.run_in_executor(None, self._owner.unpack, push)
                     else:
-                        args, kwargs, made = self._core.argument_reader.unpack(push)
-                    result = self._executor.callable_of(push)(*args, **kwargs)
+                        args, kwargs, made = self._owner.unpack(push)
+                    result = self._methods.callable_of(push)(*args, **kwargs)
                     if isinstance(result, Coroutine):  # other awaitables, such as references, are results
                         result = await result
                     if running.cancelled:
@@ -162,26 +186,26 @@ class AsyncExecutor:
                     values = results.pack(connection, push, result)
                 done = Done(push.task_id, values, time.perf_counter() - started)
             finally:
-                if self._core.forked:
+                if self._owner.forked:
                     end_fork()
         except PartialResult as partial:
             seconds = time.perf_counter() - started
-            done = self._executor.partly_failed(connection, push, running, partial, seconds)
+            done = self._answers.partly_failed(connection, push, running, partial, seconds)
         except BaseException as error:
-            done = self._executor.failed(push, running, error, time.perf_counter() - started)
+            done = self._answers.failed(push, running, error, time.perf_counter() - started)
         del self._calls[connection, push.task_id]
         if done is not None:
-            self._executor.answer(connection, done, made)
+            self._answers.answer(connection, done, made)
         else:
-            self._executor.drop(connection, push)
-        group.flush_soon(is_last=self._executor.is_idle)
-        if self._executor.may_exit():
+            self._answers.drop(connection, push)
+        group.flush_soon(is_last=self._begun.is_idle)
+        if self._endings.may_exit():
             self.exit_if_idle()
 
     async def _stream(
         self, group: _Group, connection: Connection, push: Push, result: Any, running: Execution
     ) -> None:
-        results = self._executor.results
+        results = self._results
         if hasattr(result, "__next__") or (hasattr(result, "__anext__") and push.num_returns == STREAMING):
             await results.stream_async(connection, push, result, group.flush_soon)
         else:

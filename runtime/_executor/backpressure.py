@@ -10,14 +10,11 @@ import asyncio
 import functools
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from runtime._owner.context import Execution
+from runtime._owner.links import Links
 from runtime._transport.connection import Connection
 from runtime._wire.messages.worker import Push, StreamConsumed, StreamOptions, StreamPaused
-
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
 
 DEFAULT = StreamOptions()
 
@@ -55,8 +52,8 @@ class Backpressure:
     `limit` is that of all streams together; -1: none.
     """
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, links: Links) -> None:
+        self._links = links
         self.limit = -1
         self._gates: dict[
             tuple[Connection, bytes], Gate
@@ -70,7 +67,7 @@ class Backpressure:
         if options.limit <= 0 and self.limit <= 0:
             return None
         gate = Gate(connection, push.task_id, options)
-        with self._core.lock:
+        with self._links.lock:
             self._gates[connection, push.task_id] = gate
             if connection.closed:
                 gate.consumed = sys.maxsize
@@ -78,12 +75,12 @@ class Backpressure:
 
     def end(self, gate: Gate) -> None:
         """The generator is over. With a common limit, what is left of it still counts until it is consumed."""
-        with self._core.lock:
+        with self._links.lock:
             gate.ended = True
             gate.reserved = 0
             self._changed(gate)
         if self.limit > 0:
-            self._core.pump.wake()  # another thread may wait for the room
+            self._links.pump.wake()  # another thread may wait for the room
 
     def _changed(self, gate: Gate) -> None:
         if gate.ended and (self.limit <= 0 or not gate.waiting):
@@ -127,14 +124,14 @@ class Backpressure:
         Raises:
             KeyboardInterrupt: the task was cancelled.
         """
-        core = self._core
+        links = self._links
         while True:
-            with core.lock:
+            with links.lock:
                 if self._reserve(gate):
                     return
                 seen = self._version
-            core.pump.flush_all()
-            core.wait(lambda: self._version != seen or running.cancelled, None)  # noqa: B023
+            links.pump.flush_all()
+            links.wait(lambda: self._version != seen or running.cancelled, None)  # noqa: B023
             if running.cancelled:
                 raise KeyboardInterrupt
 
@@ -144,11 +141,11 @@ class Backpressure:
         while True:
             room: asyncio.Future[None] = loop.create_future()
 
-            with self._core.lock:
+            with self._links.lock:
                 if self._reserve(gate):
                     return
                 self._wakers.append(functools.partial(loop.call_soon_threadsafe, _wake, room))
-            self._core.pump.flush_all()
+            self._links.pump.flush_all()
             await room
 
 

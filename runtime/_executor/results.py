@@ -9,10 +9,11 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime._core import ids
 from runtime._owner.context import Execution
+from runtime._owner.links import Links
 from runtime._owner.objects import plain_value
 from runtime._owner.streaming import DYNAMIC
 from runtime._ownership.records import Entry
@@ -21,9 +22,7 @@ from runtime._wire import serialization
 from runtime._wire.messages.worker import Push, StreamItem, Value
 
 from .backpressure import DEFAULT, Backpressure
-
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
+from .owner_side import OwnerSide
 
 FLUSH_EVERY_S = 0.0005
 CONGESTED_LOOK_S = 0.02
@@ -34,9 +33,10 @@ EAGER_ITEMS = 100
 class Results:
     """The results of the tasks of one worker."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self.backpressure = Backpressure(core)
+    def __init__(self, links: Links, owner: OwnerSide) -> None:
+        self._links = links
+        self._owner = owner
+        self.backpressure = Backpressure(links)
         self._holds: dict[tuple[Connection, bytes], dict[int, list[Entry]]] = {}  # by call, then by attempt
         self._last_flush = 0.0
 
@@ -71,7 +71,7 @@ class Results:
             if value is None:
                 serialized = serialization.serialize(item)
                 object_id = ids.object_id(push.task_id, index + 1)
-                value = self._core.objects.pack(object_id, serialized, owner, again=again, keeper=keeper)
+                value = self._owner.pack(object_id, serialized, owner, again=again, keeper=keeper)
                 held += serialized.references
             values.append(value)
         if held:
@@ -82,7 +82,7 @@ class Results:
         """Who will want to read what a call returns, and can do so in place: its caller, if that is on this node."""
         caller = connection.peer
         return (
-            caller.worker_id if push.caller is None and caller.node_id == self._core.address.node_id else b""
+            caller.worker_id if push.caller is None and caller.node_id == self._links.address.node_id else b""
         )
 
     def stream(self, connection: Connection, push: Push, result: Any, running: Execution) -> None:
@@ -99,7 +99,7 @@ class Results:
                 f'num_returns="{kind}": {name} must return a generator, and it returned {type(result).__name__}.'
             )
         gate = self.backpressure.gate(connection, push)
-        sender = ItemSender(self._core, self, connection, push)
+        sender = ItemSender(self._owner, self, connection, push)
         send = sender.send_one if sender.per_yield == 1 else sender.send_all
         try:
             if gate is not None:
@@ -107,7 +107,7 @@ class Results:
             for item in result:
                 send(item)
                 if connection.congested:
-                    self._core.wait(lambda: not connection.congested or running.cancelled, None)
+                    self._links.wait(lambda: not connection.congested or running.cancelled, None)
                 if gate is not None:
                     gate.yielded()
                     self.backpressure.wait(gate, running)
@@ -116,7 +116,7 @@ class Results:
                 now = time.monotonic()
                 if sender.count <= EAGER_ITEMS or now - self._last_flush > FLUSH_EVERY_S:
                     self._last_flush = now
-                    self._core.pump.flush_all()
+                    self._links.pump.flush_all()
         finally:
             if gate is not None:
                 self.backpressure.end(gate)
@@ -126,7 +126,7 @@ class Results:
     ) -> None:
         """The same on an event loop; `sent` sees to it that what was sent leaves."""
         gate = self.backpressure.gate(connection, push)
-        sender = ItemSender(self._core, self, connection, push)
+        sender = ItemSender(self._owner, self, connection, push)
         send = sender.send_one if sender.per_yield == 1 else sender.send_all
         try:
             if gate is not None:
@@ -136,7 +136,7 @@ class Results:
                 while connection.congested:  # noqa: ASYNC110 - rare, and another thread ends it
                     await asyncio.sleep(CONGESTED_LOOK_S)
                 if sender.count <= EAGER_ITEMS:
-                    self._core.pump.flush_all()
+                    self._links.pump.flush_all()
                 else:
                     sent()
                 if gate is not None:
@@ -148,12 +148,10 @@ class Results:
 
     def hold(self, connection: Connection, push: Push, entries: list[Entry]) -> None:
         """Keeps the references in a value until the caller has taken them."""
-        with self._core.lock:
+        with self._links.lock:
             if connection.closed:
                 return  # the caller died meanwhile: nobody will take them
-            self._core.store.say_all()
-            for entry in entries:
-                entry.hold()
+            self._owner.hold(entries)
             attempts = self._holds.setdefault((connection, push.task_id), {})
             attempts.setdefault(push.attempt, []).extend(entries)
 
@@ -167,7 +165,7 @@ class Results:
         attempts = self._holds.get((connection, task_id), {})
         for number in [attempt] if attempt >= 0 else list(attempts):
             for entry in attempts.pop(number, ()):
-                self._core.objects.release(entry)
+                self._owner.release(entry)
         if not attempts:
             self._holds.pop((connection, task_id), None)
 
@@ -193,8 +191,8 @@ class ItemSender:
         "per_yield",
     )
 
-    def __init__(self, core: Core, results: Results, connection: Connection, push: Push) -> None:
-        self._pack = core.objects.pack
+    def __init__(self, owner: OwnerSide, results: Results, connection: Connection, push: Push) -> None:
+        self._pack = owner.pack
         self._hold = results.hold
         self._connection = connection
         self._push = push

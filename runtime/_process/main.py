@@ -10,7 +10,7 @@ from typing import Any
 
 import cloudpickle  # noqa: F401 - functions need it to be unpickled; the zygote imports it once for all workers
 
-from runtime._executor.executor import Executor
+from runtime._executor.assignment import Assignment
 from runtime._executor.setup_hook import run_setup_hook
 from runtime._system import stacks
 from runtime._wire.messages.base import WorkerAddress
@@ -27,11 +27,11 @@ NAME_MARK = "\x01name:"
 class _NamedStream(io.TextIOWrapper):
     """Standard output or error of a worker: marks whose lines follow."""
 
-    executor: Executor | None = None
+    assignment: Assignment | None = None
     _shown = ""
 
     def write(self, text: str) -> int:
-        name = self.executor.current_name if self.executor is not None else ""
+        name = self.assignment.current_name if self.assignment is not None else ""
         if name != self._shown:
             self._shown = name
             super().write(f"{NAME_MARK}{name}\n")
@@ -68,7 +68,7 @@ def run(start: dict[str, Any]) -> None:
     core = Worker(start["agent_socket"], register, worker_id, start["node_host"])
     core_worker.set_current(core)
     for stream in streams:
-        stream.executor = core.calls
+        stream.assignment = core.calls.assignment
     if core.job_settings.get("ray_alias"):
         importlib.import_module("runtime.compat.ray").install()
     core.serve()
@@ -76,6 +76,8 @@ def run(start: dict[str, Any]) -> None:
     if logging_config is not None:
         LoggingConfig.from_dict(logging_config)._apply()
     if "setup_hook" in start:
-        core.agent.send(SetUp(run_setup_hook(core, start["setup_hook"])))  # after an error the agent ends us
+        core.agent.send(
+            SetUp(run_setup_hook(core.links, start["setup_hook"]))
+        )  # after an error the agent ends us
         core.pump.flush_all()
     core.calls.run_forever()

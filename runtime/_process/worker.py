@@ -8,6 +8,7 @@ from runtime._wire.messages.node import Register, ReopenOutput
 
 from .core_worker import Core
 from .output_files import reopen
+from .owner_side import OwnerSide
 
 
 class Worker(Core):
@@ -15,7 +16,7 @@ class Worker(Core):
 
     def __init__(self, agent_path: str, register: Register, worker_id: bytes, host: str) -> None:
         super().__init__(agent_path, register, worker_id, host)
-        self.calls = Executor(self)
+        self.calls = Executor(self.links, OwnerSide(self))
 
     def serve(self) -> None:
         """Begins to serve, in the background as well. The main thread runs calls by `calls.run_forever`."""

@@ -24,7 +24,7 @@ class Connection:
         self.sent.append(message)
 
 
-class Core:
+class Links:
     """A worker whose waits end when `during_wait` has run."""
 
     def __init__(self) -> None:
@@ -39,13 +39,13 @@ class Core:
 
 
 @pytest.fixture
-def core() -> Core:
-    return Core()
+def links() -> Links:
+    return Links()
 
 
 @pytest.fixture
-def pressure(core: Core) -> Backpressure:
-    return Backpressure(core)  # type: ignore[arg-type]
+def pressure(links: Links) -> Backpressure:
+    return Backpressure(links)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -79,61 +79,61 @@ def test_without_a_limit_there_is_no_gate(pressure: Backpressure, caller: Connec
     assert pressure.gate(caller, Push(b"s", b"", "", None, [], -1)) is None  # type: ignore[arg-type]
 
 
-def test_it_waits_when_the_limit_is_reached(core: Core, pressure: Backpressure, caller: Connection) -> None:
+def test_it_waits_when_the_limit_is_reached(links: Links, pressure: Backpressure, caller: Connection) -> None:
     stream = gate(pressure, caller, limit=2)
     for _ in range(2):
         pressure.wait(stream, execution())
         stream.yielded()
     assert caller.sent == []
-    core.during_wait = [lambda: consumed(pressure, 1)]
+    links.during_wait = [lambda: consumed(pressure, 1)]
     pressure.wait(stream, execution())
     assert caller.sent == [StreamPaused(b"s", 0)]
     assert stream.waiting == 2
 
 
 def test_several_objects_per_yield_count_one_by_one(
-    core: Core, pressure: Backpressure, caller: Connection
+    links: Links, pressure: Backpressure, caller: Connection
 ) -> None:
     stream = gate(pressure, caller, limit=3, step=2)
     for _ in range(2):
         pressure.wait(stream, execution())
         stream.yielded()
-    core.during_wait = [lambda: consumed(pressure, 1), lambda: consumed(pressure, 2)]
+    links.during_wait = [lambda: consumed(pressure, 1), lambda: consumed(pressure, 2)]
     pressure.wait(stream, execution())
     assert caller.sent == [StreamPaused(b"s", 0), StreamPaused(b"s", 1)]
 
 
-def test_nobody_wants_more(core: Core, pressure: Backpressure, caller: Connection) -> None:
+def test_nobody_wants_more(links: Links, pressure: Backpressure, caller: Connection) -> None:
     stream = gate(pressure, caller, limit=1)
     pressure.wait(stream, execution())
     stream.yielded()
-    core.during_wait = [lambda: consumed(pressure, -1)]
+    links.during_wait = [lambda: consumed(pressure, -1)]
     for _ in range(10):
         pressure.wait(stream, execution())
         stream.yielded()
 
 
-def test_the_caller_dies(core: Core, pressure: Backpressure, caller: Connection) -> None:
+def test_the_caller_dies(links: Links, pressure: Backpressure, caller: Connection) -> None:
     stream = gate(pressure, caller, limit=1)
     pressure.wait(stream, execution())
     stream.yielded()
-    core.during_wait = [lambda: pressure.caller_lost(caller)]  # type: ignore[arg-type]
+    links.during_wait = [lambda: pressure.caller_lost(caller)]  # type: ignore[arg-type]
     for _ in range(3):
         pressure.wait(stream, execution())
         stream.yielded()
 
 
-def test_cancelled_while_it_waits(core: Core, pressure: Backpressure, caller: Connection) -> None:
+def test_cancelled_while_it_waits(links: Links, pressure: Backpressure, caller: Connection) -> None:
     stream, running = gate(pressure, caller, limit=1), execution()
     pressure.wait(stream, running)
     stream.yielded()
-    core.during_wait = [lambda: setattr(running, "cancelled", True)]
+    links.during_wait = [lambda: setattr(running, "cancelled", True)]
     with pytest.raises(KeyboardInterrupt):
         pressure.wait(stream, running)
 
 
 def test_a_common_limit_asks_everyone_who_fills_it(
-    core: Core, pressure: Backpressure, caller: Connection
+    links: Links, pressure: Backpressure, caller: Connection
 ) -> None:
     pressure.limit = 2
     first, second = gate(pressure, caller, b"1"), gate(pressure, caller, b"2")
@@ -142,11 +142,11 @@ def test_a_common_limit_asks_everyone_who_fills_it(
     pressure.wait(first, execution())
     first.yielded()
     pressure.end(first)  # it still fills the limit
-    core.during_wait = [lambda: consumed(pressure, 1, b"1")]
+    links.during_wait = [lambda: consumed(pressure, 1, b"1")]
     pressure.wait(second, execution())
     assert caller.sent == [StreamPaused(b"1", 0)]
     second.yielded()
-    core.during_wait = [lambda: consumed(pressure, 1, b"2")]
+    links.during_wait = [lambda: consumed(pressure, 1, b"2")]
     pressure.wait(second, execution())
     assert caller.sent[1:] == [StreamPaused(b"1", 1), StreamPaused(b"2", 0)]
 
@@ -161,7 +161,7 @@ def test_room_that_was_reserved_and_not_used_is_free(pressure: Backpressure, cal
 
 
 def test_what_one_caller_has_taken_makes_no_room_in_anothers_stream_of_the_same_id(
-    core: Core, pressure: Backpressure, caller: Connection
+    links: Links, pressure: Backpressure, caller: Connection
 ) -> None:
     mine, other = gate(pressure, caller, limit=1), gate(pressure, Connection(), limit=1)
     for stream in (mine, other):

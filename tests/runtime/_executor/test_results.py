@@ -10,8 +10,6 @@ import pytest
 
 from runtime._core import ids
 from runtime._executor.results import ItemSender, Results
-from runtime._ownership.records import Entry
-from runtime._ownership.released import NOWHERE
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.worker import Push, StreamItem
 
@@ -31,19 +29,20 @@ class Caller:
         self.sent.append(message)
 
 
-class Core:
-    """A worker that counts what it releases."""
+class Owner:
+    """An owner's side that counts what it releases."""
+
+    pack = None
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.address = ADDRESS
-        self.store = SimpleNamespace(say_all=lambda: None)
+        self.held: list[Any] = []
         self.released: list[Any] = []
-        self.objects = SimpleNamespace(release=self.released.append, pack=None)
+        self.hold = self.held.extend
+        self.release = self.released.append
 
 
-def entry() -> Entry:
-    return Entry(b"x" * 28, released=NOWHERE)
+def entry() -> Any:
+    return SimpleNamespace()
 
 
 def push(attempt: int = 0) -> Push:
@@ -51,48 +50,49 @@ def push(attempt: int = 0) -> Push:
 
 
 @pytest.fixture
-def core() -> Core:
-    return Core()
+def owner() -> Owner:
+    return Owner()
 
 
 @pytest.fixture
-def results(core: Core) -> Results:
-    return Results(core)  # type: ignore[arg-type]
+def results(owner: Owner) -> Results:
+    links: Any = SimpleNamespace(lock=threading.RLock(), address=ADDRESS)
+    return Results(links, owner)  # type: ignore[arg-type]
 
 
 def test_one_caller_releases_nothing_of_another_whose_call_has_the_same_id(
-    core: Core, results: Results
+    owner: Owner, results: Results
 ) -> None:
     one, other = Caller(), Caller()
     mine, theirs = entry(), entry()
     results.hold(one, push(), [mine])  # type: ignore[arg-type]
     results.hold(other, push(), [theirs])  # type: ignore[arg-type]
     results.release(one, TASK)  # type: ignore[arg-type]
-    assert core.released == [mine]
+    assert owner.released == [mine]
     assert results.lends
     results.caller_lost(other)  # type: ignore[arg-type]
-    assert core.released == [mine, theirs]
+    assert owner.released == [mine, theirs]
     assert not results.lends
 
 
-def test_one_attempt_is_released_by_itself(core: Core, results: Results) -> None:
+def test_one_attempt_is_released_by_itself(owner: Owner, results: Results) -> None:
     caller = Caller()
     first, again, second = entry(), entry(), entry()
     for attempt, held in ((0, first), (0, again), (1, second)):
         results.hold(caller, push(attempt), [held])  # type: ignore[arg-type]
     results.release(caller, TASK, 0)  # type: ignore[arg-type]
-    assert core.released == [first, again]
+    assert owner.released == [first, again]
     results.release(caller, TASK)  # type: ignore[arg-type]
-    assert core.released == [first, again, second]
+    assert owner.released == [first, again, second]
     assert not results.lends
 
 
 def test_a_generator_that_yields_too_much_is_told_so(
-    core: Core, results: Results, monkeypatch: pytest.MonkeyPatch
+    owner: Owner, results: Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ids, "MAX_STREAM_ITEMS", 2)
     caller = Caller()
-    sender = ItemSender(core, results, caller, push())  # type: ignore[arg-type]
+    sender = ItemSender(owner, results, caller, push())  # type: ignore[arg-type]
     sender.send_one(1)
     sender.send_one(2)
     with pytest.raises(ValueError, match="yielded more than 2 values"):

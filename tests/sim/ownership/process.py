@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import random
 import signal
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from unittest import mock
 
 from runtime import exceptions
-from runtime._executor import executor
+from runtime._executor import endings, executor, main_thread
 from runtime._owner import arguments, objects, reading, submitter
 from runtime._owner.links import Links
 from runtime._owner.store import Pin
 from runtime._ownership.released import Released
 from runtime._process import core_worker
+from runtime._process.owner_side import OwnerSide
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
 from runtime._wire.messages.node import Register, StoreFree
@@ -33,20 +35,24 @@ INLINE_BYTES = 1000
 """Small, so that small values go to the store."""
 
 
-class SimExecutor(executor.Executor):
-    """Knows its fiber, and ends a simulated process only."""
+class SimMainThread(main_thread.MainThread):
+    """A task that runs may end before the signal comes that would interrupt it: here it always does."""
 
-    def __init__(self, process: Process) -> None:
-        super().__init__(process.core)
+    def interrupt(self, running: Any) -> None:
+        """The signal comes too late."""
+
+
+class SimEndings(endings.Endings):
+    """Ends a simulated process only."""
+
+    def __init__(self, process: Process, *parts: Any) -> None:
+        super().__init__(*parts)
         self._process = process
-        self._main = process.fibers[0].thread
 
-    def _interrupt(self) -> None:
-        """A task that runs may end before the signal comes: here it always does."""
-
-    def exit(self, status: int = 0) -> None:
+    def exit(self, status: int | None = None) -> NoReturn:
         self._process.kill(clean=True)
         self._process.fibers[0].park(lambda: False)
+        raise AssertionError("a process that has ended runs on")
 
 
 class SimStore:
@@ -188,7 +194,13 @@ class Process:
             self.core.start({})
         else:
             self.fibers.append(Fiber(self, lambda: calls.run_forever()))
-            calls = SimExecutor(self)
+            calls = executor.Executor(
+                self.core.links,
+                OwnerSide(self.core),
+                functools.partial(SimEndings, self),
+                SimMainThread,
+                self.fibers[0].thread,
+            )
             self.core.start(calls.handlers(), calls)
         fiber = self.fibers[0]
         fiber.ready = lambda: True

@@ -1,0 +1,75 @@
+"""What a worker is for at the moment: the lease of its tasks, or its actor for life."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from runtime._owner.context import Execution
+from runtime._owner.functions import full_name, shown_name
+from runtime._wire.messages.worker import ActorSetup, BindLease, Push
+
+from . import thread_limit
+from .devices import Devices
+from .owner_side import Definitions
+
+
+class Assignment:
+    """The lease and the actor of a worker process.
+
+    Attributes:
+        actor: the user's object, once it is constructed.
+        setup: how the actor was to be made, from the start of its construction on.
+        is_async: whether the actor's calls run on event loops.
+        current_name: whose output the process prints.
+        lease: what tasks may use.
+    """
+
+    def __init__(self, functions: Definitions) -> None:
+        self._functions = functions
+        self._prefix = ""  # of the names of the actor's methods
+        self.devices = Devices()
+        self.actor: Any = None
+        self.setup: ActorSetup | None = None
+        self.is_async = False
+        self.current_name = ""
+        self.lease: BindLease | None = None
+
+    def bind(self, lease: BindLease) -> None:
+        """The tasks to come run under this lease."""
+        self.lease = lease
+        self.devices.bind(lease.gpu_ids, lease.other_ids)
+        thread_limit.follow_lease(lease.resources)
+
+    def execution(self, push: Push) -> Execution:
+        """The record of a call that begins."""
+        function_name = self._prefix + push.method if push.method else self._functions.name(push.key)
+        return Execution(
+            push.task_id,
+            push.name or function_name.rpartition(".")[2],
+            function_name,
+            self.lease,
+            self.setup.actor_id if self.setup else b"",
+            push.attempt,
+        )
+
+    def becomes_actor(self, setup: ActorSetup, running: Execution) -> None:
+        """The process is an actor's from now on; `running` is the call of its constructor."""
+        self.setup = setup
+        if setup.lease is not None:
+            self.bind(msgspec.structs.replace(setup.lease, capture_child_tasks=setup.capture_child_tasks))
+        running.actor_id = setup.actor_id
+        running.lease = self.lease
+        self.current_name = setup.class_name
+
+    def knows_class(self, cls: type, running: Execution) -> None:
+        """The actor's class is loaded: calls are named after it."""
+        self._prefix = f"{full_name(cls)}."
+        running.function_name = f"{self._prefix}__init__"
+
+    def constructed(self, actor: Any) -> None:
+        """The actor is there."""
+        assert self.setup is not None
+        self.actor = actor
+        self.current_name = shown_name(actor, self.setup.class_name)

@@ -1,0 +1,58 @@
+"""Tasks that wait give their CPUs to others meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from runtime._owner.links import Links
+from runtime._wire.messages.node import Blocked, Unblocked
+from runtime._wire.messages.worker import Returned
+
+from .assignment import Assignment
+from .calls import Calls
+from .main_thread import MainThread
+
+LEND_AFTER_S = 0.002
+"""A task that waits longer than this lends its CPUs."""
+
+
+class CpuLending:
+    """Lends the CPUs of what runs on the main thread.
+
+    Attributes:
+        sends_back: whether tasks that come now go back to their submitter, as the one before them waits.
+    """
+
+    def __init__(self, links: Links, calls: Calls, assignment: Assignment, main: MainThread) -> None:
+        self._links = links
+        self._calls = calls
+        self._assignment = assignment
+        self._main = main
+        self.sends_back = False
+
+    def may_block(self) -> bool:
+        """Whether the calling thread holds CPUs that it could lend while it waits."""
+        return self._main.running is not None and threading.current_thread() is self._main.thread
+
+    def blocking_wait(self, ready: Callable[[], Any], timeout_s: float | None) -> bool:
+        """Waits; after a moment gives queued tasks back and lends the CPUs, so that what we wait for can run."""
+        links = self._links
+        grace = LEND_AFTER_S if timeout_s is None else min(timeout_s, LEND_AFTER_S)
+        if links.pump.wait(ready, grace):
+            return True
+        if timeout_s is not None and timeout_s <= grace:
+            return False
+        with links.lock:
+            if self._assignment.actor is None:
+                self.sends_back = True
+                for caller, task_ids in self._calls.take_back_all().items():
+                    caller.send(Returned(task_ids, blocked=True))
+            links.agent.send(Blocked())
+        try:
+            return links.pump.wait(ready, None if timeout_s is None else timeout_s - grace)
+        finally:
+            with links.lock:
+                self.sends_back = False
+                links.agent.send(Unblocked())

@@ -1,0 +1,44 @@
+"""The main thread of a worker. A task on it is interrupted by a signal, whose handler raises KeyboardInterrupt."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Any
+
+from runtime._owner.context import Execution
+from runtime._transport.pump import Pump
+
+
+class MainThread:
+    """What runs on the main thread.
+
+    Attributes:
+        thread: the thread itself.
+        running: the task or call that runs on it, from its first line of user code to its last.
+    """
+
+    def __init__(self, pump: Pump, thread: threading.Thread) -> None:
+        self.thread = thread
+        self.running: Execution | None = None
+        self._pump = pump
+        self._target: Execution | None = None
+        signal.signal(signal.SIGINT, self._interrupted)
+
+    def interrupt(self, running: Execution) -> None:
+        """Raises KeyboardInterrupt in a task that is marked as cancelled. From any thread. It may have ended when the
+        signal comes, or see its mark when it begins: then nothing happens."""
+        self._target = running
+        self._send_signal()
+
+    def _send_signal(self) -> None:
+        assert self.thread.ident is not None
+        signal.pthread_kill(self.thread.ident, signal.SIGINT)
+
+    def _interrupted(self, _signal: int, _frame: Any) -> None:
+        running = self.running
+        if running is None or running is not self._target:
+            return
+        if self._pump.interruptible(self._send_signal):
+            self._target = None
+            raise KeyboardInterrupt

@@ -1,0 +1,56 @@
+"""The owner's side of a worker, as its executor sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from runtime._executor.owner_side import Arguments
+from runtime._owner import lost_arguments
+from runtime._owner.arguments import LostArguments
+from runtime._ownership.records import Entry
+from runtime._transport.connection import Connection
+from runtime._wire.messages.worker import Push
+
+from .core_worker import Core
+
+
+class OwnerSide:
+    """See `runtime._executor.owner_side.OwnerSide`."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._table = core.objects.table.entries
+        self.functions = core.functions
+        self.released = core.released
+        self.drain = core.objects.drain
+        self.pack = core.objects.pack
+        self.error_value = core.objects.error_value
+        self.release = core.objects.release
+        self.when_registered = core.borrowing.when_registered
+        self.cancel_children = core.outcomes.cancel_children
+        self.unpack = core.argument_reader.unpack
+
+    @property
+    def forked(self) -> bool:
+        return self._core.forked
+
+    def unpack_or_send_back(self, push: Push) -> Arguments:
+        return lost_arguments.unpack(self._core, push)
+
+    def send_back(self, connection: Connection, push: Push, error: LostArguments) -> None:
+        lost_arguments.send_back(self._core, connection, push, error)
+
+    def hold(self, entries: Iterable[Entry]) -> None:
+        self._core.store.say_all()
+        for entry in entries:
+            entry.hold()
+
+    def unregistered(self, entries: Iterable[Entry]) -> list[Entry]:
+        table = self._table
+        return [entry for entry in entries if not entry.registered and table.get(entry.object_id) is entry]
+
+    def when_all_registered(self, callback: Callable[[], None]) -> None:
+        self._core.borrowing.when_registered(list(self._table.values()), callback)
+
+    def is_needed(self) -> bool:
+        return bool(self._core.outcomes.pending) or self._core.objects.lends()

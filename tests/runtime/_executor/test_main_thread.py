@@ -1,0 +1,68 @@
+"""A task on the main thread is interrupted, and only that one."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from runtime._executor.main_thread import MainThread
+from runtime._owner.context import Execution
+from tests.runtime._executor.stand_ins import Pump
+
+
+@pytest.fixture
+def pump() -> Pump:
+    return Pump()
+
+
+@pytest.fixture
+def main(pump: Any) -> Iterator[MainThread]:
+    before = signal.getsignal(signal.SIGINT)
+    yield MainThread(pump, threading.current_thread())
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def running() -> Execution:
+    return Execution(b"t" * 24, "name", "module.name", None)
+
+
+def test_what_runs_is_interrupted(main: MainThread, running: Execution) -> None:
+    main.running = running
+    with pytest.raises(KeyboardInterrupt):
+        main.interrupt(running)
+
+
+def test_a_task_that_is_over_when_the_signal_comes_interrupts_nobody(
+    main: MainThread, running: Execution
+) -> None:
+    main.interrupt(running)
+    main.running = Execution(b"u" * 24, "next", "module.next", None)
+    main.interrupt(running)
+
+
+def test_a_signal_from_elsewhere_interrupts_nobody(main: MainThread, running: Execution) -> None:
+    main.running = running
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_it_is_interrupted_once(main: MainThread, running: Execution) -> None:
+    main.running = running
+    with pytest.raises(KeyboardInterrupt):
+        main.interrupt(running)
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_a_thread_that_changes_the_engine_is_not_interrupted_in_it(
+    main: MainThread, pump: Pump, running: Execution
+) -> None:
+    main.running = running
+    pump.may_interrupt = False
+    main.interrupt(running)
+    pump.may_interrupt = True
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)  # the pump sends it again
