@@ -250,9 +250,18 @@ class ObjectRef:
         return self._loop_future().__await__()
 
     def _on_completed(self, callback: Callable[[Any], None]) -> None:
-        """Calls `callback` with the value or the error once it is ready."""
-        future = self.future()
-        future.add_done_callback(lambda done: callback(done.exception() or done.result()))
+        """Calls `callback` with the value or the error once it is ready, on a thread of the engine."""
+        process = _current()
+        reader = process.reader
+
+        def run() -> None:
+            try:
+                result = reader.get_one(self, None)
+            except BaseException as error:
+                result = error
+            callback(result)
+
+        process.objects.when_ready(self._entry, lambda: reader.load_in_thread(run))
 
     def __hash__(self) -> int:
         return hash(self._binary)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from runtime import exceptions
@@ -18,6 +17,7 @@ from runtime.object_ref import ObjectRef
 
 from .errors import error_of
 from .links import Links
+from .loading_threads import LoadingThreads
 from .objects import Objects
 from .store import Store
 from .unpickling import cannot_unpickle, unpickle
@@ -49,7 +49,7 @@ class Reader:
         self._store = store
         self._value_requests = value_requests
         self._lineage = lineage
-        self._loaders: ThreadPoolExecutor | None = None
+        self._loaders = LoadingThreads()
         self._lost_again: dict[bytes, int] = {}
 
     def get(self, refs: Sequence[ObjectRef], timeout_s: float | None) -> list[Any]:
@@ -213,12 +213,9 @@ class Reader:
         return entry.value is not None and entry.value.kind < STORED
 
     def load_in_thread(self, job: Callable[[], None]) -> None:
-        """Runs a loading job off the pumping thread."""
-        if self._loaders is None:
-            self._loaders = ThreadPoolExecutor(4, thread_name_prefix="load")
+        """Runs a job that loads a value, or calls the program back, off the pumping thread."""
         self._loaders.submit(job)
 
     def close(self) -> None:
         """Ends the loading threads."""
-        if self._loaders is not None:
-            self._loaders.shutdown(wait=False, cancel_futures=True)
+        self._loaders.close()
