@@ -69,15 +69,21 @@ class Answers:
                 # The caller lets go of its references with our answer: ours must be known by then.
                 owner.when_registered(kept, lambda: self._send(connection, done))
             else:
-                self._send(connection, done)
+                try:
+                    connection.send(done)
+                except Exception as error:
+                    self._cannot_send(connection, done, error)
 
     def _send(self, connection: Connection, done: Done) -> None:
         try:
             connection.send(done)
         except Exception as error:
-            value = self._owner.error_value(cannot_send("result of the call", error))
-            self._results.release(connection, done.task_id)
-            connection.send(msgspec.structs.replace(done, values=[value], failed=True))
+            self._cannot_send(connection, done, error)
+
+    def _cannot_send(self, connection: Connection, done: Done, error: Exception) -> None:
+        value = self._owner.error_value(cannot_send("result of the call", error))
+        self._results.release(connection, done.task_id)
+        connection.send(msgspec.structs.replace(done, values=[value], failed=True))
 
     # ------------------------------------------------------------ errors
 

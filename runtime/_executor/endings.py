@@ -105,7 +105,7 @@ class Endings:
 
     def may_exit(self) -> bool:
         """Whether the process was told to end, and nothing runs any more."""
-        return self.life.may_exit(self._calls.is_idle)
+        return self.life.ends_when_idle and self._calls.is_idle
 
     def exit_if_idle(self) -> None:
         """Ends the process if it was told to and nothing runs."""

@@ -64,6 +64,7 @@ class Executor:
         self._main = make_main(links.pump, main_thread or threading.main_thread())
         self.results = results = Results(links, owner)
         self.endings = make_endings(links, owner, calls, assignment)
+        self._life = self.endings.life
         self._answers = Answers(links, owner, calls, assignment, results, self.endings)
         self._lending = CpuLending(links, calls, assignment, self._main)
         self._receiver = Receiver(
@@ -113,16 +114,18 @@ class Executor:
     def run_forever(self) -> None:
         """Runs tasks until the process has a reason to end."""
         links, calls, endings, owner = self._links, self._calls, self.endings, self._owner
+        life, begun, record = endings.life, calls.begun, self.assignment.execution
         while True:
             if not calls.waiting:
-                endings.exit_if_idle()
+                if life.ends_when_idle:
+                    endings.exit_if_idle()
                 links.pump.wait(self._has_work, look_s=REST_S)  # whoever gives it work wakes it
                 continue
             with links.lock:
                 if not calls.waiting:
                     continue  # taken back meanwhile
                 connection, push = calls.waiting.popleft()
-                running = calls.begin(connection, push)
+                running = begun[connection, push.task_id] = record(push)  # `Calls.begin`, without a call
             is_last = bool(owner.functions.max_calls) and endings.is_last_call(push.key)
             self.run(connection, push, running)
             if self._async is not None:
@@ -132,7 +135,7 @@ class Executor:
                 endings.retire(connection, push.key, self._is_needed)
 
     def _has_work(self) -> bool:
-        return bool(self._calls.waiting) or self.endings.may_exit()
+        return bool(self._calls.waiting) or (self._life.ends_when_idle and self.endings.may_exit())
 
     def _is_needed(self) -> bool:
         return self.results.lends or self._owner.is_needed()

@@ -56,15 +56,17 @@ class Lifecycle:
 
     Attributes:
         accepts_calls: whether pushes are taken; the callers of those that are not see the process end.
+        ends_when_idle: whether the process exits as soon as nothing runs, and nothing that came waits to.
         reason: why the process ends by itself, for the errors of its callers; "" for none of its own.
         status: its exit status.
     """
 
-    __slots__ = ("_machine", "accepts_calls", "reason", "status")
+    __slots__ = ("_machine", "accepts_calls", "ends_when_idle", "reason", "status")
 
     def __init__(self) -> None:
         self._machine = Machine("the worker process", Stage.SERVING, TRANSITIONS)
-        self.accepts_calls = True
+        self.accepts_calls = True  # what the stage says, as plain attributes: they are read for every call
+        self.ends_when_idle = False
         self.reason = ""
         self.status = 0
 
@@ -77,14 +79,6 @@ class Lifecycle:
     def leaving(self) -> bool:
         """Whether calls that have not begun are dropped."""
         return not self.accepts_calls
-
-    def may_exit(self, idle: bool) -> bool:
-        """Whether the process is to exit now.
-
-        Args:
-            idle: nothing runs, and nothing that came waits to.
-        """
-        return idle and self.stage in (Stage.FINISHING, Stage.LEAVING)
 
     def unreferenced(self) -> None:
         """The last handle of the actor is gone."""
@@ -116,4 +110,5 @@ class Lifecycle:
             return False
         self._machine.step(event)
         self.accepts_calls = self.stage in (Stage.SERVING, Stage.FINISHING)
+        self.ends_when_idle = self.stage in (Stage.FINISHING, Stage.LEAVING)
         return True

@@ -89,5 +89,5 @@ class LoadingThreads:
             try:
                 job()
             except BaseException:
-                report("a callback of an object")
+                report("a job that loads a value")
             del job

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from runtime._executor.owner_side import Arguments
 from runtime._owner import lost_arguments
@@ -29,13 +30,11 @@ class OwnerSide:
         self.when_registered = core.borrowing.when_registered
         self.cancel_children = core.outcomes.cancel_children
         self.unpack = core.argument_reader.unpack
+        self.unpack_or_send_back: Callable[[Push], Arguments] = partial(lost_arguments.unpack, core)
 
     @property
     def forked(self) -> bool:
         return self._core.forked
-
-    def unpack_or_send_back(self, push: Push) -> Arguments:
-        return lost_arguments.unpack(self._core, push)
 
     def send_back(self, connection: Connection, push: Push, error: LostArguments) -> None:
         lost_arguments.send_back(self._core, connection, push, error)

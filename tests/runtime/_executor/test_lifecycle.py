@@ -34,7 +34,7 @@ def test_a_process_that_serves_never_exits_by_itself() -> None:
     assert life.stage is Stage.SERVING
     assert life.accepts_calls
     assert not life.leaving
-    assert not life.may_exit(idle=True)
+    assert not life.ends_when_idle
 
 
 @pytest.mark.parametrize("ending", [Lifecycle.unreferenced, Lifecycle.not_constructed])
@@ -45,8 +45,7 @@ def test_what_has_come_runs_before_an_actor_without_handles_exits(
     ending(life)
     assert life.stage is Stage.FINISHING
     assert life.accepts_calls
-    assert not life.may_exit(idle=False)
-    assert life.may_exit(idle=True)
+    assert life.ends_when_idle
     life.exit()
     assert (life.reason, life.status) == ("", 0)
 
@@ -56,8 +55,7 @@ def test_an_actor_that_leaves_takes_no_call_and_lets_others_finish() -> None:
     life.leave("exit_actor() is called.", 2)
     assert life.leaving
     assert not life.accepts_calls
-    assert not life.may_exit(idle=False)
-    assert life.may_exit(idle=True)
+    assert life.ends_when_idle
     life.exit()
     assert (life.stage, life.reason, life.status) == (Stage.EXITING, "exit_actor() is called.", 2)
 
@@ -73,7 +71,7 @@ def test_a_retired_worker_takes_no_call_and_waits_until_nobody_needs_it() -> Non
     life = Lifecycle()
     life.retire("spent")
     assert not life.accepts_calls
-    assert not life.may_exit(idle=True)
+    assert not life.ends_when_idle
     life.exit()
     assert (life.stage, life.reason, life.status) == (Stage.EXITING, "spent", 0)
 
@@ -96,7 +94,7 @@ def test_endings_may_come_in_any_order(order: tuple[str, ...]) -> None:
     life = Lifecycle()
     for name in order:
         ENDINGS[name](life)
-        assert life.may_exit(idle=True)
+        assert life.ends_when_idle
     first = next(name for name in order if name.startswith("leave"))
     assert life.status == (3 if first == "leave" else 4)
     life.exit()
