@@ -189,8 +189,8 @@ def test_nothing_of_the_engine_does_it() -> None:
     "function",
     [
         "runtime._transport.connection.Connection._deliver",
-        "runtime._owner.submitter.TaskSubmitter.on_granted",
         "runtime._process.metrics.",
+        "runtime._ownership.",
         "runtime._executor.receiver.Receiver._on_push",
         "runtime._owner.links.Links._peer_lost",
         "runtime._process.printing.Printing.put",
