@@ -47,7 +47,7 @@ NO_OP_GOAL_S = 1.0
 DOWN_GOAL_S = 3.0
 ROUNDS = 5
 FIRST_ROUNDS = 3
-GROWTH_GOAL = 2.0
+GROWTH_GOAL = 4.0
 """How much longer `up` may take for the most hosts than for one."""
 SPEC = """\
 cluster_name: bench
