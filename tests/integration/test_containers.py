@@ -62,7 +62,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     folder.chmod(0o755)
     with Testbed(1, [str(image), str(shared), str(ROOT)]) as bed:
         [host] = bed.hosts
-        podman.install(host, image)
+        podman.install(host, image, rootless=True)
         host.run(["mkdir", "/tmp/given"])
         host.run(["cp", "-r", f"{shared}/file", "/tmp/given/"])
         yield host

@@ -59,6 +59,13 @@ tar -C {image} -c . | podman import --quiet - {name} >/dev/null
 """
 
 
+_ROOT_ONLY = """
+for program in /usr/bin/newuidmap /usr/bin/newgidmap; do
+    [ ! -e $program ] || mount --bind /dev/null $program
+done
+"""
+
+
 def missing() -> str:
     """Why there can be no such hosts here; "" when there can."""
     if reason := sshd.missing():
@@ -76,9 +83,16 @@ def make_image(folder: Path) -> Path:
     return folder
 
 
-def install(host: Host, image: Path) -> None:
-    """The host runs containers from now on. `image` has to be one of the test bed's shared directories."""
+def install(host: Host, image: Path, *, rootless: bool = False) -> None:
+    """The host runs containers from now on. `image` has to be one of the test bed's shared directories.
+
+    Args:
+        rootless: users other than root may have containers of their own, if Debian's `uidmap` is there. Without it they
+            use root's, through sudo, and find the image there.
+    """
     script = _PREPARE.format(cgroups=" ".join(_CGROUPS), image=image, name=IMAGE)
+    if not rootless:
+        script += _ROOT_ONLY
     host.run(["sh", "-c", script], timeout_s=120)
 
 
