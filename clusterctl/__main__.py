@@ -23,15 +23,25 @@ def main() -> None:
     except SystemExit as end:
         status = end.code
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is over: what the command said stays true
+    _flush()
     if status == _INTERRUPTED:
         # A Ctrl-C inside an exec() makes CPython kill itself with SIGINT at the end, although it was handled.
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except (OSError, ValueError):
-                continue  # nobody reads it any more
         os._exit(_INTERRUPTED)
     sys.exit(status)
+
+
+def _flush() -> None:
+    """Writes what is buffered. Where nobody reads it any more, Python's own attempt at the end must not fail: that
+    would change the exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+        except ValueError:
+            continue  # closed
 
 
 def _end_early(number: int, frame: object) -> None:

@@ -207,6 +207,9 @@ class ActorSubmitter:
                 f"The task {method} could not be submitted to actor {actor.actor_id.hex()} because more than "
                 f"{max_pending} tasks are queued on the actor. Wait for some, or raise `max_pending_calls`."
             )
+        retry_on = (
+            () if retry_exceptions.__class__ is bool else pickled_classes(retry_exceptions)
+        )  # may run user code
         packed = core.arguments.pack(name or method, args, kwargs) if args or kwargs else NO_ARGUMENTS
         with core.lock:
             actor.sequence += 1
@@ -225,7 +228,7 @@ class ActorSubmitter:
                     actor.sequence,
                     concurrency_group,
                     stream=stream,
-                    retry_on=() if retry_exceptions.__class__ is bool else pickled_classes(retry_exceptions),
+                    retry_on=retry_on,
                 ),
                 retries,
                 retries,

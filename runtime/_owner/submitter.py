@@ -48,8 +48,9 @@ class TaskSubmitter:
         """
         core = self._core
         core.check()
-        packed = core.arguments.pack(function.name, args, kwargs) if args or kwargs else NO_ARGUMENTS
         retried = options.retry_exceptions
+        retry_on = () if retried.__class__ is bool else pickled_classes(retried)  # may run user code
+        packed = core.arguments.pack(function.name, args, kwargs) if args or kwargs else NO_ARGUMENTS
         with core.lock:
             task = Task(
                 packed,
@@ -64,7 +65,7 @@ class TaskSubmitter:
                     0,
                     options.name,
                     stream=options.stream,
-                    retry_on=() if retried.__class__ is bool else pickled_classes(retried),
+                    retry_on=retry_on,
                 ),
                 options.max_retries,
                 options.max_retries,

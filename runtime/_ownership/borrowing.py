@@ -160,7 +160,9 @@ class Borrowing:
         """A process is gone: it borrows nothing any more, and what it owned is lost."""
         self._objects.bury(self._table.borrower_lost(worker_id))
         for object_id in self.borrowed_from(worker_id):
-            entry = self._table.entries[object_id]
+            entry = self._table.entries.get(object_id)
+            if entry is None:
+                continue  # an error of one before it has let go of it
             entry.asked = True
             # A value that we happen to have goes with the rest.
             self._objects.set_value(entry, self._outbox.error(OwnerDied(object_id, entry.owner)))

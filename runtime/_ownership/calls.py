@@ -317,7 +317,7 @@ class Calls:
         actor.sequence += 1
         call.push = msgspec.structs.replace(call.push, sequence=actor.sequence)
         call.move(TaskState.QUEUED)
-        actor.calls.append(call)
+        actor.calls.appendleft(call)  # the calls that wait there may wait for what it makes
         if actor.link is None:
             self.watch(actor)
         else:
@@ -330,7 +330,7 @@ class Calls:
         if link is None:
             return
         waiting: list[Call] = []
-        while actor.calls:
+        while actor.calls and actor.link is link:  # a send may find that the link is broken
             if link.congested:
                 link.on_room = self._room
                 break

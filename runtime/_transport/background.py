@@ -157,6 +157,8 @@ class Background:
         """Does what the phase says once, and takes the edge of what it met."""
         event = self._turns[self.machine.state]()
         if self._pump.stopped:
+            if event is Event.NOBODY_WAITS:
+                self._pump.stop_leading()
             event = Event.STOPPED
         if event is not None:
             self.machine.step(event)
