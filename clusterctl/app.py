@@ -15,6 +15,7 @@ from clusterctl.commands import (
     autostop,
     check,
     cluster,
+    connect,
     dashboard,
     doctor,
     down,
@@ -92,6 +93,7 @@ _add(app, "exec", execute.execute, cls=ClusterFirst, context_settings=_PASS_ON)
 _add(app, "logs", logs.logs, cls=ClusterFirst)
 _add(app, "monitor", monitor.monitor)
 _add(app, "dashboard", dashboard.dashboard)
+_add(app, "connect", connect.connect, cls=ClusterFirst, context_settings=_PASS_ON)
 for _name, _command in (("head-ip", addresses.get_head_ip), ("worker-ips", addresses.get_worker_ips)):
     _add(app, f"get-{_name}", _command)
     _add(app, f"get-{_name}".replace("-", "_"), _command, hidden=True)  # as Ray spells it, too

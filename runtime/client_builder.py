@@ -1,4 +1,4 @@
-"""`client(address)...connect()`: the older form of `init(address)`. It connects directly, without a proxy."""
+"""`client(address)...connect()`: the older way to write `init("ray://address")`."""
 
 from __future__ import annotations
 
@@ -28,9 +28,14 @@ class ClientBuilder:
 
     def connect(self) -> RayContext:
         """Connects. Raises as `init`."""
-        return init(self.address, namespace=self._namespace, runtime_env=self._runtime_env)
+        address = self.address
+        if address and address not in ("auto", "local") and "://" not in address:
+            address = f"ray://{address}"
+        return init(address, namespace=self._namespace, runtime_env=self._runtime_env)
 
 
 def client(address: str | None = None) -> ClientBuilder:
-    """A builder for a connection to the cluster at `address`, as `init` takes it, with or without "ray://"."""
+    """A builder for a connection to the server for remote drivers at `address`: host:port, with or without "ray://".
+    None and "local" mean what they mean to `init`.
+    """
     return ClientBuilder(address)

@@ -36,6 +36,7 @@ EXCEPTIONS = {
     "runtime/compat/_common/utils.py::env_float": "reads a variable that its caller names, as Ray's helper does",
     "runtime/compat/_common/utils.py::env_bool": "reads a variable that its caller names, as Ray's helper does",
     "runtime/compat/ray.py::install": "PYTHONPATH of the Pythons that the program starts",
+    "clusterctl/commands/connect.py::connect": "the environment of a command",
     "clusterctl/head/boot_entry.py::install": "the environment of the head that a reboot starts",
     "clusterctl/head/boot_entry.py::_run": "the environment of crontab",
     "clusterctl/head/daemons.py::spill_to": "sets what the daemons read that it starts",

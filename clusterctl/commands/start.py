@@ -25,6 +25,15 @@ def start(
     api_port: Annotated[
         int, typer.Option("--api-port", "--dashboard-port", help="Where a head's API listens; 0: any port.")
     ] = 0,
+    client_port: Annotated[
+        int,
+        typer.Option(
+            "--ray-client-server-port",
+            min=0,
+            max=65535,
+            help="Where a head takes remote drivers (ray://); 0: port 10001, or any other.",
+        ),
+    ] = 0,
     num_cpus: Annotated[float | None, typer.Option(help="CPUs that this node brings.")] = None,
     num_gpus: Annotated[float | None, typer.Option(help="GPUs that this node brings.")] = None,
     memory: Annotated[int | None, typer.Option(help="Bytes of memory that this node brings.")] = None,
@@ -96,7 +105,7 @@ def start(
     if object_spilling_directory is not None:
         daemons.spill_to(object_spilling_directory)
     if head:
-        record = daemons.start_head(config, secret_file, host, port, api_port, amounts, marks)
+        record = daemons.start_head(config, secret_file, host, port, api_port, client_port, amounts, marks)
     else:
         assert address is not None
         if secret_file is None:
@@ -122,6 +131,9 @@ def start(
             f"its secret: {record.secret_file}",
             f"other machines join with: clusterctl start --address {record.control_address} --secret-file FILE",
         ]
+        if record.client_address:
+            where = f"RAY_ADDRESS=ray://{record.client_address}, RAY_AUTH_TOKEN_PATH=FILE (the secret)"
+            lines.append(f"remote drivers: {where}")
     if block:
         daemons.wait_for_end(record, lambda: output.say("\n".join(lines)))
     else:

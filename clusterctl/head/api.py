@@ -99,6 +99,8 @@ class Api:
         self._scaling = scaling
         self._ending = ending
         self._cluster_name = cluster_name
+        self.client_address = ""
+        """Where remote drivers come; "": nowhere."""
 
     def endpoints(self) -> list[Endpoint]:
         """The route table."""
@@ -159,6 +161,7 @@ class Api:
                 "cluster_name": self._cluster_name,
                 "cluster_id": info.cluster_id,
                 "session_dir": info.session_dir,
+                "remote_drivers": self.client_address,
                 "python_version": info.python_version,
             }
         )

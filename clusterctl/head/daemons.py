@@ -41,6 +41,7 @@ def start_head(
     host: str,
     port: int,
     api_port: int,
+    client_port: int,
     resources: Mapping[str, float],
     labels: Mapping[str, str],
 ) -> DaemonRecord:
@@ -64,6 +65,8 @@ def start_head(
                 host=host,
                 control_port=port,
                 api_port=api_port,
+                client_host=host,
+                client_port=client_port,
                 resources=dict(resources),
                 labels=dict(labels),
             )

@@ -29,11 +29,13 @@ def with_ports_of_before(config: HeadConfig, session_dir: str) -> HeadConfig:
     before = read(session_dir)
     if before is None:
         return config
-    control, api = (_port_of(address) for address in (before.control_address, before.api_url))
+    known = before.control_address, before.api_url, before.client_address
+    control, api, client = map(_port_of, known)
     return msgspec.structs.replace(
         config,
         control_port=config.control_port or _free(config.host, control),
         api_port=config.api_port or _free(_LOOPBACK, api),
+        client_port=config.client_port or _free(config.client_host, client),
     )
 
 

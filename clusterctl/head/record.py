@@ -22,6 +22,7 @@ class DaemonRecord(msgspec.Struct, kw_only=True):
     control_address: str
     node_id: str = ""
     api_url: str = ""
+    client_address: str = ""  # where remote drivers come; "": nowhere
     session_dir: str = ""
     secret_file: str = ""
     boot_id: str = ""  # of the machine when the process began: a record may outlive a reboot

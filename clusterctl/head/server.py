@@ -29,12 +29,12 @@ from runtime._clients.control import ControlClient
 from runtime._control.storage import StorageError
 from runtime._core import head_api
 from runtime._node.options import zygote_delay_s
-from runtime._session.daemons import Daemon, DaemonError, start_node
+from runtime._session.daemons import Daemon, DaemonError, start_node, start_remote_drivers
 from runtime._system import files
 from runtime._transport.channel import CallError
 from runtime._wire.messages.control import KvPut
 
-from . import end_request, ending
+from . import end_request, ending, remote_drivers
 from .api import Api
 from .autostop import Autostop
 from .config import HeadConfig
@@ -195,6 +195,8 @@ class Head:
                     keep_alive(name, daemons[index], restarts[index], _replacing(daemons, index)),
                     f"supervision of the {name}",
                 )
+            client_address = self._take_remote_drivers(address, spawn)
+            api.client_address = client_address
             host, api_port = listener.getsockname()[:2]
             api_url = f"http://{host}:{api_port}"
             await control.call(KvPut(head_api.NAMESPACE, head_api.KEY, api_url.encode()))
@@ -203,6 +205,7 @@ class Head:
                     "control_address": address,
                     "api_url": api_url,
                     "node_id": daemons[1].ready["node_id"],
+                    "client_address": client_address,
                 }
             )
             await self._stop.wait()  # a head works until it is told to end
@@ -210,6 +213,24 @@ class Head:
             await jobs.close()
             for task in tasks:
                 task.cancel()
+
+    def _take_remote_drivers(
+        self, address: str, spawn: Callable[[Coroutine[Any, Any, None], str], None]
+    ) -> str:
+        """Has the server for remote drivers started and kept. Returns where it listens; "": nowhere."""
+        config = self._config
+        if not remote_drivers.is_available():
+            log.info("gRPC is not installed here: there will be no remote drivers (ray://)")
+            return ""
+        port = remote_drivers.choose_port(config.client_host, config.client_port)
+
+        def start() -> Daemon:
+            return start_remote_drivers(
+                address, self._session_dir, self._secret_file, config.client_host, port
+            )
+
+        spawn(remote_drivers.keep(start), "server for remote drivers")
+        return f"{config.client_host}:{port}"
 
     async def _or_stop(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """A part of the head; when it fails for good, the head ends, in order."""

@@ -373,7 +373,7 @@ class Up:
         """The runtime that travels to the head."""
         extras = self._provider.head_extras
         if self._shipped is None and extras is not None:
-            self._shipped = shipping.own(str(self._home.root / "cache"), extras)
+            self._shipped = shipping.own(str(self._home.root / "cache"), [*extras, "client"])
         return self._shipped
 
     def _head_step(self, step: str) -> None:

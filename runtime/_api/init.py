@@ -34,7 +34,7 @@ from runtime._session import (
 from runtime._system import settings, stacks, variables
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.control import KvGet, KvValue
-from runtime._wire.messages.node import PrestartWorkers, Register
+from runtime._wire.messages.node import DriverLogs, PrestartWorkers, Register
 from runtime.job_config import JobConfig
 
 log = logging.getLogger("runtime")
@@ -75,7 +75,9 @@ def init(
     """Connects this program to a cluster: the one at `address`, or a new one on this machine.
 
     Args:
-        address: the cluster: "host:port" of its control store (with or without "ray://"; `localhost` means 127.0.0.1);
+        address: the cluster: "host:port" of its control store (`localhost` means 127.0.0.1), which must have a node on
+            this machine; "ray://host:port" of its head's server for remote drivers, from any machine (default port
+            10001; needs the extra `client`);
             "local" for a new one; "auto" for the one in CLUSTERCTL_ADDRESS or RAY_ADDRESS, else the one that has a node
             on this machine, even another program's local one. None: as "auto", but local clusters of other programs do
             not count, and a new one is started if none is found.
@@ -133,6 +135,10 @@ def init(
         environment = job_environment.of_init(
             runtime_env, job_config, skip_hook=bool(kwargs.get("_skip_env_hook"))
         )
+        remote = init_arguments.remote_address(address, own, kwargs)
+        if remote:
+            _connect_remote(remote, namespace, job, environment, log_to_driver, logging_config)
+            return context_of_session()
         agent_path = init_arguments.agent_of(address, own, kwargs)
         if not agent_path:
             agent_path = _start_local(own, kwargs, bool(include_dashboard), dashboard_port)
@@ -193,24 +199,13 @@ def _connect(
     log_to_driver: bool | None,
     logging_config: LoggingConfig | None,
 ) -> None:
-    prints = log_to_driver if log_to_driver is not None else settings.LOG_TO_DRIVER.get()
-    runtime_env, packages = environment
-    config = {
-        "sys_path": [*_import_paths(), *job.code_search_path],
-        "cwd": os.getcwd(),
-        "runtime_env": runtime_env,
-        "log_to_driver": prints,
-        "logging": logging_config.to_dict() if logging_config is not None else None,
-        "ray_alias": sys.modules.get("ray") is sys.modules["runtime"],
-        "default_actor_lifetime": job.default_actor_lifetime,
-        "metadata": job.metadata,
-    }
+    config = _job_config(job, environment, log_to_driver, logging_config)
     register = Register(
         True,
         WorkerAddress(b"", b"", ""),
         os.getpid(),
         namespace=namespace or str(uuid.uuid4()),
-        entrypoint=" ".join(sys.argv) or "python",
+        entrypoint=_entrypoint(),
         job_config=json.dumps(config),
         submission_id=settings.SUBMISSION_ID.get(),
     )
@@ -220,14 +215,82 @@ def _connect(
     except RuntimeError:
         core.close()
         raise
-    if prints:
-        global _printing
-        room = Room()
-        _printing = Printing(
-            LogPrinter(core.session.node_host, room=room.wait, with_prefix=logging_config is None), room
-        )
+    prints = config["log_to_driver"]
     core_worker.set_current(core)
-    core.serve(_printing.put if _printing is not None else None)
+    core.serve(_log_printing(core, logging_config) if prints else None)
+    _begin_job(core, environment)
+    _take_signals()
+    _guard_interrupts(core)
+
+
+def _connect_remote(
+    address: str,
+    namespace: str,
+    job: JobConfig,
+    environment: job_environment.JobEnvironment,
+    log_to_driver: bool | None,
+    logging_config: LoggingConfig | None,
+) -> None:
+    """Makes this program a remote driver: `_connect` through the server at `address`."""
+    try:
+        from runtime._remote_driver.core import RemoteCore  # only these programs need gRPC
+        from runtime._remote_driver.requests import as_core
+        from runtime._remote_driver.token import secret_for
+    except ModuleNotFoundError as error:
+        if error.name != "grpc":
+            raise
+        raise ImportError(
+            f"ray:// needs gRPC, which is not installed here ({error}): pip install 'clusterctl[client]'"
+        ) from error
+    config = _job_config(job, environment, log_to_driver, logging_config)
+    # Folders of this machine mean nothing there: `working_dir` and `py_modules` bring modules along.
+    config.update(sys_path=job.code_search_path, cwd="")
+    secret = secret_for(address)
+    remote = RemoteCore(address, secret, namespace or str(uuid.uuid4()), _entrypoint(), json.dumps(config))
+    core = as_core(remote)
+    if config["log_to_driver"]:
+        remote.on_driver_logs = _log_printing(core, logging_config)
+    core_worker.set_current(core)
+    _begin_job(core, environment)
+    _take_signals()
+
+
+def _entrypoint() -> str:
+    return " ".join(sys.argv) or "python"
+
+
+def _job_config(
+    job: JobConfig,
+    environment: job_environment.JobEnvironment,
+    log_to_driver: bool | None,
+    logging_config: LoggingConfig | None,
+) -> dict[str, Any]:
+    prints = log_to_driver if log_to_driver is not None else settings.LOG_TO_DRIVER.get()
+    return {
+        "sys_path": [*_import_paths(), *job.code_search_path],
+        "cwd": os.getcwd(),
+        "runtime_env": environment[0],
+        "log_to_driver": prints,
+        "logging": logging_config.to_dict() if logging_config is not None else None,
+        "ray_alias": sys.modules.get("ray") is sys.modules["runtime"],
+        "default_actor_lifetime": job.default_actor_lifetime,
+        "metadata": job.metadata,
+    }
+
+
+def _log_printing(core: Core, logging_config: LoggingConfig | None) -> Callable[[DriverLogs], None]:
+    """What prints the output of workers."""
+    global _printing
+    room = Room()
+    _printing = Printing(
+        LogPrinter(core.session.node_host, room=room.wait, with_prefix=logging_config is None), room
+    )
+    return _printing.put
+
+
+def _begin_job(core: Core, environment: job_environment.JobEnvironment) -> None:
+    """Brings the files of the job's environment to the cluster."""
+    runtime_env, packages = environment
     try:
         job_environment.upload(core, packages)
     except BaseException:
@@ -236,12 +299,15 @@ def _connect(
         raise
     if runtime_env and (runtime_env.get("config") or {}).get("eager_install", True):
         core.agent.send(PrestartWorkers())
+
+
+def _take_signals() -> None:
+    """Has stacks shown on request, and SIGTERM end the program in order."""
     stacks.register("driver")
     if threading.current_thread() is threading.main_thread() and (
         signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     ):
         signal.signal(signal.SIGTERM, _terminated)
-    _guard_interrupts(core)
 
 
 def _terminated(_number: int, _frame: Any) -> NoReturn:

@@ -20,6 +20,8 @@ _HIDDEN = frozenset(
 )
 """Ray's arguments without a name in its signature. Those that `_init` does not read have no effect here."""
 MIN_STORE_BYTES = 75 * 2**20
+CLIENT_PORT = 10001
+"""Of remote drivers, where "ray://host" says none."""
 _CLIENT = "ray://"
 
 
@@ -118,6 +120,36 @@ def own_cluster(**own: Any) -> dict[str, Any]:
     return own
 
 
+def remote_address(address: Any, own: Mapping[str, Any], hidden: Mapping[str, Any]) -> str:
+    """host:port of the remote driver server that an address ("ray://...") means; "": it means none. As for `agent_of`,
+    the environment replaces None and "auto".
+
+    Raises:
+        ValueError: arguments of a new cluster are given as well.
+    """
+    if address in (None, "auto"):
+        address = settings.CLUSTER_ADDRESS.get() or settings.RAY_ADDRESS.get()
+    if not isinstance(address, str) or not address.startswith(_CLIENT):
+        return ""
+    _refuse_own(address, own, hidden)
+    place = address.removeprefix(_CLIENT).rstrip("/") or "127.0.0.1"
+    return place if ":" in place.rpartition("]")[2] else f"{place}:{CLIENT_PORT}"
+
+
+def _refuse_own(address: str, own: Mapping[str, Any], hidden: Mapping[str, Any]) -> None:
+    given = _given(own, hidden)
+    if given:
+        raise ValueError(
+            f"When connecting to an existing cluster, {' and '.join(given)} must not be provided: they are for a "
+            f"new one, and {address!r} names one that runs."
+        )
+
+
+def _given(own: Mapping[str, Any], hidden: Mapping[str, Any]) -> list[str]:
+    given = [name for name, value in own.items() if value is not None]
+    return given + (["_system_config"] if hidden.get("_system_config") is not None else [])
+
+
 def agent_of(address: Any, own: Mapping[str, Any], hidden: Mapping[str, Any]) -> str:
     """The socket of the node agent to join; "" to start a cluster.
 
@@ -127,11 +159,9 @@ def agent_of(address: Any, own: Mapping[str, Any], hidden: Mapping[str, Any]) ->
         TypeError, ValueError: `init` takes no such address, or arguments of a new cluster are given with one to join.
         ConnectionError: no such cluster has a node on this machine.
     """
-    given = [name for name, value in own.items() if value is not None]
-    given += ["_system_config"] if hidden.get("_system_config") is not None else []
     if address in (None, "auto"):
         named = settings.CLUSTER_ADDRESS.get() or settings.RAY_ADDRESS.get()
-        if not named and address is None and not given:
+        if not named and address is None and not _given(own, hidden):
             record = find_agent(None)
             return record.unix_path if record is not None else ""
         address = named or address
@@ -146,19 +176,14 @@ def agent_of(address: Any, own: Mapping[str, Any], hidden: Mapping[str, Any]) ->
             f"Invalid Ray address: {address!r} is the address of a job API, which `JobSubmissionClient` takes and "
             "RAY_API_SERVER_ADDRESS may hold. `init` and RAY_ADDRESS take the host:port of a control store."
         )
-    if given:
-        raise ValueError(
-            f"When connecting to an existing cluster, {' and '.join(given)} must not be provided: they are for a "
-            f"new cluster, but {address!r} names a running one."
-        )
+    _refuse_own(address, own, hidden)
     if address.startswith("/"):  # the agent's socket: the address of a local cluster
         if not os.path.exists(address):
             raise ConnectionError(f"Could not find any running Ray instance: {address!r} has ended.")
         return address
-    wanted = address.removeprefix(_CLIENT)
-    if wanted != "auto" and ":" not in wanted:
+    if address != "auto" and ":" not in address:
         raise ValueError(f'Invalid address format: {address!r}. Give "auto", "local" or "host:port".')
-    record = find_agent(wanted)
+    record = find_agent(address)
     if record is None:
         raise ConnectionError(
             f"Could not find any running Ray instance: no cluster at {address!r} has a node on this machine. Start one "

@@ -35,12 +35,15 @@ class ArgumentPacker:
 
     def pack(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PackedArguments:
         """Packs the arguments of a call of `name`. Large ones go to the object store, as if the user had `put` them.
+        `PackedArguments` in place of `args`, from a remote driver, are passed on.
 
         Raises:
             TypeError: an argument cannot be pickled.
         """
         if not args and not kwargs:
             return NO_ARGUMENTS
+        if isinstance(args, PackedArguments):
+            return args
         try:
             return self._pack(args, kwargs)
         except TypeError as error:

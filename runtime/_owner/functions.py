@@ -82,10 +82,25 @@ class Function:
                 f"is {TOO_LARGE_BYTES >> 20} MiB. Give the large object to put(), and the function its reference."
             )
         limit = str(max_calls).encode() if max_calls else b""
-        self.key = hashlib.sha256(self.pickled + limit).digest()[:16]
+        self._describe(
+            hashlib.sha256(self.pickled + limit).digest()[:16], name, full_name(function), max_calls, held
+        )
+
+    @classmethod
+    def of_pickled(
+        cls, pickled: bytes, key: bytes, name: str, full_name: str, max_calls: int, held: list[Any]
+    ) -> Function:
+        """A function that another process has pickled, with the objects in its closure."""
+        function = cls.__new__(cls)
+        function.pickled = pickled
+        function._describe(key, name, full_name, max_calls, held)
+        return function
+
+    def _describe(self, key: bytes, name: str, full_name: str, max_calls: int, held: list[Any]) -> None:
+        self.key = key
         self.max_calls = max_calls
         self.name = name
-        self.full_name = full_name(function)
+        self.full_name = full_name
         self.published = False
         self.on_unused: Callable[[], None] | None = None
         self.held = held  # only now, for `__del__` lets go of what is held

@@ -116,13 +116,25 @@ class Reader:
 
     def load(self, entry: Entry, deadline: float | None) -> Any:
         """The value of one entry, made again if every copy is lost. See `get`."""
+        return self._load(entry, deadline, self.load_value)
+
+    def load_block(self, entry: Entry) -> memoryview:
+        """What lies in an object store for an entry, made again if every copy is lost. It is pinned while the view
+        lives. See `get`.
+        """
+        block: memoryview = self._load(entry, None, self._load_block)
+        return block
+
+    def _load(
+        self, entry: Entry, deadline: float | None, take: Callable[[Entry, Value, float | None], Any]
+    ) -> Any:
         while True:
             value = entry.value
             if value is None:
                 self._await(entry, deadline)
                 continue
             try:
-                return self.load_value(entry, value, deadline)
+                return take(entry, value, deadline)
             except exceptions.GetTimeoutError:
                 raise
             except exceptions.ObjectLostError as error:
@@ -150,6 +162,18 @@ class Reader:
             entry.seen = True
             raise (result.as_instanceof_cause() if isinstance(result, exceptions.RayTaskError) else result)
         return result
+
+    def _load_block(self, entry: Entry, value: Value, _deadline: float | None) -> memoryview:
+        if value.kind < STORED:  # an error has taken the place of a value that is lost
+            self.load_value(entry, value, None)
+            raise exceptions.ObjectLostError(entry.object_id.hex(), b"", "It is in no object store.")
+        pin = self._store.fetch(entry.object_id, value.locations, None)
+        try:
+            block = self._store.view(pin)
+        finally:
+            self._released.add(pin)
+        self.note_copy(entry, value)
+        return block
 
     def keep_until_registered(self, container: Entry, made: Sequence[Entry]) -> None:
         """References came out of `container`: keep it until their owners know of us."""

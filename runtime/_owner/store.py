@@ -279,7 +279,7 @@ class Store:
 
     def read(self, pin: Pin) -> tuple[Any, list[Any]]:
         """Rebuilds the value in place. Returns it with the references made on the way."""
-        view = self._view(pin)
+        view = self.view(pin)
         data, buffers = serialization.read_block(view)
         return unpickle(data, buffers, functools.partial(self._writable, pin, view))
 
@@ -308,7 +308,7 @@ class Store:
         if self._unused_bytes > self._unused_limit:
             self.forget(list(self._unused))
 
-    def _view(self, pin: Pin) -> memoryview:
+    def view(self, pin: Pin) -> memoryview:
         """A read-only view that holds one count of the pin until its last user dies.
 
         Raises:

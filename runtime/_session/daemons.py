@@ -20,7 +20,15 @@ from runtime._system import files, settings
 from .coming_up import START_TIMEOUT_S, DaemonError, end, log_file, node_amounts, wait_ready
 from .directories import new_session_dir
 
-__all__ = ["Daemon", "DaemonError", "settings_environment", "start_control", "start_local", "start_node"]
+__all__ = [
+    "Daemon",
+    "DaemonError",
+    "settings_environment",
+    "start_control",
+    "start_local",
+    "start_node",
+    "start_remote_drivers",
+]
 
 
 def _hold_nothing() -> None:
@@ -190,6 +198,26 @@ def start_node(
     if remove_session_dir:
         arguments.append("--remove-session-dir")
     return start_module("runtime._node", arguments, session_dir, "agent", detached, timeout_s, env_vars)
+
+
+def start_remote_drivers(
+    control_address: str,
+    session_dir: str,
+    secret_file: str,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    timeout_s: float = START_TIMEOUT_S,
+) -> Daemon:
+    """Starts the server for remote drivers on a machine with a node agent. `ready` holds "address".
+
+    Raises:
+        DaemonError: it did not come up.
+    """
+    arguments = ["--control", control_address, "--secret-file", secret_file]
+    arguments += ["--host", host, "--port", str(port)]
+    return start_module(
+        "runtime._remote_driver.server", arguments, session_dir, "remote-drivers", False, timeout_s
+    )
 
 
 def settings_environment(

@@ -23,14 +23,16 @@ CLUSTER_ADDRESS = _finding.text(
 RAY_ADDRESS = _finding.text(
     "RAY_ADDRESS",
     'Cluster that `init()` and `init("auto")` join, and whose job API is used.',
-    kind='host:port of a control store, "auto" or "local"',
+    kind='host:port of a control store, "ray://host:port", "auto" or "local"',
 )
 API_SERVER_ADDRESS = _finding.text(
     "RAY_API_SERVER_ADDRESS",
     "Job API to use. Takes precedence over RAY_ADDRESS and over the address that a program or command gives.",
     kind="http:// address",
 )
-AUTH_TOKEN = _finding.text("RAY_AUTH_TOKEN", "The cluster's secret, for a job API on another machine.")
+AUTH_TOKEN = _finding.text(
+    "RAY_AUTH_TOKEN", "The cluster's secret, for a job API or a head (`ray://`) on another machine."
+)
 AUTH_TOKEN_PATH = _finding.text(
     "RAY_AUTH_TOKEN_PATH", "File with the cluster's secret, when RAY_AUTH_TOKEN is unset.", kind="path"
 )
@@ -90,6 +92,22 @@ IGNORE_VERSION_MISMATCH = _program.flag(
     "RAY_IGNORE_VERSION_MISMATCH",
     "Join a cluster although its Python has another minor version than the program's.",
     default=False,
+)
+CLIENT_GRACE_S = _program.number(
+    "RAY_CLIENT_RECONNECT_GRACE_PERIOD",
+    30.0,
+    "Seconds that a remote driver (`ray://`) and its driver process wait for a broken connection to come back. The "
+    "program and the head each read their own.",
+)
+USE_TLS = _program.flag(
+    "RAY_USE_TLS", "Encrypt the connections of remote drivers. Programs and the head need it.", default=False
+)
+TLS_CERTIFICATE = _program.text(
+    "RAY_TLS_SERVER_CERT", "Certificate of this side of such a connection.", kind="path of a PEM file"
+)
+TLS_KEY = _program.text("RAY_TLS_SERVER_KEY", "Key of the certificate.", kind="path of a PEM file")
+TLS_CA = _program.text(
+    "RAY_TLS_CA_CERT", "Certificate of the CA that both sides trust.", kind="path of a PEM file"
 )
 SUBMISSION_ID = _program.text(
     "CLUSTERCTL_SUBMISSION_ID",

@@ -1,0 +1,91 @@
+"""`clusterctl connect`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from clusterctl import output
+
+from .options import Cluster
+
+USUAL_PORT = 10001
+
+
+def connect(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CLUSTER] [-- COMMAND...]", help="Runs it with the variables set."),
+    ] = None,
+    cluster: Cluster = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", "-p", min=1, max=65535, help=f"Of this machine; default: {USUAL_PORT}, or another."
+        ),
+    ] = None,
+) -> None:
+    """Lets programs of this machine drive the cluster: forwards a local port to the head through SSH, until Ctrl-C.
+
+    Prints the variables that make `runtime.init()` (or `ray.init()` under the alias) connect: RAY_ADDRESS=ray://... and
+    the file with the cluster's secret. With a command after `--` it sets them for it, and ends with it, with its exit
+    status. Programs need the extra `client` and the cluster's minor version of Python.
+
+    \b
+      clusterctl connect -- jupyter lab
+      clusterctl connect training -- python explore.py
+      clusterctl connect --port 10001
+    """
+    import os
+    import shlex
+    import subprocess
+    import threading
+
+    from clusterctl.errors import CliError, Unreachable
+
+    from .ports import forward
+    from .session import open_session
+
+    session = open_session(cluster)
+    client_address = str(session.engine_api().get("/api/version").get("remote_drivers", ""))
+    if not client_address:
+        raise Unreachable(
+            f"the head of cluster '{session.record.name}' takes no remote drivers: it has no gRPC",
+            "Install the extra here (pip install 'clusterctl[client]'), then end the cluster and bring it up again.",
+        )
+    there = int(client_address.rpartition(":")[2])
+    with session.entered(session.head()) as shell:
+        try:
+            way = forward(shell, there, port or USUAL_PORT)
+            here = way.__enter__()
+        except CliError:
+            if port is not None:
+                raise
+            way = forward(shell, there, 0)
+            here = way.__enter__()
+        try:
+            variables = {
+                "RAY_ADDRESS": f"ray://127.0.0.1:{here}",
+                "RAY_AUTH_TOKEN_PATH": str(session.home.secret_file(session.record.name)),
+            }
+            if command:
+                environment = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_TOKEN"}
+                environment.pop("CLUSTERCTL_ADDRESS", None)  # it would win
+                try:
+                    process = subprocess.Popen(command, env={**environment, **variables})
+                except OSError as error:
+                    raise CliError(f"cannot run {command[0]}: {error.strerror}") from error
+                while True:
+                    try:
+                        raise typer.Exit(process.wait())
+                    except KeyboardInterrupt:  # the command has had it, too
+                        continue
+            for name, value in variables.items():
+                output.say(f"export {name}={shlex.quote(value)}")
+            output.progress("Ctrl-C ends it")
+            threading.Event().wait()  # until Ctrl-C
+        except KeyboardInterrupt:
+            return
+        finally:
+            way.__exit__(None, None, None)

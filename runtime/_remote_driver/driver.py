@@ -1,0 +1,112 @@
+"""`python -m runtime._remote_driver.driver`: the driver process of one program outside the cluster.
+
+The server starts one for each program. It is an ordinary driver that does what the program asks. The main thread
+handles messages in order; requests that wait run on threads of their own. The process ends when the program leaves or
+stays away for the grace period, and with the server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import select
+import socket
+import sys
+import time
+
+from runtime import exceptions
+from runtime._process.core_worker import Core
+from runtime._system import stacks
+
+from . import frames
+from .messages import GRACE_S
+from .outlet import Outlet
+from .session import Session
+
+log = logging.getLogger("runtime._remote_driver")
+_READ_BYTES = 1 << 20
+
+
+class Readable:
+    """Waits for the server. Once there is a core, by its pump: then this thread also takes the workers' answers."""
+
+    def __init__(self, relay: socket.socket) -> None:
+        self._relay = relay
+        self._core: Core | None = None
+        self._has_news = False
+
+    def pump(self, core: Core) -> None:
+        """Waits by this core's pump from now on."""
+        self._core = core
+        core.pump.watch(self._relay, self._note)
+
+    def _note(self, _events: int) -> None:
+        self._has_news = True
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Whether there is something to read; False after `timeout_s`."""
+        core = self._core
+        if core is not None:
+            try:
+                came = core.pump.wait(lambda: self._has_news, timeout_s)
+                self._has_news = False
+                return came
+            except exceptions.RaySystemError:
+                self._core = None  # the node agent is gone, and the program knows
+        return bool(select.select([self._relay], [], [], timeout_s)[0])
+
+
+def serve(relay: socket.socket, agent_path: str) -> None:
+    """Works for one program until it leaves, stays away, or the server ends."""
+    outlet = Outlet(relay)
+    readable = Readable(relay)
+    session = Session(agent_path, outlet, readable.pump)
+    incoming = frames.RelayDecoder()
+    away_since: float | None = time.monotonic()
+    try:
+        while not session.is_over:
+            left = None if away_since is None else GRACE_S - (time.monotonic() - away_since)
+            if left is not None and left <= 0:
+                log.info("the program stayed away: ending")
+                return
+            if not readable.wait(left):
+                continue
+            try:
+                data = relay.recv(_READ_BYTES, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                continue
+            if not data:
+                return
+            for epoch, kind, payload in incoming.feed(data):
+                if kind == frames.ATTACHED:
+                    away_since = None
+                    outlet.attached(epoch)
+                elif kind == frames.DETACHED:
+                    if outlet.detached(epoch):
+                        away_since = time.monotonic()
+                else:
+                    for body in frames.decode(payload):
+                        message = outlet.receive(epoch, body)
+                        if message is not None:
+                            session.handle(message)
+        outlet.finish()
+    finally:
+        session.close()
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fd", type=int, required=True, help="the socket to the server")
+    parser.add_argument("--agent", required=True, help="the Unix socket of the node agent")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    stacks.register("driver")
+    with socket.socket(fileno=options.fd) as relay:
+        serve(relay, options.agent)
+    os._exit(0)  # threads may wait for what will never come
+
+
+if __name__ == "__main__":
+    main()

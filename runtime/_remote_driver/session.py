@@ -1,0 +1,519 @@
+"""What one program asks of its driver process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, cast
+
+import cloudpickle  # noqa: F401 - what the program pickled needs it
+import msgspec
+
+from runtime import exceptions
+from runtime._core import ids
+from runtime._owner.actor_calls import Actor
+from runtime._owner.actor_submitter import handle_object_id
+from runtime._owner.errors import encode_address
+from runtime._owner.functions import Function
+from runtime._owner.submitter import TaskOptions
+from runtime._ownership.records import INLINE, INLINE_ERROR, PackedArguments
+from runtime._process import core_worker
+from runtime._process.core_worker import Core
+from runtime._process.driver import Driver
+from runtime._wire import serialization
+from runtime._wire.messages import codec
+from runtime._wire.messages.base import ErrorReply, WorkerAddress
+from runtime._wire.messages.node import Register
+from runtime._wire.messages.worker import Value
+from runtime.object_ref import ObjectRef
+from runtime.object_ref_generator import ObjectRefGenerator
+
+from . import messages
+from .outlet import Outlet
+
+log = logging.getLogger("runtime._remote_driver")
+_MAX_WAITING = 4096
+"""How many requests may wait at a time, each on a thread."""
+
+
+class SuppliedIds(ids.TaskIds):
+    """The ids of what a program submits are the program's: it has given them to its user already."""
+
+    __slots__ = ("_supplied",)
+
+    def __init__(self, job_id: bytes) -> None:
+        super().__init__(job_id)
+        self._supplied = threading.local()
+
+    def supply(self, made: bytes) -> None:
+        """The next id that this thread makes is `made`."""
+        self._supplied.next = made
+
+    def _take(self) -> bytes | None:
+        made: bytes | None = getattr(self._supplied, "next", None)
+        self._supplied.next = None
+        return made
+
+    def task(self) -> bytes:
+        """See `TaskIds.task`."""
+        return self._take() or super().task()
+
+    def call(self, actor_id: bytes) -> bytes:
+        """See `TaskIds.call`."""
+        return self._take() or super().call(actor_id)
+
+    def put(self) -> bytes:
+        """See `TaskIds.put`."""
+        return self._take() or super().put()
+
+
+class Session:
+    """What one program has asked for.
+
+    Args:
+        on_core: told of the core, when there is one.
+    """
+
+    def __init__(self, agent_path: str, outlet: Outlet, on_core: Callable[[Core], None]) -> None:
+        self._on_core = on_core
+        self._agent_path = agent_path
+        self._outlet = outlet
+        self._waiting = ThreadPoolExecutor(_MAX_WAITING, thread_name_prefix="waits")
+        self._core_or_none: Core | None = None
+        self._refs: dict[bytes, list[Any]] = {}  # id -> [reference, how often the program was told of it]
+        self._refs_lock = threading.RLock()
+        self._pools: dict[int, tuple[Any, Function, TaskOptions]] = {}
+        self._actors: dict[bytes, Actor] = {}
+        self._streams: dict[bytes, ObjectRefGenerator] = {}
+        self._uploads: dict[bytes, bytearray] = {}
+        self._blocks: dict[bytes, memoryview] = {}  # values that are being fetched
+        self.is_over = False
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            messages.Start: self._start,
+            messages.Define: self._define,
+            messages.Undefine: self._undefine,
+            messages.Submit: self._submit,
+            messages.Create: self._create,
+            messages.Call: self._call,
+            messages.Put: self._put,
+            messages.Upload: self._upload,
+            messages.PutUploaded: partial(self._later, self._put_uploaded),
+            messages.Own: self._own,
+            messages.Watch: self._watch,
+            messages.Fetch: self._fetch,
+            messages.Next: self._next,
+            messages.StreamState: self._stream_state,
+            messages.DropStream: self._drop_stream,
+            messages.Release: self._release,
+            messages.Ask: self._ask,
+            messages.Kill: partial(self._later, self._kill),
+            messages.Cancel: self._cancel,
+            messages.Barrier: self._barrier,
+            messages.Leave: self._leave,
+        }
+
+    @property
+    def _core(self) -> Core:
+        if self._core_or_none is None:
+            raise exceptions.RaySystemError("The session has not been started.")
+        return self._core_or_none
+
+    def handle(self, message: messages.AnyMessage) -> None:
+        """Does what a message asks. Whatever goes wrong is told to the program."""
+        try:
+            self._handlers[type(message)](message)
+        except Exception as error:
+            request = getattr(message, "request", 0)
+            if request:
+                self._failed(request, error)
+            else:
+                log.exception("%s failed", type(message).__name__)
+
+    def close(self) -> None:
+        """Leaves the cluster."""
+        core, self._core_or_none = self._core_or_none, None
+        if core is not None:
+            core_worker.set_current(None)
+            core.close()
+
+    # ------------------------------------------------------------ answers
+
+    def _answer(self, request: int, result: Any) -> None:
+        if request:
+            self._outlet.send(messages.Answer(request, msgspec.Raw(msgspec.msgpack.encode(result))))
+
+    def _failed(self, request: int, error: BaseException) -> None:
+        self._outlet.send(messages.Failed(request, _pickled(error)))
+
+    def _later(self, work: Callable[[Any], Any], message: Any) -> None:
+        """Answers with what `work` returns, which may wait."""
+
+        def run() -> None:
+            try:
+                self._answer(message.request, work(message))
+            except BaseException as error:
+                self._failed(message.request, error)
+
+        self._waiting.submit(run)
+
+    # ------------------------------------------------------------ the session
+
+    def _start(self, message: messages.Start) -> None:
+        register = Register(
+            True,
+            WorkerAddress(b"", b"", ""),
+            os.getpid(),
+            namespace=message.namespace,
+            entrypoint=message.entrypoint,
+            job_config=message.job_config,
+        )
+        core = Driver(self._agent_path, register)
+        core.ids = SuppliedIds(core.job_id)
+        core_worker.set_current(core)
+        core.serve(lambda batch: self._outlet.send(messages.Logs(batch)))
+        lost = core.agent.on_close
+
+        def agent_lost(connection: Any) -> None:
+            # First: the program must not go on in vain when it sees the errors that follow.
+            gone = exceptions.RaySystemError(
+                "The node agent of the cluster's head died or was stopped: the head is gone. Bring the cluster up again "
+                "(clusterctl up), connect again (shutdown() and init()), and rerun the program."
+            )
+            self._outlet.send(messages.Ended(_pickled(gone)))
+            if lost is not None:
+                lost(connection)
+
+        core.agent.on_close = agent_lost
+        self._core_or_none = core
+        self._on_core(core)
+        session = msgspec.structs.replace(core.session, secret=b"")  # the program has it
+        self._answer(message.request, messages.Started(session, core.address, self._agent_path))
+
+    def _barrier(self, message: messages.Barrier) -> None:
+        self._core.pump.poll_once()
+        self._answer(message.request, None)
+
+    def _leave(self, message: messages.Leave) -> None:
+        self.is_over = True
+        self._answer(message.request, None)
+
+    def _ask(self, message: messages.Ask) -> None:
+        request = codec.decode(message.frame)
+        if not message.request:
+            self._core.agent.send(request)
+            return
+
+        def work(asked: messages.Ask) -> bytes:
+            reply = self._core.call_agent(cast(Any, request), asked.timeout_s)
+            return codec.encode(reply)
+
+        self._later(work, message)
+
+    # ------------------------------------------------------------ references
+
+    def _count(self, ref: ObjectRef) -> bytes:
+        """The program is told of this object once more."""
+        with self._refs_lock:
+            known = self._refs.get(ref.binary())
+            if known is None:
+                self._refs[ref.binary()] = [ref, 1]
+            else:
+                known[1] += 1
+        return ref.binary()
+
+    def _ref(self, object_id: bytes) -> ObjectRef:
+        known = self._refs.get(object_id)
+        return known[0] if known is not None else ObjectRef(object_id)
+
+    def _entries(self, object_ids: Sequence[bytes]) -> list[Any]:
+        return [self._ref(object_id)._entry for object_id in object_ids]
+
+    def _release(self, message: messages.Release) -> None:
+        with self._refs_lock:
+            for object_id, count in zip(message.object_ids, message.counts, strict=True):
+                known = self._refs.get(object_id)
+                if known is None:
+                    continue
+                known[1] -= count
+                if known[1] <= 0:
+                    del self._refs[object_id]
+                    if object_id.startswith(ids.CREATION_PREFIX):
+                        self._actors.pop(ids.actor_id_of(object_id[: ids.TASK_BYTES]), None)
+        self._core.drain()
+
+    # ------------------------------------------------------------ values
+
+    def _own(self, message: messages.Own) -> None:
+        core = self._core
+        with core.lock:
+            ref = core.objects.new_ref(core.objects.own(message.object_id))
+        self._count(ref)
+
+    def _put(self, message: messages.Put) -> None:
+        core = self._core
+        nested = self._entries(message.nested)
+        known = self._refs.get(message.object_id)
+        if known is None:
+            serialized = serialization.Serialized(
+                message.data, [memoryview(buffer) for buffer in message.buffers], nested
+            )
+            core.ids.supply(message.object_id)  # type: ignore[attr-defined]
+            self._count(core.objects.put_serialized(serialized))
+            return
+        kind = INLINE_ERROR if message.is_error else INLINE
+        with core.lock:
+            entry = known[0]._entry
+            value = Value(kind, message.data, message.buffers, core.objects.nested_of(nested))
+            core.objects.table.contain(entry, nested)
+            core.objects.set_value(entry, value)
+
+    def _upload(self, message: messages.Upload) -> None:
+        target = self._uploads.get(message.object_id)
+        if target is None:
+            target = self._uploads[message.object_id] = bytearray(message.total_bytes)
+        target[message.offset : message.offset + len(message.data)] = message.data
+
+    def _put_uploaded(self, message: messages.PutUploaded) -> int:
+        core = self._core
+        whole = memoryview(self._uploads.pop(message.object_id))
+        at = message.data_bytes
+        buffers = []
+        for size in message.buffer_bytes:
+            buffers.append(whole[at : at + size])
+            at += size
+        serialized = serialization.Serialized(
+            bytes(whole[: message.data_bytes]), buffers, self._entries(message.nested)
+        )
+        core.ids.supply(message.object_id)  # type: ignore[attr-defined]
+        ref = core.objects.put_serialized(serialized)
+        self._count(ref)
+        value = ref._entry.value
+        assert value is not None
+        return value.size_bytes
+
+    def _watch(self, message: messages.Watch) -> None:
+        core = self._core
+        refs = [self._ref(object_id) for object_id in message.object_ids]
+        with core.lock:
+            core.value_requests.ask_all(ref._entry for ref in refs)
+        for ref in refs:
+            core.objects.when_ready(ref._entry, partial(self._ready, ref))
+
+    def _ready(self, ref: ObjectRef) -> None:
+        """Under the core's lock."""
+        core, entry = self._core, ref._entry
+        value = entry.value
+        assert value is not None
+        entry.seen = True
+        if value.nested:
+            made = []
+            for object_id, owner in value.nested:
+                inner = core.objects.borrow(object_id, encode_address(owner))
+                made.append(inner._entry)
+                self._count(inner)
+            core.borrowing.register()
+            core.reader.keep_until_registered(entry, made)
+        self._outlet.send(messages.Ready(ref.binary(), msgspec.structs.replace(value, locations=())))
+
+    def _fetch(self, message: messages.Fetch) -> None:
+        if message.object_id in self._blocks:
+            self._answer(message.request, self._piece(message))
+        else:
+            self._later(self._load_piece, message)
+
+    def _load_piece(self, message: messages.Fetch) -> memoryview:
+        ref = self._ref(message.object_id)
+        block = self._core.reader.load_block(ref._entry)
+        with self._refs_lock:
+            self._blocks.setdefault(message.object_id, block)
+        return self._piece(message)
+
+    def _piece(self, message: messages.Fetch) -> memoryview:
+        with self._refs_lock:
+            block = self._blocks.get(message.object_id)
+            if message.is_last:
+                self._blocks.pop(message.object_id, None)
+        if block is None:  # two threads of the program fetch the same
+            block = self._core.reader.load_block(self._ref(message.object_id)._entry)
+        return block[message.offset : message.offset + message.size_bytes]
+
+    # ------------------------------------------------------------ tasks
+
+    def _packed(self, args: messages.Packed | None) -> Any:
+        """What stands for the arguments of a call: they are packed already."""
+        if args is None:
+            return ()
+        core = self._core
+        entries, held = self._entries(args.entries), self._entries(args.held)
+        with core.lock:
+            for entry in held:
+                entry.hold()
+            core.store.say_all()
+        return PackedArguments(Value(INLINE, args.data, args.buffers), entries, args.places, held)
+
+    def _define(self, message: messages.Define) -> None:
+        core = self._core
+        function = Function.of_pickled(
+            message.pickled,
+            message.key,
+            message.name,
+            message.full_name,
+            message.max_calls,
+            self._entries(message.held),
+        )
+        options = TaskOptions(
+            message.request,
+            message.runtime_env,
+            message.num_returns,
+            message.max_retries,
+            _retry(message.retry_exceptions),
+            message.task_name,
+            message.capture_child_tasks,
+            message.stream,
+        )
+        self._pools[message.pool] = core.submitter.pool(function, options), function, options
+
+    def _undefine(self, message: messages.Undefine) -> None:
+        for pool in message.pools:
+            self._pools.pop(pool, None)
+
+    def _submit(self, message: messages.Submit) -> None:
+        core = self._core
+        pool, function, options = self._pools[message.pool]
+        try:
+            args = self._packed(message.args)
+            core.ids.supply(message.task_id)  # type: ignore[attr-defined]
+            result = core.submitter.submit(pool, function, options, args, {})
+        except Exception as error:
+            self._give_error(message.task_id, options.num_returns, error)
+            return
+        self._keep(message.task_id, result)
+
+    def _call(self, message: messages.Call) -> None:
+        core = self._core
+        try:
+            args = self._packed(message.args)
+            core.ids.supply(message.task_id)  # type: ignore[attr-defined]
+            result = core.actors.call(
+                self._actor(ids.actor_id_of(message.task_id), message.ordered),
+                message.method,
+                args,
+                {},
+                message.num_returns,
+                message.retries,
+                _retry(message.retry_exceptions),
+                message.name,
+                message.concurrency_group,
+                message.max_pending,
+                message.stream,
+            )
+        except Exception as error:
+            if message.request:
+                raise
+            self._give_error(message.task_id, message.num_returns, error)
+            return
+        self._keep(message.task_id, result)
+        self._answer(message.request, None)
+
+    def _keep(self, task_id: bytes, result: Any) -> None:
+        if isinstance(result, ObjectRef):
+            self._count(result)
+        elif isinstance(result, ObjectRefGenerator):
+            self._streams[task_id] = result
+            self._count(result.completed())
+        elif result is not None:
+            for ref in result:
+                self._count(ref)
+
+    def _give_error(self, task_id: bytes, num_returns: int, error: Exception) -> None:
+        """The results of a task that could not be submitted."""
+        core = self._core
+        with core.lock:
+            value = core.objects.error_value(error)
+            for index in range(max(1, num_returns)):
+                entry = core.objects.own(ids.object_id(task_id, index + 1))
+                ref = core.objects.new_ref(entry)
+                core.objects.set_value(entry, value)
+                self._count(ref)
+
+    # ------------------------------------------------------------ actors
+
+    def _actor(self, actor_id: bytes, ordered: bool) -> Actor:
+        actor = self._actors.get(actor_id)
+        if actor is None:
+            known = self._refs.get(handle_object_id(actor_id))
+            entry = known[0]._entry if known is not None else None
+            actor = self._actors[actor_id] = self._core.actors.actor(actor_id, entry, ordered)
+        return actor
+
+    def _create(self, message: messages.Create) -> None:
+        args, closure = self._packed(message.args), self._entries(message.closure)
+        if message.request:
+            self._later(lambda asked: self._created(asked, args, closure), message)
+        else:
+            self._created(message, args, closure)
+
+    def _created(self, message: messages.Create, args: Any, closure: list[Any]) -> Any:
+        core, spec = self._core, message.spec
+        other = core.actors.create(
+            spec, message.setup, args, {}, message.ordered, message.get_if_exists, closure
+        )
+        if other is not None:
+            return other
+        if not spec.detached:
+            with core.lock:
+                entry = core.objects.table.entries[handle_object_id(spec.actor_id)]
+                ref = core.objects.new_ref(entry)
+            self._count(ref)
+        self._actors[spec.actor_id] = core.actors.actor(spec.actor_id, None, message.ordered)
+        return None
+
+    def _kill(self, message: messages.Kill) -> str | None:
+        core = self._core
+        reply = core.actors.kill(self._actor(message.actor_id, message.ordered), message.no_restart)
+        return reply.message if isinstance(reply, ErrorReply) else None
+
+    def _cancel(self, message: messages.Cancel) -> None:
+        entry = self._ref(message.object_id)._entry
+        self._core.cancellation.cancel(entry, message.force, message.recursive)
+        self._answer(message.request, None)
+
+    # ------------------------------------------------------------ generators
+
+    def _next(self, message: messages.Next) -> None:
+        stream = self._streams[message.task_id]._stream
+        if message.takes and not stream.items:
+            self._later(self._wait_next, message)
+        else:
+            self._answer(message.request, self._wait_next(message))
+
+    def _wait_next(self, message: messages.Next) -> bytes | None:
+        generator = self._streams[message.task_id]
+        if not message.takes:
+            return self._count(generator._peek())
+        ref = generator._stream.next(message.timeout_s)
+        return self._count(ref) if ref is not None else None
+
+    def _stream_state(self, message: messages.StreamState) -> None:
+        stream = self._streams[message.task_id]._stream
+        self._core.pump.poll_once()
+        self._answer(message.request, (len(stream.items), stream.ended))
+
+    def _drop_stream(self, message: messages.DropStream) -> None:
+        self._streams.pop(message.task_id, None)
+
+
+def _retry(given: bool | bytes) -> bool | tuple[type[BaseException], ...]:
+    return given if isinstance(given, bool) else tuple(pickle.loads(given))
+
+
+def _pickled(error: BaseException) -> bytes:
+    try:
+        return serialization.dumps(error)
+    except Exception:
+        return pickle.dumps(exceptions.RaySystemError(f"{type(error).__name__}: {error}"))

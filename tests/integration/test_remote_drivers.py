@@ -1,0 +1,505 @@
+"""Programs outside the cluster drive it through `ray://`: the core API, cuts, ends, and refusals."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import grpc
+import msgspec
+import pytest
+
+from runtime._remote_driver import frames
+from runtime._remote_driver.link import SERVICE
+from runtime._remote_driver.messages import PROTOCOL, Greeting
+from runtime._wire.handshake import Handshake
+from tests.integration.remote_heads import Path, RemoteHead, remote_head
+from tests.polling import eventually
+
+README = pathlib.Path(__file__).parents[2] / "README.md"
+
+
+@pytest.fixture(scope="module")
+def head() -> Iterator[RemoteHead]:
+    with remote_head() as head:
+        yield head
+
+
+@pytest.fixture
+def path(head: RemoteHead) -> Iterator[Path]:
+    path = Path(head.address)
+    yield path
+    path.close()
+
+
+def test_the_program_of_the_readme(head: RemoteHead) -> None:
+    program = README.read_text().split("```python\n")[1].split("```")[0]
+    assert head.run(program) == "[0, 1, 4, 9, 16, 25, 36, 49, 64, 81] 285\n"
+
+
+CORE = """
+    import asyncio, os
+    import runtime as ray
+    from runtime import exceptions
+
+    context = ray.init(namespace="core")
+    assert ray.is_initialized()
+
+    class Mine:  # a class that the head cannot import
+        def __init__(self, value):
+            self.value = value
+
+    @ray.remote
+    def add(a, b=0):
+        return a + b
+
+    @ray.remote(num_returns=2)
+    def two():
+        return 1, 2
+
+    @ray.remote
+    def fail():
+        raise KeyError("mine")
+
+    @ray.remote
+    def wrap(mine):
+        return Mine(mine.value + 1)
+
+    # tasks, options, references as arguments, at top level and inside
+    assert ray.get(add.remote(1, b=add.remote(2))) == 3
+    assert ray.get(add.options(num_cpus=2, name="named").remote(1)) == 1
+    assert ray.get(list(two.remote())) == [1, 2]
+    assert ray.get(wrap.remote(Mine(1))).value == 2
+    nested = ray.put([add.remote(1), {"b": add.remote(2)}])
+    one, other = ray.get(nested)
+    assert ray.get([one, other["b"]]) == [1, 2]
+
+    @ray.remote
+    def read(refs):
+        return ray.get(refs)
+    assert ray.get(read.remote([one, other["b"]])) == [1, 2]
+    try:
+        ray.get(fail.remote())
+        raise AssertionError
+    except KeyError as error:
+        assert isinstance(error, exceptions.RayTaskError)
+
+    # wait, timeouts, cancel
+    @ray.remote(num_cpus=0)
+    def forever():
+        import time
+        time.sleep(1000)
+    slow, quick = forever.remote(), add.remote(1)
+    assert ray.wait([slow, quick], num_returns=1) == ([quick], [slow])
+    assert ray.wait([slow], timeout=0) == ([], [slow])
+    try:
+        ray.get(slow, timeout=0.1)
+        raise AssertionError
+    except exceptions.GetTimeoutError:
+        pass
+    ray.cancel(slow, force=True)
+    try:
+        ray.get(slow)
+        raise AssertionError
+    except (exceptions.TaskCancelledError, exceptions.WorkerCrashedError):
+        pass
+
+    # actors
+    @ray.remote(num_cpus=0)
+    class Counter:
+        def __init__(self, start):
+            self.n = start
+
+        def add(self, by=1):
+            self.n += by
+            return self.n
+
+        def numbers(self, count):
+            yield from range(count)
+
+        def whoami(self):
+            return ray.get_runtime_context().get_actor_id()
+    counter = Counter.remote(ray.put(10))
+    assert ray.get([counter.add.remote() for _ in range(100)])[-1] == 110
+    assert ray.get(counter.whoami.remote()) == counter._actor_id.hex()
+    named = Counter.options(name="the-counter", lifetime="detached").remote(0)
+    assert ray.get(ray.get_actor("the-counter").add.remote(5)) == 5
+    again = Counter.options(name="the-counter", get_if_exists=True).remote(0)
+    assert ray.get(again.add.remote()) == 6
+
+    @ray.remote
+    def through(handle):
+        return ray.get(handle.add.remote(100))
+    assert ray.get(through.remote(counter)) == 210
+    ray.kill(named)
+    try:
+        ray.get(named.add.remote())
+        raise AssertionError
+    except exceptions.RayActorError:
+        pass
+    try:
+        ray.get_actor("nobody")
+        raise AssertionError
+    except ValueError:
+        pass
+
+    # generators, asyncio, futures
+    stream = counter.numbers.options(num_returns="streaming").remote(5)
+    assert [ray.get(ref) for ref in stream] == list(range(5))
+
+    async def main():
+        found = await asyncio.gather(*(add.remote(n) for n in range(10)))
+        assert found == list(range(10))
+        got = []
+        async for ref in counter.numbers.options(num_returns="streaming").remote(3):
+            got.append(await ref)
+        assert got == [0, 1, 2]
+    asyncio.run(main())
+    assert add.remote(3).future().result(60) == 3
+
+    # placement groups, cluster views, context
+    from runtime.util.placement_group import placement_group, remove_placement_group
+    from runtime.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+    group = placement_group([{"CPU": 1}])
+    assert ray.get(group.ready()).id == group.id
+    assert ray.wait([group.ready()], timeout=60)[0]
+    strategy = PlacementGroupSchedulingStrategy(group)
+    assert ray.get(add.options(scheduling_strategy=strategy).remote(1)) == 1
+    remove_placement_group(group)
+    assert [node["Alive"] for node in ray.nodes()] == [True]
+    assert ray.cluster_resources()["CPU"] == 2
+    facts = ray.get_runtime_context()
+    assert facts.namespace == "core"
+    assert facts.get_node_id() == ray.nodes()[0]["NodeID"]
+    assert facts.get_job_id() == counter._actor_id.job_id.hex()
+
+    ray.shutdown()
+    assert not ray.is_initialized()
+    print("done")
+"""
+
+
+def test_the_core_api(head: RemoteHead) -> None:
+    assert head.run(CORE).endswith("done\n")
+
+
+def test_a_large_array_both_ways(head: RemoteHead) -> None:
+    program = """
+        import numpy as np
+        import runtime as ray
+        ray.init()
+        sent = np.arange((100 << 20) // 8)
+
+        @ray.remote
+        def change(array):
+            return array + 1
+
+        ref = ray.put(sent)
+        got = ray.get(ref)
+        assert (got == sent).all() and not got.flags.writeable
+        assert (ray.get(change.remote(ref)) == sent + 1).all()
+        assert (ray.get(change.remote(sent)) == sent + 1).all()
+        print("done")
+    """
+    assert head.run(program) == "done\n"
+
+
+def test_references_are_kept_and_let_go_of(head: RemoteHead) -> None:
+    program = """
+        import gc, time
+        import runtime as ray
+        from runtime.util import state
+        ray.init()
+
+        @ray.remote(num_cpus=0)
+        class Actor:
+            def f(self):
+                return 1
+
+        kept, gone = ray.put(bytes(1 << 20)), ray.put(bytes(1 << 20))
+        actor = Actor.remote()
+        assert ray.get(actor.f.remote()) == 1
+        known = gone.hex()
+        del gone, actor
+        gc.collect()
+        deadline = time.monotonic() + 60
+        while True:
+            objects = {found.object_id for found in state.list_objects(limit=10_000)}
+            actors = {found.state for found in state.list_actors()}
+            if known not in objects and actors <= {"DEAD"}:
+                break
+            assert time.monotonic() < deadline, (known in objects, actors)
+            time.sleep(0.05)
+        assert kept.hex() in objects
+        assert len(ray.get(kept)) == 1 << 20
+        print("done")
+    """
+    assert head.run(program) == "done\n"
+
+
+def test_logs_of_workers_are_printed(head: RemoteHead) -> None:
+    program = """
+        import sys
+        import runtime as ray
+        ray.init()
+
+        @ray.remote
+        def say():
+            print("to output")
+            print("to errors", file=sys.stderr)
+
+        ray.get(say.remote())
+    """
+    process = head.start(program)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "(say pid=" in out
+    assert ") to output" in out
+    assert ") to errors" in err
+
+
+def test_working_dir_brings_modules_along(head: RemoteHead, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "only_here.py").write_text("class Value:\n    n = 42\n")
+    program = f"""
+        import sys
+        import runtime as ray
+        sys.path.insert(0, {str(tmp_path)!r})
+        import only_here
+        ray.init(runtime_env={{"working_dir": {str(tmp_path)!r}}})
+
+        @ray.remote
+        def value(given):
+            assert given.n == 42
+            return only_here.Value()
+
+        print(ray.get(value.remote(only_here.Value())).n)
+    """
+    assert head.run(program) == "42\n"
+
+
+def test_the_older_way_to_connect(head: RemoteHead) -> None:
+    program = f"""
+        import runtime as ray
+        with ray.client("{head.address}").namespace("older").connect():
+            print(ray.get_runtime_context().namespace, ray.get(ray.put(1)))
+    """
+    assert head.run(program, RAY_ADDRESS="") == "older 1\n"
+
+
+def test_several_clients_at_once(head: RemoteHead) -> None:
+    first = head.start("""
+        import runtime as ray
+        ray.init(namespace="shared")
+
+        @ray.remote(num_cpus=0)
+        class Box:
+            def put(self, value):
+                self.value = value
+
+            def get(self):
+                return self.value
+
+        box = Box.options(name="box").remote()
+        ray.get(box.put.remote("from the first"))
+        print(ray.get_runtime_context().get_job_id(), flush=True)
+        input()
+        print(ray.get(box.get.remote()))
+    """)
+    assert first.stdout is not None
+    job = first.stdout.readline().strip()
+    second = head.run("""
+        import runtime as ray
+        ray.init(namespace="shared")
+        box = ray.get_actor("box")
+        print(ray.get_runtime_context().get_job_id(), ray.get(box.get.remote()))
+        ray.get(box.put.remote("from the second"))
+    """)
+    assert second.split(" ", 1)[0] != job
+    assert second.endswith(" from the first\n")
+    out, err = first.communicate("\n", timeout=120)
+    assert out == "from the second\n", err
+    assert eventually(lambda: not head.drivers())
+
+
+CUT = """
+    import threading, time
+    import runtime as ray
+    ray.init(log_to_driver=False)
+
+    @ray.remote(num_cpus=0, max_restarts=0)
+    class Counter:
+        def __init__(self):
+            self.n = 0
+
+        def add(self):
+            self.n += 1
+            return self.n
+
+    counter = Counter.remote()
+    kept = ray.put(b"kept" * 100_000)
+    waiting = counter.add.remote()
+    ray.get(waiting)
+    print("begun", flush=True)
+    done = []
+    end = threading.Thread(target=lambda: done.append(input()))
+    end.start()
+    calls, results = 1, []
+    while not done:
+        refs = [counter.add.remote() for _ in range(20)]
+        calls += 20
+        results += ray.get(refs)
+    assert results == list(range(2, calls + 1)), "a call was lost, or ran twice"
+    assert ray.get(counter.add.remote()) == calls + 1
+    assert ray.get(kept) == b"kept" * 100_000
+    print("done")
+"""
+
+
+def test_a_cut_of_ten_seconds_loses_nothing_and_runs_nothing_twice(head: RemoteHead, path: Path) -> None:
+    process = head.start(CUT, path.address)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    time.sleep(0.5)  # so that calls are under way
+    path.cut()
+    time.sleep(10)
+    path.mend()
+    time.sleep(1)
+    for _ in range(5):  # and some that are over at once
+        path.cut()
+        path.mend()
+        time.sleep(0.5)
+    out, err = process.communicate("\n", timeout=120)
+    assert out == "done\n", err
+    assert "Reconnecting" in err
+
+
+WAITING = """
+    import runtime as ray
+    from runtime import exceptions
+    ray.init(log_to_driver=False)
+
+    @ray.remote(num_cpus=0)
+    def forever():
+        import time
+        time.sleep(1000)
+
+    ref = forever.remote()
+    print("begun", flush=True)
+    try:
+        ray.get(ref)
+    except exceptions.RaySystemError as error:
+        print(error)
+    try:
+        ray.put(1)
+    except exceptions.RaySystemError as error:
+        print("puts fail, too")
+"""
+
+
+def test_a_cut_that_lasts_is_an_error(head: RemoteHead, path: Path) -> None:
+    process = head.start(WAITING, path.address, RAY_CLIENT_RECONNECT_GRACE_PERIOD="1")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    path.cut()
+    out, err = process.communicate(timeout=120)
+    assert "could not be made again within 1 s" in out, err
+    assert out.endswith("puts fail, too\n")
+
+
+@pytest.mark.parametrize("victim", ["agent", "server", "all"])
+def test_the_head_is_killed(victim: str) -> None:
+    with remote_head() as head:
+        process = head.start(WAITING, RAY_CLIENT_RECONNECT_GRACE_PERIOD="2")
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        for daemon in head.daemons if victim == "all" else [getattr(head, victim)]:
+            daemon.kill()
+        out, err = process.communicate(timeout=120)
+        assert "head" in out, err
+        assert out.endswith("puts fail, too\n"), out + err
+
+
+def test_a_driver_process_goes_with_its_program() -> None:
+    os.environ["RAY_CLIENT_RECONNECT_GRACE_PERIOD"] = "1"
+    try:
+        with remote_head() as head:
+            process = head.start(WAITING)
+            assert process.stdout is not None
+            process.stdout.readline()
+            assert len(head.drivers()) == 1
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            assert eventually(lambda: not head.drivers())
+    finally:
+        del os.environ["RAY_CLIENT_RECONNECT_GRACE_PERIOD"]
+
+
+def test_another_secret_is_refused(head: RemoteHead) -> None:
+    process = head.start("import runtime; runtime.init()", RAY_AUTH_TOKEN="0" * 64)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "ConnectionError: Failed to connect" in err
+    assert "does not know the secret" in err
+    assert eventually(lambda: not head.drivers())
+
+
+def test_no_secret_is_a_clear_error(head: RemoteHead) -> None:
+    process = head.start("import runtime; runtime.init()", RAY_AUTH_TOKEN_PATH="")
+    _, err = process.communicate(timeout=120)
+    assert "RAY_AUTH_TOKEN_PATH" in err.splitlines()[-1]
+
+
+def test_nobody_at_the_address(head: RemoteHead) -> None:
+    process = head.start("import runtime; runtime.init()", "127.0.0.1:1")
+    _, err = process.communicate(timeout=120)
+    assert "ConnectionError: Failed to connect" in err.splitlines()[-1]
+
+
+def test_the_server_starts_no_driver_without_a_proof(head: RemoteHead) -> None:
+    channel = grpc.insecure_channel(head.address)
+    try:
+        ours = Handshake(b"another secret", is_client=True)
+        greeting = Greeting(ours.greeting, PROTOCOL, sys.version.split()[0], "")
+        greet = channel.unary_unary(f"/{SERVICE}/Greet", None, None)
+        greet(frames.encode([msgspec.msgpack.encode(greeting)]), timeout=60)
+        for metadata in (
+            (("session-bin", b"s" * 16),),
+            (("session-bin", b"s" * 16), ("greeting-bin", ours.greeting), ("proof-bin", bytes(32))),
+        ):
+            call = channel.stream_stream(f"/{SERVICE}/Connect", None, None)(iter(()), metadata=metadata)
+            with pytest.raises(grpc.RpcError) as refused:
+                next(call)
+            assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    finally:
+        channel.close()
+    assert not head.drivers()
+
+
+@pytest.mark.parametrize(
+    ("protocol", "python", "says"),
+    [(PROTOCOL, "3.1.4", "Python minor versions differ"), (PROTOCOL + 1, "", "clusterctl versions differ")],
+)
+def test_another_version_is_refused(head: RemoteHead, protocol: int, python: str, says: str) -> None:
+    channel = grpc.insecure_channel(head.address)
+    try:
+        greeting = Greeting(
+            Handshake(b"any", is_client=True).greeting, protocol, python or sys.version.split()[0], ""
+        )
+        with pytest.raises(grpc.RpcError) as refused:
+            channel.unary_unary(f"/{SERVICE}/Greet", None, None)(
+                frames.encode([msgspec.msgpack.encode(greeting)]), timeout=60
+            )
+        assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert says in refused.value.details()
+    finally:
+        channel.close()
+
+
+def test_importing_the_runtime_imports_no_grpc() -> None:
+    program = "import sys, runtime; sys.exit('grpc' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
