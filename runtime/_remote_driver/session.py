@@ -181,8 +181,8 @@ class Session:
         def agent_lost(connection: Any) -> None:
             # First: the program must not go on in vain when it sees the errors that follow.
             gone = exceptions.RaySystemError(
-                "The node agent of the cluster's head died or was stopped: the head is gone. Bring the cluster up again "
-                "(clusterctl up), connect again (shutdown() and init()), and rerun the program."
+                "The node agent of the cluster's head died or was stopped: the head is gone. Bring the cluster up "
+                "again (clusterctl up), connect again (shutdown() and init()), and rerun the program."
             )
             self._outlet.send(messages.Ended(_pickled(gone)))
             if lost is not None:
