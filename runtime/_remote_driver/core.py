@@ -144,6 +144,7 @@ class RemoteCore(Requests):
         try:
             if self.link.failure is None:
                 self.drain()
+                self.link.leave()
                 self.request(messages.Leave, None, _LEAVE_TIMEOUT_S)
         except Exception as error:
             log.debug("the driver process was not told of the end: %s", error)

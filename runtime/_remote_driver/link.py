@@ -134,6 +134,10 @@ class Link:
         """Has `on_idle` called. Finalizers may call it."""
         self._out.put(None)
 
+    def leave(self) -> None:
+        """The session is about to end: a broken connection is not made again."""
+        self._closing.set()
+
     def close(self) -> None:
         """Ends the connection, not the session: the driver process is told by a message."""
         self._closing.set()

@@ -82,7 +82,7 @@ class RemoteHead:
         """What a program prints; fails when the program does."""
         process = self.start(program, address, **more)
         try:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate(timeout=170)
         finally:
             process.kill()
             process.wait()

@@ -74,7 +74,7 @@ def test_what_is_refused_before_anything_starts(
 
 
 @own
-@pytest.mark.parametrize("address", ["auto", "127.0.0.1:1", "ray://127.0.0.1:1"])
+@pytest.mark.parametrize("address", ["auto", "127.0.0.1:1"])
 def test_nobody_at_the_address(address: str) -> None:
     with pytest.raises(ConnectionError, match="Could not find any running Ray instance"):
         ray.init(address)
