@@ -14,8 +14,8 @@ from runtime._owner.actor_submitter import handle_object_id
 from runtime._owner.arguments import ArgumentPacker
 from runtime._owner.functions import Function
 from runtime._owner.streaming import STREAMING, Stream
-from runtime._owner.submitter import TaskOptions
 from runtime._ownership.records import Entry, PackedArguments
+from runtime._ownership.tasks import TaskOptions
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
 from runtime._wire.messages.control import DEFINITIONS, ActorInfo, ActorSpec, KvPut

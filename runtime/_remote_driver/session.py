@@ -20,8 +20,8 @@ from runtime._owner.actor_calls import Actor
 from runtime._owner.actor_submitter import handle_object_id
 from runtime._owner.errors import encode_address
 from runtime._owner.functions import Function
-from runtime._owner.submitter import TaskOptions
 from runtime._ownership.records import INLINE, INLINE_ERROR, PackedArguments
+from runtime._ownership.tasks import TaskOptions
 from runtime._process import core_worker
 from runtime._process.core_worker import Core
 from runtime._process.driver import Driver
