@@ -9,11 +9,13 @@ from weakref import WeakValueDictionary
 
 from runtime import exceptions
 from runtime._core import ids
-from runtime._owner.actor_calls import Actor
 from runtime._owner.actor_submitter import handle_object_id
 from runtime._owner.arguments import ArgumentPacker
+from runtime._owner.errors import task_error_of
 from runtime._owner.functions import Function
 from runtime._owner.streaming import STREAMING, Stream
+from runtime._ownership.calls import Actor
+from runtime._ownership.failures import StaleHandle
 from runtime._ownership.records import Entry, PackedArguments
 from runtime._ownership.tasks import TaskOptions
 from runtime._wire import serialization
@@ -281,7 +283,7 @@ class RemoteActors:
     def check(self, actor: Actor) -> None:
         """See `ActorSubmitter.check`."""
         if actor.death is not None:
-            raise actor.death
+            raise task_error_of(actor.death)
 
     def address(self, actor: Actor) -> WorkerAddress:
         """No process of the cluster can be reached from here."""
@@ -292,7 +294,4 @@ class RemoteActors:
     def close(self) -> None:
         """See `ActorSubmitter.close`."""
         for actor in list(self._actors.values()):
-            actor.death = exceptions.ActorHandleNotFoundError(
-                f"ActorHandle objects are not valid across sessions: actor {actor.actor_id.hex()} was created before "
-                "shutdown(). Create a new one."
-            )
+            actor.death = StaleHandle(actor.actor_id)

@@ -16,10 +16,10 @@ import msgspec
 
 from runtime import exceptions
 from runtime._core import ids
-from runtime._owner.actor_calls import Actor
 from runtime._owner.actor_submitter import handle_object_id
 from runtime._owner.errors import encode_address
 from runtime._owner.functions import Function
+from runtime._ownership.calls import Actor
 from runtime._ownership.records import INLINE, INLINE_ERROR, PackedArguments
 from runtime._ownership.tasks import TaskOptions
 from runtime._process import core_worker
