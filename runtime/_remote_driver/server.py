@@ -103,6 +103,7 @@ class Relay:
             await asyncio.wait([before])
         self._epoch += 1
         self._waiting.clear()
+        self._has_room.set()
         epoch = self._epoch
         self._writer.write(frames.relayed(epoch, frames.ATTACHED))
         inward = asyncio.create_task(self._inward(requests, epoch))
@@ -113,6 +114,8 @@ class Relay:
             for task in (inward, outward):
                 task.cancel()
             await asyncio.gather(inward, outward, return_exceptions=True)
+            if self._epoch == epoch:
+                self._epoch += 1  # what the driver process still says to this connection has no reader
             self._waiting.clear()
             self._has_room.set()
             if not self.ended.is_set():

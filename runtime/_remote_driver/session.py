@@ -242,6 +242,7 @@ class Session:
                 known[1] -= count
                 if known[1] <= 0:
                     del self._refs[object_id]
+                    self._blocks.pop(object_id, None)  # of a fetch that was broken off
                     if object_id.startswith(ids.CREATION_PREFIX):
                         self._actors.pop(ids.actor_id_of(object_id[: ids.TASK_BYTES]), None)
         self._core.drain()
@@ -330,7 +331,8 @@ class Session:
         ref = self._ref(message.object_id)
         block = self._core.reader.load_block(ref._entry)
         with self._refs_lock:
-            self._blocks.setdefault(message.object_id, block)
+            if message.object_id in self._refs:
+                self._blocks.setdefault(message.object_id, block)
         return self._piece(message)
 
     def _piece(self, message: messages.Fetch) -> memoryview:
