@@ -288,12 +288,16 @@ class Connections:
                 _disconnect(entry)
 
     def _connect(self, entry: _Entry, target: SshTarget, deadline: float) -> None:
-        no_agent = "" if target.key_file or target.identities_only else agent.silence()
+        # An agent may hold the key of an identity file that only has its public half, or wants a passphrase.
+        is_shut_out = bool(target.key_file) or (
+            target.identities_only and any(map(_is_usable, target.identities))
+        )
+        no_agent = "" if is_shut_out else agent.silence()
         try:
             with _translated(target):
                 stream = self._stream(entry, target, deadline)
                 try:
-                    allow_agent = not (target.key_file or target.identities_only or no_agent)
+                    allow_agent = not (is_shut_out or no_agent)
                     entry.client = _log_in(stream, target, deadline, allow_agent)
                 except BaseException:
                     stream.close()
@@ -322,6 +326,17 @@ class Connections:
         stream = _connected(target.host, target.port, deadline)
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return Watched(stream, str(target), is_near=_is_near(stream))
+
+
+def _is_usable(identity: str) -> bool:
+    """Whether a file holds a private key that needs no passphrase."""
+    import paramiko
+
+    try:
+        paramiko.PKey.from_path(identity)
+    except Exception:  # paramiko and cryptography have a kind of their own for each way to be no key
+        return False
+    return True
 
 
 CONNECTIONS = Connections()

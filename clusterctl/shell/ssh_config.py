@@ -23,6 +23,10 @@ NONE = "none"
 
 _KNOWN_HOSTS = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 _GLOBAL_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
+_EVERY_HOST = "Host *"
+_CRITERIA = frozenset("all canonical exec final host localuser originalhost user".split())
+"""Of `Match`, as far as paramiko knows them."""
+_WITHOUT_VALUE = frozenset(("all", "canonical", "final"))
 _MOST_JUMPS = 8
 _MOST_INCLUDES = 16
 _HINT = "Correct it, or set auth.ssh_config in the cluster's YAML to another file, or to `none`."
@@ -98,7 +102,7 @@ class SshConfig:
                 *_files(found.get("userknownhostsfile", _KNOWN_HOSTS)),
                 *_files(found.get("globalknownhostsfile", _GLOBAL_KNOWN_HOSTS)),
             ),
-            is_strict=str(found.get("stricthostkeychecking", "")).lower() == "yes",
+            is_strict=str(found.get("stricthostkeychecking", "")).lower() in ("yes", "true"),
         )
         if not base.key_file:
             identities = found.get("identityfile", ())
@@ -108,7 +112,7 @@ class SshConfig:
                 identities=tuple(
                     path for name in identities if os.path.exists(path := os.path.expanduser(name))
                 ),
-                identities_only=str(found.get("identitiesonly", "")).lower() == "yes",
+                identities_only=str(found.get("identitiesonly", "")).lower() in ("yes", "true"),
                 certificate=os.path.expanduser(str(found.get("certificatefile", ""))),
             )
         if base.jump is not None or base.proxy_command:
@@ -158,21 +162,72 @@ def _files(words: object) -> tuple[str, ...]:
     return tuple(os.path.expanduser(name.replace("%d", "~", 1)) for name in names)
 
 
-def _lines(path: str, depth: int) -> Iterator[str]:
-    """The lines of a configuration, those of the files that it includes in their place."""
-    block = "Host *"
+def _lines(path: str, depth: int, block: str = _EVERY_HOST) -> Iterator[str]:
+    """The lines of a configuration without comments, those of the files that it includes in their place.
+
+    Args:
+        depth: how many files include this one.
+        block: the `Host` or `Match` line to which the beginning of the file belongs.
+
+    Raises:
+        OSError: it cannot be read, or is included by itself.
+        UsageProblem: paramiko would take it for something else than ssh does.
+    """
+    outer = block
     with open(path, encoding="utf-8") as file:
-        for line in file.read().splitlines():
+        for whole in file.read().splitlines():
+            line = _without_comment(whole)
             key, _, value = line.strip().replace("=", " ", 1).partition(" ")
             if key.lower() in ("host", "match"):
+                if not _is_for_all(outer):
+                    raise UsageProblem(
+                        f"the SSH configuration {path} has the line `{line.strip()}`, and is included inside "
+                        f"`{outer.strip()}`: ssh reads it for these hosts only, which is not possible here",
+                        _HINT,
+                    )
+                _check_match(path, line)
                 block = line
             if key.lower() != "include":
                 yield line
                 continue
             if depth >= _MOST_INCLUDES:
                 raise OSError(f"{path} includes files that include others, {depth} deep")
-            for pattern in shlex.split(value, comments=True):
+            for pattern in shlex.split(value):
                 place = os.path.join(os.path.expanduser("~/.ssh"), os.path.expanduser(pattern))
                 for found in sorted(glob.glob(place)):
-                    yield from _lines(found, depth + 1)
+                    yield from _lines(found, depth + 1, block)
                     yield block  # what follows belongs to it again
+
+
+def _is_for_all(block: str) -> bool:
+    return block.lower().replace("=", " ").split() in (["host", "*"], ["match", "all"])
+
+
+def _check_match(path: str, line: str) -> None:
+    """Refuses criteria that paramiko would pass over, as if they were met."""
+    words = iter(line.split()[1:] if line.split()[0].lower() == "match" else ())
+    for word in words:
+        criterion = word.lstrip("!").lower()
+        if criterion not in _CRITERIA:
+            raise UsageProblem(
+                f"the SSH configuration {path} has `{line.strip()}`, and `Match {criterion}` is not understood here",
+                _HINT,
+            )
+        if criterion == "exec":
+            return  # the rest is a command
+        if criterion not in _WITHOUT_VALUE:
+            next(words, None)
+
+
+def _without_comment(line: str) -> str:
+    """A line up to its comment, as ssh reads it. Commands are left alone: a shell reads their comments."""
+    key = line.strip().replace("=", " ", 1).partition(" ")[0].lower()
+    if key.endswith("command") or key == "match":
+        return line
+    is_quoted = False
+    for at, character in enumerate(line):
+        if character == '"':
+            is_quoted = not is_quoted
+        elif character == "#" and not is_quoted and (at == 0 or line[at - 1].isspace()):
+            return line[:at].rstrip()
+    return line

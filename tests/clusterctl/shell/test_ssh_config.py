@@ -110,14 +110,13 @@ def test_included_files_are_read_in_their_place(tmp_path: Path, monkeypatch: pyt
     (folder / "conf.d").mkdir()
     (folder / "conf.d" / "a").write_text("Host a\n  HostName 10.0.0.1\n")
     (folder / "conf.d" / "b").write_text("Host b\n  HostName 10.0.0.2\n")
-    (folder / "ports").write_text("Port 23\nHost other\n  Port 24\n")
+    (folder / "ports").write_text("Port 23\n")
     config = SshConfig.read("")
-    seen = [config.target("", host, 0, BASE) for host in ("a", "b", "h", "other")]
+    seen = [config.target("", host, 0, BASE) for host in ("a", "b", "h")]
     assert [(one.host, one.port, one.user) for one in seen] == [
         ("10.0.0.1", 22, ""),
         ("10.0.0.2", 22, ""),
         ("h", 23, "me"),
-        ("other", 24, ""),
     ]
     assert SshConfig.read("none").target("", "a", 0, BASE).host == "a"
     assert SshConfig.read(str(tmp_path / "missing")).target("", "a", 0, BASE).host == "a"
@@ -138,3 +137,69 @@ def test_what_cannot_be_understood_is_said(text: str) -> None:
 
 def test_user_files_begin_in_the_home() -> None:
     assert target("Host x\n", "h").users_known_hosts[:1] == (os.path.expanduser("~/.ssh/known_hosts"),)
+
+
+def read(folder: Path, text: str, **included: str) -> SshConfig:
+    """A configuration in a file, beside the files that it includes by their names."""
+    for name, content in included.items():
+        (folder / name).write_text(content)
+    (folder / "config").write_text(text.replace("Include ", f"Include {folder}/"))
+    return SshConfig.read(str(folder / "config"))
+
+
+def test_comments_behind_values(tmp_path: Path) -> None:
+    text = 'Host a # one\n HostName 1.2.3.4 # prod\n User "b#c" # me\n Port 2200 # x\n ProxyCommand nc # %h\n# all\n'
+    found = read(tmp_path, text).target("", "a", 0, BASE)
+    assert (found.host, found.user, found.port, found.proxy_command) == (
+        "1.2.3.4",
+        "b#c",
+        2200,
+        "nc # 1.2.3.4",
+    )
+
+
+def test_what_is_included_inside_a_block_belongs_to_it(tmp_path: Path) -> None:
+    text = "Host work\n Include inner\nHost *\n User everybody\n"
+    inner = f"User inside\nInclude {tmp_path}/nested\nPort 2200\n"
+    config = read(tmp_path, text, inner=inner, nested="HostName n\n")
+    work, other = (config.target("", host, 0, BASE) for host in ("work", "other"))
+    assert (work.user, work.host, work.port) == ("inside", "n", 2200)
+    assert (other.user, other.host, other.port) == ("everybody", "other", 22)
+
+
+def test_blocks_of_a_file_that_is_included_inside_a_block_are_refused(tmp_path: Path) -> None:
+    text = "Host work\n Include inner\nHost *\n StrictHostKeyChecking yes\n"
+    with pytest.raises(
+        UsageProblem, match=r"inner has the line `Host \*`, and is included inside `Host work`"
+    ):
+        read(tmp_path, text, inner="Host *\n StrictHostKeyChecking no\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["Host *\n Include inner\n", "Include inner\n", "Match all\n Include inner\n"]
+)
+def test_blocks_of_a_file_that_is_included_for_every_host_are_read(tmp_path: Path, text: str) -> None:
+    assert read(tmp_path, text, inner="Host a\n User me\n").target("", "a", 0, BASE).user == "me"
+
+
+@pytest.mark.parametrize(
+    "line", ["Match localnetwork 10.9.9.0/24", "Match host a tagged x", "Match !nonsense y"]
+)
+def test_criteria_that_are_not_known_are_refused(tmp_path: Path, line: str) -> None:
+    with pytest.raises(UsageProblem, match="is not understood here"):
+        read(tmp_path, f"{line}\n ProxyJump other\n")
+
+
+@pytest.mark.parametrize(
+    "line", ["Match host a user b", "Match originalhost a,b", "Match exec 'test -e /x # y'", "Match all"]
+)
+def test_criteria_that_are_known(tmp_path: Path, line: str) -> None:
+    read(tmp_path, f"{line}\n User me\n")
+
+
+def test_true_means_yes(tmp_path: Path) -> None:
+    found = read(tmp_path, "Host *\n StrictHostKeyChecking true\n IdentitiesOnly true\n").target(
+        "", "a", 0, BASE
+    )
+    assert found.is_strict
+    assert found.identities_only
