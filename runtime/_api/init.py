@@ -34,7 +34,7 @@ from runtime._session import (
 from runtime._system import settings, stacks, variables
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.control import KvGet, KvValue
-from runtime._wire.messages.node import DriverLogs, PrestartWorkers, Register
+from runtime._wire.messages.node import PrestartWorkers, Register
 from runtime.job_config import JobConfig
 
 log = logging.getLogger("runtime")
@@ -217,7 +217,7 @@ def _connect(
         raise
     prints = config["log_to_driver"]
     core_worker.set_current(core)
-    core.serve(_log_printing(core, logging_config) if prints else None)
+    core.serve(_log_printing(core, logging_config).put if prints else None)
     _begin_job(core, environment)
     _take_signals()
     _guard_interrupts(core)
@@ -249,7 +249,7 @@ def _connect_remote(
     remote = RemoteCore(address, secret, namespace or str(uuid.uuid4()), _entrypoint(), json.dumps(config))
     core = as_core(remote)
     if config["log_to_driver"]:
-        remote.on_driver_logs = _log_printing(core, logging_config)
+        remote.on_driver_logs = _log_printing(core, logging_config).put
     core_worker.set_current(core)
     _begin_job(core, environment)
     _take_signals()
@@ -278,14 +278,14 @@ def _job_config(
     }
 
 
-def _log_printing(core: Core, logging_config: LoggingConfig | None) -> Callable[[DriverLogs], None]:
+def _log_printing(core: Core, logging_config: LoggingConfig | None) -> Printing:
     """What prints the output of workers."""
     global _printing
     room = Room()
     _printing = Printing(
         LogPrinter(core.session.node_host, room=room.wait, with_prefix=logging_config is None), room
     )
-    return _printing.put
+    return _printing
 
 
 def _begin_job(core: Core, environment: job_environment.JobEnvironment) -> None:

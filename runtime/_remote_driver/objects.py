@@ -63,7 +63,8 @@ class RemoteObjects(Objects):
         self._remote.send(messages.Own(object_id))
         self._promised.add(object_id)
         entry = self.track(object_id)
-        entry.holds = holds
+        for _ in range(holds):
+            entry.hold()
         return entry
 
     def set_value(self, entry: Entry, value: Value) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-import signal
 from collections.abc import Iterator
 
 import psutil
@@ -61,22 +60,6 @@ def test_a_local_session_goes_with_its_driver() -> None:
     driver.line("ready")
     assert all(map(is_alive, pids))
     driver.kill()
-    assert eventually(lambda: not any(map(is_alive, pids)))
-    assert eventually(lambda: set(session_files()) <= before)
-    driver.close()
-
-
-def test_a_second_sigterm_during_the_exit_handlers_leaves_nothing() -> None:
-    before = set(session_files())
-    at_exit = "import atexit; atexit.register(lambda: (print('leaving', flush=True), time.sleep(1000)))"
-    program = PROGRAM.format(arguments="num_cpus=2").replace("refs = ", f"{at_exit}\nrefs = ")
-    driver = Driver(program)
-    pids = [int(pid) for pid in driver.line("pids ").split()]
-    driver.line("ready")
-    driver.process.terminate()
-    driver.line("leaving")
-    driver.process.terminate()
-    assert driver.process.wait(60) == -signal.SIGTERM
     assert eventually(lambda: not any(map(is_alive, pids)))
     assert eventually(lambda: set(session_files()) <= before)
     driver.close()

@@ -59,9 +59,13 @@ def test_a_benchmark_prints_its_line(command: list[str]) -> None:
         assert isinstance(figure["value"], int | float)
 
 
+BY_HAND = {"remote_driver": "wants a head that runs already, of ours or of Ray"}
+
+
 def test_every_benchmark_is_run_by_all() -> None:
     known = (BENCH / "all").read_text()
     scripts = [path.stem for path in BENCH.glob("*.py") if "def main" in path.read_text()]
+    scripts = [name for name in scripts if name not in BY_HAND]
     assert scripts
     assert [name for name in scripts if f'"{name}"' not in known] == []
 
