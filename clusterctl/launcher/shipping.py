@@ -181,6 +181,8 @@ def _archive(name: str, files: dict[str, Path], cache: Path) -> Archive:
         try:
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
                 _build(files, out)
+                out.flush()
+                os.fsync(out.fileno())  # its name says what is in it, also after a power failure
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)

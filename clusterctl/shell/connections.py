@@ -16,13 +16,15 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
+import functools
+import getpass
 import logging
 import os
 import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -321,7 +323,8 @@ class Connections:
                 raise ShellRefused(str(error)) from error
             return Watched(channel, str(target), channel.get_transport().sock)
         if target.proxy_command:
-            entry.proxy = Proxy.start(target.proxy_command, target.host, target.port, target.user)
+            user = target.user or getpass.getuser()
+            entry.proxy = Proxy.start(target.proxy_command, target.host, target.port, user)
             return Watched(entry.proxy.stream, str(target))
         stream = _connected(target.host, target.port, deadline)
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -393,13 +396,8 @@ def _log_in(stream: Watched, target: SshTarget, deadline: float, allow_agent: bo
     client = paramiko.SSHClient()
     left = max(0.1, deadline - time.monotonic())
     try:
-        name = known_hosts.name(target.host, target.port)
-        keys = client.get_host_keys()
-        known_hosts.load(keys, target.known_hosts, name)
-        is_pinned = name in keys
-        revoked = frozenset() if is_pinned else known_hosts.adopt(keys, target)
-        pin = known_hosts.pinning(target.known_hosts)
-        client.set_missing_host_key_policy(known_hosts.checking(target, revoked, pin))
+        known = known_hosts.known(target)
+        client.set_missing_host_key_policy(known_hosts.checking(target, known))
         client.connect(
             target.host,
             target.port,
@@ -413,12 +411,10 @@ def _log_in(stream: Watched, target: SshTarget, deadline: float, allow_agent: bo
             key_filename=os.path.expanduser(target.key_file) if target.key_file else [*target.identities],
             allow_agent=allow_agent,
             look_for_keys=not (target.key_file or target.identities),
-            transport_factory=_transport,
+            transport_factory=functools.partial(_transport, known.algorithms),
         )
         transport = client.get_transport()
         assert transport is not None
-        if not is_pinned and name in keys:  # the user knew it
-            pin.missing_host_key(client, name, transport.get_remote_server_key())
         stream.watch(lambda: _ask(transport))
         return client
     except paramiko.AuthenticationException as error:
@@ -433,13 +429,15 @@ def _log_in(stream: Watched, target: SshTarget, deadline: float, allow_agent: bo
         raise
 
 
-def _transport(stream: Watched, **options: object) -> paramiko.Transport:
-    """One that prefers what is cheap among the algorithms that it knows; the others stay."""
+def _transport(host_keys: Container[str], stream: Watched, **options: object) -> paramiko.Transport:
+    """One that prefers what is cheap among the algorithms that it knows, and host keys of these types; the others
+    stay."""
     import paramiko
 
     transport = paramiko.Transport(stream, **options)
     security = transport.get_security_options()
     security.ciphers = sorted(security.ciphers, key=lambda name: name not in _CIPHERS)
+    security.key_types = sorted(security.key_types, key=lambda name: name not in host_keys)
     security.kex = sorted(security.kex, key=lambda name: name not in _KEY_EXCHANGES)
     return transport
 

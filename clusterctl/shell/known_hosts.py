@@ -12,6 +12,7 @@ import fnmatch
 import os
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autoscaler.provider import ShellAuthFailed
@@ -21,14 +22,19 @@ if TYPE_CHECKING:
 
     from .connections import SshTarget
 
+_REVOKED = "@revoked"
+_RSA = "ssh-rsa"
+_RSA_SIGNATURES = {"rsa-sha2-512", "rsa-sha2-256"}
+"""What one key of type `ssh-rsa` can be asked for."""
+
 
 def name(host: str, port: int) -> str:
     """What a machine is called in such a file."""
     return host if port == 22 else f"[{host}]:{port}"
 
 
-def load(keys: paramiko.HostKeys, file: str, machine: str) -> None:
-    """Adds those of one machine, by its name there.
+def load(file: str, machine: str) -> list[paramiko.PKey]:
+    """The keys of one machine, by its name there.
 
     Raises:
         paramiko.hostkeys.InvalidHostKey: its line is damaged.
@@ -36,6 +42,7 @@ def load(keys: paramiko.HostKeys, file: str, machine: str) -> None:
     from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
     from paramiko.ssh_exception import SSHException
 
+    found: list[paramiko.PKey] = []
     with contextlib.suppress(FileNotFoundError), open(file, encoding="utf-8") as lines:
         for line in lines:
             if not line.startswith(f"{machine} ") or not line.endswith("\n"):
@@ -45,37 +52,56 @@ def load(keys: paramiko.HostKeys, file: str, machine: str) -> None:
             except SSHException as error:
                 raise InvalidHostKey(line.strip(), error) from error
             if entry is not None:
-                keys.add(machine, entry.key.get_name(), entry.key)
+                found.append(entry.key)
+    return found
 
 
-def adopt(keys: paramiko.HostKeys, target: SshTarget) -> frozenset[str]:
-    """Adds what the user's own files have of a machine, also where its name is hashed or a pattern. What cannot be read
-    in them is left out, and so are authorities, which paramiko does not know.
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of one machine's keys: each of them is accepted, unless it is revoked.
 
-    Returns:
-        Those of its keys that are revoked.
+    Attributes:
+        pinned: those of our own file. If there are any, `users` is empty.
+        users: those of the user's files.
+        revoked: in the user's files, in base64.
+    """
+
+    pinned: Sequence[paramiko.PKey] = ()
+    users: Sequence[paramiko.PKey] = ()
+    revoked: frozenset[str] = frozenset()
+
+    @property
+    def algorithms(self) -> frozenset[str]:
+        """The machine is asked for keys of these first, as it may have keys that are not known."""
+        names = {key.get_name() for key in (*self.pinned, *self.users)}
+        return frozenset(names | (_RSA_SIGNATURES if _RSA in names else set()))
+
+
+def known(target: SshTarget) -> Known:
+    """What our own file and the user's files have of a machine, in the latter also where its name is hashed or a
+    pattern. What cannot be read in the user's files is left out, and so are authorities, which paramiko does not know.
+
+    Raises:
+        paramiko.hostkeys.InvalidHostKey: a line of our own file is damaged.
     """
     import paramiko
     from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
     ours = name(target.host, target.port)
-    revoked: set[str] = set()
-    found: list[paramiko.PKey] = []
+    pinned = load(target.known_hosts, ours)
+    marks = (_REVOKED,) if pinned else ("", _REVOKED)
+    found: dict[str, list[paramiko.PKey]] = {mark: [] for mark in marks}
     for line in _lines(target.users_known_hosts):
         mark, _, rest = line.partition(" ") if line.startswith("@") else ("", "", line)
         names = rest.partition(" ")[0].split(",")
-        if mark not in ("", "@revoked") or not _names(names, target.host_key_alias or ours):
+        if mark not in found or not _names(names, target.host_key_alias or ours):
             continue
         with contextlib.suppress(InvalidHostKey, paramiko.SSHException, ValueError):
             entry = HostKeyEntry.from_line(rest)
-            if entry is not None and mark:
-                revoked.add(entry.key.get_base64())
-            elif entry is not None:
-                found.append(entry.key)
-    for key in found:
-        if key.get_base64() not in revoked:
-            keys.add(ours, key.get_name(), key)
-    return frozenset(revoked)
+            if entry is not None:
+                found[mark].append(entry.key)
+    revoked = frozenset(key.get_base64() for key in found[_REVOKED])
+    return Known(pinned, [key for key in found.get("", ()) if key.get_base64() not in revoked], revoked)
 
 
 def _lines(files: Sequence[str]) -> Iterator[str]:
@@ -131,36 +157,38 @@ def pinning(file: str) -> paramiko.MissingHostKeyPolicy:
             os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
             with open(os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+") as lines:
                 fcntl.flock(lines, fcntl.LOCK_EX)
-                keys = paramiko.HostKeys()
-                load(keys, file, hostname)
-                pinned = keys.lookup(hostname)  # by another process, just now
-                if pinned is None:
+                pinned = load(file, hostname)  # by another process, just now
+                if not pinned:
                     lines.seek(0)
                     whole, end, _ = lines.read().rpartition("\n")
                     lines.truncate(len(f"{whole}{end}".encode()))
                     lines.write(f"{hostname} {key.get_name()} {key.get_base64()}\n")
-                elif pinned.get(key.get_name()) != key:
-                    raise paramiko.BadHostKeyException(hostname, key, next(iter(pinned.values())))
+                elif key not in pinned:
+                    raise paramiko.BadHostKeyException(hostname, key, pinned[0])
 
     return Pin()
 
 
-def checking(
-    target: SshTarget, revoked: frozenset[str], trusting: paramiko.MissingHostKeyPolicy
-) -> paramiko.MissingHostKeyPolicy:
-    """Refuses a machine whose key was revoked, and where the user is strict one that is not known."""
+def checking(target: SshTarget, known: Known) -> paramiko.MissingHostKeyPolicy:
+    """Decides about the key that a machine shows. paramiko's own list of keys has to be empty: it has room for one key
+    of each type."""
     import paramiko
 
     class Check(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]  # paramiko has no types
         def missing_host_key(self, client: object, hostname: str, key: paramiko.PKey) -> None:
             files = " or ".join(target.users_known_hosts)
-            if key.get_base64() in revoked:
+            expected = known.pinned or known.users
+            if key.get_base64() in known.revoked:
                 raise ShellAuthFailed(f"{target} shows a host key that is revoked in {files}")
-            if target.is_strict:
+            if expected and key not in expected:
+                same = [other for other in expected if other.get_name() == key.get_name()]
+                raise paramiko.BadHostKeyException(hostname, key, (*same, *expected)[0])
+            if target.is_strict and not expected:
                 raise ShellAuthFailed(
                     f"{target}: its host key is not in {files}, and the SSH configuration says "
                     "StrictHostKeyChecking: enter the machine once with `ssh`, or add its key there"
                 )
-            trusting.missing_host_key(client, hostname, key)
+            if not known.pinned:
+                pinning(target.known_hosts).missing_host_key(client, hostname, key)
 
     return Check()

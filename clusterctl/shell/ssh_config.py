@@ -36,6 +36,17 @@ class _Parsed(Protocol):
     def lookup(self, hostname: str) -> Mapping[str, object]: ...
 
 
+def _parsed(text: str) -> _Parsed:
+    import paramiko
+
+    class Parsed(paramiko.SSHConfig):  # type: ignore[misc]  # paramiko has no types
+        # %h, %p and %r of a ProxyCommand stay: the target knows what goes before the configuration's port and user.
+        TOKENS_BY_CONFIG_KEY = {**paramiko.SSHConfig.TOKENS_BY_CONFIG_KEY, "proxycommand": ["~"]}
+
+    parsed: _Parsed = Parsed.from_text(text)
+    return parsed
+
+
 class SshConfig:
     """What a configuration says about machines.
 
@@ -54,7 +65,7 @@ class SshConfig:
             import paramiko
 
             try:
-                self._parsed = paramiko.SSHConfig.from_text(text)
+                self._parsed = _parsed(text)
             except (paramiko.SSHException, ValueError) as error:
                 raise self._wrong(error) from error
 

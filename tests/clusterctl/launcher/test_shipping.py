@@ -254,6 +254,19 @@ def test_old_archives_go(shipment: Shipment, tmp_path: Path) -> None:
     assert not (tmp_path / "runtime-2.tar.gz").exists()
 
 
+def test_an_archive_is_on_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[bytes, list[Path]]] = []
+
+    def fsync(number: int) -> None:
+        synced.append((Path(f"/proc/self/fd/{number}").read_bytes(), list(tmp_path.glob("runtime-*"))))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    built = shipping._archive("runtime", {"pyproject.toml": Path(__file__)}, tmp_path)
+    assert synced == [(Path(built.file).read_bytes(), [])]
+
+
 def test_what_was_built_half_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()

@@ -53,9 +53,9 @@ def configured(home: Path, text: str) -> SshConfig:
     return SshConfig.read("")
 
 
-def entered(config: SshConfig, name: str, pins: Path) -> str:
+def entered(config: SshConfig, name: str, pins: Path, user: str = "", port: int = 0) -> str:
     """As whom one comes in, and where."""
-    target = config.target("", name, 0, SshTarget("", str(pins)))
+    target = config.target(user, name, port, SshTarget("", str(pins)))
     try:
         return SshShell(target).run("echo $(whoami)@$(hostname)", timeout_s=60.0).output.strip()
     finally:
@@ -126,6 +126,23 @@ def test_a_certificate(bed: SshTestbed, home: Path, tmp_path: Path) -> None:
         bed.start_sshd(host)
 
 
+def test_a_proxy_command_gets_the_port_and_the_user_of_the_entry(
+    bed: SshTestbed, home: Path, tmp_path: Path
+) -> None:
+    first, second, _ = bed.hosts
+    ssh = f"ssh -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -i {bed.key_file}"
+    text = f"""
+Host far
+    HostName {second.address}
+    Port 1
+    User nobody
+    IdentityFile {bed.key_file}
+    ProxyCommand {ssh} -W %h:%p %r@{first.address}
+"""
+    config = configured(home, text)
+    assert entered(config, "far", tmp_path / "pins", USER, PORT) == "op@h2"
+
+
 @pytest.mark.parametrize("is_hashed", [False, True])
 def test_host_keys_that_the_person_knows_are_adopted(
     bed: SshTestbed, home: Path, tmp_path: Path, is_hashed: bool
@@ -137,7 +154,11 @@ def test_host_keys_that_the_person_knows_are_adopted(
         entered(config, "first", pins)
     assert not pins.exists()
 
-    known.write_text(f"{first.address} {host_key(first)}\n[{second.address}]:{PORT} {host_key(second)}\n")
+    another = host_key(bed.hosts[2])  # of the same type
+    known.write_text(
+        f"{first.address} {host_key(first)}\n{first.address} {another}\n"
+        f"[{second.address}]:{PORT} {host_key(second)}\n"
+    )
     if is_hashed:
         subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(known)], check=True, capture_output=True)
         assert first.address not in known.read_text()
@@ -148,6 +169,9 @@ def test_host_keys_that_the_person_knows_are_adopted(
     )
     known.unlink()
     assert entered(config, "first", pins) == "op@h1", "it is pinned"
+    known.write_text(f"@revoked {first.address} {host_key(first)}\n")
+    with pytest.raises(ShellAuthFailed, match="revoked"):
+        entered(config, "first", pins)
 
 
 def test_a_key_that_changed_is_named_with_both_files(bed: SshTestbed, home: Path, tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ import paramiko
 import pytest
 from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
+from autoscaler.provider import ShellAuthFailed
 from clusterctl.shell import known_hosts
+from clusterctl.shell.connections import SshTarget
 
 
 def key() -> paramiko.PKey:
@@ -19,10 +21,8 @@ def line(machine: str, key: paramiko.PKey) -> str:
     return f"{machine} {key.get_name()} {key.get_base64()}\n"
 
 
-def loaded(file: pathlib.Path, machine: str) -> paramiko.HostKeys:
-    keys = paramiko.HostKeys()
-    known_hosts.load(keys, str(file), machine)
-    return keys
+def loaded(file: pathlib.Path, machine: str) -> list[paramiko.PKey]:
+    return known_hosts.load(str(file), machine)
 
 
 def test_a_machine_has_its_own_lines(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,9 +33,9 @@ def test_a_machine_has_its_own_lines(tmp_path: pathlib.Path, monkeypatch: pytest
     file.write_text(f"# keys\n\n{line('[10.0.0.1]:23', others)}{rest}{line('10.0.0.1', ours)}")
     read: list[str] = []
     monkeypatch.setattr(HostKeyEntry, "from_line", lambda text: read.append(text) or original(text))  # type: ignore[func-returns-value]
-    assert loaded(file, known_hosts.name("10.0.0.1", 22)).check("10.0.0.1", ours)
+    assert loaded(file, known_hosts.name("10.0.0.1", 22)) == [ours]
     assert len(read) == 1
-    assert loaded(file, known_hosts.name("10.0.0.1", 23)).check("[10.0.0.1]:23", others)
+    assert loaded(file, known_hosts.name("10.0.0.1", 23)) == [others]
 
 
 def test_a_damaged_line_is_no_reason_to_trust_another_key(tmp_path: pathlib.Path) -> None:
@@ -57,7 +57,7 @@ def test_a_first_key_is_written_down_and_another_is_refused(tmp_path: pathlib.Pa
     with pytest.raises(paramiko.BadHostKeyException):
         policy.missing_host_key(None, "h", key())
     policy.missing_host_key(None, "i", key())
-    assert loaded(file, "h").check("h", first)
+    assert loaded(file, "h") == [first]
 
 
 original = HostKeyEntry.from_line
@@ -72,3 +72,51 @@ def test_a_line_that_was_not_finished_counts_as_missing(tmp_path: pathlib.Path) 
         assert not loaded(file, "h")
         known_hosts.pinning(str(file)).missing_host_key(None, "h", ours)
         assert file.read_text() == line("g", first) + torn
+
+
+def shows(target: SshTarget, key: paramiko.PKey) -> None:
+    """The machine shows a key; raises what refuses it."""
+    machine = known_hosts.name(target.host, target.port)
+    known_hosts.checking(target, known_hosts.known(target)).missing_host_key(None, machine, key)
+
+
+def test_each_of_the_users_keys_of_one_type_is_accepted(tmp_path: pathlib.Path) -> None:
+    keys = [key() for _ in range(3)]
+    theirs = [tmp_path / "first", tmp_path / "second"]
+    theirs[0].write_text(line("h", keys[0]) + line("h", keys[1]))
+    theirs[1].write_text(line("*", keys[2]))
+    for number, shown in enumerate(keys):
+        pins = tmp_path / f"pins{number}"
+        target = SshTarget("h", str(pins), users_known_hosts=tuple(map(str, theirs)), is_strict=True)
+        with pytest.raises(paramiko.BadHostKeyException):
+            shows(target, key())
+        assert not pins.exists()
+        shows(target, shown)
+        assert pins.read_text() == line("h", shown)
+
+
+@pytest.mark.parametrize("is_pinned", [False, True])
+def test_a_revoked_key_is_refused_also_if_it_is_pinned(tmp_path: pathlib.Path, is_pinned: bool) -> None:
+    pins, theirs = tmp_path / "pins", tmp_path / "known"
+    ours = key()
+    target = SshTarget("h", str(pins), users_known_hosts=(str(theirs),))
+    if is_pinned:
+        shows(target, ours)
+    theirs.write_text(line("i", ours) + f"@revoked {line('h', key())}")
+    shows(target, ours)
+    theirs.write_text(line("h", ours) + f"@revoked {line('h', ours)}")
+    with pytest.raises(ShellAuthFailed, match="revoked"):
+        shows(target, ours)
+
+
+def test_a_machine_is_asked_for_keys_of_known_types_first(tmp_path: pathlib.Path) -> None:
+    theirs = tmp_path / "known"
+    target = SshTarget("h", str(tmp_path / "pins"), users_known_hosts=(str(theirs),))
+    assert known_hosts.known(target).algorithms == frozenset()
+    theirs.write_text(line("h", key()) + line("h", paramiko.RSAKey.generate(2048)))
+    assert known_hosts.known(target).algorithms == {
+        "ecdsa-sha2-nistp256",
+        "ssh-rsa",
+        "rsa-sha2-256",
+        "rsa-sha2-512",
+    }

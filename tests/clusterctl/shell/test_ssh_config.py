@@ -96,7 +96,7 @@ Host *
     assert (str(second), second.jump is not None) == ("second:23 (op@10.0.0.2:23)", True)
     assert second.jump is not None
     assert (second.jump.user, second.jump.host, second.jump.jump) == ("one", "first", None)
-    assert second.jump.proxy_command == "nc first 22"
+    assert second.jump.proxy_command == "nc %h %p"
     assert target(text, "free").jump is None
     with pytest.raises(UsageProblem, match="leads back to itself"):
         target("Host a\n ProxyJump b\nHost b\n ProxyJump a\n", "a")
@@ -154,7 +154,7 @@ def test_comments_behind_values(tmp_path: Path) -> None:
         "1.2.3.4",
         "b#c",
         2200,
-        "nc # 1.2.3.4",
+        "nc # %h",
     )
 
 
