@@ -10,9 +10,11 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-__version__ = "2.60.0"
+from runtime._system.ray_version import RAY_COMMIT, RAY_VERSION
+
+__version__ = RAY_VERSION
 """The version of Ray whose API this is, for programs that compare it. The distribution has a version of its own."""
-__commit__ = ""
+__commit__ = RAY_COMMIT
 SCRIPT_MODE, WORKER_MODE, SPILL_WORKER_MODE, RESTORE_WORKER_MODE = 0, 1, 2, 3
 
 _PUBLIC = {

@@ -520,6 +520,14 @@ class ActorHandle:
     def _ray_actor_id(self) -> ids.ActorID:
         return self._actor_id
 
+    def _ray_kill(self, no_restart: bool) -> None:
+        """See `runtime.api.kill`."""
+        actors = current().actors
+        actors.check(self._ray_actor)
+        reply = actors.kill(self._ray_actor, no_restart)
+        if isinstance(reply, ErrorReply):
+            raise exceptions.RaySystemError(f"cannot kill {self!r}: {reply.message}")
+
     def __repr__(self) -> str:
         return f"Actor({self._ray_shape.class_name}, {self._ray_actor.actor_id.hex()})"
 

@@ -7,12 +7,10 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from runtime import exceptions
 from runtime._api.init import init, is_initialized, shutdown
 from runtime._owner import context
 from runtime._owner.waiting import split
 from runtime._process.core_worker import current
-from runtime._wire.messages.base import ErrorReply
 from runtime.actor import ActorClass, ActorHandle
 from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator
@@ -268,11 +266,7 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
         raise ValueError(
             f"ray.kill() only supported for actors. For tasks, try ray.cancel(). Got: {type(actor)}."
         )
-    core = current()
-    core.actors.check(actor._ray_actor)
-    reply = core.actors.kill(actor._ray_actor, no_restart)
-    if isinstance(reply, ErrorReply):
-        raise exceptions.RaySystemError(f"cannot kill {actor!r}: {reply.message}")
+    actor._ray_kill(no_restart)
 
 
 def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) -> None:

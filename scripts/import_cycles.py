@@ -23,21 +23,6 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ALLOWED: tuple[tuple[str, ...], ...] = (
     ("runtime._owner.*", "runtime._process.*"),
     (
-        "runtime",
-        "runtime._api.init",
-        "runtime._api.ray_context",
-        "runtime.actor",
-        "runtime.api",
-        "runtime.client_builder",
-        "runtime.dag",
-        "runtime.dag.*",
-        "runtime.remote_function",
-        "runtime.runtime_context",
-        "runtime.util",
-        "runtime.util.actor_pool",
-        "runtime.util.completion",
-    ),
-    (
         "runtime._node.agent",
         "runtime._node.control_handler",
         "runtime._node.process_handler",

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import runtime
+from runtime._system.ray_version import RAY_COMMIT, RAY_VERSION
 
 
 def address_info(
@@ -58,8 +58,8 @@ class RayContext(Mapping[str, Any]):
         self.address_info = address_info
         self.dashboard_url: str = address_info["webui_url"]
         self.python_version = ".".join(map(str, sys.version_info[:3]))
-        self.ray_version = runtime.__version__
-        self.ray_commit = runtime.__commit__
+        self.ray_version = RAY_VERSION
+        self.ray_commit = RAY_COMMIT
 
     def disconnect(self) -> None:
         """Leaves the cluster."""

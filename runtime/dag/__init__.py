@@ -7,7 +7,7 @@ from runtime.dag.compiled import CompiledDAG
 from runtime.dag.context import DAGContext
 from runtime.dag.function_node import FunctionNode
 from runtime.dag.input_node import DAGInputData, InputAttributeNode, InputNode
-from runtime.dag.node import DAGNode
+from runtime.dag.node import DAGNode, compile_with
 from runtime.dag.output_node import MultiOutputNode
 
 __all__ = [
@@ -22,3 +22,5 @@ __all__ = [
     "InputNode",
     "MultiOutputNode",
 ]
+
+compile_with(CompiledDAG)

@@ -9,7 +9,8 @@ import weakref
 from collections.abc import Generator
 from typing import Any, NoReturn
 
-from runtime import api, exceptions
+from runtime import exceptions
+from runtime._process.core_worker import current
 from runtime.dag.class_node import ClassMethodNode, ClassNode
 from runtime.dag.context import DAGContext
 from runtime.dag.input_node import DAGInputData, InputAttributeNode, InputNode
@@ -182,7 +183,7 @@ class CompiledDAG:
         self.is_teardown = True
         if kill_actors:
             for handle in {node._owner for node in self._nodes if isinstance(node, ClassMethodNode)}:
-                api.kill(handle)
+                handle._ray_kill(no_restart=True)
 
     def visualize(self, *_args: Any, **_kwargs: Any) -> str:
         """The graph as text: a line for each node with its inputs."""
@@ -224,13 +225,14 @@ class CompiledDAGRef:
         deadline = self._dag.deadline_of(timeout)
         ref, self._ref = self._ref, None
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        if not api.wait([ref], timeout=left)[0]:
+        core = current()
+        if not core.waiter.wait([ref], 1, left, fetch=True):
             raise exceptions.RayChannelTimeoutError(
                 "The compiled graph gave no result in time. Where it may take longer, pass a timeout or set "
                 "RAY_CGRAPH_get_timeout; else find out where its actors hang."
             )
         self._dag.fetched(self._index)
-        return api.get(ref)
+        return core.reader.get([ref], None)[0]
 
     _compiled_result = get  # what `runtime.get` calls
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
-
-if TYPE_CHECKING:
-    from runtime.dag.compiled import CompiledDAG
+from typing import Any, NoReturn, Protocol
 
 
 class Execution:
@@ -28,6 +25,25 @@ class Execution:
     def resolve(self, value: Any) -> Any:
         """The value with nodes replaced by their results, in containers too."""
         return replace(value, self.result_of)
+
+
+class Compiled(Protocol):
+    """A graph that is compiled; see `CompiledDAG`."""
+
+    def execute(self, *args: Any, **kwargs: Any) -> Any:
+        """Executes the graph once."""
+
+    async def execute_async(self, *args: Any, **kwargs: Any) -> Any:
+        """Executes the graph once, with results to await."""
+
+    def teardown(self, kill_actors: bool = False) -> None:
+        """Ends it."""
+
+
+class Compiler(Protocol):
+    """Compiles the graph that ends in a node."""
+
+    def __call__(self, root: DAGNode, *args: Any, **kwargs: Any) -> Compiled: ...
 
 
 class DAGNode(ABC):
@@ -69,15 +85,13 @@ class DAGNode(ABC):
         last = self._last_execution
         return {} if last is None else {node.get_stable_uuid(): ref for node, ref in last.results.items()}
 
-    def experimental_compile(self, *args: Any, **kwargs: Any) -> CompiledDAG:
+    def experimental_compile(self, *args: Any, **kwargs: Any) -> Compiled:
         """Compiles this graph of actor calls for many executions; see `CompiledDAG`.
 
         Raises:
             ValueError: the graph is already compiled.
         """
-        from runtime.dag.compiled import CompiledDAG
-
-        return CompiledDAG(self, *args, **kwargs)
+        return _compiler(self, *args, **kwargs)
 
     def with_tensor_transport(
         self, transport: Any = "auto", device: str = "default", **_more: Any
@@ -163,6 +177,16 @@ class DAGNode(ABC):
 
     def _described(self) -> str:
         return self._stable_uuid[:8]
+
+
+_compiler: Compiler
+
+
+def compile_with(compiler: Compiler) -> None:
+    """Says what `DAGNode.experimental_compile` calls. The compiler knows all kinds of nodes, and so cannot be known
+    here."""
+    global _compiler
+    _compiler = compiler
 
 
 def nodes_in(value: Any) -> list[DAGNode]:
