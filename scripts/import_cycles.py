@@ -20,14 +20,7 @@ from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-ALLOWED: tuple[tuple[str, ...], ...] = (
-    ("runtime._owner.*", "runtime._process.*"),
-    (
-        "runtime._node.agent",
-        "runtime._node.control_handler",
-        "runtime._node.process_handler",
-    ),
-)
+ALLOWED: tuple[tuple[str, ...], ...] = (("runtime._owner.*", "runtime._process.*"),)
 """Circles that are still allowed: one passes if each of its modules matches a pattern of the same group."""
 
 

@@ -180,8 +180,31 @@ class NodeAgent:
         self._peer_handler = PeerHandler(
             self.leases, self.objects, self.object_server, self.store, self.state, self.output
         )
-        self._process_handler = ProcessHandler(self)
-        self._control_handler = ControlHandler(self)
+        self._process_handler = ProcessHandler(
+            self,
+            config,
+            self.control,
+            self.jobs,
+            self.pool,
+            self.environments,
+            self.leases,
+            self.actors,
+            self.store,
+            self.objects,
+            self.state,
+            self.metrics,
+            self.output,
+        )
+        self._control_handler = ControlHandler(
+            self,
+            self.cluster,
+            self.jobs,
+            self.leases,
+            self.actors,
+            self.bundles,
+            self.reporter,
+            self.output,
+        )
 
     # ---------------------------------------------------------------- life
 

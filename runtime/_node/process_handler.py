@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
+from runtime._clients.control import ControlClient
+from runtime._store.service import ObjectStore
 from runtime._system.settings import system_config
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind, Message, Ok, Request
@@ -40,27 +42,70 @@ from runtime._wire.messages.node import (
 )
 from runtime._wire.messages.worker import Done
 
+from .actor_service import ActorService
+from .config import AgentConfig
+from .environments import Environments
 from .environments.place import STORE_IN_CONTAINER
-from .jobs import Job
+from .jobs import Job, JobTable
+from .lease_service import LeaseService
+from .metrics_service import MetricsService
+from .object_service import ObjectService
+from .output import OutputRouter
 from .processes import Process
-
-if TYPE_CHECKING:
-    from .agent import NodeAgent
+from .state_service import StateService
+from .worker_pool import WorkerPool
 
 FORWARD_TIMEOUT_S = 30.0
 MAX_PRESTART = 4
 Result = Awaitable[Message | None] | Message | None
 
 
+class Node(Protocol):
+    """The node as a whole, as its processes change it."""
+
+    @property
+    def cluster_id(self) -> str:
+        """Of the cluster that the node has joined."""
+
+    def driver_came(self) -> None:
+        """A driver has registered."""
+
+    def driver_left(self, process: Process) -> None:
+        """A driver's socket closed."""
+
+
 class ProcessHandler:
     """The registered processes and the dispatch of their messages."""
 
-    def __init__(self, agent: NodeAgent) -> None:
-        self._agent = agent
+    def __init__(
+        self,
+        node: Node,
+        config: AgentConfig,
+        control: ControlClient,
+        jobs: JobTable,
+        pool: WorkerPool,
+        environments: Environments,
+        leases: LeaseService,
+        actors: ActorService,
+        store: ObjectStore,
+        objects: ObjectService,
+        state: StateService,
+        metrics: MetricsService,
+        output: OutputRouter,
+    ) -> None:
+        self._node = node
+        self._config = config
+        self._control = control
+        self._jobs = jobs
+        self._pool = pool
+        self._environments = environments
+        self._leases = leases
+        self._actors = actors
+        self._store = store
+        self._metrics = metrics
         self._channels: set[Channel] = set()
         self._settings = system_config()
         self._by_worker: dict[bytes, Channel] = {}
-        leases, store, objects = agent.leases, agent.store, agent.objects
         self._handlers: dict[type[Message], Callable[[Process, Any], Result]] = {
             LeaseDemand: leases.demand,
             PrestartWorkers: lambda p, _: self._prestart(p),
@@ -80,9 +125,9 @@ class ProcessHandler:
             StoreAdd: lambda p, m: objects.add(p.channel, m),
             StoreReturn: lambda p, m: store.give_back(p.channel, m.ranges),
             StoreStatus: lambda _, m: objects.status(m),
-            ListState: lambda _, m: agent.state.collect(m),
-            MetricsReport: lambda p, m: agent.metrics.report(p, m),
-            TakeOutput: lambda _, m: agent.output.take_everywhere(m),
+            ListState: lambda _, m: state.collect(m),
+            MetricsReport: lambda p, m: metrics.report(p, m),
+            TakeOutput: lambda _, m: output.take_everywhere(m),
             Done: self._done,
             **dict.fromkeys(FROM_WORKERS, self._forward),
         }
@@ -128,11 +173,10 @@ class ProcessHandler:
         return handler(process, message)
 
     async def _register_driver(self, channel: Channel, message: Register) -> Registered:
-        agent = self._agent
-        address = msgspec.structs.replace(message.address, node_id=agent.config.node_id)
-        info: JobInfo = await agent.control.call(
+        address = msgspec.structs.replace(message.address, node_id=self._config.node_id)
+        info: JobInfo = await self._control.call(
             AddJob(
-                agent.config.node_id,
+                self._config.node_id,
                 address,
                 message.pid,
                 message.namespace,
@@ -143,33 +187,32 @@ class ProcessHandler:
         )
         process = Process(channel, address, info.job_id, message.pid)
         self._enter(process)
-        job = agent.jobs.add(info, process)
+        job = self._jobs.add(info, process)
         if channel.closed:
-            agent.driver_left(process)
+            self._node.driver_left(process)
             raise CallError(ErrorKind.UNAVAILABLE, "the driver is gone")
-        agent.driver_came()
+        self._node.driver_came()
         if not job.config.get("runtime_env"):
             self._prestart(process)
-        return self._registered(job, "", agent.store.arena.path)
+        return self._registered(job, "", self._store.arena.path)
 
     def _register_worker(self, channel: Channel, message: Register) -> Registered:
-        agent = self._agent
-        worker = agent.pool.register(message.startup_token, message.pid, channel)
+        worker = self._pool.register(message.startup_token, message.pid, channel)
         worker.unix_path = message.address.unix_path
         address = msgspec.structs.replace(
-            message.address, node_id=agent.config.node_id, worker_id=worker.worker_id
+            message.address, node_id=self._config.node_id, worker_id=worker.worker_id
         )
         self._enter(Process(channel, address, worker.job_id, message.pid, worker))
-        job = agent.jobs.get(worker.job_id)
+        job = self._jobs.get(worker.job_id)
         assert job is not None  # its place was prepared before the fork
         in_container = worker.host.interpreter.container is not None
         reply = self._registered(
-            job, worker.key[1], STORE_IN_CONTAINER if in_container else agent.store.arena.path
+            job, worker.key[1], STORE_IN_CONTAINER if in_container else self._store.arena.path
         )
         # After the reply is sent: the taker of the worker may write to it at once.
-        place = agent.environments.ready(worker.key)
+        place = self._environments.ready(worker.key)
         if place is None or not place.hook:  # else `SetUp` follows
-            asyncio.get_running_loop().call_soon(agent.pool.ready, worker)
+            asyncio.get_running_loop().call_soon(self._pool.ready, worker)
         return reply
 
     def _enter(self, process: Process) -> None:
@@ -178,8 +221,7 @@ class ProcessHandler:
             self._by_worker[process.address.worker_id] = process.channel
 
     def _registered(self, job: Job, runtime_env: str, store_path: str) -> Registered:
-        agent = self._agent
-        config = agent.config
+        config, store = self._config, self._store
         return Registered(
             config.node_id,
             config.host,
@@ -187,16 +229,16 @@ class ProcessHandler:
             job.info.namespace,
             job.info.config,
             config.session_dir,
-            agent.cluster_id,
+            self._node.cluster_id,
             config.control_address,
             config.secret,
             store_path,
-            agent.store.arena.capacity_bytes,
+            store.arena.capacity_bytes,
             config.labels,
             runtime_env,
             config.is_head,
             self._settings,
-            agent.metrics.port,
+            self._metrics.port,
             "{}.{}".format(*sys.version_info),
         )
 
@@ -205,41 +247,39 @@ class ProcessHandler:
         process = channel.context
         if not isinstance(process, Process):
             return
-        agent = self._agent
         self._by_worker.pop(process.address.worker_id, None)
-        agent.leases.owner_gone(channel)
-        agent.store.drop_holder(channel)
-        agent.metrics.process_ended(process.address.worker_id)
+        self._leases.owner_gone(channel)
+        self._store.drop_holder(channel)
+        self._metrics.process_ended(process.address.worker_id)
         if process.worker is not None:
-            agent.pool.disconnected(process.worker)
+            self._pool.disconnected(process.worker)
         else:
-            agent.driver_left(process)
+            self._node.driver_left(process)
 
     def _set_blocked(self, process: Process, blocked: bool) -> None:
         if process.worker is not None:
-            self._agent.leases.set_blocked(process.worker, blocked)
+            self._leases.set_blocked(process.worker, blocked)
 
     def _arguments_lost(self, process: Process) -> None:
         if process.worker is not None:
-            self._agent.actors.arguments_lost(process.worker)
+            self._actors.arguments_lost(process.worker)
 
     def _prestart(self, process: Process) -> None:
-        agent = self._agent
-        agent.pool.prestart((process.job_id, ""), min(agent.config.cpu_count, MAX_PRESTART))
+        self._pool.prestart((process.job_id, ""), min(self._config.cpu_count, MAX_PRESTART))
 
     def _set_up(self, process: Process, message: SetUp) -> None:
         if process.worker is not None:
-            self._agent.pool.set_up(process.worker, message.error)
+            self._pool.set_up(process.worker, message.error)
 
     def _done(self, process: Process, message: Done) -> None:
         if process.worker is not None:
-            self._agent.actors.done(process.worker, message)
+            self._actors.done(process.worker, message)
 
     def _exiting(self, process: Process, message: WorkerExiting) -> Ok:
         if process.worker is not None:
-            self._agent.pool.exiting(process.worker, message.reason, message.intended)
+            self._pool.exiting(process.worker, message.reason, message.intended)
         return Ok()
 
     async def _forward(self, process: Process, message: Request[Message]) -> Message:
         timeout_s = FORWARD_TIMEOUT_S + float(getattr(message, "timeout_s", 0.0))
-        return await self._agent.control.call(message, timeout_s=timeout_s)
+        return await self._control.call(message, timeout_s=timeout_s)
