@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import select
 import socket
@@ -38,6 +39,7 @@ class Connection:
     """One framed connection. `handler(connection, message, correlation)` runs on the pumping thread, under the lock."""
 
     __slots__ = (
+        "_broken",
         "_calls",
         "_in",
         "_large",
@@ -75,6 +77,7 @@ class Connection:
         self._in = b""
         self._large: _LargeFrame | None = None
         self._writing = False
+        self._broken = False  # the socket takes nothing more; it closes once everything that arrived is read
         self._calls: dict[int, ReplyCallback] = {}
         self._next = 0
 
@@ -86,7 +89,7 @@ class Connection:
             MessageTooLargeError: likewise.
         """
         with self._pump.lock:
-            if self.closed:
+            if self.closed or self._broken:
                 return
             out = self._out
             start = len(out)
@@ -164,8 +167,8 @@ class Connection:
                 sent = self._sock.send(out)
             except BlockingIOError:
                 sent = 0
-            except OSError:
-                self.close()
+            except OSError as error:
+                self._break(error)
                 return
             if sent == len(out):
                 out.clear()
@@ -174,6 +177,18 @@ class Connection:
             self._watch_writable(bool(out))
             if self.congested and len(out) <= CONGESTED_BYTES // 2:
                 self._relieve()
+
+    def _break(self, error: OSError) -> None:
+        """The socket takes nothing more, mostly because the peer is gone. What the peer sent before may still be in the
+        socket's buffer: the pump reads it, then meets the end and closes the connection."""
+        assert self._sock is not None
+        log.debug("nothing more can be sent to %s: %s", self.name, error)
+        self._broken = True
+        self.congested = True  # what can wait must not be lost with what is sent from here on
+        self._out.clear()
+        self._watch_writable(False)
+        with contextlib.suppress(OSError):  # not connected any more: the end comes by itself
+            self._sock.shutdown(socket.SHUT_RDWR)  # an end for reads too, whatever the peer does
 
     def _relieve(self) -> None:
         self.congested = False

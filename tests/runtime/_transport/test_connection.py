@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +14,14 @@ import pytest
 from runtime._transport import connection as connection_module
 from runtime._transport.connection import RECEIVE_BYTES, Connection
 from runtime._transport.pump import Pump
-from runtime._wire.framing import HEADER, HEADER_BYTES, MAX_FRAME_BYTES, MessageTooLargeError
+from runtime._wire.framing import (
+    HEADER,
+    HEADER_BYTES,
+    MAX_FRAME_BYTES,
+    REPLY_BIT,
+    MessageTooLargeError,
+    encode_frame,
+)
 from runtime._wire.messages import codec
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
 from runtime._wire.messages.node import StateRows
@@ -237,6 +246,66 @@ def test_what_was_sent_before_the_end_still_arrives() -> None:
         pump.flush_all()
         connection.close()
         assert eventually(lambda: len(server.notes) == 1000)
+
+
+class FullSocket(socket.socket):
+    """Cannot send, although its peer is there."""
+
+    def send(self, *_: Any) -> int:
+        raise OSError(errno.ENOBUFS, "no buffer space")
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        return ours, server.accept()[0]
+
+
+@pytest.mark.parametrize(
+    ("pair", "size"), [(socket.socketpair, RECEIVE_BYTES * 2), (tcp_pair, 1000)], ids=["unix", "tcp"]
+)
+def test_answers_that_arrived_are_read_although_nothing_can_be_sent_any_more(
+    pair: Callable[[], tuple[socket.socket, socket.socket]], size: int
+) -> None:
+    ours, theirs = pair()
+    pump = Pump(ignore)
+    connection = pump.add(ours, "somebody")
+    told: list[Connection] = []
+    connection.on_close = told.append
+    first: list[Any] = []
+    second: list[Any] = []
+    connection.call(ask(1), first.append)
+    pump.flush_all()
+    answer = ObjectValue(Value(0, bytes(size)))
+    theirs.sendall(encode_frame(codec.encode(answer), 1 | REPLY_BIT))
+    theirs.close()  # without having read the question: a reset
+
+    def breaks() -> bool:
+        connection.send(ReturnRefs([b"x"]))
+        connection.flush()
+        return connection.congested
+
+    assert eventually(breaks)
+    assert not connection.closed
+    connection.call(ask(2), second.append)
+    assert pump.wait(lambda: second, LIMIT_S)
+    assert first == [answer]
+    assert second[0].kind == ErrorKind.UNAVAILABLE
+    assert told == [connection]
+    pump.stop()
+
+
+def test_a_socket_that_cannot_send_closes_although_its_peer_stays() -> None:
+    ours, theirs = socket.socketpair()
+    pump = Pump(ignore)
+    connection = pump.add(FullSocket(fileno=ours.detach()), "somebody")
+    with theirs:
+        theirs.sendall(encode_frame(codec.encode(Ok()), 1 | REPLY_BIT))
+        replies: list[Any] = []
+        connection.call(ask(1), replies.append)
+        assert pump.wait(lambda: connection.closed, LIMIT_S)
+        assert replies == [Ok()]
+    pump.stop()
 
 
 def test_a_handler_may_close_its_own_connection() -> None:
