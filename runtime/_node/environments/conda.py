@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from runtime._node.zygote_spawn import daemon_environment
-from runtime._system import settings
+from runtime._system import files, settings
 
 from .command import CommandFailed, run
 
@@ -187,8 +187,12 @@ async def build(spec: CondaSpec, folder: Path, variables: Mapping[str, str]) -> 
         description.pop("name", None)
         description.pop("prefix", None)
         file = folder.with_name(f"{folder.name}.yml")
-        await asyncio.to_thread(file.write_text, json.dumps(description))  # JSON is YAML
-        await run(create_command(tool, str(folder), str(file)), cwd, environment)
+        try:
+            # JSON is YAML. Channels may have credentials, which no process list nor other user sees.
+            await asyncio.to_thread(files.replace, str(file), json.dumps(description).encode())
+            await run(create_command(tool, str(folder), str(file)), cwd, environment)
+        finally:
+            file.unlink(missing_ok=True)
         return
     if importlib.util.find_spec("rattler") is None:
         raise CommandFailed(
@@ -198,11 +202,13 @@ async def build(spec: CondaSpec, folder: Path, variables: Mapping[str, str]) -> 
     asked = json.dumps(
         {"channels": spec.channels or ["conda-forge"], "specs": spec.specs, "prefix": str(folder)}
     )
-    solver = [sys.executable, "-P", "-m", "runtime._node.environments.conda_rattler", asked]
-    await run(solver, "/", {**daemon_environment(), **variables})
+    solver = [sys.executable, "-P", "-m", "runtime._node.environments.conda_rattler"]
+    await run(solver, "/", {**daemon_environment(), **variables}, asked.encode())
     if spec.pip:
         requirements = folder / "requirements.txt"
-        await asyncio.to_thread(requirements.write_text, "\n".join(spec.pip) + "\n")
+        await asyncio.to_thread(
+            files.replace, str(requirements), "".join(f"{line}\n" for line in spec.pip).encode()
+        )
         options = ["--disable-pip-version-check", "--no-cache-dir", "-r", str(requirements)]
         active = variables_of(str(folder), environment.get("PATH", os.defpath))
         await run([python_of(folder), "-m", "pip", "install", *options], cwd, {**environment, **active})

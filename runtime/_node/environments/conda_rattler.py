@@ -1,7 +1,8 @@
-"""Makes a conda environment with py-rattler: `python -m runtime._node.environments.conda_rattler JSON`.
+"""Makes a conda environment with py-rattler: `python -m runtime._node.environments.conda_rattler < JSON`.
 
-JSON has the `channels`, the `specs` of packages, and the `prefix`, a new folder. It is a
-process of its own, so that the agent does not load a solver, and can stop it.
+JSON has the `channels`, the `specs` of packages, and the `prefix`, a new folder. It is no argument, because channels
+may have credentials and process lists show arguments. The solver is a process of its own, so that the agent does not
+load it, and can stop it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def main() -> None:
     """Entry point."""
     status = 0
     try:
-        asyncio.run(create(**json.loads(sys.argv[1])))
+        asyncio.run(create(**json.load(sys.stdin)))
     except Exception as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         status = 1

@@ -23,10 +23,10 @@ case "$*" in
     *list*) echo warning; echo '{{"envs": ["{root}", "{root}/envs/named"]}}'; exit;;
 esac
 while [ $# -gt 1 ]; do
-    case $1 in --prefix) prefix=$2;; --file) cp $2 {log}.yml;; esac
+    case $1 in --prefix) prefix=$2;; --file) cp -p $2 {log}.yml;; esac
     shift
 done
-if grep -q broken {log}.yml; then echo no such channel >&2; exit 3; fi
+if grep -q broken {log}.yml; then echo no such channel: $(cat {log}.yml) >&2; exit 3; fi
 mkdir -p $prefix/bin && ln -s {python} $prefix/bin/python
 """
 
@@ -98,6 +98,42 @@ def test_the_nodes_tool_makes_environments(node: pathlib.Path) -> None:
         await made.close()
 
     asyncio.run(scenario())
+
+
+CHANNELS = ["https://me:secret@host/a", "https://host/t/secret/b", "https://secret@host/c"]
+
+
+def test_credentials_of_channels_are_in_no_argument_and_no_error(node: pathlib.Path) -> None:
+    async def scenario() -> None:
+        made = service(node / "environments")
+        with pytest.raises(CallError, match=r"https://\*\*\*\*@host/a.*https://host/t/\*\*\*\*/b") as failed:
+            await made.prepare(key({"conda": {"channels": CHANNELS, "dependencies": ["broken"]}}))
+        assert "secret" not in str(failed.value)
+        assert "secret" not in (node / "log").read_text()
+        assert json.loads((node / "log.yml").read_text())["channels"] == CHANNELS
+        assert (node / "log.yml").stat().st_mode & 0o777 == 0o600
+        assert not list((node / "environments").rglob("*.yml"))
+        await made.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_solver_gets_credentials_of_channels_as_its_input(
+    node: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (node / "micromamba").unlink()
+    monkeypatch.setattr(conda.importlib.util, "find_spec", lambda name: object())
+    seen: list[tuple[list[str], bytes]] = []
+
+    async def run(command: list[str], cwd: str, environment: dict[str, str], given: bytes = b"") -> str:
+        seen.append((command, given))
+        return ""
+
+    monkeypatch.setattr(conda, "run", run)
+    asyncio.run(conda.build(spec("numpy", channels=CHANNELS), node / "made", {}))
+    [(command, given)] = seen
+    assert "secret" not in " ".join(command)
+    assert json.loads(given)["channels"] == CHANNELS
 
 
 def test_the_nodes_tool_knows_names(node: pathlib.Path) -> None:

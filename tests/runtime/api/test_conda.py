@@ -127,6 +127,13 @@ def test_what_cannot_be_made(
         ray.get(prefix.options(runtime_env=described(channel, *dependencies)).remote())
 
 
+def test_errors_show_no_credentials_of_channels(session: pathlib.Path) -> None:
+    described = {"channels": ["http://127.0.0.1:1/t/secret/channel"], "dependencies": ["no-such-package"]}
+    with pytest.raises(exceptions.RuntimeEnvSetupError, match=r"127\.0\.0\.1:1") as failed:
+        ray.get(prefix.options(runtime_env={"conda": described}).remote())
+    assert "secret" not in str(failed.value)
+
+
 def test_a_name_that_the_node_does_not_know(session: pathlib.Path) -> None:
     with pytest.raises(exceptions.RuntimeEnvSetupError, match="no conda environment 'nobody'"):
         ray.get(prefix.options(runtime_env={"conda": "nobody"}).remote())
