@@ -88,6 +88,13 @@ def what_is_left(host: Host) -> str:
     return host.run(["sh", "-c", f"{look}; true"])
 
 
+def kill_head(host: Host) -> None:
+    """Kills the head's keeper and only then the head: a keeper that outlives the head, however briefly, may restart
+    it."""
+    for module in ("clusterctl[.]head[.]keeper", "clusterctl[.]head"):
+        host.run(["pkill", "-KILL", "-u", USER, "-f", f"{module} "])
+
+
 def test_a_machine_is_set_up_in_few_round_trips(bed: SshTestbed, tmp_path: Path) -> None:
     cli = Cli(tmp_path)
     head, worker, _ = bed.hosts

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.clusterctl.cli import Cli, alive
-from tests.clusterctl.real.test_ssh import SPEC, what_is_left
+from tests.clusterctl.real.test_ssh import SPEC, kill_head, what_is_left
 from tests.polling import eventually
 from tests.testbed.sshd import BARE, USER, SshTestbed, missing
 
@@ -111,7 +111,7 @@ def test_the_doctor_says_why_machines_cannot_be_entered(bed: SshTestbed, cli: Cl
     (found,) = findings()
     assert f"({head.address}) does not accept our key" in found
     head.run(["mv", "/run/keys", key])
-    head.run(["pkill", "-KILL", "-f", "clusterctl.head"])
+    kill_head(head)
     assert any("the head's process has ended; the last that it wrote" in found for found in findings())
 
 

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.clusterctl.cli import Cli, alive
-from tests.clusterctl.real.test_ssh import SPEC, what_is_left
+from tests.clusterctl.real.test_ssh import SPEC, kill_head, what_is_left
 from tests.polling import eventually
 from tests.testbed.hosts import Host
 from tests.testbed.sshd import BARE, USER, SshTestbed, missing
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
-KILL = ["sh", "-c", f"pkill -KILL -u {USER} -f 'clusterctl[.]head([.]keeper)? '"]
-"""The head, and what would restart it."""
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +67,10 @@ def test_a_tunnel_that_is_refused_is_no_dead_head(bed: SshTestbed, cli: Cli, set
 
 
 def test_a_head_whose_daemons_were_killed_is_proved_dead_and_started_again(bed: SshTestbed, cli: Cli) -> None:
+    """Without a keeper only `up` starts the head, and its cluster's nodes are new. (A head that its keeper restarts may
+    keep its workers, see `test_head_restart.py`.)"""
     before = nodes(cli)
-    bed.hosts[0].run(KILL)
+    kill_head(bed.hosts[0])
     asked = cli.run("up", "own.yaml")
     if asked.status:  # as long as the worker's node has not ended by itself
         assert "their nodes run or may still run" in asked.err
@@ -85,7 +85,7 @@ def test_a_follower_is_told_of_the_heads_death(bed: SshTestbed, cli: Cli) -> Non
     job = cli.start("submit", cli.script("import time\nprint('waits', flush=True)\ntime.sleep(600)\n"))
     assert job.stdout is not None
     assert job.stdout.readline() == "waits\n"
-    bed.hosts[0].run(KILL)
+    kill_head(bed.hosts[0])
     _, err = job.communicate(timeout=40)  # as long as a network may fail would be a minute
     assert job.returncode == 5
     assert "does not answer" in err
