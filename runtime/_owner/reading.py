@@ -160,7 +160,12 @@ class Reader:
             self.keep_until_registered(entry, made)
         if value.kind & 1:
             entry.seen = True
-            raise (result.as_instanceof_cause() if isinstance(result, exceptions.RayTaskError) else result)
+            try:
+                raise (result.as_instanceof_cause() if isinstance(result, exceptions.RayTaskError) else result)
+            finally:
+                # The traceback keeps this frame: a frame that names its error is a cycle, and all that the frames above
+                # it refer to, the caller's references with their memory among it, would stay until it is collected.
+                del result
         return result
 
     def _load_block(self, entry: Entry, value: Value, _deadline: float | None) -> memoryview:

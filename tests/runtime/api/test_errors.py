@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -310,6 +312,31 @@ def test_an_actor_that_dies() -> None:
     assert caught.value.actor_id in repr(actor)
     with pytest.raises(exceptions.ActorDiedError):
         ray.get(actor.fine.remote())
+
+
+class Held:
+    """What a frame above `ray.get` refers to."""
+
+
+@pytest.mark.skipif(not OWN, reason="Ray's frames name their errors")
+@pytest.mark.parametrize("of_an_actor", [True, False], ids=["actor died", "task raised"])
+def test_a_caught_error_keeps_nothing_alive(of_an_actor: bool) -> None:
+    ref = Actor.remote(fail=True).fine.remote() if of_an_actor else fail.remote(CustomError(1))
+    ray.wait([ref])
+
+    def catch() -> weakref.ref[Held]:
+        held = Held()
+        try:
+            ray.get(ref)
+        except (CustomError, exceptions.RayActorError):
+            return weakref.ref(held)
+        raise AssertionError("it has not failed")
+
+    gc.disable()
+    try:
+        assert catch()() is None
+    finally:
+        gc.enable()
 
 
 def test_calls_behind_a_dying_one_fail_too() -> None:
