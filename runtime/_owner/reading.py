@@ -161,7 +161,9 @@ class Reader:
         if value.kind & 1:
             entry.seen = True
             try:
-                raise (result.as_instanceof_cause() if isinstance(result, exceptions.RayTaskError) else result)
+                raise (
+                    result.as_instanceof_cause() if isinstance(result, exceptions.RayTaskError) else result
+                )
             finally:
                 # The traceback keeps this frame: a frame that names its error is a cycle, and all that the frames above
                 # it refer to, the caller's references with their memory among it, would stay until it is collected.
