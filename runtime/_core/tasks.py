@@ -31,7 +31,7 @@ TRANSITIONS: Final[Mapping[tuple[TaskState, TaskState], Edge[TaskState]]] = {
     (_W, _F): Edge(_F, "cancelled, or an argument is an error"),
     (_Q, _P): Edge(_P, "a worker has room for it"),
     (_Q, _F): Edge(_F, "cancelled, or no node can ever run it"),
-    (_P, _F): Edge(_F, "the worker answered"),
+    (_P, _F): Edge(_F, "the worker answered, or it was cancelled while its actor was out of reach"),
     (_P, _Q): Edge(_Q, "given back unstarted, or it may run again"),
     (_P, _W): Edge(_W, "given back, as arguments are lost"),
     (_P, _C): Edge(_C, "cancelled while a worker has it"),

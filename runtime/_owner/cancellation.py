@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runtime._core import ids
+from runtime._ownership.calls import Call
 from runtime._ownership.records import Entry
-from runtime._ownership.tasks import Task
 from runtime._transport.connection import Connection
 from runtime._wire.messages.worker import CancelObject
 
@@ -34,9 +34,9 @@ class Cancellation:
         task_id = ids.task_id_of(entry.object_id)
         with core.lock:
             if entry.owner is None:
-                if force and core.actor_calls.find(task_id) is not None:
+                if force and isinstance(core.outcomes.pending.get(task_id), Call):
                     raise ValueError(NOT_BY_FORCE)
-                self._cancel(task_id, force, recursive)
+                core.outcomes.cancel(task_id, force, recursive)
             elif entry.value is None:
                 if force and ids.is_actor(ids.actor_id_of(task_id)):
                     raise ValueError(NOT_BY_FORCE)
@@ -47,14 +47,4 @@ class Cancellation:
 
     def on_cancel(self, _connection: Connection, message: CancelObject, _correlation: int) -> None:
         """A borrower of one of our objects wants its task cancelled."""
-        self._cancel(ids.task_id_of(message.object_id), message.force, message.recursive)
-
-    def _cancel(self, task_id: bytes, force: bool, recursive: bool) -> None:
-        core = self._core
-        call = core.actor_calls.find(task_id)
-        if call is not None:
-            core.actor_calls.cancel(call, force, recursive)
-            return
-        task = core.outcomes.pending.get(task_id)
-        if isinstance(task, Task):
-            core.tasks.cancel(task, force, recursive)
+        self._core.outcomes.cancel(ids.task_id_of(message.object_id), message.force, message.recursive)

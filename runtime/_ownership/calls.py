@@ -12,7 +12,6 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from runtime._core import ids
 from runtime._core.tasks import TaskState
 from runtime._system import interpreter
 from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
@@ -227,7 +226,6 @@ class Calls:
         interrupted, actor.inflight = actor.inflight, {}
         again, failed = [], []
         for call in interrupted.values():
-            self._pending.pop(call.push.task_id, None)
             if call.retries and call.state is TaskState.PUSHED:
                 call.retries -= call.retries > 0
                 self._outcomes.begin_attempt(call)
@@ -281,6 +279,7 @@ class Calls:
         elif actor.state == "RESTARTING" and not call.retries:
             self._fail(call, self._unavailable(actor, "the actor is restarting"))
         else:
+            self._pending[call.push.task_id] = call
             actor.calls.append(call)
             if actor.link is None:
                 self.watch(actor)
@@ -301,6 +300,7 @@ class Calls:
         """See `Submitter.rerun`."""
         self._outcomes.begin_attempt(call)
         call.move(TaskState.WAITING_FOR_ARGUMENTS)
+        self._pending[call.push.task_id] = call
         call.handle = call.actor.handle
         if call.handle is not None:
             call.handle.hold()
@@ -349,7 +349,6 @@ class Calls:
                 call.push = push
             call.move(TaskState.PUSHED)
             actor.inflight[push.task_id] = call
-            self._pending[push.task_id] = call
             try:
                 link.send(push)
             except Exception as problem:  # nothing was sent, and the link goes on
@@ -373,6 +372,7 @@ class Calls:
         if message.failed and call.takes_retry(message):
             self._outcomes.begin_attempt(call, message.seconds)
             call.move(TaskState.QUEUED)
+            self._pending[message.task_id] = call
             actor.calls.appendleft(call)
             self._send(actor)
             return
@@ -390,26 +390,20 @@ class Calls:
             self._objects.release(handle)
 
     def cancel(self, call: Call, _force: bool, recursive: bool) -> None:
-        """See `Submitter.cancel`: dropped when not sent, else the actor decides."""
+        """See `Submitter.cancel`: it ends at once when no process has it or its process is out of reach, else the actor
+        decides."""
         if not call.may_be_cancelled:
             return
-        actor = call.actor
-        if call.state is not TaskState.PUSHED:
-            if call in actor.calls:  # else it waits to run again
-                actor.calls.remove(call)
-            self._fail(call, Cancelled(call.push.task_id))
-            self._send(actor)
-        elif actor.link is not None:
+        actor, task_id = call.actor, call.push.task_id
+        if call.state is TaskState.PUSHED and actor.link is not None:
             call.move(TaskState.CANCELLING)
-            actor.link.send(Cancel(call.push.task_id, False, recursive))
-
-    def find(self, task_id: bytes) -> Call | None:
-        """The unanswered call of a task id."""
-        actor = self._actors.get(ids.actor_id_of(task_id))
-        if actor is None:
-            return None
-        found = actor.inflight.get(task_id)
-        return found or next((call for call in actor.calls if call.push.task_id == task_id), None)
+            actor.link.send(Cancel(task_id, False, recursive))
+            return
+        actor.inflight.pop(task_id, None)
+        if call in actor.calls:  # else it was sent, or waits to run again
+            actor.calls.remove(call)
+        self._fail(call, Cancelled(task_id))
+        self._send(actor)
 
     def close(self) -> None:
         """The process leaves the cluster: its handles are of no use in the next one."""

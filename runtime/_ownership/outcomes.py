@@ -16,6 +16,10 @@ from .outbox import Outbox
 from .records import STORED, Entry, Link, Submission
 
 
+SENT = (TaskState.PUSHED, TaskState.CANCELLING)
+"""A worker has it."""
+
+
 class Submitter(Protocol):
     """Brings submissions of one kind to workers."""
 
@@ -34,7 +38,7 @@ class Outcomes:
 
     def __init__(self, objects: ObjectTable, borrowing: Borrowing, lineage: Lineage, outbox: Outbox) -> None:
         self.pending: dict[bytes, Submission] = {}
-        """By task id: what waits for its `Done`."""
+        """By task id, in the order of submission."""
         self.submitters: dict[type, Submitter] = {}
         """By the class of the submission."""
         self._objects = objects
@@ -50,8 +54,9 @@ class Outcomes:
 
     def on_done(self, link: Link, message: Done, now: float) -> None:
         """A worker answered a push."""
-        task = self.pending.pop(message.task_id, None)
-        if task is not None:
+        task = self.pending.get(message.task_id)
+        if task is not None and task.state in SENT:  # else the answer of a process that was given up
+            del self.pending[message.task_id]
             task.worker = link.peer
             self.submitters[task.__class__].on_done(task, link, message, now)
         elif any(value.nested for value in message.values):
@@ -60,14 +65,20 @@ class Outcomes:
     def on_item(self, link: Link, message: StreamItem) -> None:
         """A generator's next value came."""
         task = self.pending.get(message.task_id)
-        if task is not None and task.stream is not None:
+        if task is not None and task.stream is not None and task.state in SENT:
             task.stream.item(link, message, task)
 
     # ------------------------------------------------------------ cancelling
 
+    def cancel(self, task_id: bytes, force: bool, recursive: bool) -> None:
+        """Cancels what has this id, unless it is over."""
+        task = self.pending.get(task_id)
+        if task is not None:
+            self.submitters[task.__class__].cancel(task, force, recursive)
+
     def cancel_children(self, parent: bytes, force: bool) -> None:
-        """Cancels what a cancelled task had submitted."""
-        for child in [child for child in self.pending.values() if child.parent == parent]:
+        """Cancels what a cancelled task had submitted: the last first, as the end of one may let those behind it go."""
+        for child in [child for child in reversed(self.pending.values()) if child.parent == parent]:
             self.submitters[child.__class__].cancel(child, force, True)
 
     # ------------------------------------------------------------ for submitters

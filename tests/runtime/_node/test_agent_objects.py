@@ -398,12 +398,12 @@ class Placer(Client):
             channel.send(StoreReturn(self.gives_back))
         return Ok()
 
-    async def place(self, number: int, data: bytes, keeper: bytes = b"") -> bytes:
+    async def place(self, number: int, data: bytes, keeper: bytes = b"", owner: bytes = b"") -> bytes:
         name = object_id(self, number)
         ((offset, _),) = (await self.channel.call(StoreAllot(len(data), 1))).ranges
         with mapping(self) as memory:
             memory[offset : offset + len(data)] = data
-        owner = keeper or self.address.worker_id
+        owner = owner or keeper or self.address.worker_id
         self.unsaid.append(StoreAdd(owner, self.registered.node_id, [(name, offset, len(data))], keeper))
         return name
 
@@ -478,6 +478,20 @@ def test_what_was_placed_for_a_process_that_is_gone_goes(world: MakeWorld) -> No
             agent = await w.node()
             placer = await Placer().join(agent)
             await placer.place(1, b"hello", b"?" * 28)
+            assert await used_bytes(placer) == 0
+            assert not len(agent.store.index)
+
+    asyncio.run(scenario())
+
+
+def test_what_is_said_after_its_owners_death_goes_with_its_writers_pin(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            placer = await Placer().join(agent)
+            name = await placer.place(1, b"hello", owner=b"?" * 28)
+            assert await used_bytes(placer)
+            placer.channel.send(StoreUnpin([name]))
             assert await used_bytes(placer) == 0
             assert not len(agent.store.index)
 

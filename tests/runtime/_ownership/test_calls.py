@@ -20,7 +20,7 @@ from runtime._ownership.failures import (
     NotCreated,
     StaleHandle,
 )
-from runtime._ownership.records import INLINE_ERROR, Entry
+from runtime._ownership.records import INLINE_ERROR, STORED, Entry
 from runtime._wire.messages.base import ErrorKind, ErrorReply
 from runtime._wire.messages.control import KillActor, WatchActor
 from runtime._wire.messages.worker import Cancel, Push, Value
@@ -29,6 +29,7 @@ from tests.runtime._ownership.submitting import RESULT, Owner
 
 ACTOR = b"\x80" + b"a" * 15
 ERROR = Value(INLINE_ERROR, b"raised")
+STORED_RESULT = Value(STORED, b"", (), (), (b"n" * 28,), 10)
 
 
 class Caller(Owner):
@@ -41,10 +42,12 @@ class Caller(Owner):
         self.actor: Actor = self.calls.actor(ACTOR, self.handle, ordered)
         self.version = 0
 
-    def call(self, *arguments: Entry, retries: int = 0, wanted: bool = False) -> Call:
+    def call(
+        self, *arguments: Entry, retries: int = 0, wanted: bool = False, parent: bytes = b"", results: int = 1
+    ) -> Call:
         self._made += 1
         self.actor.sequence += 1
-        push = Push(self._made.to_bytes(8, "big") + ACTOR, b"", "m", None, [], 1, sequence=self._made)
+        push = Push(self._made.to_bytes(8, "big") + ACTOR, b"", "m", None, [], results, sequence=self._made)
         waiting = TaskState.WAITING_FOR_ARGUMENTS
         call = Call(
             self.pack(*arguments),
@@ -53,7 +56,7 @@ class Caller(Owner):
             retries,
             wanted,
             self.now,
-            b"",
+            parent,
             waiting,
             actor=self.actor,
             handle=self.actor.handle,
@@ -183,14 +186,77 @@ def test_cancelling(caller: Caller) -> None:
     running = caller.call()
     link = caller.news("ALIVE", "w")
     waiting = caller.call(caller.objects.own(object_name("x"), 1))
-    assert caller.calls.find(waiting.push.task_id) is waiting
     for call in (running, waiting):
         caller.calls.cancel(call, False, True)
         caller.calls.cancel(call, False, True)
     assert caller.failures() == [Cancelled(waiting.push.task_id)]
     assert link.take(Cancel) == [Cancel(running.push.task_id, False, True)]
     caller.done(link, running.push, ERROR, failed=True)
-    assert caller.calls.find(running.push.task_id) is None
+    assert caller.outcomes.pending == {}
+
+
+def test_children_that_were_not_sent_are_cancelled(caller: Caller) -> None:
+    argument = caller.objects.own(object_name("x"), 1)
+    children = [caller.call(argument, parent=b"p"), caller.call(parent=b"p")]
+    other = caller.call(parent=b"q")
+    caller.outcomes.cancel_children(b"p", False)
+    assert caller.failures() == [Cancelled(child.push.task_id) for child in reversed(children)]
+    link = caller.news("ALIVE", "w")
+    assert pushed(link) == [other.push.sequence]
+    assert list(caller.outcomes.pending) == [other.push.task_id]
+
+
+def test_no_child_begins_because_one_before_it_was_cancelled(caller: Caller) -> None:
+    caller.call()
+    link = caller.news("ALIVE", "w")
+    pushed(link)
+    caller.call(caller.objects.own(object_name("x"), 1), parent=b"p")
+    caller.call(parent=b"p")  # ready, and in line behind the other one
+    caller.outcomes.cancel_children(b"p", False)
+    assert pushed(link) == []
+    assert len(caller.failures()) == 2
+
+
+def test_a_call_is_cancelled_while_its_process_is_out_of_reach(caller: Caller) -> None:
+    call = caller.call(retries=-1, parent=b"p")
+    link = caller.news("ALIVE", "w")
+    pushed(link)
+    caller.calls.link_lost(link)
+    caller.outcomes.cancel_children(b"p", False)
+    assert caller.failures() == [Cancelled(call.push.task_id)]
+    caller.news("RESTARTING")
+    assert pushed(caller.news("ALIVE", "w2")) == []
+    assert caller.outcomes.pending == {}
+
+
+def test_a_call_that_waits_to_run_again_is_cancelled(caller: Caller) -> None:
+    argument = caller.objects.own(object_name("x"), 1)
+    argument.value = PLAIN
+    call = caller.call(argument, retries=1, parent=b"p")
+    link = caller.news("ALIVE", "w")
+    pushed(link)
+    caller.done(link, call.push, STORED_RESULT)
+    argument.value = None
+    assert caller.lineage.rebuild(call.entries[0]) is None
+    caller.outcomes.cancel_children(b"p", False)
+    assert caller.failures() == [Cancelled(call.push.task_id)]
+    caller.objects.set_value(argument, PLAIN)
+    assert pushed(link) == []
+    assert caller.outcomes.pending == {}
+
+
+def test_the_late_answer_of_a_process_that_was_given_up_does_not_count(caller: Caller) -> None:
+    call = caller.call(retries=1)
+    old = caller.news("ALIVE", "w")
+    pushed(old)
+    caller.calls.interrupt(caller.actor)
+    caller.news("RESTARTING")
+    caller.done(old, call.push, ERROR, failed=True)
+    assert call.state is TaskState.QUEUED
+    link = caller.news("ALIVE", "w2")
+    [push] = link.take(Push)
+    caller.done(link, push)
+    assert call.entries[0].value == RESULT
 
 
 def test_an_unknown_actor_is_dead_unless_it_is_yet_to_be_registered(caller: Caller) -> None:

@@ -61,6 +61,30 @@ class TestBorrowedReferences:
             ray.get(ref, timeout=30)
 
 
+def test_a_call_that_waits_for_its_argument_is_cancelled_with_the_task_that_made_it() -> None:
+    @ray.remote(num_cpus=0)
+    class Keeper:
+        def keep(self, refs: list[Any]) -> None:
+            self.refs = refs
+
+        def kept(self) -> list[Any]:
+            return self.refs
+
+    @ray.remote(num_cpus=0)
+    def parent(gate: Any, keeper: Any, never: list[Any]) -> None:
+        call = gate.pass_through.remote(never[0])
+        ray.get(keeper.keep.remote([call]))
+        ray.get(gate.pass_through.remote())
+
+    gate, keeper = Gate.remote(), Keeper.remote()
+    task = parent.remote(gate, keeper, [Gate.remote().pass_through.remote()])
+    assert started(gate)
+    (call,) = ray.get(keeper.kept.remote())
+    ray.cancel(task, recursive=True)
+    with pytest.raises(exceptions.TaskCancelledError):
+        ray.get(call, timeout=30)
+
+
 class TestTheFlag:
     @pytest.mark.parametrize("threads", [1, 2])
     def test_a_method_that_looks_can_stop_and_its_call_is_cancelled(self, threads: int) -> None:

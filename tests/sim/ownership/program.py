@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from runtime import exceptions
 from runtime._core import ids
-from runtime._ownership.tasks import Task
 from runtime._process import core_worker
 from runtime.actor import ActorClass, ActorHandle
 from runtime.object_ref import ObjectRef
@@ -175,12 +174,7 @@ class Program:
         if self.refs and self.rng.random() < 0.3:
             task_id = ids.task_id_of(self.rng.choice(self.refs).binary())
             with core.lock:
-                call = core.actor_calls.find(task_id)
-                task = core.outcomes.pending.get(task_id)
-                if call is not None:
-                    core.actor_calls.cancel(call, False, False)
-                elif isinstance(task, Task):
-                    core.tasks.cancel(task, False, self.rng.random() < 0.5)
+                core.outcomes.cancel(task_id, False, self.rng.random() < 0.5)
 
     def make_actor(self) -> None:
         if len(self.handles) < 2 and self.depth < MAX_DEPTH:
