@@ -15,7 +15,6 @@ from .objects import ObjectTable
 from .outbox import Outbox
 from .records import STORED, Entry, Link, Submission
 
-
 SENT = (TaskState.PUSHED, TaskState.CANCELLING)
 """A worker has it."""
 
