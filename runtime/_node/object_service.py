@@ -78,8 +78,10 @@ class ObjectService:
         return StoreAllotted(list(self._store.allot(holder, message.size_bytes, message.count)))
 
     def add(self, holder: Channel, message: StoreAdd) -> None:
-        """The process has placed these. What was made for a process of this node that is gone goes at once."""
+        """The process has placed these. What was made for a process of this node that is gone, or is owned by one,
+        goes at once: nobody else will free it."""
         keeper = self._process(message.keeper) if message.keeper else holder
+        owner_is_gone = message.owner_node == self._node_id and self._process(message.owner_worker) is None
         self._store.add(
             holder,
             message.objects,
@@ -87,7 +89,7 @@ class ObjectService:
             owner_worker=message.owner_worker,
             owner_node=message.owner_node,
         )
-        if keeper is None:
+        if keeper is None or owner_is_gone:
             self._store.free([object_id for object_id, _, _ in message.objects])
 
     def unpin(self, holder: Channel, message: StoreUnpin) -> None:
