@@ -370,6 +370,7 @@ class Calls:
         actor = call.actor
         actor.inflight.pop(message.task_id, None)
         if message.failed and call.takes_retry(message):
+            self._outcomes.drop_attempt(call, link, message)
             self._outcomes.begin_attempt(call, message.seconds)
             call.move(TaskState.QUEUED)
             self._pending[message.task_id] = call

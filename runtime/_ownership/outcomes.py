@@ -88,6 +88,12 @@ class Outcomes:
             self._outbox.attempt_ended(task, True, b"", seconds)
         task.push = msgspec.structs.replace(task.push, attempt=task.push.attempt + 1)
 
+    def drop_attempt(self, task: Submission, link: Link, message: Done) -> None:
+        """An attempt failed and another one follows: nobody takes the references inside its values. A generator that
+        raised may have given some of several results."""
+        if any(value.nested for value in message.values):
+            link.send(ReleaseHold(message.task_id, task.push.attempt))
+
     def take_nested(self, task: Submission, link: Link, message: Done) -> None:
         """Keeps the references inside the results, and tells the worker when it need not any more."""
         if task.stream is not None:

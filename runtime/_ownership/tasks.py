@@ -383,6 +383,7 @@ class Tasks:
             if not message.failed:
                 pool.learned(message.seconds)
         if message.failed and task.takes_retry(message):
+            self._outcomes.drop_attempt(task, link, message)
             self._again(task, front=False, seconds=message.seconds)
         else:
             self._outcomes.take_nested(task, link, message)

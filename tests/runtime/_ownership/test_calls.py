@@ -23,7 +23,7 @@ from runtime._ownership.failures import (
 from runtime._ownership.records import INLINE_ERROR, STORED, Entry
 from runtime._wire.messages.base import ErrorKind, ErrorReply
 from runtime._wire.messages.control import KillActor, WatchActor
-from runtime._wire.messages.worker import Cancel, Push, Value
+from runtime._wire.messages.worker import Cancel, Push, ReleaseHold, Value
 from tests.runtime._ownership.fakes import PLAIN, WorkerLink, address_of, object_name
 from tests.runtime._ownership.submitting import RESULT, Owner
 
@@ -153,6 +153,18 @@ def test_user_errors_are_retried_in_place(caller: Caller) -> None:
     assert [push.attempt for push in link.take(Push)] == [1]
     caller.done(link, call.push, ERROR, failed=True)
     assert call.entries[0].value == ERROR
+
+
+def test_a_failed_attempt_that_gave_some_results_releases_what_they_nest(caller: Caller) -> None:
+    call = caller.call(retries=1, wanted=True, results=2)
+    link = caller.news("ALIVE", "w")
+    pushed(link)
+    partial = Value(0, b"", (), ((object_name("inner"), address_of("other")),))
+    caller.done(link, call.push, partial, ERROR, failed=True)
+    assert link.take(ReleaseHold) == [ReleaseHold(call.push.task_id, 0)]
+    caller.done(link, call.push, RESULT, RESULT)
+    assert link.take(ReleaseHold) == []
+    assert call.entries[0].value == RESULT
 
 
 def test_bad_arguments_and_messages_fail_their_call_alone(caller: Caller) -> None:

@@ -209,6 +209,19 @@ def test_nested_references_are_held_by_the_worker_until_registered(owner: Owner)
     assert link.take(ReleaseHold) == [ReleaseHold(task.push.task_id, 0)]
 
 
+def test_a_failed_attempt_that_gave_some_results_releases_what_they_nest(owner: Owner) -> None:
+    task = owner.submit(retries=1, results=2, retry_exceptions=True)
+    link = owner.grant("w", task)
+    partial = Value(0, b"", (), ((object_name("inner"), address_of("other")),))
+    owner.done(link, pushed(link)[0], partial, ERROR, failed=True)
+    assert link.take(ReleaseHold) == [ReleaseHold(task.push.task_id, 0)]
+    [push] = pushed(link)
+    owner.done(link, push, RESULT, RESULT)
+    assert link.take(ReleaseHold) == []
+    owner.drop(task)
+    assert owner.entries == {}
+
+
 def test_an_answer_that_nobody_waits_for_releases_what_it_nests(owner: Owner) -> None:
     link = WorkerLink(address_of("w"))
     push = Push(b"t" * 24, b"", "", None, [], 1)
