@@ -10,7 +10,7 @@ import signal
 from runtime._system import daemon_log, files, stacks
 from runtime._system.ready import Ready, Tell
 from runtime._transport.channel import StreamChannel
-from runtime._transport.tcp import notice_vanished_machine, serve_tcp
+from runtime._transport.tcp import notice_vanished_machine, refuses, serve_tcp
 
 from .server import ControlStore
 from .storage import StorageError, open_storage
@@ -38,7 +38,9 @@ async def _serve(options: argparse.Namespace, tell: Tell) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     secret = files.read_secret(options.secret_file)
-    store = ControlStore(open_storage(options.state), options.session_dir, cluster_id=options.cluster_id)
+    store = ControlStore(
+        open_storage(options.state), options.session_dir, cluster_id=options.cluster_id, refuses=refuses
+    )
     try:
         await store.start()
 

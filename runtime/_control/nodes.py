@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
@@ -14,6 +14,8 @@ from runtime._control.telling import PacedNews, tell_all
 from runtime._core.nodes import (
     HEARTBEAT_TIMEOUT_S,
     RECONNECT_GRACE_S,
+    REFUSAL_EVERY_S,
+    REFUSALS,
     RESTART_GRACE_S,
     NodeEvent,
     NodeState,
@@ -51,12 +53,20 @@ _REASONS = {
     NodeEvent.SILENT: f"its agent sent no report for {HEARTBEAT_TIMEOUT_S:g} s",
     NodeEvent.LEFT: "it was drained and left",
 }
+_ENDED = "its agent's process has ended"
 
 
 class NodeService:
     """Owns the nodes. Other services add callbacks for registrations and deaths to the `on_` lists."""
 
-    def __init__(self, context: Context, cluster: Cluster, cluster_id: str, view_changed: Signal) -> None:
+    def __init__(
+        self,
+        context: Context,
+        cluster: Cluster,
+        cluster_id: str,
+        view_changed: Signal,
+        refuses: Callable[[str], Awaitable[bool]] | None = None,
+    ) -> None:
         self.on_registered: list[Callable[[Node, RegisterNode], None]] = []
         self.on_dead: list[Callable[[Node], None]] = []
         self.on_demand: list[Callable[[], None]] = []
@@ -65,6 +75,7 @@ class NodeService:
         self._cluster = cluster
         self._cluster_id = cluster_id
         self._view_changed = view_changed
+        self._refuses = refuses
         self._changed: set[bytes] = set()  # what is free changed
         self._moved: set[bytes] = set()  # joined, draining, dead: everyone must know, the node itself too
         self._news = PacedNews(context, cluster, self._gather)
@@ -195,6 +206,19 @@ class NodeService:
             self._check(node)
         else:
             self._context.after(RECONNECT_GRACE_S + 0.01, lambda: self._check(node))
+            if self._refuses is not None:
+                self._context.tasks.spawn(self._examine(node, self._refuses), "examination of a lost node")
+
+    async def _examine(self, node: Node, refuses: Callable[[str], Awaitable[bool]]) -> None:
+        """Declares a node dead as soon as its machine proves that its agent has ended. An agent that lives comes back
+        meanwhile, or listens still."""
+        lost_s = node.lost_s
+        for _ in range(REFUSALS):
+            await asyncio.sleep(REFUSAL_EVERY_S)
+            if node.is_dead or node.lost_s != lost_s or not await refuses(node.info.address):
+                return
+        if not node.is_dead and node.lost_s == lost_s:
+            self.die(node, NodeEvent.CONNECTION_LOST, _ENDED)
 
     # ---------------------------------------------------------------- liveness
 

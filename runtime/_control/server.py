@@ -47,6 +47,7 @@ class ControlStore:
         cluster_id: str = "",
         wall_time: Callable[[], float] = time.time,
         rng: random.Random | None = None,
+        refuses: Callable[[str], Awaitable[bool]] | None = None,
     ) -> None:
         """Prepares; `start` reads the state of an earlier life, if `storage` has one.
 
@@ -56,6 +57,7 @@ class ControlStore:
             cluster_id: for a new cluster; "" makes one up. A storage that has one keeps it.
             wall_time: unix time, as users see it.
             rng: breaks ties of placement.
+            refuses: whether the machine at "host:port" answers that nothing listens there; None: agents have no port.
         """
         self._storage = storage
         self._session_dir = session_dir
@@ -66,7 +68,7 @@ class ControlStore:
         demand = Signal()
         context, cluster = self._context, Cluster()
 
-        self.nodes = NodeService(context, cluster, self.cluster_id, self._view_changed)
+        self.nodes = NodeService(context, cluster, self.cluster_id, self._view_changed, refuses)
         self.jobs = JobService(context, cluster, self.nodes.send_all)
         actor_table, group_table = ActorTable(context.journal), GroupTable(context.journal, wall_time)
         groups = GroupScheduler(context, cluster, group_table, self._view_changed, demand)

@@ -9,7 +9,11 @@ from typing import Final
 from runtime._core.fsm import Edge
 
 RECONNECT_GRACE_S = 3.0
-"""How long a node whose connection broke may take to come back."""
+"""How long a node whose connection broke may take to come back, unless its machine says that its agent has ended."""
+
+REFUSALS = 2
+REFUSAL_EVERY_S = 0.25
+"""An agent has ended if its machine refuses connections to its port so often in a row: nothing listens there."""
 
 RESTART_GRACE_S = 10.0
 """The same after the control store itself was restarted: every agent has to notice and come back."""

@@ -139,6 +139,24 @@ def _cannot_listen(host: str, port: int, error: OSError) -> OSError:
     return OSError(error.errno, text)
 
 
+async def refuses(address: str, timeout_s: float = 2.0) -> bool:
+    """Whether the machine at "host:port" answers that nothing listens there. No answer proves nothing.
+
+    Args:
+        address: with a host that needs no look-up.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(timeout_s):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except ConnectionRefusedError:
+        return True
+    except (OSError, ValueError):  # TimeoutError is an OSError
+        return False
+    writer.transport.abort()
+    return False
+
+
 def notice_vanished_machine(channel: StreamChannel) -> None:
     """Has the kernel end the connection when the other machine does not answer any more: within `SILENT_S` while
     nothing is under way, within `UNACKNOWLEDGED_S` otherwise. No thread of either process wakes for it.

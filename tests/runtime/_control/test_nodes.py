@@ -120,6 +120,50 @@ def test_a_node_that_does_not_come_back_is_dead_and_stays_so() -> None:
     run_virtual(main())
 
 
+@pytest.mark.parametrize(
+    ("answers", "is_dead"), [([True, True], True), ([True, False], False), ([False], False)]
+)
+def test_an_agent_whose_port_refuses_connections_is_not_waited_for(
+    answers: list[bool], is_dead: bool
+) -> None:
+    async def main() -> None:
+        left = list(answers)
+
+        async def refuses(address: str) -> bool:
+            return left.pop(0)
+
+        async with rig(4, refuses=refuses) as r:
+            (agent,) = r.agents
+            agent.cut()
+            await asyncio.sleep(RECONNECT_GRACE_S / 2)
+            assert left == []
+            info = await r.node(agent)
+            assert (info.state == "DEAD") is is_dead
+            if is_dead:
+                assert info.death_reason == "its agent's process has ended"
+            else:
+                await agent.join(r.store)
+                await asyncio.sleep(60)
+                assert (await r.node(agent)).state == "ALIVE"
+
+    run_virtual(main())
+
+
+def test_an_agent_that_comes_back_while_it_is_examined_lives_on() -> None:
+    async def main() -> None:
+        async def refuses(address: str) -> bool:
+            await agent.join(r.store)
+            return True
+
+        async with rig(4, refuses=refuses) as r:
+            (agent,) = r.agents
+            agent.cut()
+            await asyncio.sleep(60)
+            assert (await r.node(agent)).state == "ALIVE"
+
+    run_virtual(main())
+
+
 def test_a_silent_node_is_dead() -> None:
     async def main() -> None:
         async with rig(4) as r:

@@ -7,15 +7,18 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
 from runtime._clients.control import ControlClient
 from runtime._transport.channel import CallError, Channel
+from runtime._transport.tcp import connect_tcp
 from runtime._wire.messages.base import ErrorKind, Message, NodeInfo, WorkerAddress
 from runtime._wire.messages.control import (
     ActorStarted,
@@ -78,6 +81,22 @@ def process(tmp_path: pathlib.Path) -> Iterator[Process]:
         child.wait(60)
 
 
+def node_info(node_id: bytes, total: dict[str, int]) -> NodeInfo:
+    return NodeInfo(
+        node_id=node_id,
+        state="ALIVE",
+        address="",
+        unix_path="",
+        host="127.0.0.1",
+        host_name="h",
+        is_head=True,
+        session_dir="",
+        total=total,
+        available=total,
+        labels={},
+    )
+
+
 class FakeAgent:
     """Says yes to everything, over a real connection that it opens again."""
 
@@ -92,20 +111,7 @@ class FakeAgent:
 
     async def register(self, channel: Channel) -> None:
         self.registrations += 1
-        info = NodeInfo(
-            node_id=self.node_id,
-            state="ALIVE",
-            address="",
-            unix_path="",
-            host="127.0.0.1",
-            host_name="h",
-            is_head=True,
-            session_dir="",
-            total=self.total,
-            available=self.total,
-            labels={},
-        )
-        await channel.call(RegisterNode(info, self.actors))
+        await channel.call(RegisterNode(node_info(self.node_id, self.total), self.actors))
 
     def handle(self, _: Channel, message: Message) -> Message | None:
         match message:
@@ -226,6 +232,40 @@ def test_killed_and_restarted_it_carries_on(process: Process) -> None:
         await client.close()
 
     asyncio.run(main())
+
+
+def test_a_node_whose_port_refuses_connections_is_dead_before_its_time_to_come_back_is_over(
+    process: Process,
+) -> None:
+    words = process.start()
+    host, _, port = words["address"].rpartition(":")
+
+    async def main(nobody: socket.socket) -> None:
+        user = ControlClient.over_tcp(words["address"], SECRET)
+
+        async def reason_for(number: int) -> str:
+            info = node_info(specs.node_id(number), cpus(1))
+            channel = await connect_tcp(host, int(port), SECRET, lambda _, __: None)
+            at = f"127.0.0.1:{nobody.getsockname()[1]}"
+            await channel.call(RegisterNode(msgspec.structs.replace(info, address=at)))
+            channel.close()
+            async with asyncio.timeout(60):
+                while True:
+                    nodes = (await user.call(GetNodes())).nodes
+                    (node,) = [node for node in nodes if node.node_id == info.node_id]
+                    if node.state == "DEAD":
+                        return node.death_reason
+                    await asyncio.sleep(0.02)
+
+        await user.start()
+        # Where this machine stands still for seconds, the time to come back may be over first.
+        reasons = [await reason_for(number) for number in range(3)]
+        assert "its agent's process has ended" in reasons
+        await user.close()
+
+    with socket.socket() as nobody:  # it has the port, and does not listen
+        nobody.bind(("127.0.0.1", 0))
+        asyncio.run(main(nobody))
 
 
 def test_what_was_acknowledged_survives_a_kill_at_any_moment(process: Process) -> None:

@@ -14,6 +14,7 @@ from runtime._transport.tcp import (
     TcpListener,
     connect_tcp,
     notice_vanished_machine,
+    refuses,
     serve_tcp,
 )
 from runtime._wire.framing import encode_frame
@@ -142,6 +143,26 @@ def test_nobody_listening_is_unavailable() -> None:
         with pytest.raises(CallError) as caught:
             await connect_tcp("127.0.0.1", port, SECRET)
         assert caught.value.kind == ErrorKind.UNAVAILABLE
+
+    asyncio.run(scenario())
+
+
+def test_only_a_port_where_nothing_listens_refuses_connections() -> None:
+    async def scenario() -> None:
+        server = Server()
+        port = await server.start()
+        assert not await refuses(f"127.0.0.1:{port}")
+        server.stop()
+        assert await refuses(f"127.0.0.1:{port}")
+        with (
+            socket.socket() as full,
+            socket.socket() as first,
+        ):  # as many as its backlog holds, and never accepted
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)
+            first.connect(full.getsockname())
+            assert not await refuses(f"127.0.0.1:{full.getsockname()[1]}", timeout_s=0.2)
+        assert not await refuses("")
 
     asyncio.run(scenario())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -32,15 +32,18 @@ R = TypeVar("R")
 class Rig:
     """The store, its agents, and a connection to ask through."""
 
-    def __init__(self) -> None:
+    def __init__(self, refuses: Callable[[str], Awaitable[bool]] | None = None) -> None:
         self.storage = MemoryStorage()
+        self._refuses = refuses
         self.agents: list[Agent] = []
         self.store = self._new_store()
         self.user = SimLink()
 
     def _new_store(self) -> ControlStore:
         loop = asyncio.get_running_loop()
-        return ControlStore(self.storage, "/session", wall_time=loop.time, rng=random.Random(0))
+        return ControlStore(
+            self.storage, "/session", wall_time=loop.time, rng=random.Random(0), refuses=self._refuses
+        )
 
     async def start(self) -> None:
         await self.store.start()
@@ -112,9 +115,9 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(*nodes: float) -> AsyncIterator[Rig]:
+async def rig(*nodes: float, refuses: Callable[[str], Awaitable[bool]] | None = None) -> AsyncIterator[Rig]:
     """A started store with a node per number of CPUs."""
-    made = Rig()
+    made = Rig(refuses)
     await made.start()
     try:
         for count in nodes:
