@@ -35,15 +35,14 @@ class LoadingThreads:
     def submit(self, job: Callable[[], None]) -> None:
         """Has a job run on some thread. Never blocks."""
         with self._lock:
-            if not self._closed:
-                self._jobs.append(job)
-                self._call_one()
+            self._jobs.append(job)
+            self._call_one()
 
     def close(self) -> None:
-        """Drops the jobs that wait; those that run come to their end."""
+        """Ends the threads when no job is left. No job is dropped: a future that waits for one gets its error."""
         with self._lock:
             self._closed = True
-            self._jobs.clear()
+            self._idle = 0
             self._news.notify_all()
             self._end.notify_all()
 

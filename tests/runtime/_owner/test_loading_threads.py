@@ -71,8 +71,32 @@ def test_threads_that_joined_leave_when_nothing_is_left(threads: LoadingThreads)
     assert eventually(lambda: len([one for one in threading.enumerate() if one.name == "load"]) <= USUAL)
 
 
-def test_nothing_begins_after_the_end() -> None:
-    threads = LoadingThreads()
+def test_jobs_that_wait_at_the_end_run_all_the_same(threads: LoadingThreads) -> None:
+    release = threading.Event()
+    began, done = threading.Semaphore(0), threading.Semaphore(0)
+
+    def block() -> None:
+        began.release()
+        release.wait(60)
+
+    for _ in range(USUAL):
+        threads.submit(block)
+    for _ in range(USUAL):
+        assert began.acquire(timeout=60)
+    for _ in range(10):
+        threads.submit(done.release)
     threads.close()
-    threads.submit(lambda: pytest.fail("it ran"))
-    assert not [one for one in threading.enumerate() if one.name == "load"]
+    release.set()
+    for _ in range(10):
+        assert done.acquire(timeout=60)
+
+
+def test_a_job_that_comes_after_the_end_runs(threads: LoadingThreads) -> None:
+    done = threading.Event()
+    threads.submit(done.set)
+    assert done.wait(60)
+    assert eventually(lambda: threads._idle)
+    threads.close()
+    late = threading.Event()
+    threads.submit(late.set)
+    assert late.wait(60)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import os
+import threading
 import time
 import warnings
 from typing import Any
 
 import pytest
 
+from tests.polling import eventually
 from tests.under_test import OWN, exceptions, init, ray
 
 
@@ -217,6 +221,29 @@ class TestLifecycle:
         assert ray.get(small) == 5
         with pytest.raises(exceptions.RaySystemError, match=r"shutdown\(\)"):
             ray.get(never)
+
+    @pytest.mark.skipif(not OWN, reason="Ray waits for ever")
+    def test_futures_of_an_ended_session_end(self) -> None:
+        async def wait_for(ref: Any) -> Any:
+            return await ref
+
+        init(num_cpus=1)
+        never = ray.remote(lambda: time.sleep(1000)).remote()
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        try:
+            futures = [never.future() for _ in range(100)]
+            futures.append(asyncio.run_coroutine_threadsafe(wait_for(never), loop))
+            assert eventually(lambda: len(never._entry.callbacks) == len(futures))
+            ray.shutdown()
+            for future in concurrent.futures.as_completed(futures, timeout=60):
+                with pytest.raises(exceptions.RaySystemError, match=r"shutdown\(\)"):
+                    future.result()
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(60)
+            loop.close()
 
     def test_as_a_context_manager(self) -> None:
         with init(num_cpus=1):
