@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 from runtime._system import files
 
-from .child import wait_for_end
+from .child import end_session, has_ended, send_signal
 from .zygote_spawn import SpawnedZygote
 
 log = logging.getLogger(__name__)
@@ -81,19 +81,19 @@ class Zygote(asyncio.Protocol):
         self._send({"op": "kill", "pid": pid})
 
     async def stop(self) -> None:
-        """Ends the zygote and all its workers."""
+        """Ends the zygote, all its workers, and what they started: it does so itself, if it can within 2 s."""
         self._stopping = True
         if self._transport is not None:
             self._transport.close()
         else:
             self._socket.close()
-        self._process.terminate()  # it ends its workers with all that they started
-        await asyncio.to_thread(self._wait_for_end)
+        send_signal(self._process, signal.SIGTERM)  # it ends its workers with all that they started
+        send_signal(self._process, signal.SIGCONT)
+        await asyncio.to_thread(self._end)
 
-    def _wait_for_end(self) -> None:
-        if not wait_for_end(self._process, _END_S):
-            self._process.kill()
-            self._process.wait()
+    def _end(self) -> None:
+        has_ended(self._process, _END_S)
+        end_session(self._process)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.WriteTransport, transport)
@@ -106,9 +106,8 @@ class Zygote(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._stopping:
             return
-        if not wait_for_end(self._process, _LAST_WORDS_S):
-            self._process.kill()
-        status = self._process.wait()
+        has_ended(self._process, _LAST_WORDS_S)
+        status = end_session(self._process)  # what its workers started is left, if it was killed
         reason = f"the worker zygote ended ({describe_exit(status)}): {_tail(self._log_path)}"
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(RuntimeError(reason))

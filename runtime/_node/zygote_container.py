@@ -60,6 +60,7 @@ def spawn_in_container(
                 stderr=output,
                 pass_fds=handed,
                 cwd="/",
+                start_new_session=True,
             )
     except BaseException:
         ours.close()

@@ -29,7 +29,7 @@ main()
 
 
 class SpawnedZygote(NamedTuple):
-    """A zygote that is coming up, and our end of its socket."""
+    """A zygote that is coming up, and our end of its socket. The process leads a session."""
 
     process: subprocess.Popen[bytes]
     connection: socket.socket
@@ -72,6 +72,7 @@ def spawn_zygote(
                 stderr=output,
                 pass_fds=[theirs.fileno()],
                 cwd=cwd or "/",
+                start_new_session=True,  # `end_session` ends what is in it
                 env={**daemon_environment(), **(variables or {})},
             )
     except BaseException:

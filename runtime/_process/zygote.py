@@ -11,7 +11,8 @@
 
 It has no threads and no event loop, so that a fork copies nothing that cannot be copied. Its
 children die with it, and it dies with its agent. What a worker started dies with the worker, unless it left the
-worker's process group.
+worker's process group, and at the latest with the zygote, unless it made a session of its own: the zygote leads a
+session, and kills what is left in it. If the zygote is killed, its agent does that.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from typing import Any, NoReturn
 from runtime._executor import thread_limit
 from runtime._executor.process_end import exit_status, flush_output
 from runtime._system import interpreter, stacks
+from runtime._system.sessions import kill_session
 
 Start = dict[str, Any]
 _PR_SET_PDEATHSIG = 1
@@ -57,11 +59,13 @@ class Zygote:
     Args:
         connection: the socket to the agent.
         entry: what a forked worker runs with the request's `start`; the process ends when it returns.
+        parent: process id of the agent, whose child this is; 0 when it is not.
     """
 
-    def __init__(self, connection: socket.socket, entry: Callable[[Start], None]) -> None:
+    def __init__(self, connection: socket.socket, entry: Callable[[Start], None], parent: int = 0) -> None:
         self._connection = connection
         self._entry = entry
+        self._parent = parent
         self._children: set[int] = set()
         self._received = b""
         self._wake_read, self._wake_write = socket.socketpair()
@@ -73,7 +77,9 @@ class Zygote:
         """Forks, kills and reaps until the agent is gone or SIGTERM comes, then kills what is left."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._end)
+        signal.signal(signal.SIGCONT, self._look_for_parent)
         signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
+        self._look_for_parent()
         interpreter.freeze()
         self._tell({"ready": os.getpid()})
         idle_s: float | None = _IDLE_BEFORE_PREIMPORT_S
@@ -90,9 +96,15 @@ class Zygote:
                 break
         for pid in self._children:
             _kill_group(pid)
+        if os.getsid(0) == os.getpid():  # else the program that started this Python leads the session
+            kill_session(os.getpid(), spared=os.getpid())
 
     def _end(self, number: int, frame: object) -> None:
         self._ended = True
+
+    def _look_for_parent(self, number: int = 0, frame: object = None) -> None:
+        if self._parent and os.getppid() != self._parent:
+            self._ended = True
 
     def _read(self) -> bool:
         data = self._connection.recv(1 << 16)
@@ -127,7 +139,7 @@ class Zygote:
             die_with_parent(parent_pid)
             _lead_group(0)
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGCHLD, signal.SIGTERM):
+            for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGCONT):
                 signal.signal(number, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             for held in (self._connection, self._wake_read, self._wake_write):
@@ -259,7 +271,7 @@ def serve(descriptor: int, parent: int) -> NoReturn:
         parent: process id of the agent, whose child this is; 0 when it is not.
     """
     if parent:
-        die_with_parent(parent, signal.SIGTERM)
+        die_with_parent(parent, signal.SIGCONT)  # even a stopped process takes this one
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stacks.register("zygote")
     thread_limit.begin()
@@ -267,7 +279,7 @@ def serve(descriptor: int, parent: int) -> NoReturn:
     connection.set_inheritable(False)
     from runtime._process.main import run
 
-    Zygote(connection, run).serve()
+    Zygote(connection, run, parent).serve()
     os._exit(0)  # nothing is left to be finished
 
 

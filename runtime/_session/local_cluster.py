@@ -13,6 +13,7 @@ from runtime._control.server import ControlStore
 from runtime._control.storage import open_storage
 from runtime._node.agent import NodeAgent
 from runtime._node.agent_process import serve
+from runtime._node.child import end_session
 from runtime._node.config import AgentConfig, default_store_bytes, node_inventory
 from runtime._node.zygote_spawn import SpawnedZygote
 from runtime._system import daemon_log, settings, variables
@@ -32,8 +33,7 @@ def run(options: argparse.Namespace, zygote: SpawnedZygote) -> int:
     except (OSError, ValueError, CallError, RuntimeError) as error:
         log.error("ending: %s", error)
         tell({"error": str(error)})
-        zygote.process.kill()
-        zygote.process.wait()
+        end_session(zygote.process)
         if not options.keep_logs:
             shutil.rmtree(options.session_dir, ignore_errors=True)
         return 1
