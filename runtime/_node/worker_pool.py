@@ -36,6 +36,8 @@ UNUSED_S = 30.0
 zygote are removed."""
 _LOG_TAIL_BYTES = 2000
 _EXIT_GRACE_S = 2.0
+_LAST_MESSAGES_S = 1.0
+"""How long the socket of an ended worker may stay open: a process that it forked may hold it."""
 
 Taker = Callable[[Worker | CallError], None]
 """Called with the worker, or with the reason why there is none."""
@@ -95,6 +97,7 @@ class WorkerPool:
         self._delay: asyncio.TimerHandle | None = None
         self._waking: asyncio.Task[None] | None = None
         self._ending_hosts: set[asyncio.Task[None]] = set()
+        self._unheard: dict[Worker, tuple[str, asyncio.TimerHandle]] = {}
         self._stopped = False
 
     async def start(self, spawned: SpawnedZygote | None = None, delay_s: float = 0.0) -> None:
@@ -120,9 +123,11 @@ class WorkerPool:
         """Kills every worker and the zygotes."""
         self._stopped = True
         tasks = (*self._preparing.values(), *self._asked.values())
-        for handle in (self._trimmer, self._delay, self._waking, *tasks):
+        timers = (timer for _, timer in self._unheard.values())
+        for handle in (self._trimmer, self._delay, self._waking, *tasks, *timers):
             if handle is not None:
                 handle.cancel()
+        self._unheard.clear()
         for host in self._hosts.values():
             self._end_host(host)
         await asyncio.gather(*self._ending_hosts, return_exceptions=True)
@@ -204,7 +209,9 @@ class WorkerPool:
 
     def disconnected(self, worker: Worker) -> None:
         """Its socket closed: it is as good as dead. Its exit tells why, unless it must be killed."""
-        if worker.host.runs(worker):
+        if worker in self._unheard:
+            self._heard_out(worker)
+        elif worker.host.runs(worker):
             asyncio.get_running_loop().call_later(_EXIT_GRACE_S, self._kill_if_alive, worker)
 
     def finish_job(self, job_id: bytes, keep: Callable[[Worker], bool]) -> bool:
@@ -233,7 +240,13 @@ class WorkerPool:
         self._ended(worker, error)
 
     def worker_exited(self, worker: Worker, status: int) -> None:
-        self._ended(worker, f"Worker unexpectedly exits: {describe_exit(status)}")
+        reason = f"Worker unexpectedly exits: {describe_exit(status)}"
+        if worker.channel is None or worker.channel.closed:
+            self._ended(worker, reason)
+            return
+        # Its last messages, which may say that it was to end, are perhaps not read yet.
+        timer = asyncio.get_running_loop().call_later(_LAST_MESSAGES_S, self._heard_out, worker)
+        self._unheard[worker] = reason, timer
 
     def workers_lost(self, host: ZygoteHost, workers: list[Worker], reason: str) -> None:
         if self._stopped:
@@ -291,6 +304,11 @@ class WorkerPool:
     def _interpreter(self, key: PoolKey) -> Interpreter | None:
         place = self._environments.ready(key)
         return place.interpreter if place is not None else None
+
+    def _heard_out(self, worker: Worker) -> None:
+        reason, timer = self._unheard.pop(worker)
+        timer.cancel()
+        self._ended(worker, reason)
 
     def _kill_if_alive(self, worker: Worker) -> None:
         if worker.host.runs(worker):

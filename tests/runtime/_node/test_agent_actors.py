@@ -15,6 +15,7 @@ import pytest
 
 from runtime._core.ids import actor_id
 from runtime._core.resources import UNIT
+from runtime._core.workers import WorkerState
 from runtime._node import reporter
 from runtime._node.agent import NodeAgent
 from runtime._transport.channel import CallError
@@ -189,6 +190,37 @@ def test_a_process_whose_constructor_raised_has_not_crashed(
             assert eventually(lambda: not is_alive(pid))
             assert (await starting).error
             await w.until(lambda: agent.ledger.available == agent.ledger.total)
+        assert crashes == []
+
+    asyncio.run(scenario())
+
+
+def test_the_last_messages_of_a_process_count_even_if_its_end_is_heard_of_first(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setattr("runtime._node.worker_pool._LAST_MESSAGES_S", 1000.0)
+    crashes: list[str] = []
+    gate = str(tmp_path / "gate")
+    os.mkfifo(gate)
+
+    class BrokenOnCommand:
+        def __init__(self) -> None:
+            with open(gate):
+                raise ValueError("broken on purpose")
+
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node()
+            monkeypatch.setattr(agent.output, "crash_notice", lambda _, reason: crashes.append(reason))
+            starting = asyncio.create_task(start(agent, await spec(await w.driver(agent), BrokenOnCommand)))
+            await w.until(lambda: any(holder.worker.pid for holder in agent.actors.holders()))
+            worker = agent.actors.holders()[0].worker
+            worker.channel._transport.pause_reading()
+            await asyncio.to_thread(opened, gate)
+            await w.until(lambda: not worker.host.runs(worker))
+            worker.channel._transport.resume_reading()
+            assert (await starting).error
+            await w.until(lambda: worker.state is WorkerState.DEAD)
         assert crashes == []
 
     asyncio.run(scenario())
