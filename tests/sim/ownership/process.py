@@ -1,268 +1,436 @@
-"""A simulated driver or worker: the real `Core` with everything in it, on a simulated pump and store."""
+"""A simulated process: its ownership core is real. What is around the core is here, as little as it takes."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import gc
 import random
-import signal
-from collections.abc import Callable, Iterator
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NoReturn
-from unittest import mock
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from runtime import exceptions
-from runtime._executor import endings, executor, main_thread
-from runtime._owner import arguments, objects, reading, submitter
-from runtime._owner.links import Links
-from runtime._owner.store import Pin
+from runtime._core import ids
+from runtime._ownership.borrowing import Borrowing
+from runtime._ownership.calls import Calls
+from runtime._ownership.failures import Lost, OwnerDied
+from runtime._ownership.lineage import Lineage
+from runtime._ownership.objects import ObjectTable
+from runtime._ownership.outcomes import Outcomes
+from runtime._ownership.records import INLINE, INLINE_ERROR, STORED, Entry, Submission
 from runtime._ownership.released import Released
-from runtime._process import core_worker
-from runtime._process.owner_side import OwnerSide
-from runtime._wire import serialization
-from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
-from runtime._wire.messages.node import Register, StoreFree
-from runtime._wire.messages.worker import BorrowRefs
-from tests.sim.ownership.network import Network, SimPump
-from tests.sim.ownership.world import Fiber, World
+from runtime._ownership.tasks import Task, Tasks
+from runtime._wire.messages import node, worker
+from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok, WorkerAddress
+from runtime._wire.messages.worker import Value
+from tests.sim.ownership.links import SimLink
 
 if TYPE_CHECKING:
-    from runtime._ownership.records import Entry
     from tests.sim.ownership.cluster import Cluster, Node
+    from tests.sim.ownership.runner import Runner
 
-INLINE_BYTES = 1000
-"""Small, so that small values go to the store."""
+TICK_S = 0.01
+TASK, PUT = b"\x00" * 16, b"\x01" * 16
+"""What follows the number in an id."""
+MAX_REBUILDS = 3
+STORED_SHARE = 0.4
+"""How many values are too large for messages."""
+LINEAGE_BYTES = (10_000, 1 << 20)
+
+Waits = Generator["Callable[[], Any] | float", None, Any]
+"""User code: it yields how long it does something else, or what it waits for."""
 
 
-class SimMainThread(main_thread.MainThread):
-    """A task that runs may end before the signal comes that would interrupt it: here it always does."""
+class Fiber:
+    """Waiting code of a process, which goes on between the messages."""
 
-    def interrupt(self, running: Any) -> None:
-        """The signal comes too late."""
-
-
-class SimEndings(endings.Endings):
-    """Ends a simulated process only."""
-
-    def __init__(self, process: Process, *parts: Any) -> None:
-        super().__init__(*parts)
+    def __init__(self, process: Process, body: Waits) -> None:
         self._process = process
+        self._body = body
+        self._ready: Callable[[], Any] = lambda: True
+        self.done = False
 
-    def exit(self, status: int | None = None) -> NoReturn:
-        self._process.kill(clean=True)
-        self._process.fibers[0].park(lambda: False)
-        raise AssertionError("a process that has ended runs on")
-
-
-class SimStore:
-    """The interface of `runtime._owner.store.Store`, on a node of the simulated cluster."""
-
-    lingers = False
-
-    def __init__(
-        self, links: Links, released: Released, drain: Callable[[], None], _path: str, _capacity_bytes: int
-    ) -> None:
-        self._links = links
-        self._released = released
-        self._drain = drain
-        pump: Any = links.pump
-        self._process: Process = pump.process
-        self._node: Node = self._process.node
-
-    def put(self, object_id: bytes, serialized: serialization.Serialized) -> int:
-        return self.create(object_id, serialized, self._links.address)[0]
-
-    def create(
-        self,
-        object_id: bytes,
-        serialized: serialization.Serialized,
-        owner: WorkerAddress,
-        *,
-        again: bool = False,
-        keeper: bytes = b"",
-    ) -> tuple[int, int]:
-        self._drain()
-        self._pause()
-        self._node.objects[object_id] = (
-            serialized.data,
-            list(map(bytes, serialized.buffers)),
-            owner.worker_id,
-        )
-        self._node.primary.add(object_id)
-        return serialized.size_bytes, -1
-
-    def fetch(self, object_id: bytes, locations: list[bytes], _timeout_s: float | None) -> Pin:
-        self._pause()
-        found = self._process.cluster.find_copy(self._node, object_id, locations)
-        if found is None:
-            raise exceptions.ObjectLostError(object_id.hex(), b"", "")
-        self._node.objects[object_id] = found
-        pin = Pin(object_id, 0, len(found[0]), self._released)
-        pin.count = 1
-        self._process.pins += 1
-        return pin
-
-    def prefetch(
-        self, object_id: bytes, locations: list[bytes], callback: Callable[[ErrorReply | None], None]
-    ) -> None:
-        def arrive() -> None:
-            found = self._process.cluster.find_copy(self._node, object_id, locations)
-            if found is not None:
-                self._node.objects[object_id] = found
-            lost = ErrorReply(ErrorKind.LOST, "no copy is left")
-            self._process.pump.round(lambda: callback(None if found is not None else lost))
-
-        self._process.world.at(self._process.world.delay_s(0.01), arrive)
-
-    def read(self, pin: Pin) -> tuple[Any, list[Any]]:
-        data, buffers, _ = self._node.objects[pin.object_id]
-        return serialization.deserialize(data, buffers)
-
-    def release(self, pin: Pin) -> None:
-        pin.count -= 1
-        self._process.pins -= 1
-
-    def free(self, object_ids: list[bytes], locations: list[bytes]) -> None:
-        self._links.agent.send(StoreFree(object_ids, locations, unpinned=True))
-
-    def empty(self, object_id: bytes, locations: list[bytes]) -> None:
-        self._links.agent.send(StoreFree([object_id], locations))
-
-    def say_all(self) -> None:
-        """The node knows each object at once."""
-
-    def on_settle(self, *_: Any) -> None:
-        raise AssertionError("the simulated agent does not ask")
-
-    def outdate(self, _object_id: bytes) -> None:
-        """See `forget`."""
-
-    def forget(self, _object_ids: list[bytes]) -> None:
-        """Pins of nothing are not simulated."""
-
-    def tick(self, _now: float) -> None:
-        """See `forget`."""
-
-    def close(self) -> None:
-        """Nothing is mapped."""
-
-    def _pause(self) -> None:
-        fiber = self._process.world.fiber
-        assert fiber is not None
-        fiber.pause(self._process.world.delay_s(0.001))
+    def go_on(self) -> None:
+        """Runs as far as it comes."""
+        while not self.done and self._process.alive and self._ready():
+            try:
+                wanted = next(self._body)
+            except StopIteration:
+                self.done = True
+                return
+            if callable(wanted):
+                self._ready = wanted
+            else:
+                world, due = self._process.world, self._process.world.now + wanted
+                self._ready = lambda due=due: world.now >= due
+                world.at(wanted, lambda: self._process.round(lambda: None))
 
 
 class Process:
-    """One process. `state` is what user code keeps in it from task to task."""
+    """One process, and the outbox of its core. `state` is what user code keeps in it from task to task."""
 
-    def __init__(
-        self, world: World, cluster: Cluster, network: Network, node: Node, name: str, is_driver: bool
-    ) -> None:
-        self.world = world
+    def __init__(self, cluster: Cluster, on: Node, name: str, is_driver: bool) -> None:
         self.cluster = cluster
-        self.network = network
-        self.node = node
+        self.world = world = cluster.world
+        self.node = on
         self.name = name
         self.is_driver = is_driver
         self.alive = True
         self.touched = False
         self.doomed = False
-        self.state: list[Any] = []
-        self.pins = 0
-        self.fibers: list[Fiber] = []
-        self.borrows: dict[bytes, BorrowRefs] = {}
-        self.failed_borrows: set[bytes] = set()
+        self.address = WorkerAddress(name.encode().ljust(28, b"."), on.node_id, name)
         self.rng = random.Random(world.rng.random())
-        worker_id = name.encode().ljust(28, b".")  # what differs comes first: paths use only that
-        self.core: core_worker.Core
-        self.pump: SimPump
+        self.agent, _ = SimLink.pair(world, self, cluster, cluster.address)
+        self.agent.other.peer = self.address
+        self.peers: dict[bytes, SimLink] = {}
+        self.links: list[SimLink] = [self.agent]
+        self.released = Released(lambda: self._round_soon(world.delay_s(0.001)))
+        self.objects = ObjectTable(self.address, self.released, self)
+        self.borrowing = Borrowing(self.objects, self.released, self)
+        self.lineage = Lineage(self.objects, self, world.rng.choice(LINEAGE_BYTES))
+        self.outcomes = Outcomes(self.objects, self.borrowing, self.lineage, self)
+        self.tasks = Tasks(self.address, self.objects, self.outcomes, self)
+        self.calls = Calls(self.address, self.objects, self.outcomes, self)
+        self.entries = self.objects.table.entries
+        self.runner: Runner | None = None
+        self.fibers: list[Fiber] = []
+        self.state: list[Any] = []
+        self.heard_dead: set[bytes] = set()
+        """Whose links are gone."""
+        self._lost_again: dict[bytes, int] = {}
+        self._last_tick = 0.0
+        self._next_round = float("inf")
+        self._made = len(cluster.processes) << 32
+        self._handlers = self._table()
 
-        def pump(handler: Callable[[Any, Any, int], None]) -> SimPump:
-            self.pump = SimPump(world, name, self, handler)
-            return self.pump
+    def __repr__(self) -> str:
+        return self.name
 
-        register = Register(is_driver, WorkerAddress(worker_id, b"", ""), 1)
-        with mock.patch.multiple(core_worker, Pump=pump, Store=SimStore):
-            self.core = core_worker.Core(node.agent_path, register, worker_id)
-        self.entries: dict[bytes, Entry] = self.core.objects.table.entries
+    # ------------------------------------------------------------ rounds
 
-    def start(self, body: Callable[[], None] | None = None) -> None:
-        """Begins: a driver with its program, a worker with its loop."""
-        if body is not None:
-            self.fibers.append(Fiber(self, body))
-            self.core.start({})
+    def round(self, action: Callable[[], None]) -> None:
+        """Handles one event, and what is due after it, as the pump does."""
+        if not self.alive:
+            return
+        action()
+        if self.released:
+            self.drain()
+        now = self.world.now
+        if now - self._last_tick >= TICK_S:
+            self._last_tick = now
+            watches = self.tasks.tick(now)
         else:
-            self.fibers.append(Fiber(self, lambda: calls.run_forever()))
-            calls = executor.Executor(
-                self.core.links,
-                OwnerSide(self.core),
-                functools.partial(SimEndings, self),
-                SimMainThread,
-                self.fibers[0].thread,
-            )
-            self.core.start(calls.handlers(), calls)
-        fiber = self.fibers[0]
-        fiber.ready = lambda: True
-        self.world.at(self.world.delay_s(0.001), self.wake_fibers)
+            watches = True
+        if watches:
+            self._round_soon(TICK_S)
+        self.released.resting = not watches
+        self.touched = True
+        for fiber in list(self.fibers):
+            fiber.go_on()
+        self.fibers = [fiber for fiber in self.fibers if not fiber.done]
+        if self.alive and self.released:
+            self._round_soon(self.world.delay_s(0.01))
 
-    def wake_fibers(self) -> None:
-        """Gives every fiber whose wait is over its turn: now, or a little later."""
-        for fiber in self.fibers:
-            while self.alive and fiber.can_run():
-                if self.world.rng.random() < 0.3:
-                    self.world.at(self.world.delay_s(0.001), self.wake_fibers)
-                    break
-                self.touched = True
-                fiber.turn()
-                if self.world.failure is not None:
-                    return
-        if self.alive and self.core.released:
-            self.pump.round_soon(self.world.delay_s(0.01))
+    def _round_soon(self, delay_s: float) -> None:
+        due = self.world.now + delay_s
+        if due >= self._next_round:
+            return
+        self._next_round = due
+
+        def tick() -> None:
+            if self._next_round == due:
+                self._next_round = float("inf")
+                self.round(lambda: None)
+
+        self.world.at(delay_s, tick)
+
+    def run(self, body: Waits) -> None:
+        """Starts user code."""
+        self.fibers.append(Fiber(self, body))
+        self.world.at(self.world.delay_s(0.001), lambda: self.round(lambda: None))
+
+    def drain(self) -> None:
+        self.objects.drain_released(lambda item: item())
 
     def kill(self, clean: bool = False) -> None:
         """The process ends at once; `clean`: after everything it said has left."""
-        if not self.alive:
+        if self.alive:
+            self.world.note("killed", self.name, "cleanly" if clean else "")
+            self.alive = False
+            self.cluster.ended = True
+            for link in self.links:
+                link.cut(clean)
+            self.fibers.clear()
+            self.state.clear()
+
+    # ------------------------------------------------------------ links
+
+    def peer(self, address: WorkerAddress, connect: bool = True) -> SimLink | None:
+        found = self.peers.get(address.worker_id)
+        if found is not None or not connect:
+            return found
+        there = self.cluster.find(address.worker_id)
+        if not there.alive and address.node_id == self.address.node_id:
+            return None
+        link, other = SimLink.pair(self.world, self, there, address)
+        self.links.append(link)
+        there.links.append(other)
+        self.peers[address.worker_id] = link
+        if not there.alive:  # links to other nodes are made in the background: that nobody is there turns out later
+            other.closed = True
+            self.world.at(self.world.delay_s(0.1), link._closed_by_peer)
+        link.send(worker.Hello(self.address, b"job1"))
+        return link
+
+    def link_closed(self, link: SimLink) -> None:
+        if link.peer is None or link is self.agent:
             return
-        self.world.note("killed", self.name, "cleanly" if clean else "")
-        self.alive = False
-        self.cluster.ended = True
-        for connection in self.pump.connections:
-            connection.cut(clean)
-        me = self.world.fiber
-        for fiber in self.fibers:
-            if fiber is not me and not fiber.done:
-                self.world.at(0.0, fiber.turn)
-        if me is not None and me not in self.fibers:
-            raise AssertionError("one process kills another from its fiber")
+        if self.peers.get(link.peer.worker_id) is link:
+            del self.peers[link.peer.worker_id]
+        self.heard_dead.add(link.peer.worker_id)
+        self.tasks.link_lost(link, self.world.now)
+        self.calls.link_lost(link)
+        if self.runner is not None:
+            self.runner.caller_lost(link)
+        self.borrowing.peer_lost(link.peer.worker_id)
 
-    def borrow_failed(self, request: BorrowRefs, unknown: list[bytes], kind: str) -> None:
-        """The owner did not know one of these, or was gone. It matters while we hold what we asked for just then."""
-        held = [o for o in unknown if o in self.entries and self.borrows[o] is request]
-        self.failed_borrows.update(held)
-        if held and kind == ErrorKind.LOST and not self.cluster.killed and not self.cluster.is_doomed(self):
-            self.world.fail(f"{self.name} borrowed what was freed: {[o.hex() for o in held]}")
+    def receive(self, link: SimLink, message: Any, correlation: int) -> None:
+        self._handlers[type(message)](link, message, correlation)
 
+    def _table(self) -> dict[type, Callable[[SimLink, Any, int], None]]:
+        tasks, now = self.tasks, lambda: self.world.now
+        return {
+            worker.Hello: self._on_hello,
+            worker.Done: lambda link, message, _: self.outcomes.on_done(link, message, now()),
+            worker.Returned: lambda link, message, _: tasks.on_returned(link, message, now()),
+            worker.Retiring: lambda link, _, __: tasks.on_retiring(link),
+            worker.BorrowRefs: self.borrowing.on_borrow,
+            worker.ReturnRefs: self.borrowing.on_return,
+            worker.GetObject: self._on_get,
+            worker.ObjectLost: self.lineage.on_lost,
+            worker.AddLocation: self.objects.on_location,
+            worker.AdoptObject: self._on_adopt,
+            worker.CancelObject: lambda _, message, __: self.cancel_own(
+                ids.task_id_of(message.object_id), message.recursive
+            ),
+            node.LeaseGranted: lambda _, message, __: tasks.on_granted(message, now()),
+            node.LeaseLost: lambda _, message, __: tasks.on_lost(message, now()),
+            node.LeaseRecall: lambda _, message, __: tasks.on_recall(message),
+        }
 
-@contextlib.contextmanager
-def simulated_time(world: World) -> Iterator[None]:
-    """The clock and the random bytes of the engine come from the world meanwhile, and nothing else is chance."""
-    clock = SimpleNamespace(
-        monotonic=lambda: world.now, perf_counter=lambda: world.now, time=lambda: world.now
-    )
-    entropy = random.Random(world.rng.random())
-    before = signal.getsignal(signal.SIGINT)
-    with contextlib.ExitStack() as stack:
-        for module in (reading, submitter, executor, core_worker):
-            stack.enter_context(mock.patch.object(module, "time", clock))
-        for module in (objects, arguments):
-            stack.enter_context(mock.patch.object(module, "INLINE_BYTES", INLINE_BYTES))
-        stack.enter_context(mock.patch("os.urandom", entropy.randbytes))
-        # They would be logged from threads of their own.
-        stack.enter_context(mock.patch.dict("os.environ", RAY_IGNORE_UNHANDLED_ERRORS="1"))
-        gc.disable()  # when it runs is chance, and references die by it
-        try:
-            yield
-        finally:
-            gc.enable()
-            signal.signal(signal.SIGINT, before)
+    def serve(self, handlers: dict[type, Callable[[SimLink, Any, int], None]]) -> None:
+        """Takes more kinds of messages."""
+        self._handlers.update(handlers)
+
+    def _on_hello(self, link: SimLink, message: worker.Hello, _correlation: int) -> None:
+        link.peer = message.address
+        self.peers.setdefault(message.address.worker_id, link)
+
+    # ------------------------------------------------------------ the outbox
+
+    def attempt_ended(self, task: Submission, failed: bool, error: bytes = b"", seconds: float = 0.0) -> None:
+        self.cluster.book.attempt_ended(task.push.task_id, task.push.attempt)
+
+    def request_values(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            if entry.owner is not None and not entry.asked and entry.value is None:
+                self._ask(entry)
+
+    def _ask(self, entry: Entry) -> None:
+        assert entry.owner is not None
+        entry.asked = True
+
+        def answered(reply: Any) -> None:
+            if isinstance(reply, ErrorReply):
+                self.borrowing.fail(entry, reply.kind)
+                return
+            if reply.value.nested and self.entries.get(entry.object_id) is entry:
+                self.objects.contain(entry, reply.value.nested)
+            self.objects.set_value(entry, reply.value)
+
+        link = self.peer(entry.owner)
+        if link is None:
+            answered(ErrorReply(ErrorKind.UNAVAILABLE, "the owner is gone"))
+        else:
+            link.call(worker.GetObject(entry.object_id), answered)
+
+    def _on_get(self, link: SimLink, message: worker.GetObject, correlation: int) -> None:
+        entry = self.entries.get(message.object_id)
+        if entry is None or entry.owner is not None:
+            link.reply(ErrorReply(ErrorKind.LOST, "not owned here"), correlation)
+            return
+
+        def answer() -> None:
+            assert entry.value is not None
+            link.reply(worker.ObjectValue(entry.value), correlation)
+
+        self.objects.call_when_ready(entry, answer)
+
+    def free(self, object_ids: list[bytes], node_ids: list[bytes]) -> None:
+        self.agent.send(node.StoreFree(object_ids, node_ids))
+
+    def forget(self, object_ids: list[bytes]) -> None:
+        """Nothing of them is mapped here."""
+
+    def drop_copies(self, object_id: bytes, node_ids: list[bytes], outdated: bool) -> None:
+        self.agent.send(node.StoreFree([object_id], node_ids, False))
+
+    def error(self, failure: Any) -> Value:
+        return Value(INLINE_ERROR, type(failure).__name__.encode())
+
+    def copies_lost(self, entry: Entry, node_ids: Sequence[bytes]) -> None:
+        value = entry.value
+        if value is None or value.kind != STORED:
+            return
+        left = tuple(each for each in value.locations if each not in node_ids)
+        if left:
+            entry.value = Value(STORED, b"", (), value.nested, left, value.size_bytes)
+            return
+        refusal = self.rebuild_lost(entry, value)
+        if refusal is not None:
+            entry.value = self.error(refusal)
+
+    def tasks_wait(self, name: str, count: int, reason: str) -> None:
+        """Agents here give no reasons."""
+
+    def unhandled(self, value: Value) -> None:
+        """Errors go unread all the time here."""
+
+    def callback_failed(self, what: str) -> None:
+        self.world.fail(f"{what} raised in {self.name}")
+
+    # ------------------------------------------------------------ objects
+
+    def new_number(self) -> bytes:
+        """What no other process has in an id."""
+        self._made += 1
+        return self._made.to_bytes(8, "big")
+
+    def pack(self, object_id: bytes, nested: Sequence[Entry], owner: WorkerAddress) -> Value:
+        """A value, which is its object's id and references: inline, or in the store of this node."""
+        inside = self.objects.nested_of(nested)
+        if self.rng.random() > STORED_SHARE:
+            return Value(INLINE, object_id, (), inside)
+        self.node.keep(object_id, inside, owner.worker_id)
+        return Value(STORED, b"", (), inside, (self.address.node_id,), 1000)
+
+    def put(self, nested: Sequence[Entry]) -> Entry:
+        """An object of ours, with one hold."""
+        object_id = ids.object_id(self.new_number() + PUT, 1)
+        value = self.pack(object_id, nested, self.address)
+        entry = self.objects.own(object_id, 1)
+        entry.value = value
+        self.objects.table.contain(entry, nested)
+        return entry
+
+    def take(self, nested: Iterable[tuple[bytes, WorkerAddress]]) -> list[Entry]:
+        """References that user code has rebuilt: one hold of each is its own."""
+        made = []
+        for object_id, owner in nested:
+            entry = self.objects.entry_of(object_id, owner)
+            entry.hold()
+            made.append(entry)
+        self.borrowing.register()
+        return made
+
+    def read(self, entry: Entry) -> Waits:
+        """Waits for a value and loads it. Returns it with the references made of it; what is lost is made again."""
+        while True:
+            value = entry.value
+            if value is None:
+                self.request_values((entry,))
+                yield lambda: entry.value is not None
+                continue
+            if value.kind & 1:
+                entry.seen = True
+                return value, []
+            if value.kind == INLINE:
+                found: Value | None = value
+            else:
+                yield self.pause_s()
+                found = self.cluster.find_copy(self.node, entry.object_id, value.locations)
+                if found is None:
+                    refusal = self.rebuild_lost(entry, value)
+                    if refusal is not None:
+                        return self.error(refusal), []
+                    continue
+                self._note_copy(entry, value)
+            made = self.take(found.nested)
+            if not all(each.registered for each in made):
+                entry.hold()
+                self.borrowing.when_registered(made, lambda: self.objects.release(entry))
+            return found, made
+
+    def _note_copy(self, entry: Entry, value: Value) -> None:
+        if self.address.node_id in value.locations:
+            return
+        if entry.owner is None:
+            self.objects.add_location(entry, self.address.node_id)
+            return
+        link = self.peer(entry.owner, connect=False)
+        if link is not None:
+            link.send(worker.AddLocation(entry.object_id, self.address.node_id))
+        if entry.value is value:
+            self.objects.add_location(entry, self.address.node_id)
+
+    def rebuild_lost(self, entry: Entry, lost: Value) -> Any:
+        """No copy is left: has the value made again. Returns why nobody can, if so."""
+        if entry.value is not lost:
+            return None
+        if entry.owner is None:
+            return self.lineage.rebuild(entry)
+        link = self.peer(entry.owner)
+        if link is None:
+            return OwnerDied(entry.object_id, entry.owner)
+        tries = self._lost_again[entry.object_id] = self._lost_again.get(entry.object_id, 0) + 1
+        if tries > MAX_REBUILDS:
+            return Lost(entry.object_id, entry.owner)
+        entry.value = None
+        entry.asked = True
+        link.call(worker.ObjectLost(entry.object_id, list(lost.locations)), lambda _: self._ask(entry))
+        return None
+
+    def put_for(self, nested: Sequence[Entry], owner: WorkerAddress, order: int) -> Waits:
+        """An object that another process will own. Returns its entry, with one hold, or None."""
+        object_id = ids.object_id(self.new_number() + PUT, 1)
+        self.cluster.book.orders[ids.task_id_of(object_id)] = order
+        value = self.pack(object_id, nested, owner)
+        yield self.pause_s()
+        link = self.peer(owner)
+        box: list[Any] = []
+        if link is not None:
+            link.call(worker.AdoptObject(object_id, value), box.append)
+            yield lambda: box
+        if link is None or isinstance(box[0], ErrorReply):
+            self.free([object_id], [])
+            return None
+        entry = self.borrowing.adopted(object_id, owner, value)
+        entry.hold()
+        return entry
+
+    def _on_adopt(self, link: SimLink, message: worker.AdoptObject, correlation: int) -> None:
+        entry = self.objects.own(message.object_id)
+        entry.value = message.value
+        self.objects.table.add_borrower(message.object_id, link.peer.worker_id)
+        inner = self.objects.contain(entry, message.value.nested)
+        self.borrowing.when_registered(inner, lambda: link.reply(Ok(), correlation))
+
+    # ------------------------------------------------------------ cancelling
+
+    def cancel(self, entry: Entry, recursive: bool) -> None:
+        """Cancels what makes an object, wherever that is."""
+        if entry.owner is None:
+            self.cancel_own(ids.task_id_of(entry.object_id), recursive)
+        elif entry.value is None:
+            link = self.peer(entry.owner)
+            if link is not None:
+                link.send(worker.CancelObject(entry.object_id, False, recursive))
+
+    def cancel_own(self, task_id: bytes, recursive: bool) -> None:
+        """Cancels what this process has submitted."""
+        call = self.calls.find(task_id)
+        task = self.outcomes.pending.get(task_id)
+        if call is not None:
+            self.calls.cancel(call, False, recursive)
+        elif isinstance(task, Task):
+            self.tasks.cancel(task, False, recursive)
+
+    def pause_s(self) -> float:
+        """A moment in which other things happen."""
+        return self.world.delay_s(0.001)

@@ -1,352 +1,330 @@
-"""Random programs: what drivers, tasks and actors do with references. The same code runs in all of them.
-
-A value is a dict with a `token` that says which object it must be, references inside, and padding that sends some
-values to the object store. Everything that blocks waits only for what was made earlier, so no program deadlocks itself.
-"""
+"""Random programs: what drivers, tasks and actors do with references. The same code runs in all of them."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
 
-from runtime import exceptions
+import msgspec
+
 from runtime._core import ids
-from runtime._process import core_worker
-from runtime.actor import ActorClass, ActorHandle
-from runtime.object_ref import ObjectRef
-from runtime.object_ref_generator import ObjectRefGenerator
-from runtime.remote_function import RemoteFunction
-from tests.sim.ownership.process import INLINE_BYTES, Process
+from runtime._core.tasks import TaskState
+from runtime._ownership.calls import Actor, Call
+from runtime._ownership.records import INLINE, Entry, PackedArguments, Submission
+from runtime._ownership.tasks import Task, TaskOptions
+from runtime._wire.messages.base import ResourceRequest
+from runtime._wire.messages.control import ActorSpec, KillActor, RegisterActor
+from runtime._wire.messages.worker import Push, Value
+from tests.sim.ownership.links import UNSENDABLE
+from tests.sim.ownership.process import TASK, Process, Waits
 
-T = TypeVar("T", ObjectRef, ActorHandle)
 MAX_DEPTH = 3
 NEVER = 1 << 62
+REQUEST = ResourceRequest({"CPU": 10_000})
+PLAIN, LAST = b"f" * 16, b"m" * 16
+"""The keys of two functions; a worker retires after the second."""
 
 
-class Planned(Exception):
-    """A task that fails on purpose."""
+def function(key: bytes) -> Any:
+    return SimpleNamespace(key=key, pickled=b"", name="f", full_name="module.f", max_calls=0)
 
 
-class Book:
-    """What every object must hold, and which was made first. Outside of the simulated world.
-
-    Everything has an order: each `put`, the results of each call, each actor. `inside` is what keeps what by design, so
-    that programs make no cycles: no reference count can free those.
-    """
-
-    def __init__(self) -> None:
-        self.tokens: dict[bytes, str] = {}
-        self._orders: dict[bytes, int] = {}
-        self._inside: dict[int, set[int]] = {}
-        self._count = 0
-
-    def next(self) -> int:
-        self._count += 1
-        return self._count
-
-    def enter(self, key: bytes, order: int, token: str = "") -> None:
-        """An object or actor id, and what its value will say."""
-        self._orders[key] = order
-        if token:
-            self.tokens[key] = token
-
-    def order(self, item: ObjectRef | ActorHandle) -> int:
-        return self._orders[item.binary() if isinstance(item, ObjectRef) else item._actor_id.binary()]
-
-    def nest(self, order: int, items: Iterable[T]) -> list[T]:
-        """Notes that `order` will keep these, and returns those that would not make a cycle."""
-        fine = [item for item in items if not self._reaches(self.order(item), order)]
-        self._inside.setdefault(order, set()).update(self.order(item) for item in fine)
-        return fine
-
-    def _reaches(self, start: int, goal: int) -> bool:
-        seen, queue = {start}, [start]
-        while queue:
-            new = self._inside.get(queue.pop(), set()) - seen
-            seen |= new
-            queue += new
-        return goal in seen
+ORDERED, CONCURRENT = b"\xf1" * 8, b"\xf0" * 8
+"""How the ids of actors begin."""
+FUNCTIONS = [function(PLAIN), function(PLAIN), function(PLAIN), function(LAST)]
 
 
 class Program:
-    """One run of user code in one process. `order`: it may wait for objects made before it."""
+    """One run of user code in one process.
 
-    def __init__(self, rng: random.Random, depth: int, order: int, may_wait: bool = True) -> None:
-        self.process = here()
-        self.rng = rng
-        self.depth = depth
+    Args:
+        order: it may wait for objects made before it.
+        parent: the task that it is, or b"".
+        block: tells the worker that it waits, and that it goes on.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        order: int,
+        may_wait: bool = True,
+        parent: bytes = b"",
+        block: Callable[[bool], None] | None = None,
+    ) -> None:
+        self.process = process
+        self.book = process.cluster.book
+        self.rng = process.rng
         self.order = order
-        self.may_wait = may_wait
-        self.refs: list[ObjectRef] = []
-        self.handles: list[ActorHandle] = []
-        self.streams: list[tuple[int, ObjectRefGenerator]] = []
+        self.depth = process.cluster.depths.get(parent, -1) + 1
+        self.refs: list[Entry] = []
+        self.actors: dict[bytes, Actor] = {}
+        self._may_wait = may_wait
+        self._parent = parent
+        self._block = block
 
-    # ------------------------------------------------------------ steps
-
-    def run(self, steps: int) -> None:
+    def run(self, steps: int) -> Waits:
         """Takes random steps."""
-        choices = [
-            self.put,
-            self.call,
-            self.drop,
-            self.drop,
-            self.keep,
-            self.unkeep,
-            self.pause,
-            self.make_actor,
-            self.cancel,
-        ]
-        choices += [self.call, self.call_actor, self.call_actor, self.stream]
-        if self.may_wait:
-            choices += [self.get, self.get, self.wait, self.take_items, self.put_for, self.locate]
+        choices: list[Callable[[], Any]] = [self.put, self.drop, self.drop, self.drop, self.keep, self.unkeep]
+        choices += [self.submit] * 3 + [self.call] * 3 + [self.make_actor, self.cancel, self.kill_actor]
+        choices += [self.announce, self.pause]
+        if self._may_wait:
+            choices += [self.get] * 3 + [self.put_for]
         for _ in range(steps):
-            self.rng.choice(choices)()
+            step = self.rng.choice(choices)()
+            if step is not None:
+                yield from step
 
-    def some(self, most: int = 3) -> list[ObjectRef]:
+    # ------------------------------------------------------------ references
+
+    def some(self, most: int = 3) -> list[Entry]:
         return self.rng.sample(self.refs, min(len(self.refs), self.rng.randrange(most + 1)))
 
-    def give(self, most: int = 3) -> list[ObjectRef]:
-        """References to pass on; half the time without keeping them: then nothing else may hold them on the way."""
-        chosen = self.some(most)
-        if self.rng.random() < 0.5:
-            self.refs = [ref for ref in self.refs if ref not in chosen]
-        return chosen
+    def nest(self, order: int, most: int = 3) -> list[Entry]:
+        """References to pass on."""
+        return self.book.nest(order, self.some(most))
 
-    def value(self, order: int, token: str) -> dict[str, Any]:
-        pad = INLINE_BYTES * 2 if self.rng.random() < 0.3 else 0
-        handles = self.handles[:1] if self.rng.random() < 0.2 else []
-        return {
-            "token": token,
-            "refs": book().nest(order, self.give()),
-            "handles": book().nest(order, handles),
-            "pad": b"." * pad,
-        }
+    def accept(self, entries: Iterable[Entry]) -> None:
+        """References that are ours now, with a hold of each."""
+        for entry in entries:
+            self.refs.append(entry)
+            self._know(entry)
 
-    def put(self) -> None:
-        order = book().next()
-        ref = core_worker.current().objects.put(self.value(order, f"put {order}"))
-        book().enter(ref.binary(), order, f"put {order}")
-        self.refs.append(ref)
+    def _know(self, entry: Entry) -> None:
+        if entry.object_id.startswith(ids.CREATION_PREFIX):
+            actor_id = entry.object_id[8:24]
+            self.actors[actor_id] = self.process.calls.actor(actor_id, entry, _is_ordered(actor_id))
 
-    def arguments(self) -> tuple[list[Any], int]:
-        """Nested references, references at top level (the call waits for those), a handle, and the call's order."""
-        order = book().next()
-        handles = self.handles[:1] if self.rng.random() < 0.3 else []
-        nested = [*book().nest(order, self.give()), *book().nest(order, handles)]
-        pad = b"." * (2 * INLINE_BYTES) if self.rng.random() < 0.1 else b""
-        top = book().nest(order, self.give(2))
-        return [self.rng.random(), self.depth + 1, order, [*nested, pad], *top], order
+    def _forget(self, entry: Entry) -> None:
+        """One reference less."""
+        self.refs.remove(entry)
+        if entry.object_id.startswith(ids.CREATION_PREFIX) and entry not in self.refs:
+            self.actors.pop(entry.object_id[8:24], None)
 
-    def call(self) -> None:
-        if self.depth >= MAX_DEPTH:
-            return
-        arguments, order = self.arguments()
-        count = self.rng.choice((1, 1, 2))
-        result = (self.rng.choice(WORKS) if count == 1 else WORK_TWICE).remote(*arguments, count)
-        for index, ref in enumerate([result] if count == 1 else result):
-            book().enter(ref.binary(), order, f"task {order}.{index}")
-            self.refs.append(ref)
-
-    def stream(self) -> None:
-        if self.depth < MAX_DEPTH and self.rng.random() < 0.5:
-            arguments, order = self.arguments()
-            self.streams.append((order, ITEMS.remote(*arguments)))
-
-    def take_items(self) -> None:
-        if self.streams:
-            order, stream = taken = self.rng.choice(self.streams)
-            if order >= self.order:
-                return
-            try:
-                for ref in stream:
-                    book().enter(ref.binary(), order)
-                    self.refs.append(ref)
-                    if self.rng.random() < 0.3:
-                        return
-            except exceptions.RayError as error:
-                self.check_error(error)
-            self.streams.remove(taken)
-
-    def cancel(self) -> None:
-        """Somebody's task, if it is ours and not over: wherever it is."""
-        core = core_worker.current()
-        if self.refs and self.rng.random() < 0.3:
-            task_id = ids.task_id_of(self.rng.choice(self.refs).binary())
-            with core.lock:
-                core.outcomes.cancel(task_id, False, self.rng.random() < 0.5)
-
-    def make_actor(self) -> None:
-        if len(self.handles) < 2 and self.depth < MAX_DEPTH:
-            order = book().next()
-            handle = KEEPER.remote(book().nest(order, self.give()))
-            book().enter(handle._actor_id.binary(), order)
-            self.handles.append(handle)
-
-    def call_actor(self) -> None:
-        if self.handles and self.depth < MAX_DEPTH:
-            arguments, order = self.arguments()
-            ref = self.rng.choice(self.handles).act.remote(*arguments)
-            book().enter(ref.binary(), order, f"task {order}.0")
-            self.refs.append(ref)
+    def drop_all(self) -> list[Entry]:
+        """The end: returns the references, whose holds the caller takes away."""
+        refs, self.refs = self.refs, []
+        self.actors.clear()
+        return refs
 
     def drop(self) -> None:
-        if self.handles and self.rng.random() < 0.1:
-            self.handles.pop(self.rng.randrange(len(self.handles)))
-        elif self.streams and self.rng.random() < 0.2:
-            self.streams.pop()
-        elif self.refs:
-            self.refs.pop(self.rng.randrange(len(self.refs)))
+        if self.refs:
+            entry = self.rng.choice(self.refs)
+            self._forget(entry)
+            self.process.released.add(entry)
 
     def keep(self) -> None:
         """In the process, beyond the end of the task."""
-        self.process.state += self.give(2)
-        if self.handles and self.rng.random() < 0.2:
-            self.process.state.append(self.handles[0])
+        for entry in self.some(2):
+            self._forget(entry)
+            self.process.state.append(entry)
 
     def unkeep(self) -> None:
         state = self.process.state
         for _ in range(min(len(state), 2)):
-            found = state.pop(self.rng.randrange(len(state)))
-            (self.refs if isinstance(found, ObjectRef) else self.handles).append(found)
+            self.accept([state.pop(self.rng.randrange(len(state)))])
 
-    def pause(self) -> None:
-        fiber = self.process.world.fiber
-        assert fiber is not None
-        fiber.pause(self.process.world.delay_s(0.02))
+    def pause(self) -> Waits:
+        yield self.process.world.delay_s(0.02)
 
-    def get(self) -> None:
-        waitable = [ref for ref in self.refs if book().order(ref) < self.order]
-        if waitable:
-            ref = self.rng.choice(waitable)
-            try:
-                value = core_worker.current().reader.get([ref], None)[0]
-            except exceptions.RayError as error:
-                self.check_error(error)
-            else:
-                self.check(ref, value)
+    # ------------------------------------------------------------ objects
 
-    def wait(self) -> None:
-        refs = list(dict.fromkeys(self.some()))
-        if refs:
-            timeout_s = self.rng.choice((0, 0.001, 0.1))
-            fetch = self.rng.random() < 0.5
-            most = self.rng.randint(1, len(refs))
-            found = core_worker.current().waiter.wait(refs, most, timeout_s, fetch)
-            assert len(found) <= most
-            assert found == sorted(set(found))
+    def put(self) -> Waits:
+        nested = self.some()
+        for entry in nested:
+            entry.hold()
+        yield self.process.pause_s()
+        order = self.book.enter(b"")
+        entry = self.process.put(self.book.nest(order, nested))
+        self.book.orders[ids.task_id_of(entry.object_id)] = order
+        self.process.objects.release_all(nested)
+        self.refs.append(entry)
 
-    def put_for(self) -> None:
-        """A value that an actor will own."""
-        owners = [handle for handle in self.handles if book().order(handle) < self.order]
-        if owners:
-            core = core_worker.current()
-            order = book().next()
-            try:
-                address = core.actors.address(self.rng.choice(owners)._ray_actor)
-                ref = core.object_admin.put_for(self.value(order, f"put {order}"), address)
-            except exceptions.RayError as error:
-                self.check_error(error)
-            else:
-                book().enter(ref.binary(), order, f"put {order}")
-                self.refs.append(ref)
+    def get(self) -> Waits:
+        waitable = [entry for entry in self.refs if self.book.order(entry) < self.order]
+        waitable = [entry for entry in waitable if not entry.object_id.startswith(ids.CREATION_PREFIX)]
+        if not waitable:
+            return
+        entry = self.rng.choice(waitable)
+        entry.hold()  # as a frame of user code does
+        waits = entry.value is None
+        if waits and self._block is not None:
+            self._block(True)
+        value, made = yield from self.process.read(entry)
+        if waits and self._block is not None:
+            self._block(False)
+        self.check(entry, value)
+        self.accept(made)
+        self.process.released.add(entry)
 
-    def locate(self) -> None:
-        """Asks the owners of some objects where they are."""
-        refs = self.some()
-        found = core_worker.current().object_admin.locations(refs, None)
-        assert set(found) <= set(refs)
+    def announce(self) -> None:
+        """Wants to hear of a value, without waiting."""
+        if self.refs:
+            entry, book = self.rng.choice(self.refs), self.book
+            if entry.object_id.startswith(ids.CREATION_PREFIX):
+                return
+            entry.hold()
+            number = book.expect(self.process)
 
-    # ------------------------------------------------------------ checks
+            def ready() -> None:
+                book.heard(number)
+                self.process.released.add(entry)
 
-    def check(self, ref: ObjectRef, value: Any) -> None:
-        """The value is the one of this object; what is inside becomes ours too."""
-        expected = book().tokens.get(ref.binary(), value["token"])
-        if value["token"] != expected:
-            self.process.world.fail(f"{ref} holds {value['token']!r}, not {expected!r}")
-        self.adopt(value)
+            self.process.objects.call_when_ready(entry, ready)
 
-    def adopt(self, value: Any) -> None:
-        """Takes some of the references inside a value."""
-        self.refs += [ref for ref in value["refs"] if self.rng.random() < 0.5]
-        self.handles += [handle for handle in value["handles"] if self.rng.random() < 0.5]
-
-    def check_error(self, error: exceptions.RayError) -> None:
-        """Without deaths only what fails on purpose may fail, or what an actor owned that ended."""
-        cluster = self.process.cluster
-        fine = isinstance(error, Planned | exceptions.RayActorError | exceptions.TaskCancelledError)
-        fine = fine or (isinstance(error, exceptions.OwnerDiedError) and cluster.ended)
+    def check(self, entry: Entry, value: Value) -> None:
+        """The value is the one of this object; without deaths only what fails on purpose may fail."""
+        cluster, name = self.process.cluster, value.data.decode("latin1")
+        if value.kind == INLINE:
+            if value.data != entry.object_id:
+                self.process.world.fail(f"{entry.object_id.hex()} holds the value of {value.data.hex()}")
+            return
+        planned = ("planned", "Cancelled", "ArgumentFailed", "CannotSend", "ActorDied", "ActorUnavailable")
+        fine = name in planned or (name == "OwnerDied" and cluster.ended)
         if not fine and not cluster.lossy:
-            self.process.world.fail(f"{self.process.name} got {error!r}")
+            self.process.world.fail(f"{self.process.name} got {name} for {entry.object_id.hex()}")
 
-    def accept(self, arguments: list[Any], values: tuple[Any, ...]) -> None:
-        """The arguments of a call: nested references, then the values of those at top level."""
-        for item in arguments:
-            if isinstance(item, ObjectRef):
-                self.refs.append(item)
-            elif isinstance(item, ActorHandle):
-                self.handles.append(item)
-        for value in values:
-            self.adopt(value)
+    def put_for(self) -> Waits:
+        """A value that an actor will own."""
+        owners = [a for a in self.actors.values() if a.link is not None]
+        if not owners:
+            return
+        link = self.rng.choice(owners).link
+        assert link is not None
+        nested = self.some()
+        for entry in nested:
+            entry.hold()
+        order = self.book.enter(b"")
+        inside = self.book.nest(order, nested)
+        adopted = yield from self.process.put_for(inside, link.peer, order)
+        if adopted is not None:
+            self.refs.append(adopted)
+        self.process.objects.release_all(nested)
+
+    # ------------------------------------------------------------ tasks and calls
+
+    def _pack(self, order: int) -> PackedArguments:
+        """Nested references, and some at top level: the call waits for those."""
+        nested, top = self.nest(order), self.nest(order, 2)
+        top = [entry for entry in top if not entry.object_id.startswith(ids.CREATION_PREFIX)]
+        held = [*top, *nested]
+        for entry in held:
+            entry.hold()
+        value = Value(INLINE, b"", (), self.process.objects.nested_of(nested))
+        if self.rng.random() < 0.5:  # nothing else may hold them on the way
+            for entry in dict.fromkeys(held):
+                if entry in self.refs:
+                    self._forget(entry)
+                    self.process.released.add(entry)
+        return PackedArguments(value, top, list(range(len(top))), held)
+
+    def _promise(self, task: Submission) -> None:
+        objects, task_id, book = self.process.objects, task.push.task_id, self.book
+        made = []
+        for index in range(task.push.num_returns):
+            entry = objects.own(ids.object_id(task_id, index + 1), 2)
+            made.append(entry)
+            number = book.expect(self.process)
+            objects.call_when_ready(entry, lambda number=number: book.heard(number))
+        task.entries = tuple(made)
+        self.refs += made
+
+    def submit(self) -> Waits:
+        if self.depth >= MAX_DEPTH:
+            return
+        process, rng = self.process, self.rng
+        task_id = process.new_number() + TASK
+        order = self.book.enter(task_id)
+        process.cluster.depths[task_id] = self.depth
+        packed = self._pack(order)
+        yield process.pause_s()
+        retries = rng.choice((0, 0, 1, 3, -1))
+        what = rng.choice(FUNCTIONS)
+        wants = bool(rng.randrange(2))
+        options = TaskOptions(REQUEST, "", rng.choice((1, 1, 2)), retries, wants)
+        if not retries:
+            self.book.once.add(task_id)
+        name = UNSENDABLE if rng.random() < 0.02 else ""
+        push = Push(task_id, what.key, "", packed.value, [], options.num_returns, name=name)
+        state = TaskState.WAITING_FOR_ARGUMENTS if packed.entries else TaskState.QUEUED
+        pool = process.tasks.pool(what, options)
+        task = Task(
+            packed,
+            push,
+            retries,
+            retries,
+            wants,
+            0.0,
+            self._parent,
+            state,
+            pool=pool,
+            function=what,
+            options=options,
+        )
+        self._promise(task)
+        process.tasks.submit(task)
+
+    def make_actor(self) -> Waits:
+        if len(self.actors) >= 2 or self.depth >= MAX_DEPTH:
+            return
+        process, rng = self.process, self.rng
+        ordered = rng.random() < 0.7
+        actor_id = (ORDERED if ordered else CONCURRENT) + process.new_number()
+        order = self.book.enter(ids.CREATION_PREFIX + actor_id)
+        kept = self.nest(order)
+        for entry in kept:
+            entry.hold()
+        yield process.pause_s()
+        handle = process.objects.own(ids.object_id(ids.CREATION_PREFIX + actor_id, 1), 1)
+        actor = self.actors[actor_id] = process.calls.create(actor_id, ordered, handle, kept)
+        self.refs.append(handle)
+        args = Value(INLINE, b"", (), process.objects.nested_of(kept))
+        name = "" if ordered else "concurrent"
+        push = Push(ids.CREATION_PREFIX + actor_id, PLAIN, "__init__", args, [], 0, process.address, name=name)
+        restarts = rng.choice((0, 0, 1, -1))
+        spec = ActorSpec(
+            actor_id, b"job1", "A", "", "", process.address, False, restarts, 0, 1, REQUEST, {}, "", PLAIN, msgspec.msgpack.encode(push)
+        )
+        process.agent.call(RegisterActor(spec), lambda reply: process.calls.registered(actor, reply))
+
+    def call(self) -> Waits:
+        if not self.actors or self.depth >= MAX_DEPTH:
+            return
+        process, rng = self.process, self.rng
+        actor = rng.choice(list(self.actors.values()))
+        actor.sequence += 1
+        task_id = process.new_number() + actor.actor_id
+        order = self.book.enter(task_id)
+        process.cluster.depths[task_id] = self.depth
+        packed = self._pack(order)
+        yield process.pause_s()
+        retries = rng.choice((0, 0, 1, -1))
+        if not retries:
+            self.book.once.add(task_id)
+        wants = bool(rng.randrange(2))
+        name = UNSENDABLE if rng.random() < 0.02 else ""
+        push = Push(task_id, b"", "m", packed.value, [], rng.choice((1, 1, 2)), name=name, sequence=actor.sequence)
+        state = TaskState.WAITING_FOR_ARGUMENTS
+        call = Call(
+            packed, push, retries, retries, wants, 0.0, self._parent, state, actor=actor, handle=actor.handle
+        )
+        self._promise(call)
+        process.calls.submit(call)
+
+    def cancel(self) -> None:
+        if self.refs and self.rng.random() < 0.3:
+            entry = self.rng.choice(self.refs)
+            if not entry.object_id.startswith(ids.CREATION_PREFIX):
+                self.process.cancel(entry, self.rng.random() < 0.5)
+
+    def kill_actor(self) -> None:
+        if self.actors and self.rng.random() < 0.1:
+            actor = self.rng.choice(list(self.actors.values()))
+            no_restart = self.rng.random() < 0.5
+            self.process.agent.call(KillActor(actor.actor_id, no_restart), lambda _: None)
+            if not no_restart:
+                self.process.calls.interrupt(actor)
 
 
-def here() -> Process:
-    """The simulated process that runs this."""
-    process: Process = core_worker.current().pump.process  # type: ignore[attr-defined]
-    return process
-
-
-def book() -> Book:
-    found: Book = here().cluster.book
-    return found
-
-
-def work(seed: float, depth: int, order: int, arguments: list[Any], *values: Any) -> Any:
-    """A task: takes its arguments, does something, returns values with references inside."""
-    *values_in, count = values
-    program = Program(random.Random(seed), depth, order)
-    program.accept(arguments, tuple(values_in))
-    del arguments, values, values_in
-    program.run(program.rng.randrange(6))
-    if program.rng.random() < 0.1:
-        raise Planned(order)
-    results = [program.value(order, f"task {order}.{index}") for index in range(count)]
-    return results[0] if count == 1 else results
-
-
-def items(seed: float, depth: int, order: int, arguments: list[Any], *values: Any) -> Any:
-    """A task that returns its values one after the other."""
-    program = Program(random.Random(seed), depth, order)
-    program.accept(arguments, values)
-    del arguments, values
-    for index in range(program.rng.randrange(4)):
-        program.run(program.rng.randrange(3))
-        yield program.value(order, f"item {order}.{index}")
-    if program.rng.random() < 0.2:
-        raise Planned(order)
-
-
-class Keeper:
-    """An actor that keeps references. It never waits: its calls could wait for each other."""
-
-    def __init__(self, refs: list[ObjectRef]) -> None:
-        here().state.extend(refs)
-
-    def act(self, seed: float, depth: int, order: int, arguments: list[Any], *values: Any) -> Any:
-        program = Program(random.Random(seed), depth, order, may_wait=False)
-        program.accept(arguments, values)
-        del arguments, values
-        program.run(program.rng.randrange(6))
-        if program.rng.random() < 0.1:
-            raise Planned(order)
-        return program.value(order, f"task {order}.0")
-
-
-WORKS = [
-    RemoteFunction(work, {}),
-    RemoteFunction(work, {"max_retries": 0}),
-    RemoteFunction(work, {"max_retries": 2, "retry_exceptions": True}),
-]
-WORK_TWICE = RemoteFunction(work, {"num_returns": 2})
-ITEMS = RemoteFunction(items, {})
-KEEPER = ActorClass(Keeper, {})
+def _is_ordered(actor_id: bytes) -> bool:
+    return actor_id.startswith(ORDERED)

@@ -17,10 +17,10 @@ from runtime._ownership.lease_pool import STUCK_FACTOR
 from runtime._process import core_worker
 from runtime.object_ref import ObjectRef
 from runtime.remote_function import RemoteFunction
-from tests.sim.ownership import network
-from tests.sim.ownership.program import here
-from tests.sim.ownership.runs import simulate
-from tests.sim.ownership.world import World
+from tests.sim.processes import network
+from tests.sim.processes.program import here
+from tests.sim.processes.runs import simulate
+from tests.sim.processes.world import World
 
 SHORT_S = 0.002
 LONG_S = 3.0

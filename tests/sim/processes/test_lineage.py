@@ -15,9 +15,9 @@ from runtime._process import core_worker
 from runtime.actor import ActorClass
 from runtime.object_ref import ObjectRef
 from runtime.remote_function import RemoteFunction
-from tests.sim.ownership.process import INLINE_BYTES
-from tests.sim.ownership.program import here
-from tests.sim.ownership.runs import Main, simulate
+from tests.sim.processes.process import INLINE_BYTES
+from tests.sim.processes.program import here
+from tests.sim.processes.runs import Main, simulate
 
 SEEDS = os.environ.get("OWNERSHIP_SEEDS", "0-20")
 FIRST, LAST = (int(part) for part in SEEDS.split("-"))

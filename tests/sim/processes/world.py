@@ -6,87 +6,27 @@ a worker's loop) runs on a fiber, a thread that moves only while the world stand
 
 from __future__ import annotations
 
-import heapq
-import random
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, structs
-
 from runtime._process import core_worker
-from runtime._wire.messages.base import WorkerAddress
+from tests.sim.events import Events
 
 if TYPE_CHECKING:
-    from tests.sim.ownership.process import Process
-
-MAX_EVENTS = 200_000
-TRACE_LENGTH = 400
-
-
-class Violation(AssertionError):
-    """An invariant does not hold."""
-
+    from tests.sim.processes.process import Process
 
 class Killed(BaseException):
     """Unwinds the fiber of a process that died."""
 
 
-class World:
-    """Time, chance, and whose turn it is."""
+class World(Events):
+    """Events, and whose turn it is."""
 
     def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.now = 1000.0
+        super().__init__(seed)
         self.fiber: Fiber | None = None
-        self.failure: BaseException | None = None
-        self.trace: deque[tuple[Any, ...]] = deque(maxlen=TRACE_LENGTH)
-        self.events = 0
-        self.after_event: Callable[[], None] = lambda: None
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
-        self._sequence = 0
-
-    def at(self, delay_s: float, action: Callable[[], None]) -> None:
-        """Runs `action` after a while."""
-        self._sequence += 1
-        heapq.heappush(self._heap, (self.now + delay_s, self._sequence, action))
-
-    def note(self, *what: Any) -> None:
-        """Something for the trace that a failure shows."""
-        self.trace.append((round(self.now - 1000.0, 6), *what))
-
-    def story(self) -> str:
-        """The last events, one per line."""
-        return "\n".join(" ".join(map(_shown, line)) for line in self.trace)
-
-    def fail(self, message: str) -> None:
-        """An invariant broke; the run ends after this event, whoever swallows the exception.
-
-        Raises:
-            Violation: always.
-        """
-        violation = Violation(message)
-        if self.failure is None:
-            self.failure = violation
-        raise violation
-
-    def run(self) -> None:
-        """Until nothing will ever happen again.
-
-        Raises:
-            BaseException: what `fail` was told, or what escaped from a fiber.
-        """
-        while self._heap:
-            self.now, _, action = heapq.heappop(self._heap)
-            self.events += 1
-            if self.events > MAX_EVENTS:
-                raise Violation(f"{MAX_EVENTS} events: this never comes to rest")
-            action()
-            if self.failure is not None:
-                raise self.failure
-            self.after_event()
 
     @contextmanager
     def inside(self, process: Process | None) -> Iterator[None]:
@@ -97,28 +37,6 @@ class World:
             yield
         finally:
             core_worker.set_current(before)
-
-    def delay_s(self, scale_s: float) -> float:
-        """A random delay, sometimes much longer than usual."""
-        return self.rng.random() * scale_s * (20 if self.rng.random() < 0.05 else 1)
-
-
-def _shown(what: Any) -> str:
-    """Ids by their first bytes, and no pickles: what one reads a trace for."""
-    if isinstance(what, bytes):
-        return what.hex()[:16] + what.hex()[48:50] if len(what) == 28 else what.hex()[:16]
-    if isinstance(what, WorkerAddress):
-        return what.worker_id.rstrip(b".").decode()
-    if isinstance(what, Struct):
-        shown = [
-            f"{name}={_shown(value)}"
-            for name, value in structs.asdict(what).items()
-            if value and name not in ("data", "buffers", "key", "pickled", "runtime_env")
-        ]
-        return f"{type(what).__name__}({', '.join(shown)})"
-    if isinstance(what, list | tuple):
-        return f"[{', '.join(map(_shown, what))}]"
-    return str(what)
 
 
 class Fiber:

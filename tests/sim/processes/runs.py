@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Sequence
 
-from tests.sim.ownership.cluster import Cluster
-from tests.sim.ownership.invariants import Invariants
-from tests.sim.ownership.process import simulated_time
-from tests.sim.ownership.program import Book
-from tests.sim.ownership.world import Violation, World
+from tests.sim.processes.cluster import Cluster
+from tests.sim.processes.invariants import Invariants
+from tests.sim.processes.process import simulated_time
+from tests.sim.processes.program import Book
+from tests.sim.events import Violation
+from tests.sim.processes.world import World
 
 Main = Callable[[], None]
 

@@ -14,8 +14,8 @@ from runtime._wire.messages.base import ErrorKind, ErrorReply, Message
 from runtime._wire.messages.worker import Borrowed, BorrowRefs
 
 if TYPE_CHECKING:
-    from tests.sim.ownership.process import Process
-    from tests.sim.ownership.world import World
+    from tests.sim.processes.process import Process
+    from tests.sim.processes.world import World
 
 STEP_S = 1e-7
 SPEEDS_S = (0.0001, 0.001, 0.001, 0.01, 0.1)
