@@ -91,14 +91,21 @@ class Endings:
         return self._counts[key] >= limit
 
     def retire(self, connection: Connection, key: bytes, is_needed: Callable[[], bool]) -> NoReturn:
-        """Ends the process when nobody needs it any more: others hold what we own, or wait for what we have started."""
+        """Ends the process when nobody needs it any more: others hold what we own, or wait for what we have started.
+        The last answer, and `Retiring` after it, may wait until owners know of the references that are kept here."""
         name = self._owner.functions.name(key)
+        told: list[bool] = []
+
+        def tell() -> None:
+            connection.send(Retiring())
+            told.append(True)
+
         with self._links.lock:
             self.life.retire(f"It ran {name} as often as its max_calls allows.")
             self._calls.waiting.clear()
-            self._owner.when_all_registered(lambda: connection.send(Retiring()))
+            self._owner.when_all_registered(tell)
         self._links.pump.flush_all()
-        self._links.pump.wait(lambda: not is_needed())
+        self._links.pump.wait(lambda: told and not is_needed())
         self.exit()
 
     # ------------------------------------------------------------ the end

@@ -40,6 +40,9 @@ class Outcomes:
         """By task id, in the order of submission."""
         self.submitters: dict[type, Submitter] = {}
         """By the class of the submission."""
+        self._discarded: dict[
+            bytes, list[tuple[Entry, Value]]
+        ] = {}  # by task id: stored, by attempts that failed
         self._objects = objects
         self._borrowing = borrowing
         self._lineage = lineage
@@ -89,10 +92,13 @@ class Outcomes:
         task.push = msgspec.structs.replace(task.push, attempt=task.push.attempt + 1)
 
     def drop_attempt(self, task: Submission, link: Link, message: Done) -> None:
-        """An attempt failed and another one follows: nobody takes the references inside its values. A generator that
-        raised may have given some of several results."""
+        """An attempt failed and another one follows: nobody takes what it gave before it failed, nor the references
+        inside. Its copies stay until the results are there, as the next attempt may write over them."""
         if any(value.nested for value in message.values):
             link.send(ReleaseHold(message.task_id, task.push.attempt))
+        for entry, value in zip(task.entries, message.values, strict=False):
+            if value.kind == STORED:
+                self._discarded.setdefault(message.task_id, []).append((entry, value))
 
     def take_nested(self, task: Submission, link: Link, message: Done) -> None:
         """Keeps the references inside the results, and tells the worker when it need not any more."""
@@ -125,6 +131,8 @@ class Outcomes:
             values = [stream.end(values[0] if failed else None)]
         elif failed and len(values) == 1:
             values = values * len(task.entries)
+        if self._discarded:
+            self._drop_discarded(task, values)
         for entry, value in zip(task.entries, values, strict=False):
             known = entry.value is not None  # it ran again, for another result or for items of its stream
             if known and (stream is not None or value.kind & 1):
@@ -146,3 +154,12 @@ class Outcomes:
                 self._lineage.items_lost(task)
         elif task.packed.held:
             self._lineage.release_arguments(task)
+
+    def _drop_discarded(self, task: Submission, values: list[Value]) -> None:
+        """The results are there: copies of what earlier attempts gave are useless, unless these are in their places."""
+        final = dict(zip((entry.object_id for entry in task.entries), values, strict=False))
+        for entry, value in self._discarded.pop(task.push.task_id, ()):
+            new = final[entry.object_id]
+            useless = [node_id for node_id in value.locations if node_id not in new.locations]
+            if useless:
+                self._outbox.drop_copies(entry.object_id, useless, outdated=new.offset < 0)

@@ -100,6 +100,17 @@ def test_a_retired_worker_exits_when_nobody_needs_it(parts: Parts) -> None:
     assert not needed
 
 
+def test_a_retired_worker_sends_its_last_answer_before_it_exits(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer waits until the owners know of what is kept here, although nobody needs anything of this worker."""
+    caller: Any = Peer()
+    monkeypatch.setattr(parts.owner, "when_all_registered", parts.pump.during_waits.append)
+    with pytest.raises(Exited, match="max_calls"):
+        parts.endings.retire(caller, b"f", lambda: False)
+    assert caller.sent == [Retiring()]
+
+
 def test_an_exit_says_why_and_sends_everything(real: Parts) -> None:
     real.endings.leave("enough", 3)
     with pytest.raises(Exited) as caught:

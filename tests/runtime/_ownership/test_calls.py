@@ -90,6 +90,19 @@ def pushed(link: WorkerLink) -> list[int]:
     return [push.sequence for push in link.take(Push)]
 
 
+def test_what_a_failed_attempt_gave_is_let_go_of(caller: Caller) -> None:
+    call = caller.call(retries=1, wanted=True, results=2)
+    link = caller.news("ALIVE", "w")
+    [push] = link.take(Push)
+    stored = Value(STORED, b"", (), ((object_name("inside"), link.peer),), (b"there",), 100)
+    error = Value(INLINE_ERROR, b"raised")
+    caller.done(link, push, stored, error, failed=True, retry=True)
+    assert link.take(ReleaseHold) == [ReleaseHold(push.task_id, 0)]
+    [push] = link.take(Push)
+    caller.done(link, push, RESULT, RESULT)
+    assert caller.process.dropped == [(call.entries[0].object_id, [b"there"], True)]
+
+
 def test_calls_wait_for_the_address_and_go_in_order(caller: Caller) -> None:
     calls = [caller.call() for _ in range(3)]
     assert len(caller.agent.take(WatchActor)) == 1  # asked once

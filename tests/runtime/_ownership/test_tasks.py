@@ -198,6 +198,35 @@ def test_user_errors_are_retried_where_wanted(owner: Owner, wanted: Any, matches
     assert [failed for _, _, failed in owner.process.attempts] == [True] * runs
 
 
+def stored_at(node: str, *nested: tuple[bytes, Any]) -> Value:
+    return Value(STORED, b"", (), nested, (node.encode(),), 100)
+
+
+def test_what_a_failed_attempt_gave_is_let_go_of(owner: Owner) -> None:
+    task = owner.submit(results=2, retries=1, retry_exceptions=True)
+    link = owner.grant("w", task)
+    [push] = pushed(link)
+    inside = object_name("inside"), link.peer
+    owner.done(link, push, stored_at("there", inside), ERROR, failed=True, retry=True)
+    assert link.take(ReleaseHold) == [ReleaseHold(push.task_id, 0)]
+    assert not owner.process.dropped  # the next attempt may write over the copy
+    [push] = pushed(link)
+    owner.done(link, push)
+    first, _ = task.entries
+    assert owner.process.dropped == [(first.object_id, [b"there"], True)]
+    assert not link.take(ReleaseHold)
+
+
+def test_a_result_that_replaced_what_a_failed_attempt_gave_stays(owner: Owner) -> None:
+    task = owner.submit(results=2, retries=1, retry_exceptions=True)
+    link = owner.grant("w", task)
+    [push] = pushed(link)
+    owner.done(link, push, stored_at("there"), ERROR, failed=True, retry=True)
+    [push] = pushed(link)
+    owner.done(link, push, stored_at("there"), RESULT)
+    assert not owner.process.dropped
+
+
 def test_nested_references_are_held_by_the_worker_until_registered(owner: Owner) -> None:
     task = owner.submit()
     link = owner.grant("w", task)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class Book:
-    """Everything has an order: each `put`, the results of each call, each actor. Programs wait for older things only, so
-    none waits for itself; and nothing keeps what keeps it, for no reference count can free that.
+    """Everything has an order: each `put`, the results of each call, each actor. Programs wait for older things only,
+    so that none waits for itself; and nothing keeps what keeps it, as no reference count frees a cycle.
     """
 
     def __init__(self) -> None:

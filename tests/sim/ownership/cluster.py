@@ -254,9 +254,7 @@ class Cluster:
         self._schedule()
 
     def _is_idle(self, worker: Worker) -> bool:
-        return (
-            worker.owner is None and worker.actor is None and not worker.retiring and worker.process.alive
-        )
+        return worker.owner is None and worker.actor is None and not worker.retiring and worker.process.alive
 
     def retires(self, process: Process) -> None:
         """A worker says that it will end by itself."""
@@ -366,4 +364,3 @@ class Cluster:
                     self._end_actor(actor)
         if correlation:
             link.reply(Ok(), correlation)
-

@@ -15,7 +15,7 @@ from runtime._ownership.objects import ObjectTable
 from runtime._ownership.outcomes import Outcomes
 from runtime._ownership.records import INLINE, INLINE_ERROR, STORED, Entry, Submission
 from runtime._ownership.released import Released
-from runtime._ownership.tasks import Task, Tasks
+from runtime._ownership.tasks import Tasks
 from runtime._wire.messages import node, worker
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok, WorkerAddress
 from runtime._wire.messages.worker import Value
@@ -57,9 +57,13 @@ class Fiber:
             if callable(wanted):
                 self._ready = wanted
             else:
-                world, due = self._process.world, self._process.world.now + wanted
-                self._ready = lambda due=due: world.now >= due
-                world.at(wanted, lambda: self._process.round(lambda: None))
+                self._sleep(wanted)
+
+    def _sleep(self, seconds: float) -> None:
+        world = self._process.world
+        due = world.now + seconds
+        self._ready = lambda: world.now >= due
+        world.at(seconds, lambda: self._process.round(lambda: None))
 
 
 class Process:
@@ -172,7 +176,9 @@ class Process:
         self.links.append(link)
         there.links.append(other)
         self.peers[address.worker_id] = link
-        if not there.alive:  # links to other nodes are made in the background: that nobody is there turns out later
+        if (
+            not there.alive
+        ):  # links to other nodes are made in the background: that nobody is there turns out later
             other.closed = True
             self.world.at(self.world.delay_s(0.1), link._closed_by_peer)
         link.send(worker.Hello(self.address, b"job1"))
@@ -206,8 +212,8 @@ class Process:
             worker.ObjectLost: self.lineage.on_lost,
             worker.AddLocation: self.objects.on_location,
             worker.AdoptObject: self._on_adopt,
-            worker.CancelObject: lambda _, message, __: self.cancel_own(
-                ids.task_id_of(message.object_id), message.recursive
+            worker.CancelObject: lambda _, message, __: self.outcomes.cancel(
+                ids.task_id_of(message.object_id), False, message.recursive
             ),
             node.LeaseGranted: lambda _, message, __: tasks.on_granted(message, now()),
             node.LeaseLost: lambda _, message, __: tasks.on_lost(message, now()),
@@ -357,6 +363,11 @@ class Process:
                 self.borrowing.when_registered(made, lambda: self.objects.release(entry))
             return found, made
 
+    def has_copy(self, entry: Entry, value: Value) -> bool:
+        """Whether a value can be loaded."""
+        found = self.cluster.find_copy(self.node, entry.object_id, value.locations)
+        return value.kind < STORED or found is not None
+
     def _note_copy(self, entry: Entry, value: Value) -> None:
         if self.address.node_id in value.locations:
             return
@@ -416,20 +427,11 @@ class Process:
     def cancel(self, entry: Entry, recursive: bool) -> None:
         """Cancels what makes an object, wherever that is."""
         if entry.owner is None:
-            self.cancel_own(ids.task_id_of(entry.object_id), recursive)
+            self.outcomes.cancel(ids.task_id_of(entry.object_id), False, recursive)
         elif entry.value is None:
             link = self.peer(entry.owner)
             if link is not None:
                 link.send(worker.CancelObject(entry.object_id, False, recursive))
-
-    def cancel_own(self, task_id: bytes, recursive: bool) -> None:
-        """Cancels what this process has submitted."""
-        call = self.calls.find(task_id)
-        task = self.outcomes.pending.get(task_id)
-        if call is not None:
-            self.calls.cancel(call, False, recursive)
-        elif isinstance(task, Task):
-            self.tasks.cancel(task, False, recursive)
 
     def pause_s(self) -> float:
         """A moment in which other things happen."""

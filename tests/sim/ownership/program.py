@@ -280,10 +280,26 @@ class Program:
         self.refs.append(handle)
         args = Value(INLINE, b"", (), process.objects.nested_of(kept))
         name = "" if ordered else "concurrent"
-        push = Push(ids.CREATION_PREFIX + actor_id, PLAIN, "__init__", args, [], 0, process.address, name=name)
+        push = Push(
+            ids.CREATION_PREFIX + actor_id, PLAIN, "__init__", args, [], 0, process.address, name=name
+        )
         restarts = rng.choice((0, 0, 1, -1))
         spec = ActorSpec(
-            actor_id, b"job1", "A", "", "", process.address, False, restarts, 0, 1, REQUEST, {}, "", PLAIN, msgspec.msgpack.encode(push)
+            actor_id,
+            b"job1",
+            "A",
+            "",
+            "",
+            process.address,
+            False,
+            restarts,
+            0,
+            1,
+            REQUEST,
+            {},
+            "",
+            PLAIN,
+            msgspec.msgpack.encode(push),
         )
         process.agent.call(RegisterActor(spec), lambda reply: process.calls.registered(actor, reply))
 
@@ -303,7 +319,9 @@ class Program:
             self.book.once.add(task_id)
         wants = bool(rng.randrange(2))
         name = UNSENDABLE if rng.random() < 0.02 else ""
-        push = Push(task_id, b"", "m", packed.value, [], rng.choice((1, 1, 2)), name=name, sequence=actor.sequence)
+        push = Push(
+            task_id, b"", "m", packed.value, [], rng.choice((1, 1, 2)), name=name, sequence=actor.sequence
+        )
         state = TaskState.WAITING_FOR_ARGUMENTS
         call = Call(
             packed, push, retries, retries, wants, 0.0, self._parent, state, actor=actor, handle=actor.handle

@@ -5,7 +5,6 @@ holds the references in its results until the caller has taken them.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
 from runtime._core import ids
 from runtime._ownership.records import INLINE_ERROR, STORED, Entry
@@ -166,8 +165,12 @@ class Runner:
         if retires:
             self._accepts = False
             self.waiting.clear()
-            process.borrowing.when_registered(list(process.entries.values()), lambda: link.send(Retiring()))
-            self._retired = True
+            process.borrowing.when_registered(list(process.entries.values()), lambda: self._retire(link))
+
+    def _retire(self, link: SimLink) -> None:
+        """It ends when nobody needs it any more."""
+        link.send(Retiring())
+        self._retired = True
 
     def _unpack(self, push: Push, program: Program, made: list[Entry]) -> Waits:
         """The arguments. Returns those that are lost, and the error of one of them."""
@@ -189,10 +192,9 @@ class Runner:
             if not self._is_actor and entry.value is not None and entry.value.kind >= STORED:
                 yield process.pause_s()
                 current = entry.value
-                if current is not None and current.kind >= STORED:
-                    if process.cluster.find_copy(process.node, entry.object_id, current.locations) is None:
-                        lost.append(ObjectLost(entry.object_id, list(current.locations)))
-                        continue
+                if current is not None and not process.has_copy(entry, current):
+                    lost.append(ObjectLost(entry.object_id, list(current.locations)))
+                    continue
             if lost:
                 continue
             value, inside = yield from process.read(entry)

@@ -15,9 +15,9 @@ from tests.sim.ownership.invariants import Invariants
 from tests.sim.ownership.process import Process, Waits
 from tests.sim.ownership.program import NEVER, Program
 
-SEEDS = os.environ.get("OWNERSHIP_SEEDS", "0-100")
+SEEDS = os.environ.get("OWNERSHIP_SEEDS", "0-40")
 FIRST, LAST = (int(part) for part in SEEDS.split("-"))
-CHUNK = 50
+CHUNK = 20
 STEPS = 25
 EVICTIONS = 3
 chunks = pytest.mark.parametrize(

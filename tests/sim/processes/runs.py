@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Sequence
 
+from tests.sim.events import Violation
 from tests.sim.processes.cluster import Cluster
 from tests.sim.processes.invariants import Invariants
 from tests.sim.processes.process import simulated_time
 from tests.sim.processes.program import Book
-from tests.sim.events import Violation
 from tests.sim.processes.world import World
 
 Main = Callable[[], None]

@@ -19,7 +19,7 @@ from tests.sim.processes.process import INLINE_BYTES
 from tests.sim.processes.program import here
 from tests.sim.processes.runs import Main, simulate
 
-SEEDS = os.environ.get("OWNERSHIP_SEEDS", "0-20")
+SEEDS = os.environ.get("PROCESS_SEEDS", "0-10")
 FIRST, LAST = (int(part) for part in SEEDS.split("-"))
 STEPS = 40
 PAD = b"." * (2 * INLINE_BYTES)

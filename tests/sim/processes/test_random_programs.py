@@ -1,6 +1,7 @@
-"""Random programs on random networks: the real object tables, submitters and executors of several processes.
+"""Random programs in whole processes. `tests/sim/ownership` drives the ownership core by itself; here what surrounds it
+is real as well: readers, streams, executors, the threads that wait.
 
-`OWNERSHIP_SEEDS=1000-3000` runs other seeds, or many; a failure names its seed.
+`PROCESS_SEEDS=1000-3000` runs other seeds, or many; a failure names its seed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tests.sim.processes.program import NEVER, Program
 from tests.sim.processes.runs import Main, simulate
 from tests.sim.processes.world import World
 
-SEEDS = os.environ.get("OWNERSHIP_SEEDS", "0-50")
+SEEDS = os.environ.get("PROCESS_SEEDS", "0-10")
 FIRST, LAST = (int(part) for part in SEEDS.split("-"))
 CHUNK = 25
 STEPS = 25

@@ -17,6 +17,7 @@ from tests.sim.events import Events
 if TYPE_CHECKING:
     from tests.sim.processes.process import Process
 
+
 class Killed(BaseException):
     """Unwinds the fiber of a process that died."""
 
