@@ -107,18 +107,24 @@ class RayTaskError(RayError):
         return cls(function_name, text, _first_cause(error), proctitle, pid, ip, actor_repr, actor_id)
 
     @classmethod
-    def from_argument(cls, error: BaseException, function_name: str, ip: str | None = None) -> Self:
-        """The error of a call that did not run, because one of its arguments failed with `error`."""
+    def from_argument(
+        cls, error: BaseException, function_name: str, pid: int | None = None, ip: str | None = None
+    ) -> Self:
+        """The error of a call that did not run, because one of its arguments failed with `error`.
+
+        Args:
+            pid: the process that found out: the caller's.
+        """
         text = (
-            f"ray::{function_name}() (ip={ip})\n"
+            f"ray::{function_name}() (pid={pid}, ip={ip})\n"
             "  At least one of the input arguments for this task could not be computed:\n"
-            f"{type(error).__module__}.{type(error).__qualname__}: {error}"
+            f"{class_name(type(error))}: {error}"
         )
-        return cls(function_name, text, _first_cause(error), ip=ip)
+        return cls(function_name, text, _first_cause(error), pid=pid, ip=ip)
 
     def because_of(self, cause: BaseException) -> Self:
         """The same error with another cause, whose traceback is appended."""
-        text = f"{self.traceback_str}\n{type(cause).__module__}.{type(cause).__qualname__}: {cause}"
+        text = f"{self.traceback_str}\n{class_name(type(cause))}: {cause}"
         facts = (self.proctitle, self.pid, self.ip, self.actor_repr, self._actor_id)
         return type(self)(self.function_name, text, cause, *facts)
 
@@ -135,9 +141,9 @@ class RayTaskError(RayError):
             return _make_dual(self, cause)
         except Exception as error:
             logger.warning(
-                "%s cannot be combined with RayTaskError (%s); it is raised as a plain RayTaskError, "
-                "and its `cause` holds the original.",
-                type(cause).__name__,
+                "User exception type %s can't be subclassed (%s). It is raised as RayTaskError only, and its `cause` "
+                "holds the original.",
+                type(cause),
                 error,
             )
             return self
@@ -160,7 +166,7 @@ def format_user_traceback(error: BaseException) -> str:
     try:
         rendered = traceback.TracebackException.from_exception(error)
     except Exception as failure:  # the user's class may answer wrongly when it is asked for its notes
-        name = f"{type(error).__module__}.{type(error).__qualname__}"
+        name = class_name(type(error))
         return f"{name} (its traceback cannot be shown: {type(failure).__name__}: {failure})"
     pending, seen = [rendered], set[int]()
     while pending:
@@ -174,6 +180,11 @@ def format_user_traceback(error: BaseException) -> str:
         pending += one.exceptions or []
     text = "".join(rendered.format())
     return text.removeprefix("Traceback (most recent call last):\n").rstrip("\n")
+
+
+def class_name(cls: type) -> str:
+    """How tracebacks name a class of errors."""
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _first_cause(error: BaseException) -> BaseException:
@@ -210,7 +221,7 @@ def _load_task_error(
     except Exception as error:
         # The constructor of the user's class may ask for more than its `args`: keep what can be read.
         return UnserializableException(
-            f"{traceback_str}\n(loading it failed: {type(error).__name__}: {error})"
+            f"{class_name(cls)}: {traceback_str}\n(loading it failed: {type(error).__name__}: {error})"
         )
     return cls(function_name, traceback_str, loaded, *rest)
 

@@ -52,7 +52,7 @@ def exit_actor() -> NoReturn:
     core = current_or_none()
     if core is None or core.executor is None or core.executor.setup is None:
         raise TypeError(
-            "exit_actor() ends the actor that calls it, but this process is a non-actor worker or a driver."
+            "exit_actor() is called on a non-actor worker or in a driver: call it in a method of the actor."
         )
     core.executor.leave("exit_actor() is called.")
     if core.executor.is_async:
@@ -220,7 +220,7 @@ class ActorClass:
         if self._methods is None:
             self._methods = method_table(self._class)
         check_groups(self._name, self._methods, groups)
-        request, capture, held = scheduling.actor_request(options, self._name)
+        request, capture, held = scheduling.actor_request(options, self.__qualname__)
         function = self._function(core)
         core.functions.publish(function)
         lifetime = options.get("lifetime") or core.job_settings.get("default_actor_lifetime")

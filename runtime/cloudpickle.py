@@ -7,6 +7,7 @@ RAY_allow_out_of_band_object_ref_serialization=0 in the environment it raises in
 from __future__ import annotations
 
 import io
+from pickle import PicklingError
 from typing import IO, Any
 
 from cloudpickle import DEFAULT_PROTOCOL as DEFAULT_PROTOCOL
@@ -34,3 +35,19 @@ def dumps(obj: Any, protocol: int | None = None, buffer_callback: Any = None) ->
     file = io.BytesIO()
     dump(obj, file, protocol, buffer_callback)
     return file.getvalue()
+
+
+def dumps_debug(obj: Any, *args: Any, **kwargs: Any) -> bytes:
+    """As `dumps`; when it fails, the error shows which parts of `obj` cannot be pickled.
+
+    Raises:
+        TypeError: `obj`, or something inside it, cannot be pickled.
+    """
+    try:
+        return dumps(obj, *args, **kwargs)
+    except (TypeError, PicklingError) as error:
+        from runtime.util.check_serialize import inspect_serializability  # for failures only
+
+        report = io.StringIO()
+        inspect_serializability(obj, print_file=report)
+        raise TypeError(f"cloudpickle.dumps({obj!r}) failed: {error}\n{report.getvalue()}") from error

@@ -133,7 +133,7 @@ class RemoteFunction:
     def _prepare(self, options: Mapping[str, Any]) -> tuple[Core, Function, TaskOptions, Any]:
         core = current()
         function = self._function_of(core)
-        request, capture = scheduling.task_request(options, self._function.__name__)
+        request, capture = scheduling.task_request(options, self._function.__qualname__)
         retry = options.get("retry_exceptions") or False
         retries = options.get("max_retries")
         task = TaskOptions(

@@ -149,9 +149,11 @@ class RuntimeContext:
         """
         executor, running = self._core.executor, context.execution.get()
         if executor is None or running is None:
-            raise RuntimeError("is_canceled() is only available in a worker, but this process is a driver.")
+            raise RuntimeError(
+                "is_canceled() is only available when the process is a worker, but this one is a driver."
+            )
         if executor.is_async:
-            raise RuntimeError("is_canceled() is not supported in async actors: asyncio cancels their calls.")
+            raise RuntimeError("is_canceled() is not supported in an async actor: asyncio cancels its calls.")
         return running.cancelled
 
     def get_session_name(self) -> str:

@@ -140,14 +140,24 @@ def init(
             _connect_remote(remote, namespace, job, environment, log_to_driver, logging_config)
             return context_of_session()
         agent_path = init_arguments.agent_of(address, own, kwargs)
-        if not agent_path:
+        level = (
+            logging.DEBUG if settings.SUBMISSION_ID.get() else logging.INFO
+        )  # jobs know that they have a cluster
+        done = "Connected to Ray cluster."
+        if agent_path:
+            log.log(level, "Connecting to existing Ray cluster at address: %s...", address or agent_path)
+        else:
             agent_path = _start_local(own, kwargs, bool(include_dashboard), dashboard_port)
+            done = "Started a local Ray instance."
         try:
             _connect(agent_path, namespace, job, environment, log_to_driver, logging_config)
         except BaseException:
             _stop_daemon()
             raise
-        return context_of_session()
+        session = context_of_session()
+        url = session.dashboard_url
+        log.log(level, "%s%s", done, f" The job API is at http://{url}" if url else "")
+        return session
 
 
 def _configure_logging(level: int | str, format: str | None) -> None:

@@ -74,7 +74,7 @@ def _count(name: str, value: int) -> None:
 def _count_or_infinite(name: str, value: int) -> None:
     if value < -1:
         raise ValueError(
-            f"The keyword '{name}' only accepts None, 0, -1 or a positive integer, where -1 means without limit, "
+            f"The keyword '{name}' only accepts None, 0, -1 or a positive integer, where -1 represents infinity, "
             f"not {value}."
         )
 
@@ -197,8 +197,8 @@ def validate(options: Mapping[str, Any], valid: frozenset[str], in_options: bool
         raise ValueError("Setting 'object_store_memory' is not implemented for tasks: leave it out.")
     if valid is ACTOR and options.get("object_store_memory") is not None:
         warnings.warn(
-            "Setting 'object_store_memory' for actors is deprecated: it limits how many such actors a node takes, but "
-            "keeps no room for them in the object store, which spills to disk when it is full.",
+            "Setting 'object_store_memory' for actors is deprecated: it limits how many such actors a node takes, and "
+            f"{scheduling.NO_STORE_ROOM}",
             DeprecationWarning,
             stacklevel=4,
         )

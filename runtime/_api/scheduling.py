@@ -12,6 +12,7 @@ from typing import Any
 from runtime._core import accelerators, bundles, labels, resources
 from runtime._owner import context
 from runtime._wire.messages.base import ResourceRequest, SchedulingStrategy
+from runtime.util.placement_group import NO_STORE_ROOM as NO_STORE_ROOM
 from runtime.util.placement_group import PlacementGroup, enter, get_current_placement_group
 from runtime.util.scheduling_strategies import (
     NodeAffinitySchedulingStrategy,
@@ -109,7 +110,7 @@ def _warn_of_deprecated(options: Mapping[str, Any]) -> None:
         if options.get(name, default) not in (default, None):
             warnings.warn(
                 f"{name} parameter is deprecated. Use scheduling_strategy=PlacementGroupSchedulingStrategy(...) "
-                "instead.",
+                "instead, see https://docs.ray.io/en/releases-2.60.0/ray-core/package-ref.html#ray-remote.",
                 DeprecationWarning,
                 stacklevel=6,
             )
@@ -139,8 +140,8 @@ def _group(options: Mapping[str, Any]) -> tuple[PlacementGroup | None, int, bool
     count = group.bundle_count
     if index >= count or index < -1:
         raise ValueError(
-            f"placement group bundle index {index} is invalid: the group has the bundles 0 to {count - 1}, and -1 "
-            "is any of them."
+            f"placement group bundle index {index} is invalid. Valid placement group indexes: 0-{count - 1}, and -1 "
+            "for any of them."
         )
     return group, index, capture
 
@@ -154,8 +155,9 @@ def _check_fits(group: PlacementGroup, held: Amounts, placement: Amounts, name: 
         )
     if not _fits_one(placement, specs):
         raise ValueError(
-            f"Cannot schedule {name} with the placement group: the actor requires {placement['CPU']} CPU for "
-            f"creation, which cannot fit into any bundles of {specs}. Give a bundle a CPU, or the actor num_cpus=0."
+            f"Cannot schedule {name} with the placement group because the actor requires {placement['CPU']} CPU for "
+            f"creation, which cannot fit into any bundles for the placement group, {specs}. Give a bundle a CPU, or "
+            "the actor num_cpus=0."
         )
 
 
@@ -206,9 +208,8 @@ def check_together(options: Mapping[str, Any]) -> None:
 
 def _check_type(option: str, value: Any, *types: type) -> None:
     if not isinstance(value, types):
-        names = ", ".join(kind.__name__ for kind in types)
         raise TypeError(
-            f"The type of keyword '{option}' must be {names} or None, but received type {type(value)}."
+            f"The type of keyword '{option}' must be {(*types, type(None))}, but received type {type(value)}."
         )
 
 

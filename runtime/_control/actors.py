@@ -94,7 +94,7 @@ class ActorService:
                     raise CallError(
                         ErrorKind.EXISTS,
                         f"The name {spec.name} (namespace={spec.namespace}) is already taken by another actor. "
-                        "Choose another name, or take that actor with get_actor() or get_if_exists.",
+                        "Please use a different name, or take that actor with get_actor() or get_if_exists.",
                     )
                 actor = holder
             else:

@@ -100,5 +100,5 @@ def _selector(labels: Mapping[str, str]) -> str:
 def why_infeasible(labels: Mapping[str, str]) -> str:
     """Why no present node can ever hold the resources in `describe`."""
     if labels:
-        return "no node of the cluster has these labels and that much"
-    return "no node of the cluster has that much"
+        return "No available node types can fulfill the resource request with these labels"
+    return "No available node types can fulfill the resource request"

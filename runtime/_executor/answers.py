@@ -14,7 +14,7 @@ from runtime import exceptions
 from runtime._core import ids
 from runtime._owner.context import ActorExit, Execution
 from runtime._owner.errors import cannot_send
-from runtime._owner.functions import shown_name
+from runtime._owner.functions import instance_name
 from runtime._owner.links import Links
 from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
@@ -119,11 +119,11 @@ class Answers:
             f"{setup.class_name}.{push.method}" if setup is not None and push.method else name,
             pid=os.getpid(),
             ip=self._links.session.node_host,
-            actor_repr=shown_name(assignment.actor, setup.class_name) if setup is not None else None,
+            actor_repr=instance_name(assignment.actor, setup.class_name) if setup is not None else None,
             actor_id=setup.actor_id.hex() if setup is not None else None,
         )
         if push.method == "__init__":
-            print(f"Exception raised in creation task of {wrapped.actor_repr}: {wrapped}", file=sys.stderr)
+            print(f"Exception raised in creation task: {exceptions.ActorDiedError(wrapped)}", file=sys.stderr)
         if cancelled:
             wrapped = wrapped.because_of(exceptions.TaskCancelledError(ids.TaskID(push.task_id)))
         retry = bool(push.retry_on) and _is_one_of(wrapped.cause, push.retry_on)

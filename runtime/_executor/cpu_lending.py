@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +16,7 @@ from .assignment import Assignment
 from .calls import Calls
 from .main_thread import MainThread
 
+log = logging.getLogger("runtime")
 LEND_AFTER_S = 0.002
 """A task that waits longer than this lends its CPUs."""
 
@@ -31,6 +34,16 @@ class CpuLending:
         self._assignment = assignment
         self._main = main
         self.sends_back = False
+        self._warned = False
+
+    def check_event_loop(self) -> None:
+        """Warns, once, when the calling thread is about to wait while an event loop runs in it."""
+        if self._assignment.is_async and not self._warned and asyncio._get_running_loop() is not None:
+            self._warned = True
+            log.warning(
+                "Using blocking ray.get inside async actor. No other call of the actor goes on while its event loop "
+                "waits: use `await` on the reference instead, or `asyncio.gather` for several."
+            )
 
     def may_block(self) -> bool:
         """Whether the calling thread holds CPUs that it could lend while it waits."""

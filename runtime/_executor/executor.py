@@ -74,6 +74,7 @@ class Executor:
         self._last_flush = 0.0
         self.may_block = self._lending.may_block
         self.blocking_wait = self._lending.blocking_wait
+        self.check_event_loop = self._lending.check_event_loop
         self.connection_lost = self._receiver.connection_lost
 
     # ------------------------------------------------------------ for the process and the public API

@@ -55,9 +55,7 @@ class Results:
         elif count <= 0:
             return []
         elif len(result) != count:
-            raise ValueError(
-                f"The call returned {len(result)} objects, but num_returns={count} was asked for."
-            )
+            raise ValueError(f"Task returned {len(result)} objects, but num_returns={count}.")
         return self.pack_items(connection, push, result)
 
     def pack_items(self, connection: Connection, push: Push, items: Iterable[Any]) -> list[Value]:
@@ -262,7 +260,7 @@ def _take(generator: Any, count: int) -> list[Any]:
             values.append(value)
         if len(values) < count:
             raise ValueError(
-                f"The generator returned {len(values)} objects, but num_returns={count} was asked for."
+                f"The generator of the task returned {len(values)} objects, but num_returns={count}."
             )
     except Exception as error:
         if not values:

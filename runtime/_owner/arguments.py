@@ -3,6 +3,7 @@ ones stay references."""
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -128,19 +129,19 @@ class _NotComputed:
     user's code, and the caller holds the engine's lock: its readers do that."""
 
     def __init__(self, error: bytes, function_name: str, host: str) -> None:
-        self._facts = error, function_name, host
+        self._facts = error, function_name, os.getpid(), host
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _of_argument, self._facts
 
 
-def _of_argument(error: bytes, function_name: str, host: str) -> RayTaskError:
+def _of_argument(error: bytes, function_name: str, pid: int, host: str) -> RayTaskError:
     try:
         raised = pickle.loads(error)
     except Exception as problem:
         text = f"the error of an argument cannot be rebuilt here: {type(problem).__name__}: {problem}"
         raised = UnserializableException(text)
-    return RayTaskError.from_argument(raised, function_name, host)
+    return RayTaskError.from_argument(raised, function_name, pid, host)
 
 
 class LostArguments(Exception):

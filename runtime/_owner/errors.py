@@ -74,8 +74,8 @@ def _crashed(failure: WorkerCrashed) -> exceptions.RayError:
 
 def _stale(failure: StaleHandle) -> exceptions.RayError:
     return exceptions.ActorHandleNotFoundError(
-        f"ActorHandle objects are not valid across sessions: actor {failure.actor_id.hex()} was created before "
-        "shutdown(). Create a new one."
+        f"ActorHandle objects are not valid across Ray sessions: actor {failure.actor_id.hex()} is from a "
+        "previous session after calling ray.shutdown() and ray.init(). Create a new one."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import logging
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +21,14 @@ from runtime.object_ref import FORBIDS, is_forbidden_out_of_band
 
 from .links import Links
 
+log = logging.getLogger("runtime")
 TOO_LARGE_BYTES = 95 * 2**20
+LARGE_BYTES = 10 * 2**20
+"""From here on a warning says that a function is large: every worker that runs it has it in memory."""
+_SMALLER = (
+    "All that it refers to travels with it: does it refer to a large array or another large object? Give that to "
+    "ray.put(), and the function its reference."
+)
 
 
 def full_name(defined: Any) -> str:
@@ -48,9 +56,14 @@ def is_async(cls: type) -> bool:
 
 
 def shown_name(actor: Any, class_name: str) -> str:
-    """How an actor is called in output and errors: by its own `__repr__`, or else by its class."""
+    """How an actor is called in front of its output: by its own `__repr__`, or else by its class."""
     cls: Any = type(actor)
-    if actor is None or cls.__repr__ is object.__repr__:
+    return class_name if cls.__repr__ is object.__repr__ else instance_name(actor, class_name)
+
+
+def instance_name(actor: Any, class_name: str) -> str:
+    """How errors name an actor: by `repr`. By its class if that fails, or while there is no instance."""
+    if actor is None:
         return class_name
     try:
         return repr(actor)
@@ -65,11 +78,13 @@ class Function:
     __slots__ = ("full_name", "held", "key", "max_calls", "name", "on_unused", "pickled", "published")
 
     def __init__(self, function: Any, name: str, max_calls: int = 0) -> None:
+        is_class = isinstance(function, type)
+        kind = "actor class" if is_class else "remote function"
         try:
             self.pickled, held = serialization.dumps_function(function)
         except TypeError as error:
-            kind = "actor class" if isinstance(function, type) else "function"
-            raise serialization.not_serializable(f"the {kind} {name}", error) from error
+            what = kind if is_class else "function"
+            raise serialization.not_serializable(f"the {what} {name}", error) from error
         for entry in held:
             if is_forbidden_out_of_band(entry.object_id):
                 raise exceptions.OufOfBandObjectRefSerializationException(
@@ -78,9 +93,11 @@ class Function:
                 )
         if len(self.pickled) > TOO_LARGE_BYTES:
             raise ValueError(
-                f"{name} is too large: {len(self.pickled) >> 20} MiB with all that it refers to, and the limit "
-                f"is {TOO_LARGE_BYTES >> 20} MiB. Give the large object to put(), and the function its reference."
+                f"The {kind} {name} is too large ({len(self.pickled) >> 20} MiB > FUNCTION_SIZE_ERROR_THRESHOLD="
+                f"{TOO_LARGE_BYTES >> 20} MiB). {_SMALLER}"
             )
+        if len(self.pickled) > LARGE_BYTES:
+            log.warning("The %s %s is very large (%d MiB). %s", kind, name, len(self.pickled) >> 20, _SMALLER)
         limit = str(max_calls).encode() if max_calls else b""
         self._describe(
             hashlib.sha256(self.pickled + limit).digest()[:16], name, full_name(function), max_calls, held
@@ -222,9 +239,15 @@ class Functions:
             try:
                 function, _ = serialization.deserialize(pickled)
             except Exception as error:
+                name = self.name(key)
+                what = (
+                    f"The remote function failed to import on the worker: {name}:"
+                    if name
+                    else "The actor class failed to import on the worker:"
+                )
                 raise RuntimeError(
-                    f"{self.name(key) or 'An actor class'} failed to import on the worker: {type(error).__name__}: "
-                    f"{error}. Does it need a module that is missing there? A runtime_env can bring it along."
+                    f"{what} {type(error).__name__}: {error}. Does it need a module that is missing there? A "
+                    "runtime_env can bring it along."
                 ) from error
             self._loaded[key] = function
         return function

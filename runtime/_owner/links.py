@@ -24,6 +24,9 @@ REGISTER_TIMEOUT_S = 30.0
 class Lending(Protocol):
     """Lends the CPUs of tasks that wait."""
 
+    def check_event_loop(self) -> None:
+        """Warns when the calling thread, which is about to wait, runs an event loop."""
+
     def may_block(self) -> bool:
         """Whether the calling thread holds CPUs that it could lend while it waits."""
 
@@ -96,8 +99,10 @@ class Links:
         if ready():
             return True
         lending = self.lending
-        if lending is not None and lending.may_block():
-            return lending.blocking_wait(ready, timeout_s)
+        if lending is not None:
+            lending.check_event_loop()
+            if lending.may_block():
+                return lending.blocking_wait(ready, timeout_s)
         return self.pump.wait(ready, timeout_s)
 
     def call_agent(self, request: Request[Any], timeout_s: float | None = 30.0) -> Any:

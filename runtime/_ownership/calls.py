@@ -205,7 +205,7 @@ class Calls:
             elif info.state == "RESTARTING":
                 for call in [call for call in actor.calls if not call.retries]:
                     actor.calls.remove(call)
-                    self._fail(call, self._unavailable(actor, "the actor is restarting"))
+                    self._fail(call, self._unavailable(actor, "The actor is restarting"))
                 self._settle_interrupted(
                     actor, "the actor was restarted: its process died while it ran this call"
                 )
@@ -277,7 +277,7 @@ class Calls:
         if actor.death is not None:
             self._fail(call, actor.death)
         elif actor.state == "RESTARTING" and not call.retries:
-            self._fail(call, self._unavailable(actor, "the actor is restarting"))
+            self._fail(call, self._unavailable(actor, "The actor is restarting"))
         else:
             self._pending[call.push.task_id] = call
             actor.calls.append(call)

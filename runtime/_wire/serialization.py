@@ -135,6 +135,10 @@ def _dump_cloud(value: Any) -> tuple[bytes, list[memoryview]]:
     return file.getvalue(), [buffer.raw() for buffer in buffers]
 
 
+ALIAS = "ray.exceptions"
+"""The module of our errors where `ray` is this engine. It may be unknown where such a class is unpickled."""
+
+
 _cloud_class: Any = None
 
 
@@ -159,6 +163,8 @@ def cloud_pickler() -> Any:
                     reduced = special(value)
                     if reduced is not NotImplemented:
                         return reduced
+                if type(value) is type and value.__module__ == ALIAS:
+                    return getattr, (sys.modules["runtime.exceptions"], value.__name__)
                 return super().reducer_override(value)
 
         _cloud_class = CloudPickler

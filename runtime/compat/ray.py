@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import runtime
+from runtime import exceptions
 from runtime._system import location
 
 
@@ -96,6 +97,9 @@ def install() -> None:
     sys.meta_path.insert(0, _AliasFinder())
     sys.modules["ray"] = runtime
     _name_loaded("runtime")
+    for error in vars(exceptions).values():  # tracebacks show a class with its module
+        if isinstance(error, type) and error.__module__ == exceptions.__name__:
+            error.__module__ = "ray.exceptions"
     os.environ["PYTHONPATH"] = python_path(os.environ.get("PYTHONPATH", ""))  # for the Pythons that it starts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
     from runtime.object_ref import ObjectRef
 
 log = logging.getLogger(__name__)
+NO_STORE_ROOM = (
+    "it keeps no room for them in the object store, which spills to disk when it is full "
+    "(https://docs.ray.io/en/releases-2.60.0/ray-core/objects/object-spilling.html)."
+)
+"""What warnings about `object_store_memory` say."""
 VALID_PLACEMENT_GROUP_STRATEGIES = frozenset(_bundles.STRATEGIES)
 WATCH_S = 60.0
 _MOST_KNOWN = 1000
@@ -379,7 +385,7 @@ def _target(node_id: str | None, strategy: str) -> bytes:
 def _check_bundles(bundles: Any) -> None:
     example = 'e.g. `[{"CPU": 1.0}, {"GPU": 1.0}]`'
     if not isinstance(bundles, list):
-        raise ValueError(f"Placement group bundles must be a list, {example}; got {type(bundles)}.")
+        raise ValueError(f"Placement group bundles must be a list, got {type(bundles)}: {example}.")
     if not bundles:
         raise ValueError(f"Bundles must be a non-empty list of resource dictionaries, {example}.")
     for bundle in bundles:
@@ -392,6 +398,13 @@ def _check_bundles(bundles: Any) -> None:
         if not any(bundle.values()):
             raise ValueError(
                 f"Bundles cannot be an empty dictionary or resources with only 0 values. Bundles: {bundles}"
+            )
+        if "object_store_memory" in bundle:
+            warnings.warn(
+                "Setting 'object_store_memory' for bundles is deprecated: it limits how many such bundles a node "
+                f"takes, and {NO_STORE_ROOM}",
+                DeprecationWarning,
+                stacklevel=4,
             )
         if "bundle" in bundle:
             raise exceptions.RaySystemError(

@@ -395,9 +395,9 @@ def test_a_cause_that_cannot_be_unpickled_is_named() -> None:
 
 
 def test_the_error_of_an_argument_is_told_with_the_call_that_could_not_run() -> None:
-    error = exc.RayTaskError.from_argument(task_error(ValueError(1)), "after", "10.0.0.1")
+    error = exc.RayTaskError.from_argument(task_error(ValueError(1)), "after", 7, "10.0.0.1")
     assert isinstance(error.as_instanceof_cause(), ValueError)
-    assert str(error).startswith("ray::after() (ip=10.0.0.1)\n")
+    assert str(error).startswith("ray::after() (pid=7, ip=10.0.0.1)\n")
     assert "input arguments for this task could not be computed" in str(error)
     assert "ray::work()" in str(error)
 

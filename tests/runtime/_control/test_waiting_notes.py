@@ -30,10 +30,12 @@ def test_an_actor_that_no_node_can_hold() -> None:
             await asyncio.sleep(1)
             assert told(r) == []
             await asyncio.sleep(3)
-            assert told(r) == ["2 A actor(s) wait for {CPU: 9}: no node of the cluster has that much"]
+            assert told(r) == [
+                "2 A actor(s) wait for {CPU: 9}: No available node types can fulfill the resource request"
+            ]
             await r.ask(AutoscalerReport(b"{}", [("{CPU: 9}", "no node type is that big")]))
             await asyncio.sleep(2)
-            assert told(r)[1].endswith("has that much (no node type is that big)")
+            assert told(r)[1].endswith("the resource request (no node type is that big)")
             await asyncio.sleep(20)
             assert len(told(r)) == 2
             await asyncio.sleep(20)
@@ -50,7 +52,7 @@ def test_an_actor_whose_labels_no_node_has() -> None:
             await asyncio.sleep(4)
             (line,) = told(r)
             assert line.endswith(
-                "with labels {zone: a}: no node of the cluster has these labels and that much"
+                "with labels {zone: a}: No available node types can fulfill the resource request with these labels"
             )
 
     run_virtual(main())

@@ -174,6 +174,8 @@ def test_a_task_that_waits_lends_its_cpus(pair: tuple[Process, Process]) -> None
     class Lender:
         lends = True
 
+        def check_event_loop(self) -> None: ...
+
         def may_block(self) -> bool:
             return self.lends
 
