@@ -50,6 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["CLUSTERCTL_TEST_RUN"] = RUN_ID
     os.environ["CLUSTERCTL_TMPDIR"] = str(root / "t")
     os.environ["CLUSTERCTL_HOME"] = str(root / "h")
+    # All tests share the processors: workers that gave way to every other test would be slow.
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
     config.stash[_ROOT] = root
     config.pluginmanager.register(watchdog)
     if config.option.stalls is not None and not config.getoption("numprocesses", None):

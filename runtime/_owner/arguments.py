@@ -177,7 +177,7 @@ class ArgumentReader:
         packed = push.args
         if packed is None:
             return (), {}, []
-        parts, made = unpickle(packed.data, [memoryview(buffer) for buffer in packed.buffers])
+        parts, made = unpickle(packed.data, list(map(serialization.aligned, packed.buffers)))
         args = parts[0]
         kwargs: dict[str, Any] = parts[1] if len(parts) > 1 else {}
         inline = push.inline
@@ -210,7 +210,7 @@ class ArgumentReader:
     def _load(self, ref: Argument, made: list[Entry], waits: bool) -> Any:
         value = ref.value
         if value is not None and value.kind <= INLINE_ERROR and not value.nested:
-            return unpickle(value.data, [memoryview(buffer) for buffer in value.buffers])[0]
+            return unpickle(value.data, list(map(serialization.aligned, value.buffers)))[0]
         if value is not None and not value.nested:
             # The caller holds the object until we answer: no borrow of our own is needed to read it.
             entry = Entry(ref.object_id, ref.owner, False, released=self._released)

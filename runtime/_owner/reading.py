@@ -12,6 +12,7 @@ from runtime._ownership.borrowing import Borrowing
 from runtime._ownership.lineage import Lineage
 from runtime._ownership.records import STORED, Entry
 from runtime._ownership.released import Released
+from runtime._wire import serialization
 from runtime._wire.messages.worker import AddLocation, ObjectLost, Value
 from runtime.object_ref import ObjectRef
 
@@ -147,7 +148,7 @@ class Reader:
     def load_value(self, entry: Entry, value: Value, deadline: float | None) -> Any:
         """Rebuilds a value; raises it if it is an error. Its nested references are safe afterwards."""
         if value.kind < STORED:
-            result, made = unpickle(value.data, [memoryview(buffer) for buffer in value.buffers])
+            result, made = unpickle(value.data, list(map(serialization.aligned, value.buffers)))
         else:
             left = None if deadline is None else deadline - time.monotonic()
             pin = self._store.fetch(entry.object_id, value.locations, left)

@@ -36,7 +36,7 @@ from typing import Any, NoReturn
 
 from runtime._executor import thread_limit
 from runtime._executor.process_end import exit_status, flush_output
-from runtime._system import interpreter, stacks
+from runtime._system import interpreter, settings, stacks
 from runtime._system.sessions import kill_session
 
 Start = dict[str, Any]
@@ -145,6 +145,7 @@ class Zygote:
             for held in (self._connection, self._wake_read, self._wake_write):
                 held.close()
             _redirect(request)
+            os.nice(settings.WORKER_NICENESS.get_or_default())
             _apply_environment(request)
             self._entry(request["start"])
             status = 0

@@ -334,6 +334,11 @@ DISK_FULL_FROM = _nodes.number(
     "Share of the file system above which no object is written to it.",
     maximum=1.0,
 )
+WORKER_NICENESS = _nodes.whole(
+    "RAY_worker_niceness",
+    15,
+    "How much lower the scheduling priority of workers is than their agent's, as of nice(1).",
+)
 EXIT_GRACE_MS = _nodes.whole(
     "RAY_actor_graceful_shutdown_timeout_ms",
     30_000,

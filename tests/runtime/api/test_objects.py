@@ -140,6 +140,27 @@ def test_views_stay_valid_after_the_reference_is_gone() -> None:
     del others
 
 
+@pytest.mark.parametrize("size", [1, 5, 100, 1000, 20_000])
+def test_arrays_in_messages_are_aligned(size: int) -> None:
+    @ray.remote(num_returns=4)
+    def make() -> list[Any]:
+        return [np.ones(size, np.uint8) for _ in range(4)]
+
+    @ray.remote
+    def place(array: Any) -> int:
+        found: int = array.ctypes.data % 64
+        return found
+
+    arrays = [np.ones(size, np.uint8) for _ in range(4)]
+    read = ray.get([ray.put(array) for array in arrays]) + ray.get(make.remote())
+    assert [array.ctypes.data % 64 for array in read] == [0] * 8
+    assert not any(array.flags.writeable for array in read)
+    as_arguments = [place.remote(array) for array in arrays] + [
+        place.remote(ray.put(array)) for array in arrays
+    ]
+    assert ray.get(as_arguments) == [0] * 8
+
+
 def test_arrays_are_aligned() -> None:
     array = ray.get(ray.put(np.zeros(LARGE)))
     assert array.__array_interface__["data"][0] % 64 == 0

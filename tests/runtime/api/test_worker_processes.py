@@ -150,3 +150,27 @@ def test_the_driver_is_told_of_crashes_and_of_actors_that_were_not_made() -> Non
     assert len(crashes) == 1
     assert any("(Broken pid=" in line and "Exception raised in creation task" in line for line in lines)
     assert any("ValueError: no luck" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"), [(None, 15), ("3", 3), ("100", 19)], ids=["the default", "as set", "the most"]
+)
+def test_workers_give_way_to_other_processes(setting: str | None, expected: int) -> None:
+    program = f"""
+    import os
+    os.environ.pop("RAY_worker_niceness", None)
+    if {setting!r}:
+        os.environ["RAY_worker_niceness"] = {setting!r}
+    os.environ.pop("RAY_ADDRESS", None)
+    ray.init(address="local", num_cpus=1)
+
+    @ray.remote
+    class Actor:
+        def niceness(self):
+            return os.nice(0)
+
+    print(ray.get([ray.remote(lambda: os.nice(0)).remote(), Actor.remote().niceness.remote()]), os.nice(0))
+    """
+    own = os.nice(0)
+    expected = min(own + expected, 19)
+    assert run_driver(program) == [f"[{expected}, {expected}] {own}"]
