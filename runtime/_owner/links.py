@@ -136,12 +136,7 @@ class Links:
             RaySystemError: the agent is gone, or `shutdown` was called.
         """
         if self.pump.failure is not None:
-            raise self.pump.failure
-        if self.closing:
-            raise exceptions.RaySystemError(
-                "This belongs to a session that was shut down: nothing more can come of it. "
-                "Call init() and start again."
-            )
+            raise self.pump.failure.with_traceback(None)
 
     # ------------------------------------------------------------ other processes
 
@@ -209,6 +204,11 @@ class Links:
     def close(self) -> None:
         """Leaves the cluster. The agent notices by the closed socket."""
         self.closing = True
+        if self.pump.failure is None:
+            self.pump.failure = exceptions.RaySystemError(
+                "This belongs to a session that was shut down: nothing more can come of it. "
+                "Call init() and start again."
+            )
         self.pump.stop()
         try:
             os.unlink(self._listen_path)

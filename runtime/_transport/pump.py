@@ -37,6 +37,8 @@ IDLE_POLL_S = 0.25
 REST_S = 60.0
 """Timeout of a poll while no timer is due; incoming data ends the poll."""
 CONNECT_TIMEOUT_S = 5.0
+STOP_S = 2.0
+"""How long `stop` waits for the background thread, and for the thread that leads."""
 
 
 class Pump:
@@ -52,7 +54,9 @@ class Pump:
         self.dirty: list[Connection] = []
         self.on_wait: Callable[[], float] | None = None
         """Runs before each wait; returns how many seconds that may last."""
-        self.failure: Exception | None = None  # raised by every wait from then on
+        self.failure: Exception | None = (
+            None  # raised by every wait from then on; `stop` sets one if there is none
+        )
         self._sources: dict[int, Callable[[int], None]] = {}
         self._listeners: list[socket.socket] = []
         self.timed: set[Timed] = set()
@@ -61,6 +65,7 @@ class Pump:
         self._secret: bytes | None = None  # None: not known yet
         self._unwatched: list[tuple[socket.socket, Callable[[socket.socket], None]]] = []  # until it is
         self._leading = threading.Lock()
+        self._leader = 0  # the thread that leads, or did last
         self.followers: list[threading.Event] = []
         """The threads that wait and would lead."""
         self.rounds = 0
@@ -218,14 +223,14 @@ class Pump:
             look_s: how long it may take to see that another thread made `ready()` true without a word (`wake`).
 
         Raises:
-            Exception: whatever `failure` was set to, when the process lost its node.
+            Exception: whatever `failure` was set to: the process lost its node, or the pump was stopped.
         """
         if ready():
             return True
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not ready():
             if self.failure is not None:
-                raise self.failure
+                raise self.failure.with_traceback(None)  # else each wait would add its frames
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 self.poll_once()
@@ -278,7 +283,10 @@ class Pump:
 
     def try_to_lead(self) -> bool:
         """Makes the calling thread the leader, unless there is one. Then it must call `stop_leading`."""
-        return self._leading.acquire(blocking=False)
+        if not self._leading.acquire(blocking=False):
+            return False
+        self._leader = threading.get_ident()
+        return True
 
     def stop_leading(self) -> None:
         """Lets another thread lead."""
@@ -333,7 +341,12 @@ class Pump:
             if self.dirty or self.followers:  # came between the flush and the arming
                 timeout_s = 0
         self.sent_much = False
-        events = self.epoll.poll(timeout_s)
+        try:
+            events = self.epoll.poll(timeout_s)
+        except (ValueError, OSError):  # closed: this thread called `stop`, or was too slow for it
+            if not self.stopped:
+                raise
+            events = []
         self._wake.armed = False
         self.in_burst = self.sent_much
         with self.lock:
@@ -416,13 +429,22 @@ class Pump:
         self._close_bells()
 
     def stop(self) -> None:
-        """Flushes and closes everything; waits end with whatever `failure` says."""
+        """Flushes and closes everything; waits end with whatever `failure` says. Doing it again does nothing."""
+        if self.stopped:
+            return
         self.flush_all()
+        if self.failure is None:
+            self.failure = ConnectionAbortedError("the connections of this process were closed")
         self.stopped = True
         self._background.alarm.ring()
         self.wake()
+        self._wake_followers()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(2.0)
+            self._thread.join(STOP_S)
+        if (
+            not self.try_to_lead() and self._leader != threading.get_ident()
+        ):  # else a signal interrupted our own wait
+            self._leading.acquire(timeout=STOP_S)  # for good: nobody polls what is closed now
         with self.lock:
             for sock in self._listeners:
                 sock.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -489,6 +490,55 @@ def test_stopping_tells_pending_calls() -> None:
         pump.stop()
         assert replies[0].kind == ErrorKind.UNAVAILABLE
         pump.stop = lambda: None  # type: ignore[method-assign]
+
+
+def test_waits_end_with_the_pump() -> None:
+    with client_and_server() as (pump, _connection, _):
+        errors: list[Exception] = []
+
+        def wait() -> None:
+            try:
+                pump.wait(lambda: False)
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=wait) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        assert eventually(lambda: pump.is_led and len(pump.followers) == 3)
+        pump.stop()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        assert [type(error) for error in errors] == [ConnectionAbortedError] * 4
+        with pytest.raises(ConnectionAbortedError, match="closed"):
+            pump.wait(lambda: False)
+        pump.poll_once()
+
+
+def test_a_failure_that_is_set_before_the_end_is_what_waits_raise() -> None:
+    pump = Pump(ignore)
+    pump.failure = RuntimeError("shut down")
+    pump.stop()
+    with pytest.raises(RuntimeError, match="shut down"):
+        pump.wait(lambda: False)
+
+
+def test_a_wait_that_is_interrupted_by_the_end_of_the_pump() -> None:
+    """As by a signal handler."""
+    pump = Pump(ignore)
+    before = signal.signal(signal.SIGUSR1, lambda *_: pump.stop())
+    main = threading.main_thread().ident
+    assert main is not None
+    try:
+        polls = threading.Thread(
+            target=lambda: eventually(lambda: pump.is_led) and signal.pthread_kill(main, signal.SIGUSR1)
+        )
+        polls.start()
+        with pytest.raises(ConnectionAbortedError):
+            pump.wait(lambda: False, LIMIT_S)
+        polls.join(LIMIT_S)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_waking_a_stopped_pump_touches_no_other_descriptor() -> None:

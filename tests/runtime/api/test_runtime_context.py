@@ -8,6 +8,7 @@ import os
 import threading
 import time
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -244,6 +245,36 @@ class TestLifecycle:
             loop.call_soon_threadsafe(loop.stop)
             thread.join(60)
             loop.close()
+
+    @pytest.mark.skipif(not OWN, reason="Ray waits for ever")
+    def test_waits_of_an_ended_session_end(self) -> None:
+        def pause() -> Iterator[int]:
+            yield 1
+            time.sleep(1000)
+
+        def wait_for(position: int) -> None:
+            waits = (lambda: next(generator), lambda: ray.get(never), lambda: ray.get([never]))
+            began.release()
+            try:
+                waits[position]()
+            except exceptions.RaySystemError as error:
+                errors.append(error)
+
+        init(num_cpus=2)
+        never = ray.remote(lambda: time.sleep(1000)).remote()
+        generator = ray.remote(pause).options(num_returns="streaming").remote()
+        next(generator)
+        began, errors = threading.Semaphore(0), []
+        threads = [threading.Thread(target=wait_for, args=(position,)) for position in range(3)]
+        for thread in threads:
+            thread.start()
+        for _ in threads:
+            assert began.acquire(timeout=60)
+        ray.shutdown()
+        for thread in threads:
+            thread.join(60)
+        assert all("shut down" in str(error) or "shutdown()" in str(error) for error in errors)
+        assert len(errors) == 3
 
     def test_as_a_context_manager(self) -> None:
         with init(num_cpus=1):
