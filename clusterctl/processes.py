@@ -61,21 +61,23 @@ def end(ids: Collection[str], grace_s: float = 0.5, deadline_s: float = 5.0) -> 
     """Ends all processes of the machines: SIGTERM, and SIGKILL for what is left after `grace_s`.
 
     Returns:
-        What is still there after `deadline_s` (processes stuck in the kernel); normally empty.
+        What is still there `deadline_s` after the first SIGKILL (processes stuck in the kernel); normally empty.
     """
     started = time.monotonic()
+    first_kill: float | None = None
     asked: set[int] = set()
-    while True:
-        left = set().union(*of_machines(ids).values())
-        elapsed = time.monotonic() - started
-        if not left or elapsed > deadline_s:
-            return left
-        _signal(
-            left if elapsed >= grace_s else left - asked,
-            signal.SIGKILL if elapsed >= grace_s else signal.SIGTERM,
-        )
+    while left := set().union(*of_machines(ids).values()):
+        now = time.monotonic()  # not before: a look may take long on a loaded machine
+        if first_kill is not None and now - first_kill > deadline_s:
+            break
+        if now - started >= grace_s:
+            _signal(left, signal.SIGKILL)
+            first_kill = now if first_kill is None else first_kill
+        else:
+            _signal(left - asked, signal.SIGTERM)
         asked |= left
         time.sleep(0.02)
+    return left
 
 
 def _signal(pids: Iterable[int], number: signal.Signals) -> None:

@@ -6,7 +6,8 @@ import os
 import pathlib
 import shutil
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 
 import pytest
 
@@ -69,6 +70,24 @@ def test_what_runs_on_a_machine_ends_with_it(provider: LocalMachines) -> None:
     assert eventually(lambda: not any(_is_sleep(pid) for pid in pids))
     assert [machine.id for machine in provider.list()] == [two.id]
     assert not (root(provider) / one.id).exists()
+
+
+def test_a_slow_look_at_the_processes_leaves_none(
+    provider: LocalMachines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (machine,) = provider.create(request("t")).machines
+    late_s = 0.0
+    look, now = processes.of_machines, time.monotonic
+
+    def slow_look(ids: Collection[str]) -> dict[str, set[int]]:
+        nonlocal late_s
+        late_s = 10.0  # only the first is slow
+        return look(ids)
+
+    monkeypatch.setattr(processes, "of_machines", slow_look)
+    monkeypatch.setattr(processes.time, "monotonic", lambda: now() + late_s)
+    assert provider.terminate([machine.id]) == {machine.id: None}
+    assert provider.list() == []
 
 
 def sleeping(machine_id: str) -> list[int]:
