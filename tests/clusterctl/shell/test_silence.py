@@ -7,6 +7,7 @@ import os
 import pathlib
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import IO, Any
@@ -17,6 +18,7 @@ from autoscaler.provider import ShellLost, ShellTimedOut
 from clusterctl.shell import archive, connections, ssh, terminal, watched
 from clusterctl.shell.channel import Channel
 from clusterctl.shell.connections import CONNECTIONS, SshTarget
+from clusterctl.shell.running import Running
 from clusterctl.shell.ssh import SshShell
 from tests.polling import eventually
 from tests.testbed.sshd import USER, SshTestbed, missing
@@ -152,6 +154,17 @@ def test_each_wait_ends(silenced: Silenced, tmp_path: pathlib.Path, monkeypatch:
             shell.interactive("echo begun; sleep 300")
     silenced.end()
 
-    with pytest.raises(ShellTimedOut, match=r"did not end within 1\.0 s"):
-        shell.run("echo begun; sleep 300", timeout_s=1.0, on_output=lambda _: silenced.begin(30.0))
+    def finish(running: Running, take: Callable[[bytes], None]) -> int:
+        def taken(data: bytes) -> None:
+            silenced.begin(30.0)
+            running._deadline = time.monotonic() + 0.3  # not before: until now it may have needed its time
+            take(data)
+
+        return original_finish(running, taken)
+
+    original_finish = Running.finish
+    with monkeypatch.context() as patch:
+        patch.setattr(Running, "finish", finish)
+        with pytest.raises(ShellTimedOut, match=r"did not end within 60\.0 s"):
+            shell.run("echo begun; sleep 300", timeout_s=60.0)
     silenced.end()
