@@ -50,22 +50,40 @@ class CpuLending:
         return self._main.running is not None and threading.current_thread() is self._main.thread
 
     def blocking_wait(self, ready: Callable[[], Any], timeout_s: float | None) -> bool:
-        """Waits; after a moment gives queued tasks back and lends the CPUs, so that what we wait for can run."""
-        links = self._links
+        """Waits; after a moment gives queued tasks back and lends the CPUs, so that what we wait for can run.
+
+        Raises:
+            KeyboardInterrupt: the task was cancelled.
+        """
+        links, main = self._links, self._main
         grace = LEND_AFTER_S if timeout_s is None else min(timeout_s, LEND_AFTER_S)
-        if links.pump.wait(ready, grace):
-            return True
-        if timeout_s is not None and timeout_s <= grace:
-            return False
-        with links.lock:
+
+        def is_over() -> bool:
+            return main.is_interrupted or bool(ready())
+
+        main.hold_back()  # an interrupt between two lines would leave the CPUs lent, or the lead of the pump taken
+        try:
+            if links.pump.wait(is_over, grace):
+                return True
+            if timeout_s is not None and timeout_s <= grace:
+                return False
+            self._lend()
+            try:
+                return links.pump.wait(is_over, None if timeout_s is None else timeout_s - grace)
+            finally:
+                self._take_back()
+        finally:
+            main.let_through()
+
+    def _lend(self) -> None:
+        with self._links.lock:
             if self._assignment.actor is None:
                 self.sends_back = True
                 for caller, task_ids in self._calls.take_back_all().items():
                     caller.send(Returned(task_ids, blocked=True))
-            links.agent.send(Blocked())
-        try:
-            return links.pump.wait(ready, None if timeout_s is None else timeout_s - grace)
-        finally:
-            with links.lock:
-                self.sends_back = False
-                links.agent.send(Unblocked())
+            self._links.agent.send(Blocked())
+
+    def _take_back(self) -> None:
+        with self._links.lock:
+            self.sends_back = False
+            self._links.agent.send(Unblocked())

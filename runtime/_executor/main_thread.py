@@ -22,7 +22,8 @@ class MainThread:
         self.thread = thread
         self.running: Execution | None = None
         self._pump = pump
-        self._target: Execution | None = None
+        self._target: Execution | None = None  # what is to be interrupted
+        self._held = 0
         signal.signal(signal.SIGINT, self._interrupted)
 
     def interrupt(self, running: Execution) -> None:
@@ -31,13 +32,33 @@ class MainThread:
         self._target = running
         self._send_signal()
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether an interrupt of what runs has not been raised yet."""
+        return self._target is not None and self._target is self.running
+
+    def hold_back(self) -> None:
+        """Until `let_through` no interrupt is raised. Only for a moment, or while `is_interrupted` is watched."""
+        self._held += 1
+
+    def let_through(self) -> None:
+        """Undoes `hold_back`.
+
+        Raises:
+            KeyboardInterrupt: an interrupt was held back.
+        """
+        self._held -= 1
+        if not self._held and self.is_interrupted:
+            self._target = None
+            raise KeyboardInterrupt
+
     def _send_signal(self) -> None:
         assert self.thread.ident is not None
         signal.pthread_kill(self.thread.ident, signal.SIGINT)
 
     def _interrupted(self, _signal: int, _frame: Any) -> None:
         running = self.running
-        if running is None or running is not self._target:
+        if running is None or running is not self._target or self._held:
             return
         if self._pump.interruptible(self._send_signal):
             self._target = None

@@ -174,6 +174,8 @@ class SafeMain(MainThread):
     def __init__(self, pump: Any, thread: threading.Thread) -> None:
         self.thread = thread
         self.running: Execution | None = None
+        self._target: Execution | None = None
+        self._held = 0
         self.interrupted: list[Execution] = []
 
     def interrupt(self, running: Execution) -> None:

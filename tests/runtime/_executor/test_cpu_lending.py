@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import threading
+from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
 
+from runtime._executor import cpu_lending
+from runtime._executor.cpu_lending import CpuLending
+from runtime._executor.main_thread import MainThread
 from runtime._owner.context import Execution
 from runtime._wire.messages.node import Blocked, Unblocked
 from runtime._wire.messages.worker import Returned
@@ -74,4 +81,71 @@ def test_the_cpus_come_back_when_a_wait_fails(parts: Parts) -> None:
 
     with pytest.raises(RuntimeError):
         parts.lending.blocking_wait(fail, 60.0)
+    assert parts.agent.sent == [Blocked(), Unblocked()]
+
+
+# ---------------------------------------------------------------- interrupts
+
+
+@pytest.fixture
+def main(parts: Parts) -> Iterator[MainThread]:
+    """The real one: `interrupt` sends a signal."""
+    before = signal.getsignal(signal.SIGINT)
+    made = MainThread(parts.pump, threading.current_thread())  # type: ignore[arg-type]
+    made.running = Execution(b"t" * 24, "name", "module.name", None)
+    parts.lending = CpuLending(parts.links, parts.calls, parts.assignment, made)
+    yield made
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupted_before(line: int, main: MainThread, wait: Any) -> bool:
+    """Runs a wait and interrupts it before the line of that number that it runs. Whether it runs so many."""
+    left = line
+    outside = sys.gettrace()
+
+    def trace(frame: FrameType, event: str, _argument: Any) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename != cpu_lending.__file__:
+            return None
+        if event == "line":
+            left -= 1
+            if not left:
+                assert main.running is not None
+                main.interrupt(main.running)
+        return trace
+
+    sys.settrace(trace)
+    try:
+        wait()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(outside)
+    return left <= 0
+
+
+def test_no_interrupt_leaves_the_cpus_lent(parts: Parts, main: MainThread) -> None:
+    line = 1
+    while interrupted_before(line, main, lambda: parts.lending.blocking_wait(lambda: False, 60.0)):
+        assert parts.agent.sent in ([], [Blocked(), Unblocked()]), line
+        assert not parts.lending.sends_back, line
+        parts.agent.sent.clear()
+        main.hold_back()
+        main.let_through()  # nothing is held back any more
+        line += 1
+    assert line > 20
+
+
+def test_a_task_that_is_cancelled_while_it_waits_is_interrupted(parts: Parts, main: MainThread) -> None:
+    def cancel() -> None:
+        if parts.agent.sent:
+            assert main.running is not None
+            main.interrupt(main.running)
+
+    def is_ready() -> bool:
+        cancel()
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        parts.lending.blocking_wait(is_ready, 60.0)
     assert parts.agent.sent == [Blocked(), Unblocked()]

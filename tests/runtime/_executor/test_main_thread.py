@@ -66,3 +66,17 @@ def test_a_thread_that_changes_the_engine_is_not_interrupted_in_it(
     pump.may_interrupt = True
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)  # the pump sends it again
+
+
+def test_what_is_held_back_is_raised_afterwards(main: MainThread, running: Execution) -> None:
+    main.running = running
+    main.hold_back()
+    main.hold_back()
+    main.interrupt(running)
+    assert main.is_interrupted
+    main.let_through()
+    with pytest.raises(KeyboardInterrupt):
+        main.let_through()
+    assert not main.is_interrupted
+    main.hold_back()
+    main.let_through()
