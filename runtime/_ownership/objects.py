@@ -126,12 +126,16 @@ class ObjectTable:
         locations: set[bytes] = set()
         borrowed: list[Entry] = []
         for entry in dead:
-            if entry.on_free is not None:
+            on_free, entry.on_free = entry.on_free, None
+            if on_free is not None:
                 try:
-                    entry.on_free()
+                    on_free()
                 except Exception:
                     self._outbox.callback_failed("a callback of a freed object")
             if entry.owner is None:
+                if entry.callbacks is not None:  # nobody will make it any more
+                    entry.seen = True
+                    self.set_value(entry, self._outbox.error(Freed(entry.object_id)))
                 value = entry.value
                 if value is not None and value.kind & 1 and not entry.seen:
                     self._outbox.unhandled(value)

@@ -175,3 +175,15 @@ def test_lending_ends_with_the_borrowers(process: Process) -> None:
     assert process.objects.has_borrowers()
     process.borrowing.peer_lost(b"somebody")
     assert not process.objects.has_borrowers()
+
+
+def test_who_asked_for_an_object_that_ends_without_a_value_gets_an_error(process: Process) -> None:
+    """The object that counts an actor's handles ends so, when they go before the actor is registered."""
+    entry = own(process, "x")
+    called: list[Value | None] = []
+    process.objects.call_when_ready(entry, lambda: called.append(entry.value))
+    process.objects.release(entry)
+    assert called == [Value(INLINE_ERROR, b"Freed")]
+    assert entry.callbacks is None  # it keeps the callback, and so itself, no longer
+    assert process.failures == [Freed(entry.object_id)]
+    assert not process.unread

@@ -128,6 +128,9 @@ class Cluster:
     def round(self, action: Callable[[], None]) -> None:
         action()
 
+    def borrow_failed(self, object_ids: list[bytes]) -> None:
+        raise AssertionError("agents borrow nothing")
+
     def kill_somebody(self) -> None:
         """A worker, the second driver, or all of a node but the first driver, which must see its program through."""
         rng = self.world.rng
@@ -148,7 +151,7 @@ class Cluster:
             if worker.process is process:
                 self._workers.remove(worker)
                 if worker.owner is not None and rng.random() < 0.9:
-                    short = rng.random() < 0.2
+                    short = self.lossy and rng.random() < 0.2
                     worker.owner.send(
                         node.LeaseLost(worker.lease_id, worker_id, "it died", out_of_memory=short)
                     )

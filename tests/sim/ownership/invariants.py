@@ -42,7 +42,7 @@ class Invariants:
         if lost and not self._cluster.lossy and not self._cluster.ended:
             self._world.fail(f"{name} is {value.data.decode()}")  # type: ignore[union-attr]
         owner = alive.get(entry.owner.worker_id) if entry.owner is not None else None
-        if owner is None or not entry.registered:
+        if owner is None or not entry.registered or entry.object_id in process.failed_borrows:
             return
         theirs = owner.entries.get(entry.object_id)
         known = theirs is not None and process.address.worker_id in (theirs.borrowers or ())
@@ -58,10 +58,10 @@ class Invariants:
             if process.alive:
                 left += [f"{process}: {what}" for what in self._left_in(process)]
         owners = {p.address.worker_id for p in self._cluster.processes if p.alive}
-        for each in self._cluster.nodes:
+        for each in self._cluster.nodes if not self._cluster.lossy else ():
             for object_id in each.primary:
                 owner = each.objects[object_id][1]
-                if owner not in owners or not self._cluster.lossy:
+                if owner in owners:  # else its agent frees them
                     left.append(f"{each.node_id!r} stores {object_id.hex()} of {owner!r}")
         if self._cluster.leased():
             left.append(f"{self._cluster.leased()} leased workers")

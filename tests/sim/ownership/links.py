@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
+from runtime._wire.messages.worker import Borrowed
 from tests.sim.events import Events
 
 STEP_S = 1e-7
@@ -31,6 +32,9 @@ class Party(Protocol):
 
     def round(self, action: Callable[[], None]) -> None:
         """Runs what a message or a closed link causes, and what is due after it."""
+
+    def borrow_failed(self, object_ids: list[bytes]) -> None:
+        """An owner does not know these that this party has borrowed."""
 
     def link_closed(self, link: SimLink) -> None:
         """The other end is gone."""
@@ -107,6 +111,8 @@ class SimLink:
             return
         self._world.note(self.other.here.name, "->", self.here.name, correlation, message)
         if is_reply:
+            if isinstance(message, Borrowed):
+                self.here.borrow_failed(message.unknown)
             callback = self._calls.pop(correlation)
             self.here.round(lambda: callback(message))
         else:

@@ -95,6 +95,7 @@ class Process:
         self.runner: Runner | None = None
         self.fibers: list[Fiber] = []
         self.state: list[Any] = []
+        self.failed_borrows: set[bytes] = set()
         self.heard_dead: set[bytes] = set()
         """Whose links are gone."""
         self._lost_again: dict[bytes, int] = {}
@@ -195,6 +196,14 @@ class Process:
         if self.runner is not None:
             self.runner.caller_lost(link)
         self.borrowing.peer_lost(link.peer.worker_id)
+
+    def borrow_failed(self, object_ids: list[bytes]) -> None:
+        """An owner has freed these: it may have, if a process died that was to keep them until we are registered."""
+        held = [object_id for object_id in object_ids if object_id in self.entries]
+        self.failed_borrows.update(held)
+        cluster = self.cluster
+        if held and not cluster.lossy and not cluster.ended and not cluster.is_doomed(self):
+            self.world.fail(f"{self.name} borrowed what was freed: {[each.hex() for each in held]}")
 
     def receive(self, link: SimLink, message: Any, correlation: int) -> None:
         self._handlers[type(message)](link, message, correlation)
@@ -335,13 +344,18 @@ class Process:
         self.borrowing.register()
         return made
 
-    def read(self, entry: Entry) -> Waits:
-        """Waits for a value and loads it. Returns it with the references made of it; what is lost is made again."""
+    def read(self, entry: Entry, block: Callable[[bool], None] | None) -> Waits:
+        """Waits for a value and loads it. Returns it with the references made of it; what is lost is made again.
+        `block`: is told when it begins and ends to wait."""
         while True:
             value = entry.value
             if value is None:
                 self.request_values((entry,))
+                if block is not None:
+                    block(True)
                 yield lambda: entry.value is not None
+                if block is not None:
+                    block(False)
                 continue
             if value.kind & 1:
                 entry.seen = True

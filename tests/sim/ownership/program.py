@@ -147,12 +147,7 @@ class Program:
             return
         entry = self.rng.choice(waitable)
         entry.hold()  # as a frame of user code does
-        waits = entry.value is None
-        if waits and self._block is not None:
-            self._block(True)
-        value, made = yield from self.process.read(entry)
-        if waits and self._block is not None:
-            self._block(False)
+        value, made = yield from self.process.read(entry, self._block)
         self.check(entry, value)
         self.accept(made)
         self.process.released.add(entry)
@@ -240,7 +235,7 @@ class Program:
         yield process.pause_s()
         retries = rng.choice((0, 0, 1, 3, -1))
         what = rng.choice(FUNCTIONS)
-        wants = bool(rng.randrange(2))
+        wants = retries >= 0 and rng.random() < 0.5  # an argument that is lost would be an error for ever
         options = TaskOptions(REQUEST, "", rng.choice((1, 1, 2)), retries, wants)
         if not retries:
             self.book.once.add(task_id)
@@ -317,7 +312,7 @@ class Program:
         retries = rng.choice((0, 0, 1, -1))
         if not retries:
             self.book.once.add(task_id)
-        wants = bool(rng.randrange(2))
+        wants = retries >= 0 and rng.random() < 0.5  # an argument that is lost would be an error for ever
         name = UNSENDABLE if rng.random() < 0.02 else ""
         push = Push(
             task_id, b"", "m", packed.value, [], rng.choice((1, 1, 2)), name=name, sequence=actor.sequence

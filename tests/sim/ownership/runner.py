@@ -197,7 +197,7 @@ class Runner:
                     continue
             if lost:
                 continue
-            value, inside = yield from process.read(entry)
+            value, inside = yield from process.read(entry, None if self._is_actor else self._block)
             made += inside
             program.accept(inside)
             if value.kind & 1:
