@@ -68,7 +68,8 @@ class ActorRecord:
 
 
 class Cluster:
-    """`lossy`: deaths or losses are to come; `ended`: some process has ended."""
+    """`lossy`: deaths or losses are to come; `ended`: some process has ended; `killed`: and that before
+    all that it had said has left."""
 
     name = "agents"
     alive = True
@@ -80,6 +81,7 @@ class Cluster:
         self.nodes = [Node(f"node {number}".encode().ljust(28, b".")) for number in range(nodes)]
         self.lossy = False
         self.ended = False
+        self.killed = False
         self.processes: list[Process] = []
         self.depths: dict[bytes, int] = {}
         """How deep the program that is a task runs, by task id."""

@@ -58,7 +58,8 @@ class Invariants:
             if process.alive:
                 left += [f"{process}: {what}" for what in self._left_in(process)]
         owners = {p.address.worker_id for p in self._cluster.processes if p.alive}
-        for each in self._cluster.nodes if not self._cluster.lossy else ():
+        # What a process stored for an owner that never heard of it, as it was killed before it said so, stays.
+        for each in self._cluster.nodes if not self._cluster.killed and not self._cluster.lossy else ():
             for object_id in each.primary:
                 owner = each.objects[object_id][1]
                 if owner in owners:  # else its agent frees them
