@@ -21,7 +21,7 @@ from runtime._system import files
 from runtime._system import settings as engine_settings
 
 from . import boot_entry
-from .record import NO_BOOT_ENTRY, DaemonRecord, forget, remember, running
+from .record import NO_BOOT_ENTRY, DaemonRecord, forget, read, remember, running
 from .session import (
     READY_TIMEOUT_S,
     STOP_S,
@@ -195,31 +195,23 @@ def _ask_for_end(number: int, frame: object) -> None:
 
 
 def _protect(session: str, config_file: str, secret_file: str, record: DaemonRecord) -> DaemonRecord:
-    """Starts what restarts the head when it crashes, and has it started after a reboot, where the head is to be
-    restarted; returns the record that says so."""
+    """Has the head's keeper started after a reboot, where the head is to be restarted; returns the record that says
+    so."""
     from .config import HeadConfig
+    from .keeping import keeper_command, keeper_log
 
     config = HeadConfig.read(config_file)
     if not config.restarts:
         return record
-    arguments = ["--config", config_file, "--secret-file", secret_file, "--session-dir", session]
-    keeper = [sys.executable, "-m", "clusterctl.head.keeper", *arguments]
-    log = f"{session}/logs/keeper.log"
     kind = ""
     if not config.in_container:
-        python = settings.BASE_PYTHON.get()
-        kind = boot_entry.install(config.cluster_id, os.path.dirname(config_file), keeper, log, python)
-    record = msgspec.structs.replace(record, boot_entry=kind or NO_BOOT_ENTRY)
-    remember(session, record)
-    with open(log, "ab") as output:
-        subprocess.Popen(
-            keeper,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-            cwd="/",
-        )
+        keeper = keeper_command(session, config_file, secret_file)
+        folder, python = os.path.dirname(config_file), settings.BASE_PYTHON.get()
+        kind = boot_entry.install(config.cluster_id, folder, keeper, keeper_log(session), python)
+    found = read(session)  # since it came up its keeper may have restarted the head, or somebody ended it
+    record = msgspec.structs.replace(found or record, boot_entry=kind or NO_BOOT_ENTRY)
+    if found is not None:
+        remember(session, record)
     return record
 
 

@@ -1,6 +1,6 @@
-"""`python -m clusterctl.head.keeper`: restarts the head of this machine when it has crashed. `start` starts it with the
-head, in a session of its own, so that what kills the head's process group does not reach it. After a reboot of the
-machine the boot entry starts it (`boot_entry.py`); the record that the head left then means a crash.
+"""`python -m clusterctl.head.keeper`: restarts the head of this machine when it has crashed. The head starts it, and
+another when it ends (`keeping.py`). After a reboot of the machine the boot entry starts it (`boot_entry.py`); the
+record that the head left then means a crash.
 
 A head that was meant to end leaves no record (`record.forget`); then the keeper ends, too. While it restarts the head,
 the record names the keeper: whoever looks finds a node that lives, and `start --stop` ends the restart.
@@ -23,6 +23,7 @@ from clusterctl import processes
 from clusterctl.errors import CliError
 from clusterctl.head.config import HeadConfig
 from clusterctl.head.daemons import spawn_head
+from clusterctl.head.keeping import LOCK
 from clusterctl.head.record import boot_id, read, remember, running
 from clusterctl.head.session import turn
 from clusterctl.launcher import lease_guard
@@ -44,10 +45,10 @@ def main() -> int:
     options = parser.parse_args()
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # a head that is being started ends with this
-    with open(f"{options.session_dir}/keeper.lock", "w", encoding="ascii") as lock:
+    with open(f"{options.session_dir}/{LOCK}", "w", encoding="ascii") as lock:
         fcntl.flock(
             lock, fcntl.LOCK_EX
-        )  # after a reboot `start` and the boot entry may both have started a keeper
+        )  # after a reboot a head and the boot entry may both have started a keeper
         return keep(options.config, options.secret_file, options.session_dir)
 
 

@@ -40,6 +40,7 @@ from .autostop import Autostop
 from .config import HeadConfig
 from .first import HeadError, control_store
 from .jobs import JobSupervisor
+from .keeping import keep_keeper, keeper_command
 from .record import forget
 from .session import sockets_dir
 from .supervision import GaveUp, keep_alive, keep_going
@@ -208,6 +209,12 @@ class Head:
                     "client_address": client_address,
                 }
             )
+            if self._config.restarts:
+                command = keeper_command(self._session_dir, self._config_file, self._secret_file)
+                spawn(
+                    keep_going("watch over the keeper", partial(keep_keeper, self._session_dir, command)),
+                    "keeper",
+                )
             await self._stop.wait()  # a head works until it is told to end
             log.info("ending")
             await jobs.close()

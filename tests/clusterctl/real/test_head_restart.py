@@ -14,6 +14,7 @@ from tests.testbed.sshd import BARE, USER, SshTestbed, missing
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
 
 PID = "tr -d '\\n' < $CLUSTERCTL_SESSION_DIR/daemon.json | sed 's/.*\"pid\": *\\([0-9]*\\).*/\\1/'"
+KEEPER = "pgrep -f '[c]lusterctl.head.keeper '"
 SLEEPS = "import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(600)\n"
 
 
@@ -46,6 +47,16 @@ def test_a_head_that_crashes_comes_back_with_its_jobs(tmp_path: Path) -> None:
             assert cli.run("exec", "pgrep -f '[t]ime.sleep|[j]ob.py'").out == "", "its processes have ended"
             assert cli.run("autostop", "--json").json()["idle_minutes"] == 50
             assert cli.wait(lambda status: len(alive(status)) == 2, 120.0), "the worker is there again"
+
+            # Its keeper is looked after, too.
+            assert eventually(lambda: cli.run("exec", KEEPER).out)
+            keeper = cli.run("exec", KEEPER).out
+            assert cli.run("exec", f"kill -KILL {keeper}").status == 0
+            assert eventually(lambda: cli.run("exec", KEEPER).out not in ("", keeper), 60.0)
+            before = cli.run("exec", PID).out.strip()
+            assert cli.run("exec", f"kill -KILL {before}").status == 0
+            assert eventually(came_back, 60.0)
+            assert cli.run("exec", KEEPER).out.count("\n") == 1
 
             # Told to end, it stays away.
             stop = '"$CLUSTERCTL_PYTHON" -m clusterctl start --stop'

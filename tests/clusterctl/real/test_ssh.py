@@ -89,10 +89,11 @@ def what_is_left(host: Host) -> str:
 
 
 def kill_head(host: Host) -> None:
-    """Kills the head's keeper and only then the head: a keeper that outlives the head, however briefly, may restart
-    it."""
-    for module in ("clusterctl[.]head[.]keeper", "clusterctl[.]head"):
-        host.run(["pkill", "-KILL", "-u", USER, "-f", f"{module} "])
+    """Kills the head and its keeper so that neither can start the other again before it is killed itself."""
+    keeper = ["sh", "-c", "pgrep -f 'clusterctl[.]head[.]keeper '; true"]
+    assert eventually(lambda: host.run(keeper)), "the head starts it when it is up"
+    for number, module in (("STOP", "head"), ("KILL", "head[.]keeper"), ("KILL", "head")):
+        host.run(["pkill", f"-{number}", "-u", USER, "-f", f"clusterctl[.]{module} "])
 
 
 def test_a_machine_is_set_up_in_few_round_trips(bed: SshTestbed, tmp_path: Path) -> None:
