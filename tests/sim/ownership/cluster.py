@@ -134,7 +134,8 @@ class Cluster:
         raise AssertionError("agents borrow nothing")
 
     def kill_somebody(self) -> None:
-        """A worker, the second driver, or all of a node but the first driver, which must see its program through."""
+        """A worker, often an actor's, the second driver, or all of a node but the first driver, which must see its
+        program through."""
         rng = self.world.rng
         candidates = [process for process in self.processes[1:] if process.alive]
         if rng.random() < 0.2 and len(self.nodes) > 1:
@@ -143,7 +144,9 @@ class Cluster:
                     process.kill()
             self.nodes[1].free(list(self.nodes[1].objects))
         elif candidates:
-            rng.choice(candidates).kill()
+            actors = [worker.process for worker in self._workers if worker.actor is not None]
+            actors = [process for process in actors if process.alive]
+            rng.choice(actors if actors and rng.random() < 0.5 else candidates).kill()
 
     def link_closed(self, link: SimLink) -> None:
         """A process has ended."""

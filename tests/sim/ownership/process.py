@@ -159,7 +159,7 @@ class Process:
             self.world.note("killed", self.name, "cleanly" if clean else "")
             self.alive = False
             self.cluster.ended = True
-            self.cluster.killed |= not clean
+            self.cluster.killed |= not clean or bool(self.outcomes.pending)
             for link in self.links:
                 link.cut(clean)
             self.fibers.clear()
@@ -203,7 +203,7 @@ class Process:
         held = [object_id for object_id in object_ids if object_id in self.entries]
         self.failed_borrows.update(held)
         cluster = self.cluster
-        if held and not cluster.lossy and not cluster.ended and not cluster.is_doomed(self):
+        if held and not cluster.lossy and not cluster.killed and not cluster.is_doomed(self):
             self.world.fail(f"{self.name} borrowed what was freed: {[each.hex() for each in held]}")
 
     def receive(self, link: SimLink, message: Any, correlation: int) -> None:

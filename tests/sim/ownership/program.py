@@ -66,7 +66,16 @@ class Program:
     def run(self, steps: int) -> Waits:
         """Takes random steps."""
         choices: list[Callable[[], Any]] = [self.put, self.drop, self.drop, self.drop, self.keep, self.unkeep]
-        choices += [self.submit] * 3 + [self.call] * 3 + [self.make_actor, self.cancel, self.kill_actor]
+        choices += [
+            self.submit,
+            self.submit_some,
+            self.call,
+            self.call,
+            self.call_some,
+            self.make_actor,
+            self.cancel,
+            self.kill_actor,
+        ]
         choices += [self.announce, self.pause]
         if self._may_wait:
             choices += [self.get] * 3 + [self.put_for]
@@ -224,7 +233,21 @@ class Program:
         task.entries = tuple(made)
         self.refs += made
 
-    def submit(self) -> Waits:
+    def submit_some(self) -> Waits:
+        """Tasks of one class."""
+        kind = self._kind()
+        for _ in range(self.rng.randrange(10)):
+            yield from self.submit(kind)
+
+    def _kind(self) -> tuple[int, Any]:
+        """How often a task may run again, and its function."""
+        return self.rng.choice((0, 0, 1, 3, -1)), self.rng.choice(FUNCTIONS)
+
+    def call_some(self) -> Waits:
+        for _ in range(self.rng.randrange(6)):
+            yield from self.call()
+
+    def submit(self, kind: tuple[int, Any] | None = None) -> Waits:
         if self.depth >= MAX_DEPTH:
             return
         process, rng = self.process, self.rng
@@ -233,8 +256,7 @@ class Program:
         process.cluster.depths[task_id] = self.depth
         packed = self._pack(order)
         yield process.pause_s()
-        retries = rng.choice((0, 0, 1, 3, -1))
-        what = rng.choice(FUNCTIONS)
+        retries, what = kind or self._kind()
         wants = retries >= 0 and rng.random() < 0.5  # an argument that is lost would be an error for ever
         options = TaskOptions(REQUEST, "", rng.choice((1, 1, 2)), retries, wants)
         if not retries:

@@ -15,7 +15,7 @@ from tests.sim.ownership.invariants import Invariants
 from tests.sim.ownership.process import Process, Waits
 from tests.sim.ownership.program import NEVER, Program
 
-SEEDS = os.environ.get("OWNERSHIP_SEEDS", "0-40")
+SEEDS = os.environ.get("OWNERSHIP_SEEDS", "0-60")
 FIRST, LAST = (int(part) for part in SEEDS.split("-"))
 CHUNK = 20
 STEPS = 25
@@ -60,7 +60,7 @@ def _run(world: Events, cluster: Cluster, kills: int, losses: int) -> None:
         driver = cluster.start_driver(f"d{number}")
         driver.run(drive(driver))
     for _ in range(kills):
-        world.at(world.rng.random() * 0.3, cluster.kill_somebody)
+        world.at(world.rng.random() * 0.8, cluster.kill_somebody)
     for _ in range(losses):
         world.at(world.rng.random() * 0.5, cluster.lose_results)
     for _ in range(EVICTIONS):
