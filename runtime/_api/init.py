@@ -405,6 +405,8 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
                 printing.take_rest(core.call_agent, core.job_id)
                 printing.close()  # while there is a connection: the program's own `sys.stdout` may call the API
             core_worker.set_current(None)
+            if _daemon is None and not core.forked:  # else nobody is there to ask
+                core.history.report()
             core.close()
             stacks.unregister()
         _stop_daemon()

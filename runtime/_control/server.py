@@ -17,6 +17,7 @@ from runtime._control.cluster import Cluster
 from runtime._control.context import Context, Handlers, Signal
 from runtime._control.definitions import DefinitionSweeper
 from runtime._control.demand_notes import DemandNotes
+from runtime._control.ended import EndedService
 from runtime._control.group_scheduler import GroupScheduler
 from runtime._control.group_table import GroupTable
 from runtime._control.jobs import JobService
@@ -118,6 +119,7 @@ class ControlStore:
             **self.groups.handlers(),
             **self.kv.handlers(),
             **self.autoscaling.handlers(),
+            **EndedService().handlers(),
         }
 
     async def start(self) -> None:

@@ -138,6 +138,7 @@ class Endings:
         if self.life.reason:
             self._notify(self._exit_notice())
         self._run_last_handlers()
+        self._owner.report_tasks()
         flush_output()
         pump.flush_all()
         try:

@@ -93,5 +93,8 @@ class OwnerSide(Protocol):
     def is_needed(self) -> bool:
         """Whether others refer to what this process owns, or tasks that it submitted are not over."""
 
+    def report_tasks(self) -> None:
+        """Tells the cluster which tasks this process has submitted, as it is about to end. Runs user code."""
+
     def cancel_children(self, task_id: bytes, force: bool) -> None:
         """Cancels what a cancelled task had submitted. Under the lock."""

@@ -351,6 +351,7 @@ class NodeAgent:
         if job is not None:
             job.driver = None
         self.objects.owners_dead({process.address.worker_id})
+        self.control.send(self.state.ended(process, "the driver has left", True))
         _unlink(process.address.unix_path)
         if not self._stopping:
             self.spawn(self._finish_job(process.job_id), "finish job")
@@ -459,6 +460,8 @@ class NodeAgent:
             worker.channel.close()
             self.objects.owners_dead({worker.worker_id})
             self.control.send(WorkerFailed(worker.worker_id, actor_id, reason, intended))
+            if isinstance(process := worker.channel.context, Process):
+                self.control.send(self.state.ended(process, reason, intended))
         _unlink(worker.unix_path)
 
     def _end_for_memory(self, worker: Worker, reason: str, retry: bool) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from runtime._core.row_filters import chosen
 from runtime._transport.channel import CallError, Channel
+from runtime._wire.messages.control import ReportEnded
 from runtime._wire.messages.node import ListState, StateRows
 
 from .peers import PeerTable
@@ -51,7 +53,7 @@ class StateService:
     async def _own(self, request: ListState) -> list[dict[str, Any]]:
         processes = list(self._processes())
         if request.kind == "workers":
-            return [self._worker_row(process) for process in processes]
+            return [self.worker_row(process) for process in processes]
         answers = [self._ask(process.channel, request, _PROCESS_TIMEOUT_S) for process in processes]
         found = []
         for process, rows in zip(processes, await asyncio.gather(*answers), strict=True):
@@ -59,7 +61,8 @@ class StateService:
                 found.append({**row, "pid": process.pid, "ip": self._host})
         return found
 
-    def _worker_row(self, process: Process) -> dict[str, Any]:
+    def worker_row(self, process: Process) -> dict[str, Any]:
+        """A process that lives."""
         return {
             "worker_id": process.address.worker_id.hex(),
             "is_alive": True,
@@ -69,6 +72,17 @@ class StateService:
             "ip": self._host,
             "pid": process.pid,
         }
+
+    def ended(self, process: Process, reason: str, intended: bool) -> ReportEnded:
+        """What the control store is to keep of a process."""
+        row = {
+            **self.worker_row(process),
+            "is_alive": False,
+            "exit_type": "INTENDED_USER_EXIT" if intended else "SYSTEM_ERROR",
+            "exit_detail": reason,
+            "end_time_ms": int(time.time() * 1000),
+        }
+        return ReportEnded("workers", [row])
 
     async def _of_node(self, node_id: bytes, request: ListState) -> list[dict[str, Any]]:
         try:

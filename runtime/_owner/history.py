@@ -4,6 +4,7 @@ the last of them after their end too, and the objects it refers to.
 
 from __future__ import annotations
 
+import logging
 import time
 import traceback
 from collections import deque
@@ -18,6 +19,7 @@ from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.base import WorkerAddress
+from runtime._wire.messages.control import ReportEnded
 from runtime._wire.messages.node import ListState, StateRows
 
 from .links import Links
@@ -26,7 +28,11 @@ from .reading import Reader
 if TYPE_CHECKING:
     from runtime._ownership.records import Submission
 
+log = logging.getLogger("runtime")
 KEPT_TASKS = 10_000
+REPORTED_TASKS = 1_000
+"""So many tasks of a process that ends stay known."""
+REPORT_S = 2.0
 _MAX_ERROR_BYTES = 16 * 1024
 _STATES = {
     TaskState.WAITING_FOR_ARGUMENTS: "PENDING_ARGS_AVAIL",
@@ -147,13 +153,43 @@ class History:
         # To rebuild an error runs the user's code: not here, under the lock.
         self._reader.load_in_thread(describe)
 
+    def last_rows(self) -> list[dict[str, Any]]:
+        """The latest tasks of a process that is about to end: those that have not ended fail with it. Runs user code,
+        which describes errors: not under the lock."""
+        with self._links.lock:
+            pending = list(self._pending.values())
+        rows = [self._ended_row(EndedTask(*ended)) for ended in list(self._ended)[-REPORTED_TASKS:]]
+        for row in rows:
+            row.pop("ran", None)
+            if "error_message" in row:
+                row["error_type"], row["error_message"] = _described(row["error_message"])
+        now = int(time.time() * 1000)
+        for task in pending[:REPORTED_TASKS]:
+            row = self._pending_row(task) | {
+                "state": "FAILED",
+                "error_type": "OWNER_DIED",
+                "end_time_ms": now,
+            }
+            rows.append(row)
+        return rows[-REPORTED_TASKS:]
+
+    def report(self) -> None:
+        """Tells the cluster of the latest tasks, as the process is about to end."""
+        try:
+            rows = self.last_rows()
+            if rows:
+                self._links.call_agent(ReportEnded("tasks", rows), REPORT_S)
+        except Exception as error:
+            log.debug("the last tasks are not reported: %s", error)
+
+    def _pending_row(self, task: Submission) -> dict[str, Any]:
+        push = task.push
+        row = self._row(push.task_id, push.name, task.function_name, push.attempt, task.parent)
+        return {**row, "creation_time_ms": int(task.created_s * 1000), "state": _STATES[task.state]}
+
     def _task_rows(self) -> list[dict[str, Any]]:
         rows = [self._ended_row(EndedTask(*ended)) for ended in list(self._ended)]
-        for task in list(self._pending.values()):
-            push = task.push
-            row = self._row(push.task_id, push.name, task.function_name, push.attempt, task.parent)
-            row["creation_time_ms"] = int(task.created_s * 1000)
-            rows.append({**row, "state": _STATES[task.state]})
+        rows += [self._pending_row(task) for task in list(self._pending.values())]
         where = self._where()
         rows += [{"task_id": task_id.hex(), "running": True, **where} for task_id in self._running()]
         return rows

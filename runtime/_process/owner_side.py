@@ -28,6 +28,7 @@ class OwnerSide:
         self.error_value = core.objects.error_value
         self.release = core.objects.release
         self.when_registered = core.borrowing.when_registered
+        self.report_tasks = core.history.report
         self.cancel_children = core.outcomes.cancel_children
         self.unpack = core.argument_reader.unpack
         self.unpack_or_send_back: Callable[[Push], Arguments] = partial(lost_arguments.unpack, core)

@@ -279,3 +279,6 @@ class RemoteHistory:
 
     def __init__(self) -> None:
         self.spans: deque[Span] = deque(maxlen=0)
+
+    def report(self) -> None:
+        """The driver process on the head reports the tasks, which it has submitted."""

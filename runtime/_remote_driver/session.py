@@ -139,6 +139,7 @@ class Session:
         core, self._core_or_none = self._core_or_none, None
         if core is not None:
             core_worker.set_current(None)
+            core.history.report()
             core.close()
 
     # ------------------------------------------------------------ answers

@@ -7,6 +7,8 @@ is. So a lost connection or a restarted control store loses nothing: ask again.
 
 from __future__ import annotations
 
+from typing import Any
+
 from .base import (
     Demand,
     Message,
@@ -558,6 +560,28 @@ class GetClusterInfo(Message, Request[ClusterInfo], frozen=True, array_like=True
     pass
 
 
+class EndedRows(Message, frozen=True, array_like=True, tag=213):
+    """See `node.StateRows`."""
+
+    rows: list[dict[str, Any]]
+
+
+class ListEnded(Message, Request[EndedRows], frozen=True, array_like=True, tag=212):
+    """What is kept of processes that have ended. See `node.ListState`."""
+
+    kind: str
+    filters: list[tuple[str, str, Any]] = []
+    limit: int = 0
+
+
+class ReportEnded(Message, Request[Ok], frozen=True, array_like=True, tag=214):
+    """An agent says that a process has ended ("workers"), or the process itself, before it ends, which tasks it had
+    submitted ("tasks")."""
+
+    kind: str
+    rows: list[dict[str, Any]]
+
+
 FROM_WORKERS: tuple[type[Message], ...] = (
     GetNodes,
     GetJob,
@@ -578,5 +602,7 @@ FROM_WORKERS: tuple[type[Message], ...] = (
     RequestResources,
     WatchClusterState,
     GetClusterInfo,
+    ListEnded,
+    ReportEnded,
 )
 """The requests that a node agent forwards for its drivers and workers."""

@@ -1,7 +1,8 @@
 """Queries: the actors, tasks, nodes, jobs, workers, objects and placement groups of the cluster.
 
 The control store answers for actors, nodes, jobs and placement groups, the processes themselves for tasks, objects and
-workers. Tasks and objects of processes that have ended are not listed.
+workers. The control store keeps the last processes that have ended, and the last tasks that they had submitted, unless
+they were killed. Objects of processes that have ended are not listed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from runtime._wire.messages.control import (
     GetNodes,
     JobInfo,
     ListActors,
+    ListEnded,
     ListJobs,
     ListPlacementGroups,
     PlacementGroupInfo,
@@ -153,7 +155,7 @@ def list_workers(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> list[WorkerState]:
-    """The live workers and drivers; see `list_actors`."""
+    """The workers and drivers, those that have ended included; see `list_actors`."""
     return _list(
         WorkerState, partial(_workers, filters or (), limit), address, filters, limit, timeout, detail
     )
@@ -168,7 +170,8 @@ def list_tasks(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> list[TaskState]:
-    """The tasks and calls of live processes, a row per attempt; the last 10 000 of each process; see `list_actors`."""
+    """The tasks and calls, a row per attempt: the last 10 000 that each live process has submitted, and of ended
+    processes that were not killed the last 1 000 of each and 10 000 of all; see `list_actors`."""
     return _list(TaskState, partial(_tasks, filters or (), limit), address, filters, limit, timeout, detail)
 
 
@@ -222,7 +225,7 @@ def get_job(
 def get_worker(
     id: str, address: str | None = None, timeout: float = 30, _explain: bool = False
 ) -> WorkerState | None:
-    """The live worker with this id in hex; or None."""
+    """The worker or driver with this id in hex; or None."""
     return _first(list_workers(address, [("worker_id", "=", id)], 1, timeout, True))
 
 
@@ -449,6 +452,10 @@ _SURE = {
 """Columns that the rows of processes have, and that nothing which others know changes."""
 
 
+_KEYS = {"workers": ("worker_id",), "tasks": ("task_id", "attempt_number")}
+"""What identifies a row, of the kinds of which the control store keeps those of ended processes."""
+
+
 def _ask_processes(
     kind: str, timeout: float, filters: Sequence[Filter] = (), limit: int = 0
 ) -> list[dict[str, Any]]:
@@ -458,6 +465,13 @@ def _ask_processes(
     sure = [one for one in filters if one[0] in _SURE[kind] and isinstance(one[2], str | int | None)]
     sent = max(limit, 0) if len(sure) == len(filters) else 0
     rows: list[dict[str, Any]] = current().ask(ListState(kind, True, sure, sent), timeout).rows
+    if kind in _KEYS:
+        known = {tuple(map(row.get, _KEYS[kind])) for row in rows if not row.get("running")}
+        for row in current().ask(ListEnded(kind, sure, sent), timeout).rows:
+            key = tuple(map(row.get, _KEYS[kind]))
+            if key not in known:  # it may have been reported twice, or still have answered itself
+                known.add(key)
+                rows.append(row)
     return rows
 
 

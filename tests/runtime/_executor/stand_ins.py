@@ -149,6 +149,8 @@ class Owner:
     def is_needed(self) -> bool:
         return self.needed
 
+    def report_tasks(self) -> None: ...
+
     def cancel_children(self, task_id: bytes, force: bool) -> None:
         self.cancelled.append((task_id, force))
 

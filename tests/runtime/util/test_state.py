@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import pathlib
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -14,6 +16,7 @@ from tests.polling import eventually
 from tests.under_test import NAME, OWN, ray, util
 
 state: Any = importlib.import_module(f"{NAME}.util.state")
+ROOT = str(pathlib.Path(__file__).parents[3])
 pytestmark = pytest.mark.usefixtures("session")
 
 
@@ -263,3 +266,74 @@ def test_filters_and_the_limit_travel_with_the_question(monkeypatch: pytest.Monk
     assert sent["objects"] == 1
     assert len(state.list_objects(filters=[("pid", "=", os.getpid())], limit=2)) == 2
     assert sent["objects"] >= 20, "the agent adds the process id"
+
+
+LEAVES = """
+import sys
+import {name} as ray
+ray.init({address!r}, log_to_driver=False)
+
+@ray.remote(max_retries=0)
+def of_the_driver(fails):
+    if fails:
+        raise ValueError("as asked")
+
+ray.wait([of_the_driver.remote(False), of_the_driver.remote(True)], num_returns=2)
+context = ray.get_runtime_context()
+print(context.get_job_id(), context.get_worker_id())
+"""
+
+
+def test_tasks_and_workers_of_a_driver_that_has_left() -> None:
+    address = ray.get_runtime_context().gcs_address
+    left = subprocess.run(
+        [sys.executable, "-c", LEAVES.format(name=NAME, address=address)],
+        env={**os.environ, "PYTHONPATH": ROOT},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    job_id, worker_id = left.stdout.split()[-2:]
+
+    def of_the_job() -> list[Any]:
+        rows = state.list_tasks(filters=[("job_id", "=", job_id)], detail=True)
+        return sorted((row for row in rows if row.name == "of_the_driver"), key=lambda row: row.state)
+
+    assert eventually(lambda: [row.state for row in of_the_job()] == ["FAILED", "FINISHED"])
+    failed, finished = of_the_job()
+    assert failed.error_type == "TASK_EXECUTION_EXCEPTION"
+    assert "as asked" in failed.error_message
+    assert state.get_task(finished.task_id).state == "FINISHED"
+    assert eventually(lambda: state.get_worker(worker_id).is_alive is False)
+    row = state.get_worker(worker_id)
+    assert row.worker_type == "DRIVER"
+    assert worker_id in [one.worker_id for one in state.list_workers(filters=[("is_alive", "=", False)])]
+    assert worker_id not in [one.worker_id for one in state.list_workers(filters=[("is_alive", "=", True)])]
+
+
+def test_tasks_and_workers_of_an_actor_that_has_ended() -> None:
+    @ray.remote(num_cpus=0)
+    def of_the_actor() -> None: ...
+
+    @ray.remote(num_cpus=0)
+    class Parent:
+        def work(self) -> str:
+            ray.get(of_the_actor.remote())
+            worker_id: str = ray.get_runtime_context().get_worker_id()
+            return worker_id
+
+        def crash(self) -> None:
+            os._exit(3)
+
+    parent, crashes = Parent.remote(), Parent.remote()
+    ended, crashed = ray.get([parent.work.remote(), crashes.work.remote()])
+    parent.__ray_terminate__.remote()
+    crashes.crash.remote()
+    assert eventually(lambda: all(not state.get_worker(one).is_alive for one in (ended, crashed)))
+    assert state.get_worker(ended).exit_type.startswith("INTENDED")
+    row = state.get_worker(crashed)
+    assert row.exit_type == "SYSTEM_ERROR"
+    assert row.worker_type == "WORKER"
+    names = [row.name for row in state.list_tasks(filters=[("func_or_class_name", "=", "of_the_actor")])]
+    assert "of_the_actor" in names
