@@ -155,7 +155,7 @@ class History:
 
     def last_rows(self) -> list[dict[str, Any]]:
         """The latest tasks of a process that is about to end: those that have not ended fail with it. Runs user code,
-        which describes errors: not under the lock."""
+        which describes errors, so it must not hold the lock."""
         with self._links.lock:
             pending = list(self._pending.values())
         rows = [self._ended_row(EndedTask(*ended)) for ended in list(self._ended)[-REPORTED_TASKS:]]
