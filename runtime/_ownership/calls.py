@@ -27,6 +27,7 @@ from .failures import (
     CannotSend,
     NotCreated,
     StaleHandle,
+    TaskFailure,
 )
 from .objects import ObjectTable
 from .outbox import Outbox
@@ -330,7 +331,10 @@ class Calls:
         if link is None:
             return
         waiting: list[Call] = []
-        while actor.calls and actor.link is link:  # a send may find that the link is broken
+        failed: list[tuple[Call, TaskFailure]] = []
+        while (
+            actor.calls and actor.link is link and not link.closed
+        ):  # a send may find that the link is broken
             if link.congested:
                 link.on_room = self._room
                 break
@@ -344,7 +348,7 @@ class Calls:
             if call.packed.entries:
                 push, error = fill(call.packed, push, self._address)
                 if error is not None:
-                    self._fail(call, ArgumentFailed(error.data, push.name or push.method))
+                    failed.append((call, ArgumentFailed(error.data, push.name or push.method)))
                     continue
                 call.push = push
             call.move(TaskState.PUSHED)
@@ -353,9 +357,14 @@ class Calls:
                 link.send(push)
             except Exception as problem:  # nothing was sent, and the link goes on
                 if actor.inflight.pop(push.task_id, None) is not None:
-                    self._fail(call, CannotSend(f"call of {push.name or push.method}", str(problem)))
+                    failed.append((call, CannotSend(f"call of {push.name or push.method}", str(problem))))
         if waiting:
             actor.calls.extendleft(reversed(waiting))
+        for (
+            call,
+            failure,
+        ) in failed:  # last: calls that waited for these are sent or fail now, all being in line again
+            self._fail(call, failure)
 
     def _room(self, link: Link) -> None:
         """A link takes more again."""

@@ -194,6 +194,40 @@ def test_bad_arguments_and_messages_fail_their_call_alone(caller: Caller) -> Non
     assert caller.failures() == [CannotSend("call of m", "no such field")]
 
 
+def test_a_call_that_becomes_ready_while_others_are_sent_is_sent() -> None:
+    caller = Caller(ordered=False)
+    bad, late = (caller.objects.own(object_name(name), 1) for name in ("bad", "late"))
+    waits = caller.call(late)
+    fails = caller.call(bad)
+    caller.objects.call_when_ready(fails.entries[0], lambda: caller.objects.set_value(late, PLAIN))
+    caller.objects.set_value(bad, ERROR)
+    link = caller.news("ALIVE", "w")
+    assert pushed(link) == [waits.push.sequence]
+
+
+def test_a_call_that_is_cancelled_while_others_are_sent_is_not_sent() -> None:
+    caller = Caller(ordered=False)
+    bad, late = (caller.objects.own(object_name(name), 1) for name in ("bad", "late"))
+    waits = caller.call(late)
+    fails = caller.call(bad)
+    caller.objects.call_when_ready(fails.entries[0], lambda: caller.calls.cancel(waits, False, False))
+    caller.objects.set_value(bad, ERROR)
+    link = caller.news("ALIVE", "w")
+    caller.objects.set_value(late, PLAIN)
+    assert pushed(link) == []
+    assert waits.state is TaskState.FINISHED
+    assert not caller.actor.calls
+
+
+def test_nothing_goes_into_a_closed_link(caller: Caller) -> None:
+    link = caller.news("ALIVE", "w")
+    link.closed = True
+    call = caller.call()
+    assert call.state is TaskState.QUEUED
+    caller.calls.link_lost(link)
+    assert pushed(caller.news("ALIVE", "w2")) == [call.push.sequence]
+
+
 def test_a_congested_link_gets_no_more_until_it_has_room(caller: Caller) -> None:
     caller.call()
     link = caller.news("ALIVE", "w")
