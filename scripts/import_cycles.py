@@ -2,8 +2,7 @@
 """Fails when modules of a package import each other in a circle.
 
 Every import statement counts: those inside functions, and those that only the type checker sees (`if TYPE_CHECKING`).
-A circle that exists only for the type checker is reported as such. `ALLOWED` holds what is left to untangle; it may
-only shrink.
+A circle that exists only for the type checker is reported as such.
 
     scripts/import_cycles.py [--root FOLDER] [--package NAME]
 """
@@ -12,16 +11,12 @@ from __future__ import annotations
 
 import argparse
 import ast
-import fnmatch
 import pathlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-
-ALLOWED: tuple[tuple[str, ...], ...] = (("runtime._owner.*", "runtime._process.*"),)
-"""Circles that are still allowed: one passes if each of its modules matches a pattern of the same group."""
 
 
 class Import(NamedTuple):
@@ -149,23 +144,8 @@ def cycles(root: pathlib.Path, package: str) -> list[Cycle]:
     return [Cycle(circle, False) for circle in running] + [Cycle(circle, True) for circle in for_types]
 
 
-def refused(found: Iterable[Cycle], allowed: Sequence[Sequence[str]]) -> list[Cycle]:
-    """The circles that no allowed group contains."""
-    return [cycle for cycle in found if not any(_within(cycle.modules, group) for group in allowed)]
-
-
-def unused(found: Iterable[Cycle], allowed: Sequence[Sequence[str]]) -> list[str]:
-    """The allowed patterns that match no module of a circle any more."""
-    left = frozenset[str]().union(*(cycle.modules for cycle in found))
-    return [pattern for group in allowed for pattern in group if not fnmatch.filter(left, pattern)]
-
-
-def _within(names: Iterable[str], patterns: Sequence[str]) -> bool:
-    return all(any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns) for name in names)
-
-
 def main() -> int:
-    """Prints the circles that are not allowed; the exit status says whether there are any."""
+    """Prints the circles; the exit status says whether there are any."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -173,15 +153,10 @@ def main() -> int:
     parser.add_argument("--package", default="runtime")
     options = parser.parse_args()
     found = cycles(options.root, options.package)
-    bad = refused(found, ALLOWED)
-    for cycle in bad:
+    for cycle in found:
         kind = "for the type checker only" if cycle.for_types_only else "at run time"
         print(f"{len(cycle.modules)} modules import each other ({kind}): {', '.join(sorted(cycle.modules))}")
-    for pattern in unused(found, ALLOWED):
-        print(
-            f"note: no circle contains {pattern} any more: remove it from ALLOWED in {pathlib.Path(__file__).name}"
-        )
-    return 1 if bad else 0
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -12,7 +12,8 @@ from runtime import exceptions
 from runtime._core import ids
 from runtime._core.tasks import TaskState
 from runtime._ownership.arguments import fill
-from runtime._ownership.calls import Actor, Call
+from runtime._ownership.borrowing import Borrowing
+from runtime._ownership.calls import Actor, Call, Calls
 from runtime._ownership.failures import ArgumentFailed, ConstructorFailed, NotCreated, StaleHandle
 from runtime._ownership.records import NO_ARGUMENTS, Entry, PackedArguments
 from runtime._wire import serialization
@@ -26,14 +27,18 @@ from runtime._wire.messages.control import (
     WatchActor,
 )
 from runtime._wire.messages.worker import ActorSetup, Push, StreamOptions
+from runtime.object_ref import ObjectRef
+from runtime.object_ref_generator import ObjectRefGenerator
 
+from .arguments import ArgumentPacker
 from .errors import task_error_of
+from .links import Links
+from .objects import Objects
 from .promises import NO_REFERENCES, parent, pickled_classes, promise
+from .streaming import Streams
 
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
-    from runtime.object_ref import ObjectRef
-    from runtime.object_ref_generator import ObjectRefGenerator
+_SETTLE_S = 5.0
+"""An owner answers from its background thread, at once; one that is stopped or cut off is not waited for longer."""
 
 
 def handle_object_id(actor_id: bytes) -> bytes:
@@ -44,8 +49,23 @@ def handle_object_id(actor_id: bytes) -> bytes:
 class ActorSubmitter:
     """Makes actors and calls of them. From any thread. What becomes of them decides `runtime._ownership.calls`."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(
+        self,
+        links: Links,
+        task_ids: ids.TaskIds,
+        objects: Objects,
+        borrowing: Borrowing,
+        packer: ArgumentPacker,
+        streams: Streams,
+        calls: Calls,
+    ) -> None:
+        self._links = links
+        self._ids = task_ids
+        self._objects = objects
+        self._borrowing = borrowing
+        self._packer = packer
+        self._streams = streams
+        self._calls = calls
 
     # ------------------------------------------------------------ creation
 
@@ -67,16 +87,16 @@ class ActorSubmitter:
             ActorAlreadyExistsError: the name is taken.
             RaySystemError: the node agent is gone.
         """
-        core = self._core
-        core.check()
-        packed = core.arguments.pack(f"{spec.class_name}.__init__", args, kwargs)
-        creation = _creation(core, spec, setup, packed)
+        links, objects, calls = self._links, self._objects, self._calls
+        links.check()
+        packed = self._packer.pack(f"{spec.class_name}.__init__", args, kwargs)
+        creation = _creation(links.address, spec, setup, packed)
         box: list[Any] = []
 
         def register(creation: bytes) -> None:
-            core.agent.call(
+            links.agent.call(
                 RegisterActor(
-                    msgspec.structs.replace(spec, creation=creation, owner=core.address), get_if_exists
+                    msgspec.structs.replace(spec, creation=creation, owner=links.address), get_if_exists
                 ),
                 answered,
             )
@@ -84,42 +104,42 @@ class ActorSubmitter:
         def ready() -> None:
             if actor.released or actor.death is not None:
                 return
-            push, error = fill(packed, creation, core.address)
+            push, error = fill(packed, creation, links.address)
             if error is None:
                 register(codec.encode(push))
                 return
-            cause = core.arguments.not_computed(ArgumentFailed(error.data, f"{spec.class_name}.__init__"))
-            core.actor_calls.died(actor, ConstructorFailed(cause.data))
-            core.agent.send(KillActor(spec.actor_id, cause=msgspec.msgpack.encode(cause)))
+            cause = self._packer.not_computed(ArgumentFailed(error.data, f"{spec.class_name}.__init__"))
+            calls.died(actor, ConstructorFailed(cause.data))
+            links.agent.send(KillActor(spec.actor_id, cause=msgspec.msgpack.encode(cause)))
 
         def answered(reply: Any) -> None:
             box.append(reply)
-            core.actor_calls.registered(actor, reply)
+            calls.registered(actor, reply)
 
-        with core.lock:
+        with links.lock:
             for entry in closure:
                 entry.hold()
             kept = [*packed.held, *closure]
-            handle = None if spec.detached else core.objects.own(handle_object_id(spec.actor_id))
-            actor = core.actor_calls.create(spec.actor_id, ordered, handle, kept)
+            handle = None if spec.detached else objects.own(handle_object_id(spec.actor_id))
+            actor = calls.create(spec.actor_id, ordered, handle, kept)
             missing = [entry for entry in packed.entries if entry.value is None]
-            push, error = (creation, None) if missing else fill(packed, creation, core.address)
+            push, error = (creation, None) if missing else fill(packed, creation, links.address)
             if not missing and error is None:
                 register(codec.encode(push))
             else:
                 register(b"")
-                core.objects.when_all_ready(missing, ready)
+                objects.when_all_ready(missing, ready)
         if not spec.name and not spec.detached:
             return None
-        core.wait(lambda: box, None)  # ends with the reply, or with the agent
+        links.wait(lambda: box, None)  # ends with the reply, or with the agent
         reply = box[0]
         if isinstance(reply, ErrorReply) or reply.actor_id != spec.actor_id:
-            with core.lock:
-                core.actor_calls.discard(actor, kept)
+            with links.lock:
+                calls.discard(actor, kept)
         if isinstance(reply, ErrorReply):
             if reply.kind == ErrorKind.EXISTS:
                 raise exceptions.ActorAlreadyExistsError(reply.message)
-            core.check()
+            links.check()
             raise exceptions.RaySystemError(reply.message)
         return reply if reply.actor_id != spec.actor_id else None
 
@@ -127,8 +147,8 @@ class ActorSubmitter:
 
     def actor(self, actor_id: bytes, handle: Entry | None, ordered: bool) -> Actor:
         """The actor of a handle that came from elsewhere."""
-        with self._core.lock:
-            return self._core.actor_calls.actor(actor_id, handle, ordered)
+        with self._links.lock:
+            return self._calls.actor(actor_id, handle, ordered)
 
     def kill(self, actor: Actor, no_restart: bool) -> Any:
         """Has an actor killed; returns the answer. Calls from here fail from then on, or wait for the next process,
@@ -137,22 +157,28 @@ class ActorSubmitter:
         Raises:
             RaySystemError: the agent is gone.
         """
-        core = self._core
-        core.objects.settle_borrows()  # what the actor has sent may be held by nobody else yet
+        links, calls = self._links, self._calls
+        self._settle_borrows()
         killed: list[Any] = []
-        core.agent.call(KillActor(actor.actor_id, no_restart), killed.append)
+        links.agent.call(KillActor(actor.actor_id, no_restart), killed.append)
         if no_restart:  # what became of it is asked in the same breath
-            news = core.call_agent(WatchActor(actor.actor_id, actor.version, 0.0))
+            news = links.call_agent(WatchActor(actor.actor_id, actor.version, 0.0))
             if isinstance(news, ActorInfo):
-                with core.lock:
-                    core.actor_calls.learn(actor, news)
-        core.pump.wait(lambda: killed)  # ends with the answer, or with the agent
+                with links.lock:
+                    calls.learn(actor, news)
+        links.pump.wait(lambda: killed)  # ends with the answer, or with the agent
         if isinstance(killed[0], ErrorReply):
-            core.check()
+            links.check()
         elif not no_restart:
-            with core.lock:
-                core.actor_calls.interrupt(actor)
+            with links.lock:
+                calls.interrupt(actor)
         return killed[0]
+
+    def _settle_borrows(self) -> None:
+        """Waits until the owners know what this process holds of theirs: what the actor has sent may be held by nobody
+        else yet."""
+        self._objects.register_borrows()
+        self._links.pump.wait(lambda: not self._borrowing.unanswered, _SETTLE_S)
 
     def address(self, actor: Actor) -> WorkerAddress:
         """Where the actor's process is; waits until it has one.
@@ -160,16 +186,16 @@ class ActorSubmitter:
         Raises:
             RayActorError: it is dead.
         """
-        core = self._core
-        with core.lock:
-            core.actor_calls.watch(actor)
-        core.pump.kick()
-        core.wait(lambda: actor.link is not None or actor.death is not None, None)
+        links = self._links
+        with links.lock:
+            self._calls.watch(actor)
+        links.pump.kick()
+        links.wait(lambda: actor.link is not None or actor.death is not None, None)
         link = actor.link
         if link is None:
             death = task_error_of(actor.death or NotCreated("It died a moment ago."))
             # A copy: what is raised keeps the frames of whatever catches it.
-            raise serialization.deserialize(core.objects.error_value(death).data)[0]
+            raise serialization.deserialize(self._objects.error_value(death).data)[0]
         address: WorkerAddress = link.peer
         return address
 
@@ -200,8 +226,7 @@ class ActorSubmitter:
             PendingCallsLimitExceeded: `max_pending` calls are unanswered.
             RaySystemError: the node agent is gone.
         """
-        core = self._core
-        core.check()
+        self._links.check()
         if max_pending > 0 and len(actor.calls) + len(actor.inflight) >= max_pending:
             raise exceptions.PendingCallsLimitExceeded(
                 f"The task {method} could not be submitted to actor {actor.actor_id.hex()} because more than "
@@ -210,13 +235,13 @@ class ActorSubmitter:
         retry_on = (
             () if retry_exceptions.__class__ is bool else pickled_classes(retry_exceptions)
         )  # may run user code
-        packed = core.arguments.pack(name or method, args, kwargs) if args or kwargs else NO_ARGUMENTS
-        with core.lock:
+        packed = self._packer.pack(name or method, args, kwargs) if args or kwargs else NO_ARGUMENTS
+        with self._links.lock:
             actor.sequence += 1
             call = Call(
                 packed,
                 Push(
-                    core.ids.call(actor.actor_id),
+                    self._ids.call(actor.actor_id),
                     b"",
                     method,
                     packed.value,
@@ -239,14 +264,14 @@ class ActorSubmitter:
                 actor=actor,
                 handle=actor.handle,
             )
-            result = promise(core, call)
-            core.actor_calls.submit(call)
+            result = promise(self._objects, self._streams, call)
+            self._calls.submit(call)
         if actor.death is not None:
             self.check(actor)
         return result
 
 
-def _creation(core: Core, spec: ActorSpec, setup: ActorSetup, packed: PackedArguments) -> Push:
+def _creation(owner: WorkerAddress, spec: ActorSpec, setup: ActorSetup, packed: PackedArguments) -> Push:
     return Push(
         ids.CREATION_PREFIX + spec.actor_id,
         spec.function_key,
@@ -254,7 +279,7 @@ def _creation(core: Core, spec: ActorSpec, setup: ActorSetup, packed: PackedArgu
         packed.value,
         [],
         0,
-        core.address,
+        owner,
         0,
         f"{setup.class_name}.__init__",
         actor=setup,

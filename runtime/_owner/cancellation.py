@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from runtime._core import ids
 from runtime._ownership.calls import Call
+from runtime._ownership.outcomes import Outcomes
 from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
 from runtime._wire.messages.worker import CancelObject
 
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
+from .links import Links
 
 NOT_BY_FORCE = (
     "force=True is not supported for actor tasks: it would kill the whole actor. Use kill() if that is meant."
@@ -21,8 +19,9 @@ NOT_BY_FORCE = (
 class Cancellation:
     """Finds the task or call behind an object."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, links: Links, outcomes: Outcomes) -> None:
+        self._links = links
+        self._outcomes = outcomes
 
     def cancel(self, entry: Entry, force: bool, recursive: bool) -> None:
         """Cancels the task or call whose result is `entry`; nothing happens when it is over.
@@ -30,21 +29,21 @@ class Cancellation:
         Raises:
             ValueError: `force` on an actor's call.
         """
-        core = self._core
+        links = self._links
         task_id = ids.task_id_of(entry.object_id)
-        with core.lock:
+        with links.lock:
             if entry.owner is None:
-                if force and isinstance(core.outcomes.pending.get(task_id), Call):
+                if force and isinstance(self._outcomes.pending.get(task_id), Call):
                     raise ValueError(NOT_BY_FORCE)
-                core.outcomes.cancel(task_id, force, recursive)
+                self._outcomes.cancel(task_id, force, recursive)
             elif entry.value is None:
                 if force and ids.is_actor(ids.actor_id_of(task_id)):
                     raise ValueError(NOT_BY_FORCE)
-                owner = core.peer(entry.owner)
+                owner = links.peer(entry.owner)
                 if owner is not None:
                     owner.send(CancelObject(entry.object_id, force, recursive))
-        core.pump.kick()
+        links.pump.kick()
 
     def on_cancel(self, _connection: Connection, message: CancelObject, _correlation: int) -> None:
         """A borrower of one of our objects wants its task cancelled."""
-        self._core.outcomes.cancel(ids.task_id_of(message.object_id), message.force, message.recursive)
+        self._outcomes.cancel(ids.task_id_of(message.object_id), message.force, message.recursive)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime._ownership.failures import ArgumentFailed, ObjectFailure
 from runtime._ownership.outbox import AttemptEnded
@@ -15,59 +15,89 @@ from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.node import StoreFree
 from runtime._wire.messages.worker import Value
 
+from .arguments import ArgumentPacker
 from .errors import error_of, task_error_of
+from .links import Links
 from .lost_arguments import take_for_lost
+from .objects import Objects
+from .reading import Reader
+from .store import Store
 from .unhandled import UnhandledErrors
-
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
+from .value_requests import ValueRequests
 
 log = logging.getLogger("runtime")
 
 
 class Effects:
-    """See `runtime._ownership.outbox.Outbox`. Everything here runs under the pump's lock."""
+    """See `runtime._ownership.outbox.Outbox`. Everything here runs under the pump's lock.
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self.attempt_ended: AttemptEnded
-        """`History.ended` itself, as it is called for every task; set by the core."""
+    Args:
+        warns: whether the user of this process hears of tasks that wait.
+    """
+
+    def __init__(self, links: Links, warns: bool) -> None:
+        self._links = links
+        self._warns = warns
         self._unhandled = UnhandledErrors()
+        self.attempt_ended: AttemptEnded
+        """`History.ended` itself, as it is called for every task."""
+        self._objects: Objects
+        self._store: Store
+        self._value_requests: ValueRequests
+        self._packer: ArgumentPacker
+        self._reader: Reader
+
+    def attach(
+        self,
+        objects: Objects,
+        store: Store,
+        value_requests: ValueRequests,
+        packer: ArgumentPacker,
+        reader: Reader,
+        attempt_ended: AttemptEnded,
+    ) -> None:
+        """Closes the circle: what carries effects out is itself made of parts of the core, which wants them."""
+        self._objects = objects
+        self._store = store
+        self._value_requests = value_requests
+        self._packer = packer
+        self._reader = reader
+        self.attempt_ended = attempt_ended
 
     @property
     def agent(self) -> Connection:
-        return self._core.agent
+        return self._links.agent
 
     def peer(self, address: WorkerAddress, connect: bool = True) -> Connection | None:
-        return self._core.peer(address, connect)
+        return self._links.peer(address, connect)
 
     def request_values(self, entries: Iterable[Entry]) -> None:
-        self._core.value_requests.ask_all(entries)
+        self._value_requests.ask_all(entries)
 
     def free(self, object_ids: list[bytes], node_ids: list[bytes]) -> None:
-        self._core.store.free(object_ids, node_ids)
+        self._store.free(object_ids, node_ids)
 
     def forget(self, object_ids: list[bytes]) -> None:
-        self._core.store.forget(object_ids)
+        self._store.forget(object_ids)
 
     def drop_copies(self, object_id: bytes, node_ids: list[bytes], outdated: bool) -> None:
         if outdated:
-            self._core.store.outdate(object_id)
-        self._core.agent.send(StoreFree([object_id], node_ids, False))
+            self._store.outdate(object_id)
+        self._links.agent.send(StoreFree([object_id], node_ids, False))
 
     def error(self, failure: Any) -> Value:
-        core = self._core
+        objects = self._objects
         if isinstance(failure, ObjectFailure):
-            return core.objects.error_value(error_of(failure, core.address))
+            return objects.error_value(error_of(failure, self._links.address))
         if isinstance(failure, ArgumentFailed):
-            return core.arguments.not_computed(failure)
-        return core.objects.error_value(task_error_of(failure))
+            return self._packer.not_computed(failure)
+        return objects.error_value(task_error_of(failure))
 
     def copies_lost(self, entry: Entry, node_ids: Sequence[bytes]) -> None:
-        take_for_lost(self._core, entry, node_ids)
+        take_for_lost(self._objects, self._reader, entry, node_ids)
 
     def tasks_wait(self, name: str, count: int, reason: str) -> None:
-        if self._core.is_driver:
+        if self._warns:
             log.warning("%d task(s) of %s wait: %s", count, name, reason)
 
     def unhandled(self, value: Value) -> None:

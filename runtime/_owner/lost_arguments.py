@@ -8,83 +8,99 @@ the call of a living actor waits in the actor, which keeps its resources for lif
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
 from runtime import exceptions
+from runtime._ownership.borrowing import Borrowing
 from runtime._ownership.records import STORED, Entry
 from runtime._transport.connection import Connection
 from runtime._wire.messages.node import ArgumentsLost
 from runtime._wire.messages.worker import Push, Returned
 
-from .arguments import LostArguments
-
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
-
+from .arguments import ArgumentReader, LostArguments
+from .links import Links
+from .objects import Objects
+from .reading import Reader
 
 OWNERS_ANSWER_S = 1.0
 """How long a constructor waits with its resources. An owner that knows of another copy says so sooner."""
 
 
-# ------------------------------------------------------------ in the worker
+class CallArguments:
+    """The worker's side.
 
-
-def unpack(core: Core, push: Push) -> tuple[Sequence[Any], dict[str, Any], list[Entry]]:
-    """Rebuilds the arguments of a call that is about to begin. See `ArgumentReader.unpack`.
-
-    Raises:
-        LostArguments: those of a task are lost: it goes back.
-        ActorExit: those of a constructor were, and are there again: its process ends.
+    Args:
+        end_process: ends this process after its calls, for the given reason.
     """
-    if push.method and push.method != "__init__":
-        return core.argument_reader.unpack(push)
-    try:
-        return core.argument_reader.unpack(push, waits=False)
-    except LostArguments as error:
-        if not push.method:
-            raise
-        _wait_without_resources(core, push, {lost.object_id for lost in error.lost})
-        return core.argument_reader.unpack(push)
+
+    def __init__(
+        self,
+        links: Links,
+        objects: Objects,
+        borrowing: Borrowing,
+        reader: Reader,
+        arguments: ArgumentReader,
+        end_process: Callable[[str], None],
+    ) -> None:
+        self._links = links
+        self._objects = objects
+        self._borrowing = borrowing
+        self._reader = reader
+        self._arguments = arguments
+        self._end_process = end_process
+
+    def unpack(self, push: Push) -> tuple[Sequence[Any], dict[str, Any], list[Entry]]:
+        """Rebuilds the arguments of a call that is about to begin. See `ArgumentReader.unpack`.
+
+        Raises:
+            LostArguments: those of a task are lost: it goes back.
+            ActorExit: those of a constructor were, and are there again: its process ends.
+        """
+        if push.method and push.method != "__init__":
+            return self._arguments.unpack(push)
+        try:
+            return self._arguments.unpack(push, waits=False)
+        except LostArguments as error:
+            if not push.method:
+                raise
+            self._wait_without_resources(push, {lost.object_id for lost in error.lost})
+            return self._arguments.unpack(push)
+
+    def send_back(self, connection: Connection, push: Push, error: LostArguments) -> None:
+        """Gives a task to its submitter, which hears what is lost."""
+        with self._links.lock:
+            connection.send(Returned([push.task_id], lost=error.lost))
+
+    def _wait_without_resources(self, push: Push, object_ids: set[bytes]) -> None:
+        links, objects = self._links, self._objects
+        refs = []
+        with links.lock:
+            for argument in push.refs:
+                if argument.object_id in object_ids and argument.value is not None:
+                    entry = self._borrowing.borrowed_entry(argument.object_id, argument.owner)
+                    refs.append(objects.new_ref(entry))
+                    entry.value = argument.value
+                    take_for_lost(objects, self._reader, entry, argument.value.locations)
+
+        def there() -> bool:
+            return all(ref._entry.value is not None for ref in refs)
+
+        if links.pump.wait(there, OWNERS_ANSWER_S):
+            return
+        links.agent.send(ArgumentsLost())
+        # Without a deadline, as a `get`: an argument comes, or an error in its place if nobody can make it again.
+        links.pump.wait(there, None)
+        values = [ref._entry.value for ref in refs]
+        if not any(value is not None and value.kind & 1 for value in values):
+            self._end_process("The arguments of its constructor had to be made again.")
 
 
-def send_back(core: Core, connection: Connection, push: Push, error: LostArguments) -> None:
-    """Gives a task to its submitter, which hears what is lost."""
-    with core.lock:
-        connection.send(Returned([push.task_id], lost=error.lost))
-
-
-def _wait_without_resources(core: Core, push: Push, object_ids: set[bytes]) -> None:
-    refs = []
-    with core.lock:
-        for argument in push.refs:
-            if argument.object_id in object_ids and argument.value is not None:
-                entry = core.borrowing.borrowed_entry(argument.object_id, argument.owner)
-                refs.append(core.objects.new_ref(entry))
-                entry.value = argument.value
-                take_for_lost(core, entry, argument.value.locations)
-
-    def there() -> bool:
-        return all(ref._entry.value is not None for ref in refs)
-
-    if core.pump.wait(there, OWNERS_ANSWER_S):
-        return
-    core.agent.send(ArgumentsLost())
-    # Without a deadline, as a `get`: an argument comes, or an error in its place if nobody can make it again.
-    core.pump.wait(there, None)
-    values = [ref._entry.value for ref in refs]
-    if not any(value is not None and value.kind & 1 for value in values):
-        assert core.executor is not None
-        core.executor.terminate("The arguments of its constructor had to be made again.")
-
-
-# ------------------------------------------------------------ in the submitter
-
-
-def take_for_lost(core: Core, entry: Entry, locations: Sequence[bytes]) -> None:
-    """No copy of an argument was found there: has it made again unless another one is known. Under the lock."""
+def take_for_lost(objects: Objects, reader: Reader, entry: Entry, locations: Sequence[bytes]) -> None:
+    """No copy of an argument was found there: has it made again unless another one is known. In the submitter, and for
+    a constructor in its worker; under the lock."""
     value = entry.value
     if value is None or value.kind != STORED:
         return
@@ -92,8 +108,7 @@ def take_for_lost(core: Core, entry: Entry, locations: Sequence[bytes]) -> None:
     if left:
         entry.value = msgspec.structs.replace(value, locations=left)
         return
-    owner = core.objects.owner_address(entry)
-    error = exceptions.ObjectLostError(entry.object_id.hex(), owner, "")
-    refusal = core.reader.rebuild_lost(entry, value, error)
+    error = exceptions.ObjectLostError(entry.object_id.hex(), objects.owner_address(entry), "")
+    refusal = reader.rebuild_lost(entry, value, error)
     if refusal is not None:
-        entry.value = core.objects.error_value(refusal)
+        entry.value = objects.error_value(refusal)

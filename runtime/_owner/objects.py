@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime import exceptions
+from runtime._core.ids import TaskIds
 from runtime._ownership.objects import ObjectTable
+from runtime._ownership.outbox import Outbox
 from runtime._ownership.records import INLINE, INLINE_ERROR, STORED, Entry
+from runtime._ownership.released import Released
 from runtime._transport.failures import report
 from runtime._wire import serialization
 from runtime._wire.messages.base import WorkerAddress
@@ -18,15 +21,9 @@ from runtime._wire.messages.worker import Value
 from runtime.object_ref import ObjectRef
 
 from .errors import decode_address, encode_address
-from .store import Pin
+from .links import Links
+from .store import Pin, Store
 
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
-
-    from .effects import Effects
-
-_SETTLE_S = 5.0
-"""An owner answers from its background thread, at once; one that is stopped or cut off is not waited for longer."""
 INLINE_BYTES = 100 * 1024
 """Values up to this size travel in messages and live with their owner; larger ones go to the object store."""
 
@@ -43,16 +40,21 @@ def plain_value(value: Any) -> Value | None:
 class Objects(ObjectTable):
     """The object table of a process, and its users' references. What is inherited needs the lock."""
 
-    def __init__(self, core: Core, effects: Effects) -> None:
-        super().__init__(core.address, core.released, effects)
-        self._core = core
-        self._own_address = encode_address(core.address)
+    def __init__(
+        self, links: Links, released: Released, task_ids: TaskIds, store: Store, outbox: Outbox
+    ) -> None:
+        super().__init__(links.address, released, outbox)
+        self._links = links
+        self._ids = task_ids
+        self._store = store
+        self._own_address = encode_address(links.address)
+        self._has_new_borrows = False
 
     # ------------------------------------------------------------ references
 
     def hold_known(self, binary: bytes) -> Entry | None:
         """The entry of an object, with one more hold, if it is known here. From any thread."""
-        with self._core.lock:
+        with self._links.lock:
             entry = self._entries.get(binary)
             if entry is not None:
                 entry.hold()
@@ -72,25 +74,23 @@ class Objects(ObjectTable):
 
     def borrow(self, binary: bytes, owner: bytes) -> ObjectRef:
         """A reference that came from elsewhere. If it is new here, `register_borrows` tells the owner."""
-        with self._core.lock:
-            return self.new_ref(self._entries.get(binary) or self.entry_of(binary, decode_address(owner)))
+        with self._links.lock:
+            entry = self._entries.get(binary)
+            if entry is None:
+                entry = self.entry_of(binary, decode_address(owner))
+                self._has_new_borrows = True
+            return self.new_ref(entry)
 
     def register_borrows(self) -> None:
         """Tells the owners of all that `borrow` has brought. From any thread."""
-        borrowing = self._core.borrowing
-        if borrowing.new:
-            with self._core.lock:
-                borrowing.register()
-
-    def settle_borrows(self) -> None:
-        """Waits until the owners know what this process holds of theirs, so that the process that sent it may end. From
-        any thread."""
-        self.register_borrows()
-        self._core.pump.wait(lambda: not self._core.borrowing.unanswered, _SETTLE_S)
+        if self._has_new_borrows:
+            with self._links.lock:
+                self._has_new_borrows = False
+                self.register()
 
     def leak(self, entry: Entry) -> None:
         """Keeps an object for ever: a copy of its reference left the engine's sight."""
-        with self._core.lock:
+        with self._links.lock:
             entry.hold()
 
     def owner_address(self, entry: Entry) -> bytes:
@@ -103,7 +103,7 @@ class Objects(ObjectTable):
 
     def lends(self) -> bool:
         """Whether others hold references to what this process owns. From any thread."""
-        with self._core.lock:
+        with self._links.lock:
             return self.has_borrowers()
 
     def drain(self) -> None:
@@ -112,7 +112,7 @@ class Objects(ObjectTable):
 
     def _let_go(self, item: Any) -> None:
         if item.__class__ is Pin:
-            self._core.store.release(item)
+            self._store.release(item)
             return
         try:
             item.abandon()  # a stream
@@ -123,11 +123,11 @@ class Objects(ObjectTable):
 
     def when_ready(self, entry: Entry, callback: Callable[[], None]) -> None:
         """Calls back, under the lock, when the value is there (at once if it is). From any thread."""
-        with self._core.lock:
-            if self.failure is None and self._core.pump.failure is not None:
-                self.failure = self.error_value(self._core.pump.failure)
+        with self._links.lock:
+            if self.failure is None and self._links.pump.failure is not None:
+                self.failure = self.error_value(self._links.pump.failure)
             self.call_when_ready(entry, callback)
-        self._core.pump.kick()
+        self._links.pump.kick()
 
     def fail_pending(self, error: Exception) -> None:
         """Gives every object that is still to come this error: nobody will make it any more. Under the lock."""
@@ -160,12 +160,11 @@ class Objects(ObjectTable):
         Raises:
             RaySystemError: the node agent is gone.
         """
-        core = self._core
-        core.check()
+        self._links.check()
         plain = plain_value(value)
         if plain is not None:
-            with core.lock:
-                entry = self.own(core.ids.put(), 1)
+            with self._links.lock:
+                entry = self.own(self._ids.put(), 1)
                 entry.value = plain
                 return self.held_ref(entry)
         try:
@@ -176,10 +175,9 @@ class Objects(ObjectTable):
 
     def put_serialized(self, serialized: serialization.Serialized) -> ObjectRef:
         """Makes an object of ours from a value that is serialized already."""
-        core = self._core
-        object_id = core.ids.put()
-        stored = self._inline(serialized) or self._stored(serialized, core.store.put(object_id, serialized))
-        with core.lock:
+        object_id = self._ids.put()
+        stored = self._inline(serialized) or self._stored(serialized, self._store.put(object_id, serialized))
+        with self._links.lock:
             entry = self.own(object_id)
             entry.value = stored
             if serialized.references:
@@ -199,7 +197,7 @@ class Objects(ObjectTable):
         `again`, `keeper`: see `Store.create`."""
         value = self._inline(serialized)
         if value is None:
-            size, offset = self._core.store.create(object_id, serialized, owner, again=again, keeper=keeper)
+            size, offset = self._store.create(object_id, serialized, owner, again=again, keeper=keeper)
             value = self._stored(serialized, size, offset)
         return value
 
@@ -212,4 +210,4 @@ class Objects(ObjectTable):
 
     def _stored(self, serialized: serialization.Serialized, size: int, offset: int = -1) -> Value:
         nested = self.nested_of(serialized.references) if serialized.references else ()
-        return Value(STORED, b"", (), nested, (self._core.address.node_id,), size, offset)
+        return Value(STORED, b"", (), nested, (self._links.address.node_id,), size, offset)

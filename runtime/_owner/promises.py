@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from runtime._core import ids
 from runtime._ownership.records import Submission
 from runtime._wire import serialization
 from runtime._wire.messages.worker import Argument
+from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator
 
 from . import context
-from .streaming import STREAMING, Stream
-
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
-    from runtime.object_ref import ObjectRef
-
+from .objects import Objects
+from .streaming import STREAMING, Streams
 
 _FIRST = (1).to_bytes(4, "little")  # what `ids.object_id` appends for the first result
 NO_REFERENCES: list[Argument] = []  # of a push; never changed
@@ -35,10 +31,12 @@ def pickled_classes(classes: tuple[type[BaseException], ...]) -> tuple[bytes, ..
     return tuple(serialization.dumps_function(cls)[0] for cls in classes)
 
 
-def promise(core: Core, task: Submission) -> ObjectRef | list[ObjectRef] | ObjectRefGenerator | None:
+def promise(
+    objects: Objects, streams: Streams, task: Submission
+) -> ObjectRef | list[ObjectRef] | ObjectRefGenerator | None:
     """Makes the objects of the results, and what the user gets for them: a reference, a list of them, a generator, or
     None. The submission holds its results until it is over. Under the lock."""
-    objects, task_id, count = core.objects, task.push.task_id, task.push.num_returns
+    task_id, count = task.push.task_id, task.push.num_returns
     if count == 1:
         entry = objects.own(task_id + _FIRST, 2)
         task.entries = (entry,)
@@ -47,8 +45,7 @@ def promise(core: Core, task: Submission) -> ObjectRef | list[ObjectRef] | Objec
         entry = objects.own(task_id + _FIRST, 1)
         task.entries = (entry,)
         ref = objects.new_ref(entry)
-        stream = Stream(core, task_id, ref if count == STREAMING else None)
-        task.stream = stream
+        task.stream = stream = streams.open(task_id, ref if count == STREAMING else None)
         return ObjectRefGenerator(stream) if count == STREAMING else ref
     task.entries = tuple([objects.own(ids.object_id(task_id, index + 1), 1) for index in range(count)])
     return [objects.new_ref(entry) for entry in task.entries] or None

@@ -4,23 +4,54 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from runtime import exceptions
 from runtime._core import ids
-from runtime._ownership.records import INLINE, STORED, Entry
+from runtime._ownership.borrowing import Borrowing
+from runtime._ownership.records import INLINE, STORED, Entry, Link, Submission
+from runtime._ownership.released import Released
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.worker import ReleaseHold, StreamConsumed, StreamItem, StreamPaused, Value
+from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import DynamicObjectRefGenerator
 
-if TYPE_CHECKING:
-    from runtime._ownership.records import Link, Submission
-    from runtime._process.core_worker import Core
-    from runtime.object_ref import ObjectRef
+from .links import Links
+from .objects import Objects
 
 STREAMING, DYNAMIC = -1, -2  # Push.num_returns
 _NONE = Value(INLINE, b"N.")
+
+
+class Streams:
+    """The streams of this process that somebody may still read."""
+
+    def __init__(self, links: Links, released: Released, objects: Objects, borrowing: Borrowing) -> None:
+        self.links = links
+        self.pump = links.pump
+        self.released = released
+        self.objects = objects
+        self.borrowing = borrowing
+        self.check = links.check
+        self._open: WeakValueDictionary[bytes, Stream] = WeakValueDictionary()
+
+    def open(self, task_id: bytes, completed: ObjectRef | None) -> Stream:
+        """The stream of a task that begins. See `Stream`."""
+        stream = self._open[task_id] = Stream(self, task_id, completed)
+        return stream
+
+    def get(self, task_id: bytes) -> Stream | None:
+        """The stream of a task."""
+        return self._open.get(task_id)
+
+    def on_paused(self, connection: Connection, message: StreamPaused, _correlation: int) -> None:
+        """A worker waits for us to take more."""
+        stream = self._open.get(message.task_id)
+        if stream is not None:
+            stream.paused(connection, message)
+        else:
+            connection.send(StreamConsumed(message.task_id, -1))
 
 
 class Stream:
@@ -33,7 +64,7 @@ class Stream:
         completed: reference to that object; None when `num_returns="dynamic"`, whose user has it already.
     """
 
-    def __init__(self, core: Core, task_id: bytes, completed: ObjectRef | None) -> None:
+    def __init__(self, core: Streams, task_id: bytes, completed: ObjectRef | None) -> None:
         self.core = core
         self.task_id = task_id
         self.completed = completed
@@ -49,7 +80,6 @@ class Stream:
         self._again = False  # it has ended, and its task runs once more because items were lost
         self._made: set[bytes] = set()  # what it has given since then
         self.lost: dict[bytes, Entry] = {}  # those: they wait for their values
-        core.streams[task_id] = self
 
     # ------------------------------------------------------------ from the worker
 
@@ -217,18 +247,18 @@ class Stream:
                     return None
                 core.check()
                 left = None if deadline is None else deadline - time.monotonic()
-                if not core.wait(lambda: self.items or self.ended, left):
+                if not core.links.wait(lambda: self.items or self.ended, left):
                     raise TimeoutError(f"no item within {timeout_s} s") from None
                 continue
             if self._paused is not None:
-                with core.lock:
+                with core.links.lock:
                     self._resume()
                 core.pump.kick()
             return ref
 
     def peek(self) -> ObjectRef:
         """A reference to the next item, which may be still to come; an error if the stream has ended."""
-        with self.core.lock:
+        with self.core.links.lock:
             for ref in tuple(self.items)[:1]:
                 return ref
             if self._next is None:

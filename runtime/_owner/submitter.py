@@ -4,34 +4,50 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from runtime._core.ids import TaskIds
 from runtime._core.tasks import TaskState
 from runtime._ownership.lease_pool import LeasePool
 from runtime._ownership.records import NO_ARGUMENTS
-from runtime._ownership.tasks import Task, TaskOptions
+from runtime._ownership.tasks import Task, TaskOptions, Tasks
 from runtime._wire.messages.worker import Push
+from runtime.object_ref import ObjectRef
+from runtime.object_ref_generator import ObjectRefGenerator
 
+from .arguments import ArgumentPacker
+from .functions import Function, Functions
+from .links import Links
+from .objects import Objects
 from .promises import NO_REFERENCES, parent, pickled_classes, promise
-
-if TYPE_CHECKING:
-    from runtime._process.core_worker import Core
-    from runtime.object_ref import ObjectRef
-    from runtime.object_ref_generator import ObjectRefGenerator
-
-    from .functions import Function
+from .streaming import Streams
 
 
 class TaskSubmitter:
     """Makes tasks of calls of remote functions. From any thread."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(
+        self,
+        links: Links,
+        task_ids: TaskIds,
+        objects: Objects,
+        packer: ArgumentPacker,
+        functions: Functions,
+        streams: Streams,
+        tasks: Tasks,
+    ) -> None:
+        self._links = links
+        self._ids = task_ids
+        self._objects = objects
+        self._packer = packer
+        self._functions = functions
+        self._streams = streams
+        self._tasks = tasks
 
     def pool(self, function: Function, options: TaskOptions) -> LeasePool:
         """The scheduling class of a function with these options."""
-        self._core.functions.use(function)
-        return self._core.tasks.pool(function, options)
+        self._functions.use(function)
+        return self._tasks.pool(function, options)
 
     def submit(
         self,
@@ -46,16 +62,15 @@ class TaskSubmitter:
         Raises:
             RaySystemError: the node agent is gone.
         """
-        core = self._core
-        core.check()
+        self._links.check()
         retried = options.retry_exceptions
         retry_on = () if retried.__class__ is bool else pickled_classes(retried)  # may run user code
-        packed = core.arguments.pack(function.name, args, kwargs) if args or kwargs else NO_ARGUMENTS
-        with core.lock:
+        packed = self._packer.pack(function.name, args, kwargs) if args or kwargs else NO_ARGUMENTS
+        with self._links.lock:
             task = Task(
                 packed,
                 Push(
-                    core.ids.task(),
+                    self._ids.task(),
                     function.key,
                     "",
                     packed.value,
@@ -77,6 +92,6 @@ class TaskSubmitter:
                 function=function,
                 options=options,
             )
-            result = promise(core, task)
-            core.tasks.submit(task)
+            result = promise(self._objects, self._streams, task)
+            self._tasks.submit(task)
         return result

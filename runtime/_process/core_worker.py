@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import time
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -25,7 +24,7 @@ from runtime._owner.object_admin import ObjectAdmin
 from runtime._owner.objects import Objects
 from runtime._owner.reading import Reader
 from runtime._owner.store import Store
-from runtime._owner.streaming import Stream
+from runtime._owner.streaming import Streams
 from runtime._owner.submitter import TaskSubmitter
 from runtime._owner.task_environment import Environment
 from runtime._owner.value_requests import ValueRequests
@@ -113,12 +112,20 @@ class Core:
         register: what to say to it; the addresses are filled in.
         worker_id: 28 bytes.
         host: the node's address, where it is known beforehand.
+        make_ids: makes the ids of what this process submits and puts, for a job.
 
     Raises:
         RaySystemError: the agent is not there or refuses.
     """
 
-    def __init__(self, agent_path: str, register: node.Register, worker_id: bytes, host: str = "") -> None:
+    def __init__(
+        self,
+        agent_path: str,
+        register: node.Register,
+        worker_id: bytes,
+        host: str = "",
+        make_ids: Callable[[bytes], ids.TaskIds] = ids.TaskIds,
+    ) -> None:
         self._dispatcher = Dispatcher()
         self.pump = pump = Pump(self._dispatcher.dispatch)
         self.is_driver = register.is_driver
@@ -134,8 +141,7 @@ class Core:
         self.job_id = session.job_id
         self.job_settings: dict[str, Any] = json.loads(session.job_config or "{}")
         self.environment = Environment(session.job_config, session.runtime_env)
-        self.ids = ids.TaskIds(self.job_id)
-        self.streams: weakref.WeakValueDictionary[bytes, Stream] = weakref.WeakValueDictionary()
+        self.ids = make_ids(self.job_id)
         self._last_tick = 0.0
         self._switch_s: float | None = None
         self.released = released = Released(pump.wake)
@@ -143,9 +149,10 @@ class Core:
             links, released, self.drain, session.store_path, session.store_capacity_bytes
         )
         self.functions = Functions(links, released)
-        effects = Effects(self)
-        self.objects = objects = Objects(self, effects)
+        effects = Effects(links, warns=self.is_driver)
+        self.objects = objects = Objects(links, released, self.ids, store, effects)
         self.borrowing = borrowing = Borrowing(objects, released, effects)
+        self.streams = Streams(links, released, objects, borrowing)
         self.value_requests = ValueRequests(links, objects, borrowing, store)
         lineage_bytes = self.setting(settings.MAX_LINEAGE_BYTES)
         self.lineage = lineage = Lineage(objects, effects, lineage_bytes)
@@ -161,11 +168,15 @@ class Core:
             links, self.is_driver, objects.table.entries, outcomes.pending, reader, self._running_tasks
         )
         self.tasks = Tasks(self.address, objects, outcomes, effects)
-        effects.attempt_ended = self.history.ended
+        effects.attach(objects, store, self.value_requests, self.arguments, reader, self.history.ended)
         self.actor_calls = Calls(self.address, objects, outcomes, effects)
-        self.submitter = TaskSubmitter(self)
-        self.actors = ActorSubmitter(self)
-        self.cancellation = Cancellation(self)
+        self.submitter = TaskSubmitter(
+            links, self.ids, objects, self.arguments, self.functions, self.streams, self.tasks
+        )
+        self.actors = ActorSubmitter(
+            links, self.ids, objects, borrowing, self.arguments, self.streams, self.actor_calls
+        )
+        self.cancellation = Cancellation(links, outcomes)
         pump.on_wait = self._before_wait
         metrics.on_change = pump.wake
 
@@ -177,7 +188,7 @@ class Core:
             messages.Returned: self._on_returned,
             messages.Retiring: lambda worker, _, __: self.tasks.on_retiring(worker),
             messages.StreamItem: self._on_stream_item,
-            messages.StreamPaused: self._on_stream_paused,
+            messages.StreamPaused: self.streams.on_paused,
             messages.BorrowRefs: self.borrowing.on_borrow,
             messages.ReturnRefs: self.borrowing.on_return,
             messages.GetObject: self.value_requests.on_get,
@@ -265,15 +276,6 @@ class Core:
                 ids.object_id(message.task_id, message.index + 2), value.offset, value.size_bytes
             )
         self.outcomes.on_item(connection, message)
-
-    def _on_stream_paused(
-        self, connection: Connection, message: messages.StreamPaused, _correlation: int
-    ) -> None:
-        stream = self.streams.get(message.task_id)
-        if stream is not None:
-            stream.paused(connection, message)
-        else:
-            connection.send(messages.StreamConsumed(message.task_id, -1))
 
     # ------------------------------------------------------------ upkeep
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from runtime._core.ids import TaskIds
 from runtime._transport.connection import Connection
 from runtime._wire.messages.node import DriverLogs, Register
 
@@ -17,12 +18,15 @@ class Driver(Core):
     Args:
         agent_path: Unix socket of the node agent.
         register: what to say to it; the addresses are filled in.
+        make_ids: makes the ids of what the program submits and puts, for a job.
 
     Raises: see `Core`.
     """
 
-    def __init__(self, agent_path: str, register: Register) -> None:
-        super().__init__(agent_path, register, os.urandom(28))
+    def __init__(
+        self, agent_path: str, register: Register, make_ids: Callable[[bytes], TaskIds] = TaskIds
+    ) -> None:
+        super().__init__(agent_path, register, os.urandom(28), make_ids=make_ids)
 
     def serve(self, print_logs: Callable[[DriverLogs], None] | None) -> None:
         """Begins to serve.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 
 from runtime._executor.owner_side import Arguments
-from runtime._owner import lost_arguments
 from runtime._owner.arguments import LostArguments
+from runtime._owner.lost_arguments import CallArguments
 from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
 from runtime._wire.messages.worker import Push
@@ -31,14 +30,19 @@ class OwnerSide:
         self.report_tasks = core.history.report
         self.cancel_children = core.outcomes.cancel_children
         self.unpack = core.argument_reader.unpack
-        self.unpack_or_send_back: Callable[[Push], Arguments] = partial(lost_arguments.unpack, core)
+        arguments = CallArguments(
+            core.links, core.objects, core.borrowing, core.reader, core.argument_reader, self._end_process
+        )
+        self.unpack_or_send_back: Callable[[Push], Arguments] = arguments.unpack
+        self.send_back: Callable[[Connection, Push, LostArguments], None] = arguments.send_back
 
     @property
     def forked(self) -> bool:
         return self._core.forked
 
-    def send_back(self, connection: Connection, push: Push, error: LostArguments) -> None:
-        lost_arguments.send_back(self._core, connection, push, error)
+    def _end_process(self, reason: str) -> None:
+        assert self._core.executor is not None
+        self._core.executor.terminate(reason)
 
     def hold(self, entries: Iterable[Entry]) -> None:
         self._core.store.say_all()

@@ -19,6 +19,7 @@ import msgspec
 from runtime import exceptions
 from runtime._core import ids
 from runtime._owner.arguments import ArgumentPacker
+from runtime._owner.effects import Effects
 from runtime._owner.history import Span
 from runtime._owner.links import Links
 from runtime._owner.reading import Reader
@@ -28,6 +29,7 @@ from runtime._owner.value_requests import ValueRequests
 from runtime._owner.waiting import Waiter
 from runtime._ownership.borrowing import Borrowing
 from runtime._ownership.lineage import Lineage
+from runtime._ownership.records import Submission
 from runtime._ownership.released import NOWHERE, Released
 from runtime._system import interpreter
 from runtime._system.variables import Setting
@@ -44,6 +46,10 @@ T = TypeVar("T")
 log = logging.getLogger("runtime")
 _START_TIMEOUT_S = 60.0
 _LEAVE_TIMEOUT_S = 5.0
+
+
+def _forget_attempt(task: Submission, failed: bool, error: bytes = b"", seconds: float = 0.0) -> None:
+    """The driver process submits the tasks, and has their history."""
 
 
 class RemoteCore(Requests):
@@ -86,11 +92,13 @@ class RemoteCore(Requests):
         self.links = self
         self.agent = RemoteAgent(self, told.agent_path)
         self.pump = RemotePump(self)
-        self.objects = RemoteObjects(self)
+        links = cast(Links, self)
+        effects = Effects(links, warns=False)
+        self.objects = RemoteObjects(self, effects)
         self.value_requests = Interest(self, self.objects)
         self.borrowing = NoBorrowing()
         self.store = RemoteStore(self, self.objects)
-        links, store = cast(Links, self), cast(Store, self.store)
+        store = cast(Store, self.store)
         requests = cast(ValueRequests, self.value_requests)
         self.reader = Reader(
             links,
@@ -103,6 +111,7 @@ class RemoteCore(Requests):
         )
         self.waiter = Waiter(links, self.released, self.objects, store, requests, self.reader)
         packer = ArgumentPacker(links, self.objects, store)
+        effects.attach(self.objects, store, requests, packer, self.reader, _forget_attempt)
         self.functions = RemoteFunctions(self)
         self.submitter = RemoteSubmitter(self, self.objects, packer)
         self.actors = RemoteActors(self, self.objects, packer)

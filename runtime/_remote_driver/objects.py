@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from runtime import exceptions
 from runtime._owner.effects import Effects
+from runtime._owner.links import Links
 from runtime._owner.objects import INLINE_BYTES, Objects
+from runtime._owner.store import Store
 from runtime._owner.unpickling import unpickle
 from runtime._ownership.records import STORED, Entry
 from runtime._wire import serialization
@@ -20,7 +21,7 @@ from runtime._wire.messages.worker import Value
 from runtime.object_ref import ObjectRef
 
 from . import messages
-from .requests import Requests, as_core
+from .requests import Requests
 
 AHEAD = 4
 """How many pieces of a large value are asked for at a time."""
@@ -29,8 +30,9 @@ AHEAD = 4
 class RemoteObjects(Objects):
     """The object table: everything in it is owned elsewhere, by the driver process or by those that it borrows from."""
 
-    def __init__(self, core: Requests) -> None:
-        super().__init__(as_core(core), Effects(as_core(core)))
+    def __init__(self, core: Requests, effects: Effects) -> None:
+        # No store: what goes to one is uploaded.
+        super().__init__(cast(Links, core), core.released, core.ids, cast(Store, None), effects)
         self._remote = core
         self._told: dict[bytes, int] = {}  # how often the driver process has counted a reference of ours
         self._promised: set[bytes] = set()  # made by `own`, without a value yet
@@ -171,9 +173,6 @@ class Interest:
 
 class NoBorrowing:
     """The `Borrowing` of a remote driver: the driver process borrows for it."""
-
-    new: Mapping[bytes, Entry] = MappingProxyType({})
-    unanswered = 0
 
     def register(self) -> None:
         """Nothing is to be registered."""

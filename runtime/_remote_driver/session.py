@@ -173,8 +173,7 @@ class Session:
             entrypoint=message.entrypoint,
             job_config=message.job_config,
         )
-        core = Driver(self._agent_path, register)
-        core.ids = SuppliedIds(core.job_id)
+        core = Driver(self._agent_path, register, SuppliedIds)
         core_worker.set_current(core)
         core.serve(lambda batch: self._outlet.send(messages.Logs(batch)))
         lost = core.agent.on_close

@@ -99,8 +99,8 @@ class LoneProcess:
             forget=lambda entry: self.forgotten.append(entry.object_id), rebuild=lambda _entry: None
         )
         us: Any = self
-        effects = Effects(us)
-        self.objects = Objects(us, effects)
+        effects = Effects(us, warns=False)
+        self.objects = Objects(us, self.released, self.ids, us.store, effects)
         self.borrowing = Borrowing(self.objects, self.released, effects)
         self.value_requests = ValueRequests(us, self.objects, self.borrowing, us.store)
         self.admin = ObjectAdmin(us, self.ids, self.objects, self.borrowing, us.store, us.lineage)
@@ -109,6 +109,7 @@ class LoneProcess:
         )
         self.waiter = Waiter(us, self.released, self.objects, us.store, self.value_requests, self.reader)
         self.packer = ArgumentPacker(us, self.objects, us.store)
+        effects.attach(self.objects, us.store, self.value_requests, self.packer, self.reader, None)
         self.argument_reader = ArgumentReader(us, self.released, self.objects, self.borrowing, self.reader)
 
     def peer(self, address: WorkerAddress, connect: bool = True) -> Peer | None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from runtime import exceptions
+from runtime._core import ids
 from runtime._owner.effects import Effects
 from runtime._owner.errors import decode_address, encode_address
 from runtime._owner.objects import Objects
@@ -50,9 +51,12 @@ class Core:
         self.peers: dict[bytes, Connection | None] = {owner.worker_id: Connection() for owner in OWNERS}
         self.pump = SimpleNamespace(kick=lambda: None, failure=None)
         self.store = SimpleNamespace(forget=lambda _ids: None)
-        effects = Effects(self)  # type: ignore[arg-type]
-        self.objects = Objects(self, effects)  # type: ignore[arg-type]
+        us: Any = self
+        effects = Effects(us, warns=False)
+        self.objects = Objects(us, self.released, ids.TaskIds(b"job1"), us.store, effects)
         self.borrowing = Borrowing(self.objects, self.released, effects)
+        nobody: Any = None
+        effects.attach(self.objects, us.store, nobody, nobody, nobody, nobody)
 
     def peer(self, address: WorkerAddress, connect: bool = True) -> Connection | None:
         return self.peers[address.worker_id]

@@ -37,10 +37,13 @@ class Core:
             put=self._put,
         )
         self.ids = ids.TaskIds(b"job1")
-        effects = Effects(self)  # type: ignore[arg-type]
-        self.objects = Objects(self, effects)  # type: ignore[arg-type]
+        us: Any = self
+        effects = Effects(us, warns=False)
+        self.objects = Objects(us, self.released, self.ids, us.store, effects)
         self.objects.forget_task = lambda entry: self.ended.append(entry.object_id)
         self.borrowing = Borrowing(self.objects, self.released, effects)
+        nobody: Any = None
+        effects.attach(self.objects, us.store, nobody, nobody, nobody, nobody)
 
     def _put(self, object_id: bytes, serialized: serialization.Serialized) -> int:
         self.created.append(object_id)

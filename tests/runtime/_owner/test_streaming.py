@@ -12,7 +12,7 @@ from runtime._core import ids
 from runtime._owner.effects import Effects
 from runtime._owner.objects import Objects
 from runtime._owner.reading import Reader
-from runtime._owner.streaming import Stream
+from runtime._owner.streaming import Stream, Streams
 from runtime._owner.value_requests import ValueRequests
 from runtime._ownership.borrowing import Borrowing
 from runtime._ownership.released import Released
@@ -56,11 +56,14 @@ class Core:
         self.owner = Connection()
         self.pump = SimpleNamespace(kick=lambda: None, failure=None)
         self.store = SimpleNamespace(forget=lambda _ids: None)
-        self.streams: dict[bytes, Stream] = {}
-        effects = Effects(self)  # type: ignore[arg-type]
-        self.objects = Objects(self, effects)  # type: ignore[arg-type]
+        us: Any = self
+        effects = Effects(us, warns=False)
+        self.objects = Objects(us, self.released, ids.TaskIds(b"job1"), us.store, effects)
         self.borrowing = Borrowing(self.objects, self.released, effects)
         self.value_requests = ValueRequests(self, self.objects, self.borrowing, self.store)  # type: ignore[arg-type]
+        nobody: Any = None
+        effects.attach(self.objects, us.store, self.value_requests, nobody, nobody, nobody)
+        self.streams = Streams(us, self.released, self.objects, self.borrowing)
         lineage: Any = None  # nothing is lost
         self.reader = Reader(
             self, self.released, self.objects, self.borrowing, self.store, self.value_requests, lineage
@@ -89,7 +92,7 @@ def worker() -> Connection:
 @pytest.fixture
 def stream(core: Core) -> Stream:
     completed = core.objects.new_ref(core.objects.own(ids.object_id(TASK, 1)))
-    return Stream(core, TASK, completed)  # type: ignore[arg-type]
+    return core.streams.open(TASK, completed)
 
 
 def item(index: int, nested: Any = ()) -> StreamItem:

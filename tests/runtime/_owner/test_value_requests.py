@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from runtime import exceptions
+from runtime._core import ids
 from runtime._owner import value_requests
 from runtime._owner.effects import Effects
 from runtime._owner.objects import Objects
@@ -37,10 +38,13 @@ class Process:
         self.released = Released(lambda: None)
         self.pump = SimpleNamespace(kick=lambda: None, failure=None)
         self.store = SimpleNamespace(forget=lambda _ids: None, say_all=lambda: None)
-        effects = Effects(self)  # type: ignore[arg-type]
-        self.objects = Objects(self, effects)  # type: ignore[arg-type]
+        us: Any = self
+        effects = Effects(us, warns=False)
+        self.objects = Objects(us, self.released, ids.TaskIds(b"job1"), us.store, effects)
         self.borrowing = Borrowing(self.objects, self.released, effects)
         self.value_requests = ValueRequests(self, self.objects, self.borrowing, self.store)  # type: ignore[arg-type]
+        nobody: Any = None
+        effects.attach(self.objects, us.store, self.value_requests, nobody, nobody, nobody)
         self.link: Link | None = None
 
     def peer(self, _address: WorkerAddress, connect: bool = True) -> Any:
