@@ -44,7 +44,7 @@ class Stream(Protocol):
     """What a generator has yielded so far."""
 
     @property
-    def core(self) -> Caller:
+    def caller(self) -> Caller:
         """The process that reads it."""
 
     @property
@@ -96,7 +96,7 @@ class ObjectRefGenerator:
     def __del__(self) -> None:
         stream = self.__dict__.get("_stream")
         if stream is not None:
-            stream.core.released.add(stream)
+            stream.caller.released.add(stream)
 
     def __iter__(self) -> ObjectRefGenerator:
         return self
@@ -124,14 +124,14 @@ class ObjectRefGenerator:
 
     def next_ready(self) -> bool:
         """Whether `next` would return a reference without waiting."""
-        self._stream.core.check()
-        self._stream.core.pump.poll_once()
+        self._stream.caller.check()
+        self._stream.caller.pump.poll_once()
         return bool(self._stream.items)
 
     def is_finished(self) -> bool:
         """Whether the task has ended and every reference was read, so that `next` raises StopIteration."""
-        self._stream.core.check()
-        self._stream.core.pump.poll_once()
+        self._stream.caller.check()
+        self._stream.caller.pump.poll_once()
         return self._stream.ended and not self._stream.items
 
     def send(self, value: object) -> NoReturn:
@@ -172,9 +172,9 @@ class ObjectRefGenerator:
         """The asynchronous `_next_sync`."""
         loop = asyncio.get_running_loop()
         stream = self._stream
-        core = stream.core
+        caller = stream.caller
         while not stream.items and not stream.ended:
-            core.check()
+            caller.check()
             came: asyncio.Future[None] = loop.create_future()
 
             def wake(came: asyncio.Future[None] = came) -> None:
@@ -185,7 +185,7 @@ class ObjectRefGenerator:
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(wake)  # type: ignore[arg-type]
 
-            core.objects.when_ready(stream.peek()._entry, ready)
+            caller.objects.when_ready(stream.peek()._entry, ready)
             if timeout_s is None or timeout_s < 0:
                 await came
             else:
@@ -201,7 +201,7 @@ class ObjectRefGenerator:
 
     def _peek(self) -> ObjectRef:
         """A reference to what `next` will give; not taken by it."""
-        self._stream.core.check()
+        self._stream.caller.check()
         return self._stream.peek()
 
     def __getstate__(self) -> NoReturn:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/state-machines.md from the TRANSITIONS tables in the code. `--check` only says whether it is
+"""Writes docs/state-machines.md from the tables of transitions in the code. `--check` only says whether it is
 current.
 """
 
@@ -32,10 +32,23 @@ class Source:
     title: str
     module: str
     states: str
+    table: str = "TRANSITIONS"
 
 
 SOURCES = (
     Source("Task, or an actor's call (the owner's view)", "runtime._core.tasks", "TaskState"),
+    Source(
+        "Stream: the task that yields (the owner's view)",
+        "runtime._ownership.streams",
+        "SourceState",
+        "SOURCE_TRANSITIONS",
+    ),
+    Source(
+        "Stream: its reader (the owner's view)",
+        "runtime._ownership.streams",
+        "ReaderState",
+        "READER_TRANSITIONS",
+    ),
     Source("Node", "runtime._core.nodes", "NodeState"),
     Source("Job", "runtime._core.jobs", "JobState"),
     Source("Actor", "runtime._core.actors", "ActorState"),
@@ -54,7 +67,7 @@ def sections() -> Iterator[str]:
     for source in SOURCES:
         module: Any = importlib.import_module(source.module)
         states: type[enum.Enum] = getattr(module, source.states)
-        diagram = fsm.mermaid(next(iter(states)), states, module.TRANSITIONS)
+        diagram = fsm.mermaid(next(iter(states)), states, getattr(module, source.table))
         path = source.module.replace(".", "/") + ".py"
         yield f"## {source.title}\n\n`{path}`\n\n```mermaid\n{diagram}\n```\n"
 

@@ -146,7 +146,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "under the lock these are errors that the engine makes itself"
     ),
     (
-        "runtime._owner.streaming.Stream._collect",
+        "runtime._owner.effects.Effects.collected",
         "runtime._wire.serialization.serialize",
     ): "a list of references",
 }

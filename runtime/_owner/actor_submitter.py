@@ -16,6 +16,7 @@ from runtime._ownership.borrowing import Borrowing
 from runtime._ownership.calls import Actor, Call, Calls
 from runtime._ownership.failures import ArgumentFailed, ConstructorFailed, NotCreated, StaleHandle
 from runtime._ownership.records import NO_ARGUMENTS, Entry, PackedArguments
+from runtime._ownership.streams import Streams
 from runtime._wire import serialization
 from runtime._wire.messages import codec
 from runtime._wire.messages.base import ErrorKind, ErrorReply, WorkerAddress
@@ -35,7 +36,7 @@ from .errors import task_error_of
 from .links import Links
 from .objects import Objects
 from .promises import NO_REFERENCES, parent, pickled_classes, promise
-from .streaming import Streams
+from .streaming import Readers
 
 _SETTLE_S = 5.0
 """An owner answers from its background thread, at once; one that is stopped or cut off is not waited for longer."""
@@ -57,6 +58,7 @@ class ActorSubmitter:
         borrowing: Borrowing,
         packer: ArgumentPacker,
         streams: Streams,
+        readers: Readers,
         calls: Calls,
     ) -> None:
         self._links = links
@@ -65,6 +67,7 @@ class ActorSubmitter:
         self._borrowing = borrowing
         self._packer = packer
         self._streams = streams
+        self._readers = readers
         self._calls = calls
 
     # ------------------------------------------------------------ creation
@@ -264,7 +267,7 @@ class ActorSubmitter:
                 actor=actor,
                 handle=actor.handle,
             )
-            result = promise(self._objects, self._streams, call)
+            result = promise(self._objects, self._streams, self._readers, call)
             self._calls.submit(call)
         if actor.death is not None:
             self.check(actor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from runtime._ownership.failures import ArgumentFailed, ObjectFailure
@@ -11,9 +11,12 @@ from runtime._ownership.outbox import AttemptEnded
 from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
 from runtime._transport.failures import report
+from runtime._wire import serialization
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.node import StoreFree
 from runtime._wire.messages.worker import Value
+from runtime.object_ref import ObjectRef
+from runtime.object_ref_generator import DynamicObjectRefGenerator
 
 from .arguments import ArgumentPacker
 from .errors import error_of, task_error_of
@@ -41,6 +44,7 @@ class Effects:
         self._unhandled = UnhandledErrors()
         self.attempt_ended: AttemptEnded
         """`History.ended` itself, as it is called for every task."""
+        self.reference: Callable[[Entry], ObjectRef]
         self._objects: Objects
         self._store: Store
         self._value_requests: ValueRequests
@@ -58,6 +62,7 @@ class Effects:
     ) -> None:
         """Closes the circle: what carries effects out is itself made of parts of the core, which wants them."""
         self._objects = objects
+        self.reference = objects.held_ref
         self._store = store
         self._value_requests = value_requests
         self._packer = packer
@@ -92,6 +97,10 @@ class Effects:
         if isinstance(failure, ArgumentFailed):
             return self._packer.not_computed(failure)
         return objects.error_value(task_error_of(failure))
+
+    def collected(self, references: Sequence[ObjectRef]) -> tuple[bytes, Sequence[Entry]]:
+        serialized = serialization.serialize(DynamicObjectRefGenerator(references))
+        return serialized.data, serialized.references
 
     def copies_lost(self, entry: Entry, node_ids: Sequence[bytes]) -> None:
         take_for_lost(self._objects, self._reader, entry, node_ids)

@@ -27,6 +27,7 @@ from runtime._ownership.failures import (
     OutOfMemory,
     OwnerDied,
     StaleHandle,
+    StreamEnded,
     TaskFailure,
     Unschedulable,
     WorkerCrashed,
@@ -93,6 +94,9 @@ _TASK_ERRORS: Final[Mapping[type, Callable[[Any], exceptions.RayError]]] = {
     GroupRemoved: lambda _failure: exceptions.TaskPlacementGroupRemoved(),
     NodeDied: lambda failure: exceptions.NodeDiedError(
         f"Task {failure.function_name} failed: {failure.reason}"
+    ),
+    StreamEnded: lambda _failure: exceptions.ObjectRefStreamEndOfStreamError(
+        "the generator has no more values"
     ),
     OutOfMemory: lambda failure: exceptions.OutOfMemoryError(failure.reason),
     Unschedulable: lambda failure: exceptions.TaskUnschedulableError(failure.reason),

@@ -124,10 +124,14 @@ class Objects(ObjectTable):
     def when_ready(self, entry: Entry, callback: Callable[[], None]) -> None:
         """Calls back, under the lock, when the value is there (at once if it is). From any thread."""
         with self._links.lock:
-            if self.failure is None and self._links.pump.failure is not None:
-                self.failure = self.error_value(self._links.pump.failure)
+            self.note_failure()
             self.call_when_ready(entry, callback)
         self._links.pump.kick()
+
+    def note_failure(self) -> None:
+        """Nothing will come any more if the pump has failed. Under the lock."""
+        if self.failure is None and self._links.pump.failure is not None:
+            self.failure = self.error_value(self._links.pump.failure)
 
     def fail_pending(self, error: Exception) -> None:
         """Gives every object that is still to come this error: nobody will make it any more. Under the lock."""

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from runtime._core import ids
 from runtime._ownership.records import Submission
+from runtime._ownership.streams import Streams
 from runtime._wire import serialization
 from runtime._wire.messages.worker import Argument
 from runtime.object_ref import ObjectRef
@@ -13,7 +14,7 @@ from runtime.object_ref_generator import ObjectRefGenerator
 
 from . import context
 from .objects import Objects
-from .streaming import STREAMING, Streams
+from .streaming import STREAMING, Readers, StreamReader
 
 _FIRST = (1).to_bytes(4, "little")  # what `ids.object_id` appends for the first result
 NO_REFERENCES: list[Argument] = []  # of a push; never changed
@@ -32,7 +33,7 @@ def pickled_classes(classes: tuple[type[BaseException], ...]) -> tuple[bytes, ..
 
 
 def promise(
-    objects: Objects, streams: Streams, task: Submission
+    objects: Objects, streams: Streams, readers: Readers, task: Submission
 ) -> ObjectRef | list[ObjectRef] | ObjectRefGenerator | None:
     """Makes the objects of the results, and what the user gets for them: a reference, a list of them, a generator, or
     None. The submission holds its results until it is over. Under the lock."""
@@ -45,7 +46,7 @@ def promise(
         entry = objects.own(task_id + _FIRST, 1)
         task.entries = (entry,)
         ref = objects.new_ref(entry)
-        task.stream = stream = streams.open(task_id, ref if count == STREAMING else None)
-        return ObjectRefGenerator(stream) if count == STREAMING else ref
+        stream = streams.open(task, entry, collects=count != STREAMING)
+        return ObjectRefGenerator(StreamReader(readers, stream, ref)) if count == STREAMING else ref
     task.entries = tuple([objects.own(ids.object_id(task_id, index + 1), 1) for index in range(count)])
     return [objects.new_ref(entry) for entry in task.entries] or None

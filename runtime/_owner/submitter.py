@@ -10,6 +10,7 @@ from runtime._core.ids import TaskIds
 from runtime._core.tasks import TaskState
 from runtime._ownership.lease_pool import LeasePool
 from runtime._ownership.records import NO_ARGUMENTS
+from runtime._ownership.streams import Streams
 from runtime._ownership.tasks import Task, TaskOptions, Tasks
 from runtime._wire.messages.worker import Push
 from runtime.object_ref import ObjectRef
@@ -20,7 +21,7 @@ from .functions import Function, Functions
 from .links import Links
 from .objects import Objects
 from .promises import NO_REFERENCES, parent, pickled_classes, promise
-from .streaming import Streams
+from .streaming import Readers
 
 
 class TaskSubmitter:
@@ -34,6 +35,7 @@ class TaskSubmitter:
         packer: ArgumentPacker,
         functions: Functions,
         streams: Streams,
+        readers: Readers,
         tasks: Tasks,
     ) -> None:
         self._links = links
@@ -42,6 +44,7 @@ class TaskSubmitter:
         self._packer = packer
         self._functions = functions
         self._streams = streams
+        self._readers = readers
         self._tasks = tasks
 
     def pool(self, function: Function, options: TaskOptions) -> LeasePool:
@@ -92,6 +95,6 @@ class TaskSubmitter:
                 function=function,
                 options=options,
             )
-            result = promise(self._objects, self._streams, task)
+            result = promise(self._objects, self._streams, self._readers, task)
             self._tasks.submit(task)
         return result

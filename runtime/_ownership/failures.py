@@ -43,6 +43,10 @@ class TaskFailure(msgspec.Struct, frozen=True):
     """A task has no result."""
 
 
+class StreamEnded(TaskFailure, frozen=True):
+    """A generator has no more values."""
+
+
 class Cancelled(TaskFailure, frozen=True):
     """It was cancelled."""
 

@@ -45,6 +45,12 @@ class Outbox(Protocol):
     def error(self, failure: Any) -> Value:
         """The value that stands for a failure (see `failures.py`)."""
 
+    def reference(self, entry: Entry) -> Any:
+        """The program's reference to an object. It takes over one hold, and gives it back when it dies."""
+
+    def collected(self, references: Sequence[Any]) -> tuple[bytes, Sequence[Entry]]:
+        """The pickled value of a task whose items are collected, and the objects that it refers to."""
+
     def copies_lost(self, entry: Entry, node_ids: Sequence[bytes]) -> None:
         """A worker found no copy of an argument on these nodes: has it made again if no other is known."""
 

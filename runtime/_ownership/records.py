@@ -123,9 +123,12 @@ class ItemStream(Protocol):
     """What the rest of the core needs of a stream: its task gives it items, ends it, and makes lost items again."""
 
     lost: dict[bytes, Entry]
-    ended: bool
     raised: bool
     """User code ended it with an error."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether its task yields nothing new any more."""
 
     def item(self, link: Link, message: StreamItem, task: Submission) -> None:
         """The next value came."""

@@ -24,7 +24,7 @@ from runtime._owner.object_admin import ObjectAdmin
 from runtime._owner.objects import Objects
 from runtime._owner.reading import Reader
 from runtime._owner.store import Store
-from runtime._owner.streaming import Streams
+from runtime._owner.streaming import Readers
 from runtime._owner.submitter import TaskSubmitter
 from runtime._owner.task_environment import Environment
 from runtime._owner.value_requests import ValueRequests
@@ -34,6 +34,7 @@ from runtime._ownership.calls import Calls
 from runtime._ownership.lineage import Lineage
 from runtime._ownership.outcomes import Outcomes
 from runtime._ownership.released import Released
+from runtime._ownership.streams import Streams
 from runtime._ownership.tasks import Tasks
 from runtime._system import interpreter, settings
 from runtime._system.variables import Setting
@@ -152,7 +153,8 @@ class Core:
         effects = Effects(links, warns=self.is_driver)
         self.objects = objects = Objects(links, released, self.ids, store, effects)
         self.borrowing = borrowing = Borrowing(objects, released, effects)
-        self.streams = Streams(links, released, objects, borrowing)
+        self.streams = Streams(objects, borrowing, effects)
+        readers = Readers(links, released, objects)
         self.value_requests = ValueRequests(links, objects, borrowing, store)
         lineage_bytes = self.setting(settings.MAX_LINEAGE_BYTES)
         self.lineage = lineage = Lineage(objects, effects, lineage_bytes)
@@ -171,10 +173,10 @@ class Core:
         effects.attach(objects, store, self.value_requests, self.arguments, reader, self.history.ended)
         self.actor_calls = Calls(self.address, objects, outcomes, effects)
         self.submitter = TaskSubmitter(
-            links, self.ids, objects, self.arguments, self.functions, self.streams, self.tasks
+            links, self.ids, objects, self.arguments, self.functions, self.streams, readers, self.tasks
         )
         self.actors = ActorSubmitter(
-            links, self.ids, objects, borrowing, self.arguments, self.streams, self.actor_calls
+            links, self.ids, objects, borrowing, self.arguments, self.streams, readers, self.actor_calls
         )
         self.cancellation = Cancellation(links, outcomes)
         pump.on_wait = self._before_wait

@@ -13,7 +13,7 @@ from runtime._owner.actor_submitter import handle_object_id
 from runtime._owner.arguments import ArgumentPacker
 from runtime._owner.errors import task_error_of
 from runtime._owner.functions import Function
-from runtime._owner.streaming import STREAMING, Stream
+from runtime._owner.streaming import STREAMING, StreamReader
 from runtime._ownership.calls import Actor
 from runtime._ownership.failures import StaleHandle
 from runtime._ownership.records import Entry, PackedArguments
@@ -70,7 +70,7 @@ def _promise(
             ref = objects.new_ref(objects.track(ids.object_id(task_id, 1)))
             if count != STREAMING:
                 return ref
-            return ObjectRefGenerator(cast(Stream, RemoteStream(core, objects, task_id, ref)))
+            return ObjectRefGenerator(cast(StreamReader, RemoteStream(core, objects, task_id, ref)))
         return [
             objects.new_ref(objects.track(ids.object_id(task_id, index + 1))) for index in range(count)
         ] or None

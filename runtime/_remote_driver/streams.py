@@ -16,10 +16,12 @@ _ANSWER_S = 60.0
 
 
 class RemoteStream:
-    """See `_owner.streaming.Stream`. The driver process has the stream."""
+    """See `_owner.streaming.StreamReader`. The driver process has the stream."""
 
-    def __init__(self, core: Requests, objects: RemoteObjects, task_id: bytes, completed: ObjectRef) -> None:
-        self.core = core
+    def __init__(
+        self, caller: Requests, objects: RemoteObjects, task_id: bytes, completed: ObjectRef
+    ) -> None:
+        self.caller = caller
         self._objects = objects
         self.task_id = task_id
         self.completed = completed
@@ -35,32 +37,32 @@ class RemoteStream:
         return self._state()[1]
 
     def _state(self) -> tuple[int, bool]:
-        state: tuple[int, bool] = self.core.request(
+        state: tuple[int, bool] = self.caller.request(
             lambda number: messages.StreamState(number, self.task_id), tuple[int, bool], _ANSWER_S
         )
         return state
 
     def next(self, timeout_s: float | None) -> ObjectRef | None:
-        """See `Stream.next`."""
+        """See `StreamReader.next`."""
         return self._next(timeout_s, True)
 
     def peek(self) -> ObjectRef:
-        """See `Stream.peek`."""
+        """See `StreamReader.peek`."""
         ref = self._next(None, False)
         assert ref is not None
         return ref
 
     def _next(self, timeout_s: float | None, takes: bool) -> ObjectRef | None:
-        core = self.core
-        object_id: bytes | None = core.request(
+        caller = self.caller
+        object_id: bytes | None = caller.request(
             lambda number: messages.Next(number, self.task_id, timeout_s, takes), bytes | None
         )
         if object_id is None:
             return None
-        with core.lock:
-            self._objects.tell_of(object_id, core.address)
+        with caller.lock:
+            self._objects.tell_of(object_id, caller.address)
             return self._objects.new_ref(self._objects.table.entries[object_id])
 
     def abandon(self) -> None:
         """The generator is gone. Under the lock."""
-        self.core.send(messages.DropStream(self.task_id))
+        self.caller.send(messages.DropStream(self.task_id))

@@ -1,4 +1,4 @@
-"""The caller's side of a stream: in order, once each, the error last, and what is inside is released at the end."""
+"""The program's side of a generator: it waits for items, takes them as references, and drops what it does not take."""
 
 from __future__ import annotations
 
@@ -8,28 +8,23 @@ from typing import Any
 
 import pytest
 
+from runtime import exceptions
 from runtime._core import ids
 from runtime._owner.effects import Effects
 from runtime._owner.objects import Objects
 from runtime._owner.reading import Reader
-from runtime._owner.streaming import Stream, Streams
+from runtime._owner.streaming import Readers, StreamReader
 from runtime._owner.value_requests import ValueRequests
 from runtime._ownership.borrowing import Borrowing
 from runtime._ownership.released import Released
+from runtime._ownership.streams import Stream, Streams
+from runtime._process import core_worker
 from runtime._wire.messages.base import WorkerAddress
-from runtime._wire.messages.worker import (
-    Borrowed,
-    ReleaseHold,
-    StreamConsumed,
-    StreamItem,
-    StreamPaused,
-    Value,
-)
+from runtime._wire.messages.worker import StreamConsumed, StreamItem, StreamPaused, Value
+from runtime.object_ref_generator import DynamicObjectRefGenerator
 
 TASK = b"t" * 24
 OWNER = WorkerAddress(b"o" * 28, b"n" * 28, "owner")
-TASK_OF_IT: Any = SimpleNamespace(stores=lambda _entry: None)
-NESTED = [(b"x" * 28, OWNER)]
 
 
 class Connection:
@@ -54,7 +49,8 @@ class Core:
         self.released = Released(lambda: None)
         self.address = WorkerAddress(b"m" * 28, b"n" * 28, "me")
         self.owner = Connection()
-        self.pump = SimpleNamespace(kick=lambda: None, failure=None)
+        self.kicks = 0
+        self.pump: Any = SimpleNamespace(kick=self._kick, failure=None)
         self.store = SimpleNamespace(forget=lambda _ids: None)
         us: Any = self
         effects = Effects(us, warns=False)
@@ -63,7 +59,9 @@ class Core:
         self.value_requests = ValueRequests(self, self.objects, self.borrowing, self.store)  # type: ignore[arg-type]
         nobody: Any = None
         effects.attach(self.objects, us.store, self.value_requests, nobody, nobody, nobody)
-        self.streams = Streams(us, self.released, self.objects, self.borrowing)
+        self.streams = Streams(self.objects, self.borrowing, effects)
+        self.readers = Readers(us, self.released, self.objects)
+        self.task: Any = SimpleNamespace(push=SimpleNamespace(task_id=TASK), stores=lambda _entry: None)
         lineage: Any = None  # nothing is lost
         self.reader = Reader(
             self, self.released, self.objects, self.borrowing, self.store, self.value_requests, lineage
@@ -71,6 +69,9 @@ class Core:
 
     def peer(self, _address: WorkerAddress, connect: bool = True) -> Connection:
         return self.owner
+
+    def _kick(self) -> None:
+        self.kicks += 1
 
     def check(self) -> None:
         """Nothing has ended."""
@@ -80,8 +81,10 @@ class Core:
 
 
 @pytest.fixture
-def core() -> Core:
-    return Core()
+def core(monkeypatch: pytest.MonkeyPatch) -> Core:
+    core = Core()
+    monkeypatch.setattr(core_worker, "_current", core)
+    return core
 
 
 @pytest.fixture
@@ -91,151 +94,135 @@ def worker() -> Connection:
 
 @pytest.fixture
 def stream(core: Core) -> Stream:
-    completed = core.objects.new_ref(core.objects.own(ids.object_id(TASK, 1)))
-    return core.streams.open(TASK, completed)
+    return core.streams.open(core.task, core.objects.own(ids.object_id(TASK, 1)), collects=False)
 
 
-def item(index: int, nested: Any = ()) -> StreamItem:
-    return StreamItem(TASK, index, Value(0, b"N.", [], list(nested)))
+@pytest.fixture
+def reader(core: Core, stream: Stream) -> StreamReader:
+    completed = core.objects.new_ref(core.objects.table.entries[ids.object_id(TASK, 1)])
+    return StreamReader(core.readers, stream, completed)
 
 
-def test_items_come_in_order_and_then_the_end(stream: Stream, worker: Connection) -> None:
+def come(core: Core, worker: Connection, index: int) -> None:
+    link: Any = worker
+    core.task.stream.item(link, StreamItem(TASK, index, Value(0, b"N.")), core.task)
+
+
+def test_items_come_in_order_and_then_the_end(
+    core: Core, stream: Stream, reader: StreamReader, worker: Connection
+) -> None:
     for index in range(3):
-        stream.item(worker, item(index), TASK_OF_IT)  # type: ignore[arg-type]
+        come(core, worker, index)
     stream.end(None)
-    refs = [stream.next(None) for _ in range(4)]
+    assert len(reader.items) == 3
+    refs = [reader.next(None) for _ in range(4)]
     assert refs[3] is None
-    assert len({ref.binary() for ref in refs if ref is not None}) == 3
+    assert [ref.binary() for ref in refs if ref is not None] == [
+        ids.object_id(TASK, index + 2) for index in range(3)
+    ]
 
 
-def test_items_have_their_values(core: Core, stream: Stream, worker: Connection) -> None:
-    stream.item(worker, item(0), TASK_OF_IT)  # type: ignore[arg-type]
-    ref = stream.next(None)
+def test_an_item_lives_as_long_as_its_reference(core: Core, reader: StreamReader, worker: Connection) -> None:
+    come(core, worker, 0)
+    ref = reader.next(None)
     assert ref is not None
     assert core.reader.get_one(ref, None) is None
+    binary = ref.binary()
+    core.objects.drain()
+    assert binary in core.objects.table.entries
+    del ref
+    core.objects.drain()
+    assert binary not in core.objects.table.entries
 
 
-def test_items_that_come_again_after_a_retry_are_skipped(stream: Stream, worker: Connection) -> None:
-    for index in (0, 1, 0, 1, 2):
-        stream.item(worker, item(index), TASK_OF_IT)  # type: ignore[arg-type]
-    assert len(stream.items) == 3
-
-
-def test_an_error_is_the_last_item(core: Core, stream: Stream, worker: Connection) -> None:
-    stream.item(worker, item(0), TASK_OF_IT)  # type: ignore[arg-type]
+def test_an_error_is_the_last_item(
+    core: Core, stream: Stream, reader: StreamReader, worker: Connection
+) -> None:
     stream.raised = True
-    assert stream.end(core.objects.error_value(KeyError("over"))).kind == 0
-    stream.next(None)
-    ref = stream.next(None)
+    stream.end(core.objects.error_value(KeyError("over")))
+    ref = reader.next(None)
     assert ref is not None
     with pytest.raises(KeyError, match="over"):
         core.reader.get_one(ref, None)
-    assert stream.next(None) is None
+    assert reader.next(None) is None
 
 
-def test_nothing_in_time(stream: Stream) -> None:
+def test_an_error_from_outside_is_the_end_itself(core: Core, stream: Stream, reader: StreamReader) -> None:
+    stream.end(core.objects.error_value(ValueError("lost")))
+    assert reader.next(None) == reader.completed
+    assert reader.next(None) is None
+
+
+def test_nothing_in_time(reader: StreamReader) -> None:
     with pytest.raises(TimeoutError):
-        stream.next(0.0)
+        reader.next(0.0)
 
 
-def test_a_stream_without_references_needs_no_release(stream: Stream, worker: Connection) -> None:
-    stream.item(worker, item(0), TASK_OF_IT)  # type: ignore[arg-type]
-    stream.end(None)
-    assert worker.sent == []
-
-
-@pytest.mark.parametrize("registered_first", [True, False])
-def test_the_worker_is_released_when_all_is_registered_and_over(
-    core: Core, stream: Stream, worker: Connection, registered_first: bool
+def test_the_next_item_can_be_seen_before_it_comes(
+    core: Core, reader: StreamReader, worker: Connection
 ) -> None:
-    stream.item(worker, item(0, NESTED), TASK_OF_IT)  # type: ignore[arg-type]
-    [registered] = core.owner.calls
-    steps = [lambda: registered(Borrowed()), lambda: stream.end(None)]
-    for step in steps if registered_first else reversed(steps):
-        assert worker.sent == []
-        step()
-    assert worker.sent == [ReleaseHold(TASK)]
-
-
-def test_the_worker_is_released_once(core: Core, stream: Stream, worker: Connection) -> None:
-    for index in range(3):
-        stream.item(worker, item(index, NESTED), TASK_OF_IT)  # type: ignore[arg-type]
-    stream.end(None)
-    for registered in core.owner.calls:
-        registered(Borrowed())
-    assert worker.sent == [ReleaseHold(TASK)]
-
-
-def test_a_repeated_item_keeps_references_too(core: Core, stream: Stream, worker: Connection) -> None:
-    first = Connection()
-    stream.item(first, item(0), TASK_OF_IT)  # type: ignore[arg-type]
-    stream.item(worker, item(0, NESTED), TASK_OF_IT)  # type: ignore[arg-type]
-    stream.end(None)
-    assert worker.sent == []
-    for registered in core.owner.calls:
-        registered(Borrowed())
-    assert first.sent == []
-    assert worker.sent == [ReleaseHold(TASK)]
-
-
-def test_an_error_from_outside_is_the_end_itself(core: Core, stream: Stream, worker: Connection) -> None:
-    stream.item(worker, item(0), TASK_OF_IT)  # type: ignore[arg-type]
-    lost = core.objects.error_value(ValueError("lost"))
-    assert stream.end(lost) is lost
-    stream.next(None)
-    assert stream.next(None) is stream.completed
-    assert stream.next(None) is None
-
-
-def test_the_next_item_can_be_seen_before_it_comes(core: Core, stream: Stream, worker: Connection) -> None:
-    expected = stream.peek()
+    expected = reader.peek()
     assert expected._entry.value is None
-    stream.item(worker, item(0), TASK_OF_IT)  # type: ignore[arg-type]
+    come(core, worker, 0)
     assert expected._entry.value is not None
-    assert stream.peek() is expected
-    assert stream.next(None) is expected
+    assert reader.peek() == expected
+    assert reader.next(None) == expected
 
 
-def test_who_looks_ahead_learns_of_the_end(core: Core, stream: Stream) -> None:
-    expected = stream.peek()
+def test_who_looks_ahead_learns_of_the_end(core: Core, stream: Stream, reader: StreamReader) -> None:
+    expected = reader.peek()
     stream.end(None)
-    assert expected._entry.value is not None
-    assert stream.peek()._entry.value is not None
-    assert stream.next(None) is None
+    with pytest.raises(exceptions.ObjectRefStreamEndOfStreamError):
+        core.reader.get_one(expected, None)
 
 
-def test_a_worker_that_pauses_hears_of_what_was_taken(stream: Stream, worker: Connection) -> None:
-    for index in range(2):
-        stream.item(worker, item(index), TASK_OF_IT)  # type: ignore[arg-type]
-    stream.paused(worker, StreamPaused(TASK, 0))  # type: ignore[arg-type]
-    assert worker.sent == []
-    stream.next(None)
-    assert worker.sent == [StreamConsumed(TASK, 1)]
-    stream.next(None)
-    assert len(worker.sent) == 1
+def test_who_looks_ahead_learns_that_the_process_is_cut_off(core: Core, reader: StreamReader) -> None:
+    core.pump.failure = ValueError("cut off")
+    expected = reader.peek()
+    with pytest.raises(ValueError, match="cut off"):
+        core.reader.get_one(expected, None)
 
 
-def test_a_worker_that_pauses_late_is_told_at_once(stream: Stream, worker: Connection) -> None:
-    stream.item(worker, item(0), TASK_OF_IT)  # type: ignore[arg-type]
-    stream.next(None)
-    stream.paused(worker, StreamPaused(TASK, 0))  # type: ignore[arg-type]
-    assert worker.sent == [StreamConsumed(TASK, 1)]
-
-
-@pytest.mark.parametrize("paused_first", [True, False])
-def test_an_abandoned_stream_lets_the_worker_go_on(
-    core: Core, stream: Stream, worker: Connection, paused_first: bool
+def test_a_worker_that_paused_goes_on_when_something_is_taken(
+    core: Core, reader: StreamReader, worker: Connection
 ) -> None:
-    stream.item(worker, item(0), TASK_OF_IT)  # type: ignore[arg-type]
-    steps = [lambda: stream.paused(worker, StreamPaused(TASK, 0)), stream.abandon]  # type: ignore[arg-type]
-    for step in steps if paused_first else reversed(steps):
-        step()
-    assert worker.sent == [StreamConsumed(TASK, -1)]
+    link: Any = worker
+    for index in range(2):
+        come(core, worker, index)
+    reader.next(None)
+    assert core.kicks == 0
+    core.streams.on_paused(link, StreamPaused(TASK, 1), 0)
+    reader.next(None)
+    assert worker.sent == [StreamConsumed(TASK, 2)]
+    assert core.kicks == 1
 
 
-def test_what_comes_for_an_abandoned_stream_is_freed(core: Core, stream: Stream, worker: Connection) -> None:
-    stream.item(worker, item(0), TASK_OF_IT)  # type: ignore[arg-type]
-    stream.abandon()
-    stream.item(worker, item(1), TASK_OF_IT)  # type: ignore[arg-type]
+def test_what_a_dropped_generator_has_is_freed(core: Core, reader: StreamReader, worker: Connection) -> None:
+    come(core, worker, 0)
+    core.released.add(reader)
+    core.objects.drain()
+    come(core, worker, 1)
     core.objects.drain()
     assert list(core.objects.table.entries) == [ids.object_id(TASK, 1)]
+
+
+def test_collected_items_are_references(core: Core, worker: Connection) -> None:
+    entry = core.objects.own(ids.object_id(TASK, 1), 1)
+    stream = core.streams.open(core.task, entry, collects=True)
+    for index in range(2):
+        come(core, worker, index)
+    entry.value = stream.end(None)
+    core.objects.drain()  # the references that were pickled
+    core.objects.release(entry)
+    assert not core.objects.table.entries
+
+
+def test_collected_items_are_given_one_by_one(core: Core, worker: Connection) -> None:
+    entry = core.objects.own(ids.object_id(TASK, 1), 1)
+    stream = core.streams.open(core.task, entry, collects=True)
+    for index in range(2):
+        come(core, worker, index)
+    core.objects.set_value(entry, stream.end(None))
+    generator = core.reader.get_one(core.objects.new_ref(entry), None)
+    assert isinstance(generator, DynamicObjectRefGenerator)
+    assert [ref.binary() for ref in generator] == [ids.object_id(TASK, index + 2) for index in range(2)]

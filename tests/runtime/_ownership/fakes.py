@@ -165,6 +165,17 @@ class Network:
                 other.borrowing.peer_lost(process.address.worker_id)
 
 
+class Reference:
+    """A program's reference to an object; it gives its hold back when it dies."""
+
+    def __init__(self, process: Process, entry: Entry) -> None:
+        self.process = process
+        self.entry = entry
+
+    def __del__(self) -> None:
+        self.process.drop(self.entry)
+
+
 class Process:
     """A process with an ownership core; also its outbox."""
 
@@ -188,6 +199,7 @@ class Process:
         self.lent: dict[bytes, list[Entry]] = {}  # by transfer: held until the receiver has registered
         self.received: list[Entry] = []
         self.attempts: list[tuple[bytes, int, bool]] = []
+        self.collections: list[list[bytes]] = []
         self.lost_copies: list[tuple[bytes, list[bytes]]] = []
         self.warnings: list[tuple[str, int, str]] = []
         self.agent = WorkerLink(address_of("agent"))
@@ -240,6 +252,14 @@ class Process:
 
     def attempt_ended(self, task: Submission, failed: bool, error: bytes = b"", seconds: float = 0.0) -> None:
         self.attempts.append((task.push.task_id, task.push.attempt, failed))
+
+    def reference(self, entry: Entry) -> Reference:
+        return Reference(self, entry)
+
+    def collected(self, references: Sequence[Any]) -> tuple[bytes, Sequence[Entry]]:
+        entries = [reference.entry for reference in references]
+        self.collections.append([entry.object_id for entry in entries])
+        return b"collected", entries
 
     def copies_lost(self, entry: Entry, node_ids: Sequence[bytes]) -> None:
         self.lost_copies.append((entry.object_id, list(node_ids)))
