@@ -56,6 +56,13 @@ SOURCES = (
     Source("Worker", "runtime._core.workers", "WorkerState"),
     Source("Worker process (its own view of its end)", "runtime._executor.lifecycle", "Stage"),
     Source("Object in a node's store", "runtime._core.store_index", "ObjectState"),
+    Source("Leader of a pump", "runtime._transport.leadership", "Leader", "LEADER_TRANSITIONS"),
+    Source(
+        "Follower of a pump's leader",
+        "runtime._transport.leadership",
+        "FollowerState",
+        "FOLLOWER_TRANSITIONS",
+    ),
     Source("Background thread of a pump", "runtime._transport.background", "Phase"),
     Source("Instance (the autoscaler's view of a machine)", "autoscaler.instances", "InstanceState"),
 )

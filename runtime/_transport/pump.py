@@ -29,6 +29,7 @@ from .bell import Bell
 from .connection import Connection
 from .failures import report
 from .greeting import Greeter, connect_proven
+from .leadership import Leader, Leadership
 from .listener import Listener
 from .pumping import Timed
 
@@ -64,10 +65,8 @@ class Pump:
         self.greeter = Greeter(self)
         self._secret: bytes | None = None  # None: not known yet
         self._unwatched: list[tuple[socket.socket, Callable[[socket.socket], None]]] = []  # until it is
-        self._leading = threading.Lock()
-        self._leader = 0  # the thread that leads, or did last
-        self.followers: list[threading.Event] = []
-        """The threads that wait and would lead."""
+        self._leadership = Leadership(self._left)
+        self.followers = self._leadership.followers
         self.rounds = 0
         """Rounds led by a waiting thread that dispatched events."""
         self.stopped = False
@@ -159,7 +158,7 @@ class Pump:
                 connection.close(str(error))
             else:
                 connection.attach(sock)
-            self._wake_followers()
+            self._leadership.wake_followers()
             self.wake()
 
         threading.Thread(target=run, name=f"connect to {connection.name}", daemon=True).start()
@@ -235,11 +234,11 @@ class Pump:
             if left is not None and left <= 0:
                 self.poll_once()
                 return bool(ready())
-            if self.try_to_lead():
+            if self._leadership.take(Leader.CALLER):
                 try:
                     self._lead(ready, deadline, look_s)
                 finally:
-                    self.stop_leading()
+                    self._leadership.leave()
             else:
                 self._follow(ready, left)
         return True
@@ -257,11 +256,11 @@ class Pump:
 
     def poll_once(self) -> None:
         """One round without waiting, if nobody else leads. For an event loop that watches `epoll` itself."""
-        if self.try_to_lead():
+        if self._leadership.take(Leader.VISITOR):
             try:
                 self._round(0)
             finally:
-                self.stop_leading()
+                self._leadership.leave()
 
     def drive_externally(self) -> None:
         """From now on an event loop calls `poll_once` when `epoll` is readable; the background thread only helps."""
@@ -279,19 +278,17 @@ class Pump:
     @property
     def is_led(self) -> bool:
         """Whether a thread leads."""
-        return self._leading.locked()
+        return self._leadership.is_led
 
     def try_to_lead(self) -> bool:
-        """Makes the calling thread the leader, unless there is one. Then it must call `stop_leading`."""
-        if not self._leading.acquire(blocking=False):
-            return False
-        self._leader = threading.get_ident()
-        return True
+        """For the background thread: becomes the leader, unless there is one. Then it must call `stop_leading`."""
+        return self._leadership.take(Leader.BACKGROUND)
 
     def stop_leading(self) -> None:
         """Lets another thread lead."""
-        self._leading.release()
-        self._wake_followers()
+        self._leadership.leave()
+
+    def _left(self) -> None:
         background = self._background
         if background.alarm.armed and not background.assists:
             background.alarm.ring()  # it sleeps because a caller led
@@ -299,19 +296,13 @@ class Pump:
     def _follow(self, ready: Callable[[], Any], left: float | None) -> None:
         if self.dirty:
             self.flush_all()  # the leader may wait for long
-        event = threading.Event()
-        self.followers.append(event)
-        try:
-            if self._wake.armed:
-                self._wake.ring()
-            if not ready():
-                event.wait(LONG_NAP_S if left is None else min(left, LONG_NAP_S))
-        finally:
-            self.followers.remove(event)
+        nap_s = LONG_NAP_S if left is None else min(left, LONG_NAP_S)
+        self._leadership.follow(self._call_background, ready, nap_s)
 
-    def _wake_followers(self) -> None:
-        for event in tuple(self.followers):
-            event.set()
+    def _call_background(self) -> None:
+        """The background thread stops leading when a caller waits."""
+        if self._wake.armed:
+            self._wake.ring()
 
     def background_round(self) -> None:
         """A round of the background thread: `kick` and any waiting thread end its poll. The caller leads."""
@@ -358,7 +349,7 @@ class Pump:
                     except Exception:
                         report("the handling of a socket")
         if events and self.followers:
-            self._wake_followers()
+            self._leadership.wake_followers()
         return bool(events)
 
     def _expire(self) -> float:
@@ -438,13 +429,10 @@ class Pump:
         self.stopped = True
         self._background.alarm.ring()
         self.wake()
-        self._wake_followers()
+        self._leadership.wake_followers()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(STOP_S)
-        if (
-            not self.try_to_lead() and self._leader != threading.get_ident()
-        ):  # else a signal interrupted our own wait
-            self._leading.acquire(timeout=STOP_S)  # for good: nobody polls what is closed now
+        self._leadership.close(STOP_S)  # nobody polls what is closed now
         with self.lock:
             for sock in self._listeners:
                 sock.close()
