@@ -205,9 +205,11 @@ def test_a_client_that_meets_another_secret_does_not_try_again() -> None:
     pump = Pump(ignore)
     pump.start()
     with refusing(deceive) as (port, served):
-        connection = pump.connect_tcp("127.0.0.1", port, SECRET, "stranger")
-        reply = pump.call(connection, ask(1), LIMIT_S)
-        assert "does not know the secret" in reply.message
+        replies: list[Any] = []
+        with pump.lock:  # the refusal comes after the call
+            pump.connect_tcp("127.0.0.1", port, SECRET, "stranger").call(ask(1), replies.append)
+        assert pump.wait(lambda: replies, LIMIT_S)
+        assert "does not know the secret" in replies[0].message
         assert eventually(lambda: served == [0])
         pump.stop()
 
