@@ -243,7 +243,8 @@ def test_logs_as_text_have_the_context_behind_the_message() -> None:
     output = run_to_end(LOGGING_PROGRAM, "num_cpus=2, logging_config=ray.LoggingConfig(log_level='ERROR')")
     assert "from the driver" not in output
     assert re.search(r"^\d.*ERROR .*:\d+ -- from the actor", output, re.M)  # without a prefix
-    assert re.search(r"actor_name=named .*task_id=[0-9a-f]+ ", output)
+    assert re.search(r" actor_name=named\b", output)
+    assert re.search(r" task_id=[0-9a-f]+\b", output)
 
 
 def test_what_workers_of_other_nodes_printed_is_not_lost_either() -> None:
