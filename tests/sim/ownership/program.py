@@ -90,8 +90,12 @@ class Program:
         return self.rng.sample(self.refs, min(len(self.refs), self.rng.randrange(most + 1)))
 
     def nest(self, order: int, most: int = 3) -> list[Entry]:
-        """References to pass on."""
-        return self.book.nest(order, self.some(most))
+        """References to pass on; often those of third parties, which hear of the receiver on another link."""
+        borrowed = [entry for entry in self.refs if entry.owner is not None]
+        chosen = self.some(most)
+        if borrowed and self.rng.random() < 0.5:
+            chosen.append(self.rng.choice(borrowed))
+        return self.book.nest(order, chosen)
 
     def accept(self, entries: Iterable[Entry]) -> None:
         """References that are ours now, with a hold of each."""
@@ -353,7 +357,7 @@ class Program:
                 self.process.cancel(entry, self.rng.random() < 0.5)
 
     def kill_actor(self) -> None:
-        if self.actors and self.rng.random() < 0.1:
+        if self.actors and self.process.cluster.lossy and self.rng.random() < 0.3:
             actor = self.rng.choice(list(self.actors.values()))
             no_restart = self.rng.random() < 0.5
             self.process.agent.call(KillActor(actor.actor_id, no_restart), lambda _: None)
