@@ -74,7 +74,13 @@ class Zygote:
         self._ended = False
 
     def serve(self) -> None:
-        """Forks, kills and reaps until the agent is gone or SIGTERM comes, then kills what is left."""
+        """Forks, kills and reaps until the agent is gone or SIGTERM comes. Whatever ends it, it kills what is left."""
+        try:
+            self._serve()
+        finally:
+            self._kill_left()
+
+    def _serve(self) -> None:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._end)
         signal.signal(signal.SIGCONT, self._look_for_parent)
@@ -94,6 +100,8 @@ class Zygote:
                 self._reap()
             if self._connection in readable and not self._read():
                 break
+
+    def _kill_left(self) -> None:
         for pid in self._children:
             _kill_group(pid)
         if os.getsid(0) == os.getpid():  # else the program that started this Python leads the session
@@ -107,7 +115,10 @@ class Zygote:
             self._ended = True
 
     def _read(self) -> bool:
-        data = self._connection.recv(1 << 16)
+        try:
+            data = self._connection.recv(1 << 16)
+        except ConnectionError:  # the agent was killed before it had read all that we told it
+            return False
         if not data:
             return False
         *lines, self._received = (self._received + data).split(b"\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -148,6 +149,16 @@ def test_the_zygote_ends_when_its_agent_closes_the_socket(tmp_path: Path) -> Non
         return await asyncio.to_thread(zygote._process.wait, 60)
 
     assert asyncio.run(scenario()) == 0
+
+
+def test_the_zygote_ends_in_order_when_its_agent_is_killed_before_it_has_read_all(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    spawned = spawn_zygote(str(tmp_path))
+    with spawned.connection:
+        assert select.select([spawned.connection], [], [], 60)[
+            0
+        ]  # it says that it is ready, and nobody reads that
+    assert spawned.process.wait(60) == 0, Path(spawned.log_path).read_text()
 
 
 def test_the_loop_runs_on_while_a_zygote_is_slow_to_end(
