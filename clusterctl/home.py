@@ -94,6 +94,7 @@ class Home:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.cache = str(root / "cache")
 
     @classmethod
     def find(cls, environ: Mapping[str, str] | None = None) -> Home:

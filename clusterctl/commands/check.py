@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -41,7 +42,7 @@ def check(
     from clusterctl import plan_view, providers
     from clusterctl.errors import from_provider
     from clusterctl.home import Home
-    from clusterctl.launcher import checks, costs, node_types
+    from clusterctl.launcher import checks, costs, node_types, shipping
     from clusterctl.spec.load import cluster_limit, load_file
 
     try:
@@ -62,7 +63,8 @@ def check(
     kinds = node_types.node_types(loaded, provider.default_resources())
     estimate = None
     try:
-        problems = checks.problems(loaded, provider, kinds, offline)
+        obtain = partial(shipping.packed, cache=home.cache, extras=provider.head_extras or ())
+        problems = checks.problems(loaded, provider, kinds, obtain, offline)
     except ProviderError as error:
         raise from_provider(error) from error
     if not offline and not any(problem.fatal for problem in problems):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -59,7 +58,7 @@ def collect(home: Home, name: str, spec: ClusterSpec, file: str, record: Cluster
         "name": name,
         "up": record.up_command if record else f"clusterctl up {shlex.quote(file)}",
         "down": f"clusterctl down {name if record else shlex.quote(file)}",
-        "own_version": (clusterctl.__version__, f"{sys.version_info[0]}.{sys.version_info[1]}"),
+        "own_version": clusterctl.__version__,
         "busy": _busy(home, name),
         "runs_ray": isinstance(spec.runtime, RayRuntime),
         "setup_log": _tail(os.path.join(home.folder(name), "logs", "head-setup.log")),

@@ -277,7 +277,7 @@ def _closed(name: str, machine: Machine, seen: Seen) -> Finding:
 
 
 def _runtime(facts: Facts, machine: Machine, seen: Seen, name: str) -> Iterator[Finding]:
-    own, python = facts.own_version
+    own = facts.own_version
     if seen.started and not seen.version:
         yield _error(
             f"the runtime of {name} does not work: {seen.runtime_error or 'no Python runs there'}",
@@ -289,9 +289,10 @@ def _runtime(facts: Facts, machine: Machine, seen: Seen, name: str) -> Iterator[
     if version and version != own:
         advice = "Use the same version here and there: clusterctl down, then up, brings this one over."
         yield _warning(f"{name} runs clusterctl {version}, and here is {own}", advice, machine.id)
-    if seen.python and seen.python != python:
+    heads = facts.head_version[1] if facts.head_version else ""
+    if seen.python and heads and seen.python != heads:
         advice = "Programs and their data travel between the two, so the minor versions must be the same."
-        yield _error(f"{name} runs Python {seen.python}, and here is {python}", advice, machine.id)
+        yield _error(f"{name} runs Python {seen.python}, and the head {heads}", advice, machine.id)
 
 
 def _quoted(lines: object) -> str:

@@ -111,7 +111,7 @@ class Facts:
         api_words: why the head's API does not answer, where it says nothing.
         api_port: where it should listen; 0: not known.
         head_version: clusterctl's and Python's on the head, as the API says.
-        own_version: here.
+        own_version: clusterctl's, here.
         status: the head's `/api/cluster_status`, or empty.
         failures: the latest nodes that could not be made, one for each reason.
         runs_ray: its nodes run Ray itself, whose daemons are not ours to judge.
@@ -121,7 +121,7 @@ class Facts:
     name: str
     up: str
     down: str
-    own_version: tuple[str, str]
+    own_version: str
     state: str = ""
     stops_itself: bool = False
     spec_problem: str = ""

@@ -3,30 +3,48 @@
 from __future__ import annotations
 
 import os
-import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from autoscaler.provider import NodeType, Problem
+from clusterctl.artefacts import architectures
+from clusterctl.artefacts.target import NoRuntime, Target
 from clusterctl.providers import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
+from clusterctl.spec.docker import image_of
 
-from . import architectures
 from .costs import Costs
 
 
 def problems(
-    spec: ClusterSpec, provider: OperatorProvider, kinds: Sequence[NodeType], offline: bool = False
+    spec: ClusterSpec,
+    provider: OperatorProvider,
+    kinds: Sequence[NodeType],
+    obtain: Callable[[Target], object],
+    offline: bool = False,
 ) -> list[Problem]:
-    """All of them: files that are missing here, machines that cannot run what is shipped, and what the provider finds.
+    """All of them: files that are missing here, machines that no runtime fits, and what the provider finds.
 
     Args:
+        obtain: makes the runtime for a target, or raises `NoRuntime`.
         offline: only what shows without a network and without credentials.
 
     Raises:
         ProviderError: the platform cannot be asked.
     """
-    shipped = machines(spec, kinds) if provider.head_extras is not None else []
-    return [*files(spec), *shipped, *(provider.check_offline(kinds) if offline else provider.check(kinds))]
+    found = [*files(spec), *(provider.check_offline(kinds) if offline else provider.check(kinds))]
+    if provider.head_extras is None or isinstance(spec.runtime, RayRuntime):
+        return found  # nothing is shipped
+    known = {} if offline or any(problem.fatal for problem in found) else provider.targets(kinds)
+    head = spec.head_node_type
+    known = {name: known[name] for name in known if not image_of(spec, name, name == head)}
+    found += unlike(spec, kinds, known)
+    target = known.get(head)
+    if target is not None and not any(problem.fatal for problem in found):
+        try:
+            obtain(target)
+        except NoRuntime as error:
+            found.append(Problem(error.what, error.advice))
+    return found
 
 
 def files(spec: ClusterSpec) -> list[Problem]:
@@ -42,29 +60,43 @@ def files(spec: ClusterSpec) -> list[Problem]:
     ]
 
 
-def machines(
-    spec: ClusterSpec, kinds: Sequence[NodeType], machine: str = platform.machine()
-) -> list[Problem]:
-    """Node types whose machines have another CPU architecture than this one, where the runtime comes from: it has
-    extension modules.
+def unlike(spec: ClusterSpec, kinds: Sequence[NodeType], known: Mapping[str, Target]) -> list[Problem]:
+    """Node types whose machines have another CPU architecture or another Python than the head's: what the head runs on
+    is what it ships to them.
 
     Args:
-        machine: the kernel's name of the architecture here.
+        known: what the runtimes of nodes are made for, by node type.
     """
-    if isinstance(spec.runtime, RayRuntime):
-        return []  # each machine installs its own
     where = str(spec.provider.__struct_config__.tag)
-    here = architectures.of_kernel(machine)
+    machines = {kind.name: architectures.machine_type(where, kind.node_config) for kind in kinds}
+    head = spec.head_node_type
+
+    def cpu(name: str) -> str:
+        if name in known:
+            return known[name].machine
+        named = machines[name]
+        return architectures.MACHINES[architectures.architecture(where, named)] if named else ""
+
     found = []
     for kind in kinds:
-        name = architectures.machine_type(where, kind.node_config)
-        is_used = kind.max_workers or kind.name == spec.head_node_type
-        if name and is_used and (there := architectures.architecture(where, name)) != here:
+        name = kind.name
+        if name == head or not kind.max_workers:
+            continue
+        if cpu(name) and cpu(head) and cpu(name) != cpu(head):
             found.append(
                 Problem(
-                    f"node type {kind.name}: {name} is {there}, here is {here}: the runtime is shipped from here and "
-                    "would not start there",
-                    f"Name a machine type that is {here}, or run clusterctl on a machine that is {there}.",
+                    f"node type {name}: its machines{f' ({machines[name]})' * bool(machines[name])} have a CPU of kind "
+                    f"{cpu(name)}, the head's {cpu(head)}",
+                    "All nodes of a cluster need the same kind of CPU: the head ships them what it runs on.",
+                )
+            )
+        elif name in known and head in known and known[name].python != known[head].python:
+            found.append(
+                Problem(
+                    f"node type {name}: its machines have Python {known[name].version}, the head's "
+                    f"{known[head].version}",
+                    "All nodes of a cluster need the same minor version: name images that have it, or where the "
+                    "machines have it (provider.python).",
                 )
             )
     return found

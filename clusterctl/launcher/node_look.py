@@ -8,12 +8,19 @@ import shlex
 from dataclasses import dataclass
 
 from autoscaler.provider import SetupError
+from clusterctl.artefacts.target import LEAST_PYTHON, Target, Unsupported, text
 
 _REACHED = "reached"
+_NOTHING = ("",) * 4
 # It runs on every machine: `socket`, with what that imports, costs as much as starting Python.
 _PROGRAM = f"""\
-import os, sys
-print("%d.%d" % sys.version_info[:2], os.path.realpath(sys.executable))
+import os, sys, _imp
+try:
+    libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+except (ValueError, OSError):
+    libc = ""
+abi = _imp.extension_suffixes()[0].split(".")[1]
+print("%d.%d" % sys.version_info[:2], abi, libc.replace(" ", "-") or "-", os.path.realpath(sys.executable))
 if len(sys.argv) > 1:
     import _socket
     error = None
@@ -41,14 +48,14 @@ class Question:
     Attributes:
         python: the command that starts its Python, as a shell reads it.
         folder: where a node's files are, as a shell reads it.
-        version: of Python that the node needs.
+        version: of Python that the node needs; None: any on which the engine runs.
         reaches: HOST:PORT of the head's control store, to which the node must be able to connect; "": none.
         who: what the Python belongs to.
     """
 
     python: str
     folder: str
-    version: tuple[int, int]
+    version: tuple[int, int] | None
     reaches: str = ""
     who: str = "the node"
 
@@ -70,26 +77,45 @@ class Question:
         digest, _, said = output.partition("\n")
         words = said.strip()
         lines = words.splitlines()
-        wanted = f"{self.version[0]}.{self.version[1]}"
-        version, _, executable = lines[0].partition(" ") if lines else ("", "", "")
-        if version != wanted or not executable:
-            raise SetupError(
-                "python version",
-                f"it says {words!r}; {self.who} needs Python {wanted}, as here: programs and their data travel "
-                "between the two",
-            )
+        version, abi, libc, executable = ([*lines[0].split(" ", 3), *_NOTHING] if lines else _NOTHING)[:4]
+        if not executable or (self.version is not None and version != text(self.version)):
+            raise SetupError("python version", f"it says {words!r}; {self.who} needs {self._needs()}")
         if self.reaches and lines[-1] != _REACHED:
             raise SetupError(
                 "reach the head",
                 f"it says {lines[-1]!r}; the head's control store is at {self.reaches}: the network (firewall, "
                 "security group) must let the nodes connect to each other",
             )
-        return Found(executable, digest)
+        return Found(executable, digest, abi, libc)
+
+    def _needs(self) -> str:
+        if self.version is None:
+            return f"Python {text(LEAST_PYTHON)} or newer"
+        return f"Python {text(self.version)}, as the head: programs and their data travel between the two"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a machine has. `python`: the path of its Python; `runtime`: the digest of the runtime that is there."""
+    """What a machine has.
+
+    Attributes:
+        python: the path of its Python.
+        runtime: the digest of the runtime that is there.
+        abi, libc: see `Target.read`.
+    """
 
     python: str = ""
     runtime: str = ""
+    abi: str = ""
+    libc: str = ""
+
+    def target(self) -> Target:
+        """What its runtime is made for.
+
+        Raises:
+            SetupError: there is none for it.
+        """
+        try:
+            return Target.read(self.abi, self.libc)
+        except Unsupported as error:
+            raise SetupError("python version", f"no runtime fits {self.python}: {error}") from error

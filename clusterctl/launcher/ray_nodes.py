@@ -141,7 +141,7 @@ def _facts(
         commands=commands,
         kind_commands=kind_commands,
         start_commands=start,
-        python=None,
+        looks=False,
         install=tuple(_install(spec.runtime, container is not None)),
         container=container,
         env={

@@ -22,6 +22,7 @@ from autoscaler.provider import (
     Shell,
     machine_labels,
 )
+from clusterctl.artefacts.target import NoRuntime, Target, Unsupported
 from clusterctl.head.order import JoinOrder
 from clusterctl.shell import archive
 from clusterctl.shell.container import ContainerShell
@@ -48,6 +49,7 @@ STOP = f"{START} --stop"
 ORPHAN_MINUTES = 10.0
 """So long a worker's machine that costs waits for its head."""
 KEYS_S = readiness.KEYS_S
+_PACK = "find the runtime"
 _INSTALL = "install the runtime"
 _LOOK_TIMEOUT_S = 60.0
 _START_TIMEOUT_S = 120.0  # one that was interrupted may be under way
@@ -77,7 +79,8 @@ class NodeFacts:
     start_commands: tuple[str, ...] = ()
     reaches: str = ""  # HOST:PORT that the node must be able to connect to
     python: tuple[int, int] | None = field(default_factory=lambda: sys.version_info[:2])  # None: any
-    runtime: Shipment | None = None  # to be shipped; None: the machine has it
+    looks: bool = True  # at the node's Python, before anything is done
+    runtime: Callable[[Target], Shipment] | None = None  # what is shipped; None: the machine has it
     install: tuple[Step, ...] = ()  # of what is not shipped
     container: Container | None = None  # in which the node is; None: in none
     env: Mapping[str, str] = field(default_factory=dict)  # of the spec's commands
@@ -93,7 +96,7 @@ def steps_before(facts: NodeFacts) -> list[Step]:
 
 def question(facts: NodeFacts) -> Question | None:
     """What a node is asked first; None: nothing."""
-    if facts.python is None:
+    if not facts.looks:
         return None
     return Question(
         BASE_PYTHON if facts.runtime else PYTHON,
@@ -104,9 +107,9 @@ def question(facts: NodeFacts) -> Question | None:
     )
 
 
-def steps(facts: NodeFacts, found: Found) -> list[Step]:
-    """The steps of a node, in order, given what there is."""
-    out = [*_install_steps(facts, found), *facts.install]
+def steps(facts: NodeFacts, found: Found, runtime: Shipment | None = None) -> list[Step]:
+    """The steps of a node, in order, given what there is. `runtime`: what is shipped to it."""
+    out = [*_install_steps(facts, found, runtime), *facts.install]
     if facts.container is None:
         out += _users("initialization_commands", facts.initialization)
     if facts.mounts:
@@ -121,11 +124,10 @@ def steps(facts: NodeFacts, found: Found) -> list[Step]:
     return out
 
 
-def _install_steps(facts: NodeFacts, found: Found) -> Iterator[Step]:
+def _install_steps(facts: NodeFacts, found: Found, runtime: Shipment | None) -> Iterator[Step]:
     """The runtime, where it is not there already, and the node's private files. Daemons that run keep what they run
     on."""
     files = _private_files(facts)
-    runtime = facts.runtime
     if runtime is not None and found.runtime != runtime.digest and (facts.start or not found.runtime):
         command = runtime.install(NODE_FOLDER, shlex.quote(found.python))
         yield Step(_INSTALL, command, input=(*files, *runtime.contents()))
@@ -236,7 +238,7 @@ def head_facts(
     config_file: str,
     host: str,
     files: Sequence[tuple[str, str]] = (),
-    runtime: Shipment | None = None,
+    runtime: Callable[[Target], Shipment] | None = None,
     digests: str = "",
 ) -> NodeFacts:
     """Facts of the head, seen from the operator's machine.
@@ -244,6 +246,7 @@ def head_facts(
     Args:
         host: the head's address, as the cluster's other machines reach it.
         files: further private ones, (there, here).
+        runtime: makes what is shipped; None: the machine has it, with this very Python.
     """
     config = "head.json"
     return NodeFacts(
@@ -251,6 +254,7 @@ def head_facts(
         start=f"{START} --head --config {NODE_FOLDER}/{config} --secret-file {NODE_FOLDER}/secret --json",
         secret_file=secret_file,
         files=((config, config_file), *files),
+        python=sys.version_info[:2] if runtime is None else None,
         runtime=runtime,
         container=containers.container_of(spec, spec.head_node_type, is_head=True),
         env=commands_env(host),
@@ -277,7 +281,7 @@ def worker_facts(
     instance_id: str,
     control_address: str,
     secret_file: str,
-    runtime: Shipment | None = None,
+    runtime: Callable[[Target], Shipment] | None = None,
     digests: str = "",
     holds_lease: bool = False,
 ) -> NodeFacts:
@@ -379,4 +383,23 @@ def run(
         except SetupError as error:
             log.write(f"FAILED: {error.reason}")
             raise
-    return do(steps(facts, found))
+    return do(steps(facts, found, _runtime(facts, found, log, on_step)))
+
+
+def _runtime(
+    facts: NodeFacts, found: Found, log: SetupLog, on_step: Callable[[str], None]
+) -> Shipment | None:
+    """What is shipped to a machine.
+
+    Raises:
+        SetupError: there is nothing for its kind.
+    """
+    if facts.runtime is None:
+        return None
+    on_step(_PACK)
+    try:
+        return facts.runtime(found.target())
+    except (NoRuntime, Unsupported, SetupError) as error:
+        failed = error if isinstance(error, SetupError) else SetupError(_PACK, str(error))
+        log.write(f"FAILED: {failed.reason}")
+        raise failed from error

@@ -1,8 +1,10 @@
 """The runtime in two archives, for machines that have nothing but Python. Neither side needs the internet or pip.
 
-A machine gets an ordinary virtual environment (`Shipment.install`). In its site-packages are the distributions that
-are installed here, with their text, bytecode and metadata, as an installer would have put them there. One archive has
-what every node needs, the other what a head needs besides.
+A machine gets an ordinary virtual environment (`Shipment.install`). In its site-packages are distributions with their
+text, bytecode and metadata, as an installer would have put them there. A machine with the Python and CPU of this one
+gets those that are installed here. For any other they come from the package index (`clusterctl.artefacts.wheels`);
+another Python compiles them when it first imports them. One archive has what every node needs, the other what a head
+needs besides.
 
 An archive is named by the digest of what is in it, so that a machine that has it already gets nothing. The head keeps
 both beside its runtime, and ships the first one on to its workers.
@@ -18,18 +20,18 @@ import importlib.util
 import io
 import marshal
 import os
-import re
 import shlex
 import struct
 import sys
-import sysconfig
 import tarfile
 import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 
+from clusterctl.artefacts.target import Target, Unsupported, own_abi
 from clusterctl.shell import archive
 
 _PACKAGES = ("autoscaler", "clusterctl", "runtime")
@@ -37,6 +39,7 @@ _DISTRIBUTION = "clusterctl"
 _PARTS = ("runtime", "head")
 """What every node needs: our packages and what the engine imports. What a head needs besides: the rest of what we
 require, and the extras of its provider."""
+_DRIVERS = "client"
 _PIP = "pip"
 _PIP_WHEEL = "pip.whl"
 """In a runtime's folder: see `runtime._system.location.PIP_WHEEL`. Names below it are those of files in it. Without pip
@@ -49,15 +52,10 @@ require: `pip check` would miss most of that on a worker."""
 _BOTOCORE = "botocore/data/"
 _BOTOCORE_SERVICES = ("ec2", "iam", "pricing", "service-quotas", "ssm", "sts")
 """Of four hundred services, those that a head may ask: the rest is a hundred megabytes."""
-_REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?[^;]*(?:;(.*))?")
-_EXTRA_MARKER = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 _DIGEST = "digest"
 _KEEP = 3
 _FOLDER = "runtime"
 """In a node's folder."""
-_VERSION = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-SITE = f"lib/{_VERSION}/site-packages"
-"""In a runtime's folder."""
 _COMMAND = '#!/bin/sh\nexec "$(dirname "$0")/python" -m clusterctl "$@"\n'
 _MODIFIED = 315_532_800
 """When files in archives were modified, as bytecode is valid for a text of one time only: 1980-01-01 UTC, which zip
@@ -83,9 +81,10 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """A runtime that can be shipped."""
+    """A runtime that can be shipped. `version`: of its Python, e.g. "3.12"."""
 
     archives: tuple[Archive, ...]
+    version: str
 
     @property
     def digest(self) -> str:
@@ -93,7 +92,7 @@ class Shipment:
 
     def for_worker(self) -> Shipment:
         """Without what only a head needs."""
-        return Shipment(self.archives[:1])
+        return Shipment(self.archives[:1], self.version)
 
     @property
     def _is_heads(self) -> bool:
@@ -120,7 +119,7 @@ class Shipment:
                 *self._unpack(folder),
                 f"mkdir -p {runtime}/bin",
                 f"ln -sf {python} {runtime}/bin/python",
-                *(f"ln -sf python {runtime}/bin/{name}" for name in ("python3", _VERSION)),
+                *(f"ln -sf python {runtime}/bin/{name}" for name in ("python3", f"python{self.version}")),
                 f"ln -sfn lib {runtime}/lib64",
                 f"printf 'home = %s\\ninclude-system-site-packages = false\\n' \"$(dirname {python})\" "
                 f"> {runtime}/pyvenv.cfg",
@@ -139,38 +138,77 @@ class Shipment:
             yield f"printf %s {shlex.quote(_COMMAND)} > {command} && chmod 755 {command}"
 
 
-def own(cache: str, extras: Collection[str] = ()) -> Shipment:
-    """The runtime that this process runs on: as it came here, or as it is installed here, kept in `cache`.
+def shipped() -> Shipment | None:
+    """The runtime that this process runs on, if it came here as one; that is so on machines of clusters."""
+    folder = Path(sys.prefix)
+    if not (folder / _DIGEST).exists():
+        return None
+    digests = (folder / _DIGEST).read_text(encoding="ascii").strip().split("-")
+    parts = zip(_PARTS, digests, strict=False)
+    return Shipment(
+        tuple(Archive(name, digest, str(folder / f"{name}.tar.gz")) for name, digest in parts),
+        "{}.{}".format(*sys.version_info),
+    )
+
+
+def for_worker(target: Target) -> Shipment:
+    """What the head ships on.
+
+    Raises:
+        Unsupported: the worker is not of the head's kind.
+    """
+    own = shipped()
+    if own is None or not target.is_here:
+        raise Unsupported(
+            f"it has {target}, and the head's runtime is for {own_abi()}: all nodes of a cluster have the head's "
+            "Python and kind of CPU"
+        )
+    return own.for_worker()
+
+
+def packed(target: Target, cache: str, extras: Collection[str] = ()) -> Shipment:
+    """The runtime for a target, kept in `cache`.
 
     Args:
-        extras: which of our extras the head's part has. One that is not installed here adds nothing.
+        extras: which of our extras the head's part has, besides the one that lets drivers elsewhere in. One that is not
+            installed here adds nothing.
+
+    Raises:
+        NoRuntime: it is not to be had from the package index.
     """
-    shipped = Path(sys.prefix) / _DIGEST
-    if shipped.exists():
-        digests = shipped.read_text(encoding="ascii").strip().split("-")
-        return Shipment(
-            tuple(
-                Archive(name, digest, str(shipped.with_name(f"{name}.tar.gz")))
-                for name, digest in zip(_PARTS, digests, strict=False)
-            )
-        )
-    needed = _requirements(frozenset(extras))
+    own = shipped()
+    if own is not None and target.is_here:
+        return own
+    from clusterctl.artefacts import requirements, wheels  # the head itself needs neither
+
+    extras = [*extras, _DRIVERS]
+    site, environment, find = "", None, requirements.installed
+    if not target.is_here:
+        extras = [extra for extra in extras if requirements.is_installed(extra)]
+        site, environment = str(wheels.fetch(target, extras, Path(cache))), target.environment()
+        find = partial(wheels.find, site)
+    needed, _ = requirements.closure([requirements.ours(extras)], find, environment)
+    needed.pop(_DISTRIBUTION, None)
     on_nodes = [found for name, found in needed.items() if name in _ON_NODES]
     on_heads = [found for name, found in needed.items() if name not in _ON_NODES]
+    pip = requirements.in_folder(_PIP, site)
+    folder = f"lib/python{target.version}/site-packages"
     contents = (
-        {**_in(SITE, {**_own_files(), **_files_of(on_nodes)}), **_in(_PIP_WHEEL, _pip_files())},
-        _in(SITE, {**_own_metadata(), **_files_of(on_heads)}),
+        {
+            **_in(folder, {**_own_files(), **_files_of(on_nodes)}),
+            **_in(_PIP_WHEEL, _files_of([pip] if pip else [])),
+        },
+        _in(folder, {**_own_metadata(), **_files_of(on_heads)}),
     )
+    parts = zip(_PARTS, contents, strict=True)
     return Shipment(
-        tuple(
-            _archive(name, dict(sorted(files.items())), Path(cache))
-            for name, files in zip(_PARTS, contents, strict=True)
-        )
+        tuple(_archive(name, dict(sorted(files.items())), target, Path(cache)) for name, files in parts),
+        target.version,
     )
 
 
-def _archive(name: str, files: dict[str, Path], cache: Path) -> Archive:
-    digest = _digest(files)
+def _archive(name: str, files: dict[str, Path], target: Target, cache: Path) -> Archive:
+    digest = _digest(files, target)
     path = cache / f"{name}-{digest}.tar.gz"
     if not path.exists():
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -180,7 +218,7 @@ def _archive(name: str, files: dict[str, Path], cache: Path) -> Archive:
         draft = cache / f".{path.name}.{os.getpid()}"
         try:
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-                _build(files, out)
+                _build(files, out, compiles=target.python == sys.version_info[:2])
                 out.flush()
                 os.fsync(out.fileno())  # its name says what is in it, also after a power failure
             draft.replace(path)
@@ -218,11 +256,6 @@ def _own_metadata() -> dict[str, Path]:
     return {}
 
 
-def _pip_files() -> dict[str, Path]:
-    """Path in a wheel -> file here. Empty without pip."""
-    return _files_of(list(importlib.metadata.distributions(name=_PIP))[:1])
-
-
 def _files_of(distributions: Collection[importlib.metadata.Distribution]) -> dict[str, Path]:
     """Path in site-packages -> file here. Programs in `bin` are left out: they name the Python that is here."""
     return {
@@ -234,48 +267,23 @@ def _files_of(distributions: Collection[importlib.metadata.Distribution]) -> dic
 
 
 def _is_used(path: str) -> bool:
-    """False for what botocore knows of services that no head asks."""
+    """False for programs, and for what botocore knows of services that no head asks."""
+    if path.partition("/")[0].endswith(".data"):
+        return False
     folder, found, rest = path.partition(_BOTOCORE)
     service, nested, _ = rest.partition("/")
     return not (found and not folder and nested) or service in _BOTOCORE_SERVICES
 
 
-def _requirements(extras: frozenset[str]) -> dict[str, importlib.metadata.Distribution]:
-    """All that our distribution requires, by way of others too, as far as it is installed for this platform."""
-    queue = [(_DISTRIBUTION, extras)]
-    seen: set[str] = set()
-    found: dict[str, importlib.metadata.Distribution] = {}
-    while queue:
-        name, wanted = queue.pop()
-        key = re.sub(r"[-_.]+", "-", name).lower()
-        if key in seen:
-            continue
-        seen.add(key)
-        try:
-            distribution = importlib.metadata.distribution(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue  # for other platforms; what is really missing here would be missing to us, too
-        if name != _DISTRIBUTION:
-            found[key] = distribution
-        for requirement in distribution.requires or ():
-            match = _REQUIREMENT.match(requirement)
-            assert match is not None
-            other, its_extras, marker = match.groups()
-            only_for = _EXTRA_MARKER.findall(marker or "")
-            if not only_for or wanted.intersection(only_for):
-                queue.append((other, frozenset(part.strip() for part in (its_extras or "").split(","))))
-    return found
-
-
-def _digest(files: Mapping[str, Path]) -> str:
-    total = hashlib.sha256(f"{sysconfig.get_config_var('SOABI')}".encode())
+def _digest(files: Mapping[str, Path], target: Target) -> str:
+    total = hashlib.sha256(target.abi.encode())
     for name, file in files.items():
         total.update(f"{name}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\0".encode())
     return total.hexdigest()[:24]
 
 
-def _build(files: Mapping[str, Path], out: IO[bytes]) -> None:
-    """Writes an archive, with the bytecode of each module beside it."""
+def _build(files: Mapping[str, Path], out: IO[bytes], compiles: bool) -> None:
+    """Writes an archive; if it `compiles`, with the bytecode of each module beside it."""
     with (
         gzip.GzipFile(fileobj=out, mode="wb", compresslevel=_LEVEL, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar,
@@ -287,7 +295,7 @@ def _build(files: Mapping[str, Path], out: IO[bytes]) -> None:
                 wheel[name.removeprefix(f"{_PIP_WHEEL}/")] = data
                 continue
             _add(tar, name, data, 0o755 if os.access(file, os.X_OK) else 0o644)
-            if name.endswith(".py") and (code := _bytecode(file, data)):
+            if compiles and name.endswith(".py") and (code := _bytecode(file, data)):
                 folder, module = os.path.split(name.removesuffix(".py"))
                 cached = os.path.join(folder, "__pycache__", f"{module}.{sys.implementation.cache_tag}.pyc")
                 _add(tar, cached, code, 0o644)

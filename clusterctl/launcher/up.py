@@ -31,6 +31,7 @@ from autoscaler.provider import (
 from clusterctl import home as homes
 from clusterctl import providers
 from clusterctl.api_client import ApiClient
+from clusterctl.artefacts.target import Target
 from clusterctl.errors import CliError, Interrupted, SetupFailed, from_provider
 from clusterctl.head.config import HeadConfig
 from clusterctl.head.record import NO_BOOT_ENTRY, DaemonRecord
@@ -100,7 +101,7 @@ class Up:
         self._made_machines = False
         self._booted = False
         self._made_head: Machine | None = None
-        self._shipped: Shipment | None = None
+        self._shipped: tuple[Target, Shipment] | None = None
         self._began_s = 0.0
         self._head_id = self.record.head.id if self.record.head else ""
 
@@ -130,7 +131,7 @@ class Up:
     def check(self) -> list[Problem]:
         """The check phase: what would make it fail, before anything is made."""
         try:
-            return checks.problems(self._spec, self._provider, self._kinds())
+            return checks.problems(self._spec, self._provider, self._kinds(), self._shipment)
         except ProviderError as error:
             raise from_provider(error) from error
 
@@ -254,7 +255,7 @@ class Up:
         problems: list[ProviderError] = []
         try:
             with ThreadPoolExecutor(1) as pool:
-                pool.submit(self._shipment)  # takes a moment here while the machines are prepared there
+                pool.submit(self._pack_for_here)  # takes a moment while the machines are prepared there
                 machines.patiently(lambda: self._provider.prepare(self._kinds()))
             for offer in machines.patiently(lambda: self._provider.offers(head_type)):
                 self._made_machines = True
@@ -362,19 +363,25 @@ class Up:
             config_file,
             head.address,
             self._provider.for_head().files,
-            self._shipment(),
+            None if self._provider.head_extras is None else self._shipment,
             self._home.digests_file(self.record.name),
         )
         if self._booted:
             facts = setup.ending_what_runs(facts)
         return replace(facts, keys_s=setup.KEYS_S if self._provider.capabilities.shutdown_ends else 0.0)
 
-    def _shipment(self) -> Shipment | None:
+    def _shipment(self, target: Target) -> Shipment:
         """The runtime that travels to the head."""
-        extras = self._provider.head_extras
-        if self._shipped is None and extras is not None:
-            self._shipped = shipping.own(str(self._home.root / "cache"), [*extras, "client"])
-        return self._shipped
+        if self._shipped is None or self._shipped[0] != target:
+            extras = self._provider.head_extras or ()
+            self._shipped = target, shipping.packed(target, self._home.cache, extras)
+        return self._shipped[1]
+
+    def _pack_for_here(self) -> None:
+        """Most machines have the Python and the CPU that are here."""
+        target = Target.here()
+        if self._provider.head_extras is not None and target is not None:
+            self._shipment(target)
 
     def _head_step(self, step: str) -> None:
         self._head_does(f"set up: {step}")

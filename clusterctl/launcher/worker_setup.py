@@ -111,7 +111,7 @@ class WorkerSetup:
     # -- inside
 
     def _facts(self, machine: Machine, node_type: NodeType, instance_id: str) -> NodeFacts:
-        runtime = None if self._provider.head_extras is None else shipping.own("").for_worker()
+        runtime = None if self._provider.head_extras is None else shipping.for_worker
         return setup.worker_facts(
             self._spec,
             machine,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from autoscaler.provider import NodeType, Problem, Provider
+from clusterctl.artefacts.target import Target
 from clusterctl.errors import UsageProblem
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.platforms.aws import AwsProvider
@@ -64,6 +65,11 @@ class OperatorProvider(Provider, Protocol):
 
     def for_head(self) -> ForHead:
         """What the head needs to make this provider again."""
+        ...
+
+    def targets(self, node_types: Sequence[NodeType]) -> Mapping[str, Target]:
+        """What the runtimes of nodes of these types are made for, by type, as far as that is known before there are
+        any. Follows a `check`."""
         ...
 
     @property

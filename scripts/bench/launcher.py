@@ -34,12 +34,14 @@ from figures import Figures, run
 import autoscaler
 import clusterctl
 import runtime
+from clusterctl.artefacts.target import Target
 from clusterctl.launcher import shipping
 from tests.polling import eventually
 from tests.testbed import cores, far
 from tests.testbed.hosts import Host
 from tests.testbed.sshd import BARE, USER, SshTestbed, connections, missing
 
+_HERE = Target.here() or sys.exit("no machine has a Python like this one")
 TIMEOUT_S = 300.0
 SHARED = "as all hosts share the cores of one machine"
 OWN = "as each host has its own part of a core"
@@ -214,7 +216,7 @@ def first_up(figures: Figures, count: int) -> None:
             operator = Operator(folder)
             compile_packages()
             began = time.perf_counter()
-            shipping.own(str(folder / "other cache"), ["ssh"])
+            shipping.packed(_HERE, str(folder / "other cache"), ["ssh"])
             packings.append(time.perf_counter() - began)
             with SshTestbed(count, folder, hidden=BARE) as bed, bed.inside():
                 spec = write_spec(folder, bed)
@@ -276,7 +278,7 @@ def compile_packages() -> None:
 def pack_runtime(folder: Path) -> None:
     """What the first `up` after an installation does, once for each installed version and not for each cluster."""
     compile_packages()
-    shipping.own(str(folder / "home" / "cache"), ["ssh"])
+    shipping.packed(_HERE, str(folder / "home" / "cache"), ["ssh"])
 
 
 def main() -> int:

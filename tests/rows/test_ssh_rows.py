@@ -32,7 +32,7 @@ print("ran on", runtime.get(runtime.remote(lambda: socket.gethostname()).options
 """
 OLD_PYTHON = """\
 #!/bin/sh
-echo "3.9 cpython-39-x86_64-linux-gnu 99999999999 $(date +%s)"
+echo "3.9 cpython-39-x86_64-linux-gnu glibc-2.36 99999999999 $(date +%s)"
 """
 
 
@@ -104,10 +104,10 @@ def test_row_03_a_machine_that_cannot_be_entered_is_told_as_what_it_is(
     assert f"{strange.address}:22 does not accept {other_key}" in words[2]
 
 
-def test_row_10_another_python_is_refused_before_anything_is_installed(
+def test_row_10_a_python_that_is_too_old_is_refused_before_anything_is_installed(
     bed: SshTestbed, tmp_path: Path
 ) -> None:
-    """Nodes with another version of Python were set up at length, and failed at the first task."""
+    """Nodes with an unfit version of Python were set up at length, and failed at the first task."""
     host = bed.hosts[2]
     on(host, f"cat > /usr/local/python3.9 <<'END'\n{OLD_PYTHON}END\nchmod 755 /usr/local/python3.9")
     cli = Cli(tmp_path)

@@ -7,7 +7,6 @@ where we may; where we may not, that is no problem of its own.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -26,6 +25,8 @@ from autoscaler.provider import (
     ProviderError,
     Transient,
 )
+from clusterctl.artefacts.architectures import MACHINES
+from clusterctl.artefacts.target import LEAST_PYTHON, Target, text
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
 from clusterctl.spec.platforms.aws import AwsProvider
 
@@ -206,14 +207,11 @@ def _fitting(facts: Facts, node_type: NodeType, kind: InstanceType, image: Image
             f"node type {name}: image {image.id} ({image.name}) does not say whom one is there",
             "Say it in auth.ssh_user.",
         )
-    ours = sys.version_info[:2]
-    if image.python not in (None, ours) and _uses_its_python(facts, name):
-        assert image.python is not None
-        theirs, here = ".".join(map(str, image.python)), ".".join(map(str, ours))
+    if image.python is not None and image.python < LEAST_PYTHON and _uses_its_python(facts, name):
         yield Problem(
-            f"node type {name}: image {image.name} has Python {theirs}, here is {here}, and the two must be the same",
-            f"Run clusterctl with Python {theirs}, or name an image with {here} (node_config.ImageId), or where its "
-            f"machines have {here} (provider.python).",
+            f"node type {name}: image {image.name} has Python {text(image.python)}, and nodes need "
+            f"{text(LEAST_PYTHON)} or newer",
+            "Name another image (node_config.ImageId), or where its machines have a newer Python (provider.python).",
         )
     said = facts.spec.auth.ssh_user
     if said and image.user and said != image.user and not facts.catalog.names_image(node_type):
@@ -262,6 +260,15 @@ def _uses_its_python(facts: Facts, name: str) -> bool:
     kind = spec.available_node_types.get(name)
     in_container = spec.docker is not None or (kind is not None and kind.docker is not None)
     return facts.config.python == "python3" and not in_container and not isinstance(spec.runtime, RayRuntime)
+
+
+def target(facts: Facts, node_type: NodeType) -> Target | None:
+    """What the runtime of a type's nodes is made for; None: its image does not say."""
+    kind = facts.catalog.whole(node_type)
+    image = facts.catalog.image(kind)
+    if image.python is None or image.python < LEAST_PYTHON or not _uses_its_python(facts, node_type.name):
+        return None
+    return Target(image.python, MACHINES[image.architecture])
 
 
 def _permissions(

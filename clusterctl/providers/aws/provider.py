@@ -29,6 +29,7 @@ from autoscaler.provider import (
     Shell,
     Transient,
 )
+from clusterctl.artefacts.target import Target
 from clusterctl.providers import ForHead, ownership
 from clusterctl.providers.access import SshAccess
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
@@ -101,11 +102,15 @@ class AwsMachines:
         )
 
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
-        return checks.check(
-            checks.Facts(
-                self._spec, self._config, self._cluster_id, self._clients, self._catalog, self._prices
-            ),
-            node_types,
+        return checks.check(self._facts(), node_types)
+
+    def targets(self, node_types: Sequence[NodeType]) -> Mapping[str, Target]:
+        found = {kind.name: checks.target(self._facts(), kind) for kind in node_types}
+        return {name: target for name, target in found.items() if target is not None}
+
+    def _facts(self) -> checks.Facts:
+        return checks.Facts(
+            self._spec, self._config, self._cluster_id, self._clients, self._catalog, self._prices
         )
 
     def check_offline(self, node_types: Sequence[NodeType]) -> list[Problem]:

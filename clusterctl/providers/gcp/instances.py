@@ -13,6 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from autoscaler.provider import ON_DEMAND, SPOT, Config, Machine, MachineState, MachineTags
+from clusterctl.artefacts import architectures
+from clusterctl.artefacts.architectures import ARM64, X86_64
 from clusterctl.providers import first_boot
 
 from . import names
@@ -25,10 +27,12 @@ DEFAULT_ACCOUNT = "default"
 """Compute Engine's own account of the project, which is an Editor in many projects."""
 _IMAGES = {
     (3, 11): "projects/debian-cloud/global/images/family/debian-12",
-    (3, 12): "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64",
+    (3, 12): "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts",
     (3, 13): "projects/debian-cloud/global/images/family/debian-13",
 }
-"""By the Python that they bring, for nodes need that of the operator."""
+"""By the Python that they bring: the default is that of the operator."""
+_SUFFIXES = {"ubuntu-2404-lts": ("-amd64", "-arm64")}
+"""Of families that are not NAME for x86_64 and NAME-arm64 for arm64."""
 _DISK_GB = 50
 _MACHINE_TYPE = "n1-standard-2"
 _BOOTS = "startup-script"
@@ -69,7 +73,9 @@ class Surroundings:
     service_account: str
 
 
-def default_image(python: tuple[int, int] = (sys.version_info[0], sys.version_info[1])) -> str:
+def default_image(
+    python: tuple[int, int] = (sys.version_info[0], sys.version_info[1]), architecture: str = X86_64
+) -> str:
     """The image that brings a Python.
 
     Raises:
@@ -80,7 +86,16 @@ def default_image(python: tuple[int, int] = (sys.version_info[0], sys.version_in
             f"no public image is known to bring Python {python[0]}.{python[1]}: name one as "
             "disks[0].initializeParams.sourceImage of node_config"
         )
-    return _IMAGES[python]
+    x86_64, arm64 = _SUFFIXES.get(_IMAGES[python].rpartition("/")[2], ("", "-arm64"))
+    return _IMAGES[python] + (arm64 if architecture == ARM64 else x86_64)
+
+
+def python_of(image: str) -> tuple[int, int] | None:
+    """The Python that an image brings, if it is one of the default images."""
+    for python in _IMAGES:
+        if image in (default_image(python), default_image(python, ARM64)):
+            return python
+    return None
 
 
 def machine_type(node_config: Mapping[str, Any]) -> str:
@@ -236,7 +251,9 @@ def _disks(node_config: Mapping[str, Any]) -> Sequence[Json]:
         if disk.get("boot") and not starts:
             parameters = dict(disk.get("initializeParams") or {})
             if not parameters.get("sourceImage"):
-                parameters["sourceImage"] = default_image()
+                parameters["sourceImage"] = default_image(
+                    architecture=architectures.architecture("gcp", machine_type(node_config))
+                )
             disk["initializeParams"] = parameters
     return given
 

@@ -30,6 +30,8 @@ from autoscaler.provider import (
     Shell,
     Transient,
 )
+from clusterctl.artefacts import architectures
+from clusterctl.artefacts.target import Target
 from clusterctl.providers import ForHead, ownership
 from clusterctl.providers.access import SshAccess
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
@@ -121,6 +123,17 @@ class GcpMachines:
                     total[metric] = total.get(metric, 0.0) + amount
         found += checks.quotas(region, least, most, self._spec.region)
         return found + checks.quotas(project, least, most, f"project {self._api.project}")
+
+    def targets(self, node_types: Sequence[NodeType]) -> Mapping[str, Target]:
+        found: dict[str, Target] = {}
+        for kind in node_types:
+            where = architectures.MACHINES[
+                architectures.architecture("gcp", instances.machine_type(kind.node_config))
+            ]
+            python = instances.python_of(instances.boot_image(kind.node_config))
+            if python is not None and self._spec.python == "python3":
+                found[kind.name] = Target(python, where)
+        return found
 
     def check_offline(self, node_types: Sequence[NodeType]) -> list[Problem]:
         around = Surroundings("", "", "any", self._spec.use_internal_ips, self._user, (), "default")

@@ -33,6 +33,7 @@ from autoscaler.provider import (
     Transient,
 )
 from clusterctl import processes
+from clusterctl.artefacts.target import Target
 from clusterctl.providers import ForHead, ownership
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Owner
 from clusterctl.shell.local import LocalShell
@@ -108,6 +109,9 @@ class LocalMachines:
             except Config as error:
                 problems.append(Problem(str(error), "Correct node_config of the type."))
         return problems
+
+    def targets(self, node_types: Sequence[NodeType]) -> Mapping[str, Target]:
+        return {}  # they have this very interpreter
 
     def check_offline(self, node_types: Sequence[NodeType]) -> list[Problem]:
         return self.check(node_types)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-import sys
-import sysconfig
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autoscaler.provider import MachineTags, Problem, ShellAuthFailed, ShellError
+from clusterctl.artefacts.target import LEAST_PYTHON, Target, Unsupported, text
 from clusterctl.shell import words
 from clusterctl.shell.connections import HostKeyChanged, SshTarget
 from clusterctl.shell.ssh import SshShell
@@ -17,7 +16,6 @@ from clusterctl.shell.ssh import SshShell
 from . import claim as claims
 from .claim import Claim, Facts
 
-THIS_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 _LEAST_DISK = 2**30
 _MOST_SKEW_S = 30.0
 _ASK = """-I -S -c 'import _imp, posix, sys, time
@@ -32,28 +30,34 @@ for port in sys.argv[1:]:
             taken.append(port)
 version = "%d.%d" % sys.version_info[:2]
 disk = posix.statvfs(".")
-print(version, _imp.extension_suffixes()[0].split(".")[1], disk.f_bavail * disk.f_frsize, time.time(), *taken)'"""
+try:
+    libc = posix.confstr("CS_GNU_LIBC_VERSION") or ""
+except (ValueError, OSError):
+    libc = ""
+abi = _imp.extension_suffixes()[0].split(".")[1]
+print(version, abi, libc.replace(" ", "-") or "-", disk.f_bavail * disk.f_frsize, time.time(), *taken)'"""
 """Imports only what is built into the interpreter: anything else is read from files there, on each machine."""
-_ABI = str(sysconfig.get_config_var("SOABI"))
-_TELL = f"""\
-path=$(command -v python{THIS_VERSION}) && [ ! -L "$path" ] && [ -x "$path" ] \\
-    && [ "$path" -ef "$(command -v {{python}})" ] \\
-    && [ -e "${{{{path%/bin/*}}}}/lib/python{THIS_VERSION}/lib-dynload/_json.{_ABI}.so" ] \\
-    && set -- $(stat -f -c '%a %S' . && date +%s) && [ $# = 3 ] && echo {THIS_VERSION} {_ABI} $(($1 * $2)) $3"""
-"""The same of a Python of our own version, as distributions install it: its files say what it would say, and to start
-it costs more than all else that is asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A machine's answer. `python`: its version and binary interface; "" where there is none."""
+    """A machine's answer. `python`: its version; "" where there is none. `abi`, `libc`: see `Target.read`."""
 
     facts: Facts
     python: str = ""
     abi: str = ""
+    libc: str = ""
     disk: int = 0
     skew_s: float = 0.0
     taken: tuple[int, ...] = ()  # ports that others have
+
+    def target(self) -> Target:
+        """What its runtime is made for.
+
+        Raises:
+            Unsupported: there is none for it.
+        """
+        return Target.read(self.abi, self.libc)
 
 
 def examine(target: SshTarget, python: str, ports: Sequence[int], timeout_s: float) -> Examined:
@@ -70,21 +74,18 @@ def examine(target: SshTarget, python: str, ports: Sequence[int], timeout_s: flo
     )
     facts = claims.read_facts(look)
     said = answer.split()
-    if len(said) < 4:
+    if len(said) < 5:
         return Examined(facts)
-    version, abi, disk, now, *taken = said
-    return Examined(
-        facts, version, abi, int(disk), float(now) - time.time(), tuple(int(port) for port in taken)
-    )
+    version, abi, libc, disk, now, *taken = said
+    skew_s = float(now) - time.time()
+    return Examined(facts, version, abi, libc, int(disk), skew_s, tuple(int(port) for port in taken))
 
 
 def question(python: str, ports: Sequence[int] = ()) -> str:
-    """What a machine is asked: its first line of answer is `python`, its interface, the bytes free on disk, the time
-    and those of the ports that are taken, or empty where no Python works; then comes the answer to `LOOK`."""
-    word = words.path(python)
-    command = f"answer=$({word} {_ASK} {' '.join(map(str, ports))} 2>/dev/null); echo $answer"
-    if not ports:
-        command = f"{{ {_TELL.format(python=word)}; }} 2>/dev/null || {{ {command}; }}"
+    """What a machine is asked: its first line of answer is `python`, its interface, the C library, the bytes free on
+    disk, the time and those of the ports that are taken, or empty where no Python works; then comes the answer to
+    `LOOK`."""
+    command = f"answer=$({words.path(python)} {_ASK} {' '.join(map(str, ports))} 2>/dev/null); echo $answer"
     return f"{command}\n{claims.LOOK}"
 
 
@@ -93,18 +94,22 @@ def problems_of(
     head: str,
     python: str,
     is_ours: Callable[[Claim], bool],
-    version: str = THIS_VERSION,
+    any_python: bool = False,
 ) -> list[Problem]:
     """What is wrong, machine by machine.
 
     Args:
         is_ours: `up` may take a machine with such a claim.
-        version: of Python that a machine needs; "": any.
+        any_python: the machines' own Python runs no node.
     """
     found = []
+    heads = answers.get(head)
+    model = heads if isinstance(heads, Examined) else None
     for name, answer in answers.items():
         if isinstance(answer, Examined):
-            found += _of(name, answer, name == head, len(answers) == 1, python, is_ours, version)
+            found += _of(name, answer, name == head, len(answers) == 1, python, is_ours)
+            if not any_python:
+                found += _unfit(name, answer, model)
         else:
             found.append(_silent(answer, name == head))
     return found
@@ -143,9 +148,7 @@ def _of(
     is_alone: bool,
     python: str,
     is_ours: Callable[[Claim], bool],
-    version: str,
 ) -> list[Problem]:
-    abi = sysconfig.get_config_var("SOABI")
     claim = seen.facts.claim
     out = []
     if claim is not None and not is_ours(claim):
@@ -158,15 +161,9 @@ def _of(
     if wrong := wrong_address(name, seen.facts.address, is_head, is_alone):
         out.append(wrong)
     if not seen.python:
-        advice = f"Install Python {version or '3'} there, or name it as provider.python."
+        advice = f"Install Python {text(LEAST_PYTHON)} or newer there, or name it as provider.python."
         out.append(Problem(f"{name} has no `{python}` that works", advice))
         return out
-    if version and seen.python != version:
-        advice = f"Nodes need Python {version}, as here: install it there, and name it as provider.python."
-        out.append(Problem(f"{name} has Python {seen.python}", advice))
-    elif version and seen.abi != abi:
-        advice = f"Nodes need the kind of machine that this one is: {abi}."
-        out.append(Problem(f"{name} has a Python for {seen.abi}", advice))
     if seen.disk < _LEAST_DISK:
         out.append(
             Problem(f"{name} has {seen.disk / 2**20:.0f} MiB free on disk", "Make room: 1 GiB is needed.")
@@ -178,3 +175,27 @@ def _of(
         advice = "Set it; logs of different nodes cannot be compared otherwise."
         out.append(Problem(f"the clock of {name} is {seen.skew_s:+.0f} s off", advice, fatal=False))
     return out
+
+
+def _unfit(name: str, seen: Examined, head: Examined | None) -> list[Problem]:
+    """Whether a machine's Python can run a node of a cluster with this head."""
+    if not seen.python:
+        return []
+    try:
+        own = seen.target()
+    except Unsupported as error:
+        advice = f"Install CPython {text(LEAST_PYTHON)} or newer there, and name it as provider.python."
+        return [Problem(f"{name} has Python {seen.python}, on which no node runs: {error}", advice)]
+    try:
+        heads = head.target() if head is not None else own
+    except Unsupported:
+        return []  # which is said of the head
+    if own.python != heads.python:
+        advice = (
+            "All nodes of a cluster need the same minor version: name one that all have as provider.python."
+        )
+        return [Problem(f"{name} has Python {own.version}, the head has {heads.version}", advice)]
+    if own.machine != heads.machine:
+        advice = "All nodes of a cluster need the same kind of CPU."
+        return [Problem(f"{name} has a CPU of kind {own.machine}, the head has {heads.machine}", advice)]
+    return []

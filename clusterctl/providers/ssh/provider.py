@@ -34,6 +34,7 @@ from autoscaler.provider import (
     ShellRefused,
     Transient,
 )
+from clusterctl.artefacts.target import Target, Unsupported
 from clusterctl.providers import ForHead, identity, ownership
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
 from clusterctl.shell.connections import CONNECTIONS, SshTarget
@@ -48,7 +49,7 @@ from clusterctl.spec.platforms.ssh import SshNodeConfig, SshProvider
 from . import claim as claims
 from . import hosts
 from .asking import Asking, tell
-from .checks import THIS_VERSION, problems_of, wrong_address
+from .checks import Examined, problems_of, wrong_address
 from .claim import Claim, Facts
 from .memory import Memory
 from .own_end import give_back_own
@@ -111,8 +112,7 @@ class SshMachines:
 
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
         answers = self._asking.examine_lately(self._entries)
-        version = "" if self._any_python else THIS_VERSION
-        found = problems_of(answers, self._head, self._spec.python, self._may_be_taken, version)
+        found = problems_of(answers, self._head, self._spec.python, self._may_be_taken, self._any_python)
         return found + self.check_offline(node_types)
 
     def check_offline(self, node_types: Sequence[NodeType]) -> list[Problem]:
@@ -332,6 +332,14 @@ class SshMachines:
     @property
     def head_extras(self) -> Sequence[str]:
         return ("ssh",)
+
+    def targets(self, node_types: Sequence[NodeType]) -> Mapping[str, Target]:
+        answer = self._asking.examine_lately([self._head])[self._head]
+        if self._any_python or not isinstance(answer, Examined):
+            return {}
+        with contextlib.suppress(Unsupported):
+            return {self._head_type: answer.target()}  # `check` compares the others with it
+        return {}
 
     def default_resources(self) -> dict[str, float]:
         return {}  # each machine says itself what it has

@@ -36,7 +36,7 @@ WELL = Facts(
     "c",
     "clusterctl up c.yaml",
     "clusterctl down c",
-    OWN,
+    OWN[0],
     state="UP",
     machines=(HEAD, WORKER),
     seen={"m-head": FINE, "m-1": replace(FINE, daemons=frozenset({"node"}), reaches_head=True)},
@@ -106,7 +106,7 @@ BROKEN = {
     "the node agent of worker w-1 has ended": of_worker(is_alive=False, daemons=frozenset()),
     "the runtime of worker w-1 does not work: No module": of_worker(version="", runtime_error="No module"),
     "runs clusterctl 0.9, and here is 1.0": replace(WELL, head_version=("0.9", "3.11")),
-    "runs Python 3.12, and here is 3.11": of_worker(python="3.12"),
+    "runs Python 3.12, and the head 3.11": of_worker(python="3.12"),
     "node w-7 (gpu) failed at step 'setup_commands[0]': exit status 1; the last that it": (
         replace(
             WELL, failures=(Failure("w-7", "gpu", "setup_commands[0]", "exit status 1", True, ("no space",)),)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Sequence
 
 import pytest
 
 from autoscaler.provider import ON_DEMAND, NodeType, Offer, Problem
 from autoscaler.simulation import SimulatedProvider
-from clusterctl.launcher.checks import machines, problems, unoffered
+from clusterctl.artefacts.target import NoRuntime, Target
+from clusterctl.launcher.checks import problems, unlike, unoffered
 from clusterctl.launcher.costs import costs, estimate
 from clusterctl.launcher.node_types import node_types
 from clusterctl.providers.local.provider import LocalMachines
@@ -27,7 +29,7 @@ available_node_types: {head: {}, cpu: {min_workers: 1, max_workers: 2}}
 def test_files_that_are_missing_here_are_found_offline_too(tmp_path: pathlib.Path) -> None:
     spec = load_text(TEXT + f"file_mounts: {{/a: {tmp_path}/none, /b: {tmp_path}}}\n")
     for offline in (True, False):
-        found = problems(spec, LocalMachines("c", Owner("owner")), node_types(spec, {}), offline)
+        found = problems(spec, LocalMachines("c", Owner("owner")), node_types(spec, {}), fetched, offline)
         assert [problem.what for problem in found] == [f"file_mounts /a: there is no {tmp_path}/none"]
         assert found[0].fatal
 
@@ -72,16 +74,63 @@ GCP = {
 
 
 @pytest.mark.parametrize("names", [AWS, GCP], ids=["aws", "gcp"])
-def test_machines_of_another_architecture_are_refused_before_money(names: dict[str, str]) -> None:
+def test_machines_of_another_architecture_than_the_heads_are_refused_before_money(
+    names: dict[str, str],
+) -> None:
     spec = load_text(CLOUDS.format(**names))
-    kinds = node_types(spec, {})
-    [problem] = machines(spec, kinds, "x86_64")
+    [problem] = unlike(spec, node_types(spec, {}), {})
     assert problem.fatal
-    assert f"node type arm: {names['arm']} is arm64, here is x86_64" in problem.what
-    [problem] = machines(spec, kinds, "aarch64")
-    assert f"node type head: {names['head']} is x86_64, here is arm64" in problem.what
+    assert f"type arm: its machines ({names['arm']}) have a CPU of kind aarch64" in problem.what
+    assert "the head's x86_64" in problem.what
+    alike = load_text(CLOUDS.format(**names | {"head": names["arm"]}))
+    assert unlike(alike, node_types(alike, {}), {}) == []
 
 
-def test_nodes_that_run_ray_itself_install_their_own() -> None:
-    spec = load_text(CLOUDS.format(**AWS) + "runtime: {kind: ray}\n")
-    assert machines(spec, node_types(spec, {}), "x86_64") == []
+def test_machines_with_another_python_than_the_heads_are_refused_before_money() -> None:
+    spec = load_text(CLOUDS.format(**AWS | {"arm": "m5.large"}))
+    known = {"head": Target((3, 12), "x86_64"), "arm": Target((3, 13), "x86_64")}
+    [problem] = unlike(spec, node_types(spec, {}), known)
+    assert "type arm: its machines have Python 3.13, the head's 3.12" in problem.what
+
+
+class Shipping(SimulatedProvider):
+    """A platform whose machines get the runtime from us."""
+
+    head_extras = ()
+
+    def targets(self, kinds: Sequence[NodeType]) -> dict[str, Target]:
+        return {kind.name: Target((3, 12), "x86_64") for kind in kinds}
+
+    def check(self, kinds: Sequence[NodeType]) -> list[Problem]:
+        return []
+
+    check_offline = check
+
+
+def test_a_runtime_that_is_not_to_be_had_is_a_problem_before_money() -> None:
+    asked: list[Target] = []
+
+    def obtain(target: Target) -> None:
+        asked.append(target)
+        raise NoRuntime("the package index cannot be reached", "Connect.")
+
+    spec = load_text(TEXT)
+    kinds = node_types(spec, {})
+    assert problems(spec, Shipping("id"), kinds, obtain, offline=True) == []
+    [problem] = problems(spec, Shipping("id"), kinds, obtain)
+    assert (problem.what, problem.advice, problem.fatal) == (
+        "the package index cannot be reached",
+        "Connect.",
+        True,
+    )
+    assert asked == [Target((3, 12), "x86_64")]
+    alike = CLOUDS.format(**AWS | {"arm": "m5.large"})
+    for other in (
+        "docker: {image: i}\n",
+        "runtime: {kind: ray}\n",
+    ):  # an image has its own Python, Ray is not shipped
+        assert problems(load_text(alike + other), Shipping("id"), kinds, obtain) == []
+
+
+def fetched(target: Target) -> None:
+    """Every runtime is to be had."""

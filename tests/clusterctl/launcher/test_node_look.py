@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import pathlib
+import platform
 import socket
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 
 from autoscaler.provider import SetupError
+from clusterctl.artefacts.target import Target
 from clusterctl.launcher.node_look import Found, Question
 
 HERE = sys.version_info[:2]
+ABI = sysconfig.get_config_var("SOABI")
+LIBC = "-".join(platform.libc_ver())
 
 
 def ask(question: Question) -> str:
@@ -30,10 +35,10 @@ def question(folder: pathlib.Path, python: str = sys.executable, reaches: str = 
 def test_a_machine_says_what_it_has(tmp_path: pathlib.Path) -> None:
     asked = question(tmp_path)
     python = os.path.realpath(sys.executable)
-    assert asked.read(ask(asked)) == Found(python, "")
+    assert asked.read(ask(asked)) == Found(python, "", ABI, LIBC)
     (tmp_path / "runtime").mkdir()
     (tmp_path / "runtime" / "digest").write_text("abc-def\n")
-    assert asked.read(ask(asked)) == Found(python, "abc-def")
+    assert asked.read(ask(asked)) == Found(python, "abc-def", ABI, LIBC)
 
 
 def test_a_machine_without_python_is_told_so(tmp_path: pathlib.Path) -> None:
@@ -65,9 +70,28 @@ def test_whether_it_reaches_the_head(tmp_path: pathlib.Path, host: str) -> None:
         "\n2.7 /usr/bin/python\n",
         "\nsh: 1: python3: not found\n",
         f"\n{HERE[0]}.{HERE[1]}\n",
+        f"\n{HERE[0]}.{HERE[1]} {ABI} {LIBC}\n",
     ],
 )
 def test_what_is_no_fitting_python(output: str) -> None:
     with pytest.raises(SetupError, match="needs Python") as failed:
         Question("python3", "~/f", HERE).read(output)
+    assert failed.value.step == "python version"
+
+
+@pytest.mark.parametrize(
+    ("abi", "libc", "words"),
+    [
+        ("pypy311-pp73-x86_64-linux-gnu", "glibc-2.36", "PyPy"),
+        ("cpython-312-x86_64-linux-musl", "-", "musl"),
+        ("cpython-310-x86_64-linux-gnu", "glibc-2.36", "Python is 3.10"),
+    ],
+)
+def test_any_python_for_which_there_is_a_runtime_will_do(abi: str, libc: str, words: str) -> None:
+    asked = Question("python3", "~/f", None)
+    found = asked.read("\n3.14 cpython-314-aarch64-linux-gnu glibc-2.36 /my python/bin/python3\n")
+    assert found.python == "/my python/bin/python3"
+    assert found.target() == Target((3, 14), "aarch64")
+    with pytest.raises(SetupError, match=words) as failed:
+        asked.read(f"\n3.1 {abi} {libc} /python\n").target()
     assert failed.value.step == "python version"

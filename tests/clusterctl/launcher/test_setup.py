@@ -26,7 +26,7 @@ from autoscaler.provider import (
     ShellTimedOut,
 )
 from clusterctl.head.order import JoinOrder
-from clusterctl.launcher import readiness, setup, shipping
+from clusterctl.launcher import readiness, setup
 from clusterctl.launcher.node_look import Found
 from clusterctl.launcher.setup import NodeFacts
 from clusterctl.launcher.shipping import Archive, Shipment
@@ -120,9 +120,9 @@ def test_the_heads_steps_in_order() -> None:
 
 @pytest.mark.parametrize("there", ["", "a-b", "a"])
 def test_a_runtime_that_is_there_is_not_sent_again(tmp_path: pathlib.Path, there: str) -> None:
-    shipped = Shipment((Archive("runtime", "a", "/r"), Archive("head", "b", "/h")))
-    node = facts(tmp_path, runtime=shipped, files=(("head.json", "/config"),))
-    step = setup.steps(node, Found("/opt/my python/bin/python3", there))[0]
+    shipped = Shipment((Archive("runtime", "a", "/r"), Archive("head", "b", "/h")), "3.12")
+    node = facts(tmp_path, files=(("head.json", "/config"),))
+    step = setup.steps(node, Found("/opt/my python/bin/python3", there), shipped)[0]
     private = (archive.File("secret", node.secret_file), archive.File("head.json", "/config"))
     if there == "a-b":
         assert (step.name, step.input) == ("copy the private files", private)
@@ -130,7 +130,7 @@ def test_a_runtime_that_is_there_is_not_sent_again(tmp_path: pathlib.Path, there
         parts = (archive.File("runtime/runtime.tar.gz", "/r"), archive.File("runtime/head.tar.gz", "/h"))
         assert (step.name, step.input) == ("install the runtime", (*private, *parts))
         assert "'/opt/my python/bin/python3'" in step.command
-    running = setup.steps(setup.without_start(node), Found("/python", there))[0]
+    running = setup.steps(setup.without_start(node), Found("/python", there), shipped)[0]
     assert (running.name == "install the runtime") is (there == ""), "what daemons run on stays"
 
 
@@ -167,12 +167,16 @@ class CountingShell(ScriptedShell):
         return super().run(command, **options)
 
 
+SITE = "lib/python3.12/site-packages"
+
+
 def plain_worker(tmp_path: pathlib.Path, **changes: object) -> NodeFacts:
     packed = tmp_path / "runtime.tar.gz"
     with tarfile.open(packed, "w:gz") as tar:
-        tar.addfile(tarfile.TarInfo(f"{shipping.SITE}/some.py"))
+        tar.addfile(tarfile.TarInfo(f"{SITE}/some.py"))
     (tmp_path / "home").mkdir(exist_ok=True)
-    return facts(tmp_path, runtime=Shipment((Archive("runtime", "abc", str(packed)),)), **changes)
+    shipped = Shipment((Archive("runtime", "abc", str(packed)),), "3.12")
+    return facts(tmp_path, runtime=lambda target: shipped, **changes)
 
 
 def test_a_plain_worker_is_asked_once_and_then_installed_and_started_in_one_round_trip(
@@ -185,7 +189,7 @@ def test_a_plain_worker_is_asked_once_and_then_installed_and_started_in_one_roun
     assert (folder / "secret").read_text() == "s"
     runtime = folder / "runtime"
     assert (runtime / "digest").read_text() == "abc\n"
-    assert (runtime / shipping.SITE / "some.py").exists()
+    assert (runtime / SITE / "some.py").exists()
     python = (runtime / "bin/python").readlink()
     assert python.is_absolute()
     assert os.readlink(runtime / "bin/python3") == "python"

@@ -14,9 +14,13 @@ from typing import IO
 
 import pytest
 
+from clusterctl.artefacts.target import Target
 from clusterctl.launcher import shipping
 from clusterctl.launcher.shipping import Shipment
 from clusterctl.shell import archive
+
+HERE = Target.here() or pytest.fail("no machine has a Python like this one")
+SITE = f"lib/python{HERE.version}/site-packages"
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +30,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shipment(cache: Path) -> Shipment:
-    return shipping.own(str(cache), ["ssh"])
+    return shipping.packed(HERE, str(cache), ["ssh"])
 
 
 def install(shipment: Shipment, folder: Path) -> Path:
@@ -52,7 +56,7 @@ def ask(python: Path, program: str) -> str:
 def test_it_is_built_once(shipment: Shipment, cache: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in cache.iterdir()}
     assert [part.name for part in shipment.archives] == ["runtime", "head"]
-    assert shipping.own(str(cache), ["ssh"]) == shipment
+    assert shipping.packed(HERE, str(cache), ["ssh"]) == shipment
     assert {path: path.stat().st_mtime_ns for path in cache.iterdir()} == before
     assert all(Path(part.file).stat().st_mode & 0o077 == 0 for part in shipment.archives)
 
@@ -63,11 +67,12 @@ def test_a_head_has_all_and_ships_on_what_workers_need(shipment: Shipment, tmp_p
     assert ask(python, "import sys; print(sys.prefix)") == str(runtime)
     assert ask(python, "import clusterctl.head.server, paramiko; print('fine')") == "fine"
     assert ask(python, "import runtime; print(runtime.__file__)").startswith(str(runtime))
-    own = ask(python, "from clusterctl.launcher import shipping; print(shipping.own('').digest)")
+    own = ask(python, "from clusterctl.launcher import shipping; print(shipping.shipped().digest)")
     assert own == shipment.digest
     to_workers = ask(
         python,
-        "from clusterctl.launcher import shipping; print(shipping.own('').for_worker().archives[0].file)",
+        "from clusterctl.artefacts.target import Target; from clusterctl.launcher import shipping; "
+        "print(shipping.for_worker(Target.here()).archives[0].file)",
     )
     assert Path(to_workers).is_file()
     subprocess.run(
@@ -102,9 +107,9 @@ def test_it_is_laid_out_as_pythons_own_module_does_it(shipment: Shipment, tmp_pa
     assert (runtime / "lib64").readlink() == (tmp_path / "theirs" / "lib64").readlink()
     python = runtime / "bin" / "python"
     program = "import sys, sysconfig; print(sys.prefix != sys.base_prefix, sysconfig.get_path('purelib'))"
-    assert ask(python, program) == f"True {runtime / shipping.SITE}"
+    assert ask(python, program) == f"True {runtime / SITE}"
     named = ask(runtime / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}", program)
-    assert named == f"True {runtime / shipping.SITE}"
+    assert named == f"True {runtime / SITE}"
 
 
 def test_a_workers_part_has_all_that_runs_there(shipment: Shipment, tmp_path: Path) -> None:
@@ -170,7 +175,7 @@ def test_modules_have_text_and_docstrings_and_tracebacks_show_the_place_in_a_lin
         "try: ready.Ready('not a number').tell({})\nexcept Exception: print(traceback.format_exc())"
     )
     shown = ask(python, error)
-    assert str(runtime / shipping.SITE / "runtime" / "_system" / "ready.py") in shown
+    assert str(runtime / SITE / "runtime" / "_system" / "ready.py") in shown
     assert "^^^" in shown
 
 
@@ -214,7 +219,7 @@ def test_programs_run_also_where_another_command_starts_their_python(
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         timeout=60,
     )
-    assert ran.stdout.split() == [str(runtime / shipping.SITE / "runtime" / "__init__.py")] * 2
+    assert ran.stdout.split() == [str(runtime / SITE / "runtime" / "__init__.py")] * 2
 
 
 def test_what_is_there_is_compiled(shipment: Shipment, tmp_path: Path) -> None:
@@ -249,7 +254,7 @@ def test_old_archives_go(shipment: Shipment, tmp_path: Path) -> None:
         old = tmp_path / f"runtime-{number}.tar.gz"
         old.touch()
         os.utime(old, (number, number))
-    shipping._archive("runtime", {}, tmp_path)
+    shipping._archive("runtime", {}, HERE, tmp_path)
     assert len(list(tmp_path.iterdir())) == 3
     assert not (tmp_path / "runtime-2.tar.gz").exists()
 
@@ -263,7 +268,7 @@ def test_an_archive_is_on_disk_before_it_has_its_name(
         synced.append((Path(f"/proc/self/fd/{number}").read_bytes(), list(tmp_path.glob("runtime-*"))))
 
     monkeypatch.setattr(os, "fsync", fsync)
-    built = shipping._archive("runtime", {"pyproject.toml": Path(__file__)}, tmp_path)
+    built = shipping._archive("runtime", {"pyproject.toml": Path(__file__)}, HERE, tmp_path)
     assert synced == [(Path(built.file).read_bytes(), [])]
 
 
@@ -274,11 +279,11 @@ def test_what_was_built_half_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for draft in (tmp_path / f".head-1.tar.gz.{gone.pid}", mine):
         draft.write_bytes(b"half")
 
-    def full(files: dict[str, Path], out: IO[bytes]) -> None:
+    def full(files: dict[str, Path], out: IO[bytes], compiles: bool) -> None:
         out.write(b"half")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(shipping, "_build", full)
     with pytest.raises(OSError, match="No space left"):
-        shipping._archive("runtime", {}, tmp_path)
+        shipping._archive("runtime", {}, HERE, tmp_path)
     assert list(tmp_path.iterdir()) == [mine]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from autoscaler.provider import (
     NodeType,
 )
-from clusterctl.providers.aws import clients
+from clusterctl.providers.aws import clients, images
 from tests.clusterctl.providers.aws.cluster import Make
 from tests.testbed.aws import Aws, Fault
 
@@ -124,13 +124,20 @@ def test_a_first_disk_that_is_none_is_found(aws: Aws, cluster: Make) -> None:
     assert cluster(config=config.format(name="/dev/sdf")).problems() == []
 
 
-def test_an_image_with_another_python_is_found(
+def test_an_image_whose_python_is_too_old_is_found(
     aws: Aws, cluster: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "version_info", (3, 11, 7))
-    words = "has Python 3.12, here is 3.11"
+    words = "has Python 3.10, and nodes need 3.11 or newer"
+    monkeypatch.setattr(images.default_family, "__defaults__", ((3, 11), False))
     config = ", ImageId: ubuntu-24.04"
-    assert [words in problem.what for problem in cluster(config=config).problems()] == [True]
+    one = cluster(config=config)
+    assert one.problems() == []
+    assert {target.version for target in one.provider.targets(one.kinds).values()} == {"3.11", "3.12"}
+    old = replace(images.FAMILIES["ubuntu-24.04"], python=(3, 10))
+    monkeypatch.setattr(images, "FAMILIES", {**images.FAMILIES, "ubuntu-24.04": old})
+    one = cluster(config=config)
+    assert [words in problem.what for problem in one.problems()] == [True]
+    assert {target.version for target in one.provider.targets(one.kinds).values()} == {"3.11"}
     assert cluster(config=config, provider=", python: /opt/python3.11/bin/python3").problems() == []
     assert cluster(config=config, auth="docker: {image: x}").problems() == []
 

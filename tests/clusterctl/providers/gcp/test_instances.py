@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from autoscaler.provider import ON_DEMAND, SPOT, Config, MachineState, MachineTags
+from clusterctl.artefacts import architectures
 from clusterctl.providers import first_boot
 from clusterctl.providers.gcp import instances
 from clusterctl.providers.gcp.api import check_body
@@ -179,6 +180,12 @@ def test_images_by_python() -> None:
     assert instances.default_image((3, 12)).endswith("ubuntu-2404-lts-amd64")
     with pytest.raises(Config, match=r"3\.99"):
         instances.default_image((3, 99))
+    for python in ((3, 11), (3, 12), (3, 13)):
+        for cpu in (architectures.ARM64, architectures.X86_64):
+            assert instances.python_of(instances.default_image(python, cpu)) == python
+    assert instances.python_of("projects/p/global/images/own") is None
+    disks = body({"machineType": "t2a-standard-1"})["disks"]
+    assert disks[0]["initializeParams"]["sourceImage"].endswith("-arm64")
 
 
 def test_a_listed_instance() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.launcher.architectures import architecture, machine_type, of_kernel
+from clusterctl.artefacts.architectures import architecture, machine_type
 
 ARM64 = {
     "aws": (
@@ -54,7 +54,3 @@ def test_the_machine_type_of_a_node_type() -> None:
     assert machine_type("aws", {"InstanceType": "m7g.large"}) == "m7g.large"
     assert machine_type("gcp", {"machineType": "zones/z/machineTypes/t2a-standard-1"}) == "t2a-standard-1"
     assert machine_type("aws", {}) == machine_type("ssh", {"InstanceType": "m7g.large"}) == ""
-
-
-def test_kernels() -> None:
-    assert [of_kernel(name) for name in ("x86_64", "aarch64", "riscv64")] == ["x86_64", "arm64", "riscv64"]

@@ -20,8 +20,8 @@ _ARM64 = {
     # Ampere (t2a), Axion (c4a, n4a), and Grace beside GPUs (a4x).
     "gcp": re.compile(r"(?:t2a|c4a|n4a|a4x)-.+"),
 }
-_OF_KERNELS = {"x86_64": X86_64, "amd64": X86_64, "aarch64": ARM64, "arm64": ARM64}
-"""By what `platform.machine()` says."""
+MACHINES = {X86_64: "x86_64", ARM64: "aarch64"}
+"""The kernel's name of each."""
 
 
 def machine_type(platform: str, node_config: Mapping[str, Any]) -> str:
@@ -37,8 +37,3 @@ def machine_type(platform: str, node_config: Mapping[str, Any]) -> str:
 def architecture(platform: str, machine_type: str) -> str:
     """The architecture of a machine type of "aws" or "gcp"."""
     return ARM64 if _ARM64[platform].fullmatch(machine_type) else X86_64
-
-
-def of_kernel(machine: str) -> str:
-    """The architecture by the kernel's name for it."""
-    return _OF_KERNELS.get(machine.lower(), machine)
