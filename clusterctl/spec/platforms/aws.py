@@ -62,5 +62,8 @@ class AwsProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     ] = ""
     python: Annotated[
         str,
-        Meta(description="The Python of the machines: 3.11 or newer, the same minor version on all.", extra={"env": True}),
+        Meta(
+            description="The Python of the machines: 3.11 or newer, the same minor version on all.",
+            extra={"env": True},
+        ),
     ] = "python3"

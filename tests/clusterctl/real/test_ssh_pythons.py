@@ -68,6 +68,7 @@ def bed(python: Path, cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield bed
 
 
+@pytest.mark.timeout(600)  # the index is asked, and the hosts compile what they import
 def test_machines_have_another_python_than_the_operator(bed: SshTestbed, cli: Cli, python: Path) -> None:
     head, worker = bed.hosts
     file = cli.folder / "pythons.yaml"
