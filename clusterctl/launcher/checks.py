@@ -25,7 +25,7 @@ def problems(
     """All of them: files that are missing here, machines that no runtime fits, and what the provider finds.
 
     Args:
-        obtain: makes the runtime for a target, or raises `NoRuntime`.
+        obtain: makes the runtime for a target that is not here, or raises `NoRuntime`.
         offline: only what shows without a network and without credentials.
 
     Raises:
@@ -39,7 +39,7 @@ def problems(
     known = {name: known[name] for name in known if not image_of(spec, name, name == head)}
     found += unlike(spec, kinds, known)
     target = known.get(head)
-    if target is not None and not any(problem.fatal for problem in found):
+    if target is not None and not target.is_here and not any(problem.fatal for problem in found):
         try:
             obtain(target)
         except NoRuntime as error:

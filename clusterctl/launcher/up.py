@@ -380,7 +380,7 @@ class Up:
     def _pack_for_here(self) -> None:
         """Most machines have the Python and the CPU that are here."""
         target = Target.here()
-        if self._provider.head_extras is not None and target is not None:
+        if self._provider.head_extras is not None and target is not None and self._shipped is None:
             self._shipment(target)
 
     def _head_step(self, step: str) -> None:
