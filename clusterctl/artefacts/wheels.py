@@ -35,7 +35,8 @@ _PIP = "pip"
 _KEEP = 8
 _ROUNDS = 5
 _UNREACHABLE = re.compile(
-    r"Retrying \(|NewConnectionError|ConnectTimeout|ReadTimeout|ProxyError|SSLError|name resolution|Could not fetch URL"
+    r"Retrying \(|Connection|ProtocolError|IncompleteRead|Timeout|timed out|ProxyError|SSLError|name resolution"
+    r"|Could not fetch URL|HTTP error 5\d\d|5\d\d Server Error"
 )
 _NONE_FITS = re.compile(r"No matching distribution found for (.+)")
 
