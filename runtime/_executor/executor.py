@@ -36,6 +36,8 @@ from .process_end import end_fork
 from .receiver import Receiver
 from .results import PartialResult, Results
 from .threaded_executor import ThreadedExecutor
+from .worker_title import REST_S as TITLE_REST_S
+from .worker_title import Title, WorkerTitle
 
 FLUSH_EVERY_S = 0.0005
 
@@ -47,6 +49,7 @@ class Executor:
         links, owner: of its process.
         make_endings, make_main: of stand-ins, for processes that are only simulated.
         main_thread: the one that calls `run_forever`.
+        title: of the process, which then shows what runs here.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Executor:
         make_endings: Callable[[Links, OwnerSide, Calls, Assignment], Endings] = Endings,
         make_main: Callable[[Pump, threading.Thread], MainThread] = MainThread,
         main_thread: threading.Thread | None = None,
+        title: Title | None = None,
     ) -> None:
         self._links = links
         self._owner = owner
@@ -71,6 +75,8 @@ class Executor:
             owner, calls, assignment, self._main, self._lending, results, self._answers, self.endings
         )
         self._async: AsyncExecutor | None = None
+        self._title = WorkerTitle(title) if title is not None else None
+        self._titled = ""  # the name in the title, while there is one
         self._last_flush = 0.0
         self.may_block = self._lending.may_block
         self.blocking_wait = self._lending.blocking_wait
@@ -120,7 +126,7 @@ class Executor:
             if not calls.waiting:
                 if life.ends_when_idle:
                     endings.exit_if_idle()
-                links.pump.wait(self._has_work, look_s=REST_S)  # whoever gives it work wakes it
+                self._rest()
                 continue
             with links.lock:
                 if not calls.waiting:
@@ -130,10 +136,30 @@ class Executor:
             is_last = bool(owner.functions.max_calls) and endings.is_last_call(push.key)
             self.run(connection, push, running)
             if self._async is not None:
+                self._show_rest()
                 self._async.serve()
                 continue
             if is_last:
                 endings.retire(connection, push.key, self._is_needed)
+
+    def _rest(self) -> None:
+        """Waits for work. Whoever gives it work wakes it."""
+        pump = self._links.pump
+        if self._titled:
+            if pump.wait(self._has_work, TITLE_REST_S, REST_S):
+                return
+            self._show_rest()
+        pump.wait(self._has_work, look_s=REST_S)
+
+    def _show(self, push: Push, name: str) -> None:
+        if self._title is not None:
+            self._titled = name
+            self._title.runs(push, name)
+
+    def _show_rest(self) -> None:
+        if self._title is not None:
+            self._titled = ""
+            self._title.rests()
 
     def _has_work(self) -> bool:
         return bool(self._calls.waiting) or (self._life.ends_when_idle and self.endings.may_exit())
@@ -146,8 +172,12 @@ class Executor:
         token = execution.set(running)
         main, owner = self._main, self._owner
         on_main = threading.current_thread() is main.thread
-        if on_main and self.assignment.actor is None:
-            self.assignment.current_name = running.name
+        if on_main:
+            name = running.name
+            if name != self._titled:
+                self._show(push, name)
+            if self.assignment.actor is None:
+                self.assignment.current_name = name
         made: list[Entry] = []
         done: Done | None
         started = time.perf_counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runtime._executor.executor import Executor
+from runtime._system.process_title import ProcessTitle
 from runtime._transport.connection import Connection
 from runtime._wire.messages.node import Register, ReopenOutput
 
@@ -16,7 +17,7 @@ class Worker(Core):
 
     def __init__(self, agent_path: str, register: Register, worker_id: bytes, host: str) -> None:
         super().__init__(agent_path, register, worker_id, host)
-        self.calls = Executor(self.links, OwnerSide(self))
+        self.calls = Executor(self.links, OwnerSide(self), title=ProcessTitle())
 
     def serve(self) -> None:
         """Begins to serve, in the background as well. The main thread runs calls by `calls.run_forever`."""
