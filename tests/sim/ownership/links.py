@@ -13,8 +13,9 @@ from runtime._wire.messages.worker import Borrowed
 from tests.sim.events import Events
 
 STEP_S = 1e-7
-SPEEDS_S = (0.0001, 0.001, 0.001, 0.01, 0.1)
-"""Some links are slow for the whole run: that is what reorders messages of different links."""
+SPEEDS_S = (0.0001, 0.001, 0.001, 0.01, 0.04)
+"""Some links are slow for the whole run: that is what reorders messages of different links. None is so slow that a
+worker's last words come later than its owner waits for them (`REASON_WAIT_S`)."""
 ROOMS = (1, 3, 1000)
 """So much may be under way before a link is congested."""
 UNSENDABLE = "unsendable"

@@ -159,7 +159,7 @@ class Process:
             self.world.note("killed", self.name, "cleanly" if clean else "")
             self.alive = False
             self.cluster.ended = True
-            self.cluster.killed |= not clean or bool(self.outcomes.pending)
+            self.cluster.killed |= not clean or bool(self.outcomes.pending) or self.objects.has_borrowers()
             for link in self.links:
                 link.cut(clean)
             self.fibers.clear()
