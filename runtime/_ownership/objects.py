@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -41,6 +42,8 @@ class ObjectTable:
         """Takes borrowed entries that have ended; set by `Borrowing`."""
         self.forget_task: Callable[[Entry], None]
         """Takes a freed result of a task; set by `Lineage`."""
+        self._due: deque[Callable[[], None]] = deque()  # callbacks of objects that got values
+        self._calling = False
         self._entries = self.table.entries
         self._address = address
         self._released = released
@@ -162,11 +165,22 @@ class ObjectTable:
             self.errors += 1
         callbacks, entry.callbacks = entry.callbacks, None
         if callbacks is not None:
-            for callback in callbacks:
+            self._due.extend(callbacks)
+            if not self._calling:
+                self._call_back()
+
+    def _call_back(self) -> None:
+        """A callback may give other objects values. Their callbacks follow it and are not nested in it: an error passes
+        through a chain of tasks of any length."""
+        self._calling = True
+        try:
+            while self._due:
                 try:
-                    callback()
+                    self._due.popleft()()
                 except Exception:
                     self._outbox.callback_failed("a callback of an object")
+        finally:
+            self._calling = False
 
     def call_when_ready(self, entry: Entry, callback: Callable[[], None]) -> None:
         """Calls back when the value is there (at once if it is)."""

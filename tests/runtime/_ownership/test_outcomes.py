@@ -119,3 +119,15 @@ def test_children_are_cancelled_from_the_last_to_the_first(owner: Owner) -> None
     owner.outcomes.cancel_children(b"p", False)
     assert owner.failures() == [Cancelled(child.push.task_id) for child in reversed(children)]
     assert other.state is TaskState.QUEUED
+
+
+def test_an_error_passes_through_a_chain_of_any_length(owner: Owner) -> None:
+    tasks = [owner.submit()]
+    for _ in range(2000):
+        tasks.append(owner.submit(tasks[-1].entries[0]))
+    link = owner.grant("w", tasks[0])
+    owner.done(link, pushed(link), ERROR, failed=True)
+    assert {task.state for task in tasks} == {TaskState.FINISHED}
+    assert owner.process.raised == []
+    owner.drop(*tasks)
+    assert owner.entries == {}
