@@ -119,6 +119,9 @@ def _instances(report: Mapping[str, Any], scaling: Mapping[str, Any]) -> list[st
 def _failures(report: Mapping[str, Any], scaling: Mapping[str, Any]) -> list[str]:
     now = float(report["now_s"])
     lines = [f"  {text}" for text in scaling.get("problems", [])]
+    drivers = report.get("remote_drivers") or {}
+    if drivers.get("state") == "failing":
+        lines.append(f"  no remote drivers (ray://{drivers['address']}): {drivers['problem']}")
     for failure in scaling.get("failures", []):
         step = f" at step '{failure['step']}'" if failure["step"] else ""
         ago = duration(max(0.0, now - failure["at_s"]))

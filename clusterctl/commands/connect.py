@@ -44,17 +44,21 @@ def connect(
 
     from clusterctl.errors import CliError, Unreachable
 
+    from . import remote_drivers
     from .ports import forward
     from .session import open_session
 
     session = open_session(cluster)
-    client_address = str(session.engine_api().get("/api/version").get("remote_drivers", ""))
-    if not client_address:
+    name = session.record.name
+    address, state, problem = remote_drivers.listening(session.engine_api())
+    if not address:
         raise Unreachable(
-            f"the head of cluster '{session.record.name}' takes no remote drivers: it has no gRPC",
-            "Install the extra here (pip install 'clusterctl[client]'), then end the cluster and bring it up again.",
+            f"the head of cluster '{name}' takes no remote drivers: {problem}",
+            "Install the extra here (pip install 'clusterctl[client]'), then end the cluster and bring it up again."
+            if state == "none"
+            else f"The head goes on trying. What became of it: clusterctl status {name}",
         )
-    there = int(client_address.rpartition(":")[2])
+    there = int(address.rpartition(":")[2])
     with session.entered(session.head()) as shell:
         try:
             way = forward(shell, there, port or USUAL_PORT)
@@ -67,10 +71,10 @@ def connect(
         try:
             variables = {
                 "RAY_ADDRESS": f"ray://127.0.0.1:{here}",
-                "RAY_AUTH_TOKEN_PATH": str(session.home.secret_file(session.record.name)),
+                "RAY_AUTH_TOKEN_PATH": str(session.home.secret_file(name)),
             }
             if command:
-                environment = {name: value for name, value in os.environ.items() if name != "RAY_AUTH_TOKEN"}
+                environment = {key: value for key, value in os.environ.items() if key != "RAY_AUTH_TOKEN"}
                 environment.pop("CLUSTERCTL_ADDRESS", None)  # it would win
                 try:
                     process = subprocess.Popen(command, env={**environment, **variables})
@@ -81,8 +85,8 @@ def connect(
                         raise typer.Exit(process.wait())
                     except KeyboardInterrupt:  # the command has had it, too
                         continue
-            for name, value in variables.items():
-                output.say(f"export {name}={shlex.quote(value)}")
+            for variable, value in variables.items():
+                output.say(f"export {variable}={shlex.quote(value)}")
             output.progress("Ctrl-C ends it")
             threading.Event().wait()  # until Ctrl-C
         except KeyboardInterrupt:

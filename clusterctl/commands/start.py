@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from clusterctl import output
 
 from .options import Json
+
+if TYPE_CHECKING:
+    from clusterctl.head.record import DaemonRecord
 
 
 def start(
@@ -132,9 +135,25 @@ def start(
             f"other machines join with: clusterctl start --address {record.control_address} --secret-file FILE",
         ]
         if record.client_address:
-            where = f"RAY_ADDRESS=ray://{record.client_address}, RAY_AUTH_TOKEN_PATH=FILE (the secret)"
-            lines.append(f"remote drivers: {where}")
+            lines.append(f"remote drivers: {_way_in(record)}")
     if block:
         daemons.wait_for_end(record, lambda: output.say("\n".join(lines)))
     else:
         output.say("\n".join(lines))
+
+
+def _way_in(record: DaemonRecord) -> str:
+    """How remote drivers come in, or why they cannot."""
+    from pathlib import Path
+
+    from clusterctl.api_client import ApiClient
+
+    from . import remote_drivers
+
+    secret = Path(record.secret_file).read_text(encoding="ascii").strip()
+    address, _, problem = remote_drivers.listening(ApiClient(record.api_url, secret, "this machine"))
+    return (
+        f"RAY_ADDRESS=ray://{address}, RAY_AUTH_TOKEN_PATH=FILE (the secret)"
+        if address
+        else f"none: {problem}"
+    )

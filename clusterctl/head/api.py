@@ -32,6 +32,7 @@ from runtime._wire.messages.base import ErrorKind
 
 from . import bodies, views
 from .jobs import JobError, JobSupervisor
+from .remote_drivers import RemoteDrivers
 
 LOG_CHUNK_BYTES = 2**20
 MAX_WAIT_S = 30.0
@@ -99,8 +100,8 @@ class Api:
         self._scaling = scaling
         self._ending = ending
         self._cluster_name = cluster_name
-        self.client_address = ""
-        """Where remote drivers come; "": nowhere."""
+        self.remote_drivers: RemoteDrivers | None = None
+        """The server for remote drivers, once the head knows whether there will be one."""
 
     def endpoints(self) -> list[Endpoint]:
         """The route table."""
@@ -161,7 +162,7 @@ class Api:
                 "cluster_name": self._cluster_name,
                 "cluster_id": info.cluster_id,
                 "session_dir": info.session_dir,
-                "remote_drivers": self.client_address,
+                "remote_drivers": self.remote_drivers.listens_at if self.remote_drivers is not None else "",
                 "python_version": info.python_version,
             }
         )
@@ -258,7 +259,10 @@ class Api:
             state = await self._control.call(news, left + 10.0)
             await asyncio.sleep(_CHANGES_S)  # a busy cluster changes all the time
         steps = self._scaling.steps if self._scaling is not None else {}
-        return JSONResponse(views.cluster_status(self._cluster_name, state, self._jobs.list(), steps))
+        report = views.cluster_status(self._cluster_name, state, self._jobs.list(), steps)
+        if self.remote_drivers is not None:
+            report["remote_drivers"] = self.remote_drivers.report()
+        return JSONResponse(report)
 
     async def configure(self, request: Request) -> Response:
         if self._scaling is None:

@@ -9,7 +9,8 @@ import asyncio
 import importlib.util
 import logging
 import socket
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 
 from runtime._session.daemons import Daemon, DaemonError
 
@@ -17,7 +18,12 @@ from .supervision import ended
 
 log = logging.getLogger(__name__)
 USUAL_PORT = 10001
+NONE, STARTING, LISTENING, FAILING = "none", "starting", "listening", "failing"
 _AGAIN_S = 2.0
+_RARELY_S = 60.0
+"""How often a server that does not start is tried: first after the one, at last after the other."""
+_STEADY_S = 60.0
+"""A server that worked for so long has nothing to do with what failed before."""
 
 
 class PortInUse(OSError):
@@ -49,23 +55,74 @@ def choose_port(host: str, wanted: int) -> int:
     )
 
 
-async def keep(start: Callable[[], Daemon]) -> None:
-    """Keeps the server alive until cancelled."""
-    daemon: Daemon | None = None
-    try:
-        while True:
-            starting = asyncio.create_task(asyncio.to_thread(start))
-            try:
-                daemon = await asyncio.shield(starting)
-                await ended(daemon)
-                log.error("the server for remote drivers ended; starting it again")
-            except asyncio.CancelledError:
-                if daemon is None or daemon.process.poll() is not None:
-                    daemon = await starting if not starting.done() or not starting.exception() else None
-                raise
-            except (DaemonError, OSError) as error:
-                log.error("the server for remote drivers does not start: %s", error)
-            await asyncio.sleep(_AGAIN_S)
-    finally:
-        if daemon is not None:
-            await asyncio.to_thread(daemon.stop)
+class RemoteDrivers:
+    """The server: keeps it alive, and knows what became of it.
+
+    Attributes:
+        address: where it listens, or is meant to; "": it cannot.
+        state: NONE, STARTING, LISTENING or FAILING.
+        problem: why it does not listen.
+    """
+
+    def __init__(self, host: str, wanted_port: int) -> None:
+        """Raises:
+        PortInUse: the port that was asked for is not free.
+        """
+        self.address = ""
+        self.state = NONE
+        self.problem = "gRPC is not installed on the head"
+        if is_available():
+            self.port = choose_port(host, wanted_port)
+            self.address = f"{host}:{self.port}"
+            self.state, self.problem = STARTING, ""
+
+    @property
+    def listens_at(self) -> str:
+        """Its address; "" while it does not listen."""
+        return self.address if self.state == LISTENING else ""
+
+    def report(self) -> dict[str, str]:
+        """For the API."""
+        return {"address": self.address, "state": self.state, "problem": self.problem}
+
+    async def keep(
+        self,
+        start: Callable[[], Daemon],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Keeps the server alive until cancelled. If it does not start, or does not stay, the attempts become rarer."""
+        daemon: Daemon | None = None
+        pause_s = _AGAIN_S
+        try:
+            while True:
+                starting = asyncio.create_task(asyncio.to_thread(start))
+                try:
+                    daemon = await asyncio.shield(starting)
+                    self.state, self.problem = LISTENING, ""
+                    began = clock()
+                    await ended(daemon)
+                    status = daemon.process.wait()
+                    self._failed(f"it ended with status {status}; see {daemon.log_path}")
+                    if clock() - began >= _STEADY_S:
+                        pause_s = _AGAIN_S
+                except asyncio.CancelledError:
+                    if daemon is None or daemon.process.poll() is not None:
+                        daemon = await starting if not starting.done() or not starting.exception() else None
+                    raise
+                except (DaemonError, OSError) as error:
+                    self._failed(f"it does not start: {_last_line(error)}")
+                await sleep(pause_s)
+                pause_s = min(2 * pause_s, _RARELY_S)
+        finally:
+            if daemon is not None:
+                await asyncio.to_thread(daemon.stop)
+
+    def _failed(self, problem: str) -> None:
+        log.error("the server for remote drivers: %s", problem)
+        self.state, self.problem = FAILING, problem
+
+
+def _last_line(error: Exception) -> str:
+    """Of an error that ends with the daemon's log."""
+    return str(error).strip().rpartition("\n")[2].strip()

@@ -34,7 +34,7 @@ from runtime._system import files
 from runtime._transport.channel import CallError
 from runtime._wire.messages.control import KvPut
 
-from . import end_request, ending, remote_drivers
+from . import end_request, ending
 from .api import Api
 from .autostop import Autostop
 from .config import HeadConfig
@@ -42,6 +42,7 @@ from .first import HeadError, control_store
 from .jobs import JobSupervisor
 from .keeping import keep_keeper, keeper_command
 from .record import forget
+from .remote_drivers import RemoteDrivers
 from .session import sockets_dir
 from .supervision import GaveUp, keep_alive, keep_going
 from .worker_files import WorkerFiles
@@ -196,8 +197,7 @@ class Head:
                     keep_alive(name, daemons[index], restarts[index], _replacing(daemons, index)),
                     f"supervision of the {name}",
                 )
-            client_address = self._take_remote_drivers(address, spawn)
-            api.client_address = client_address
+            api.remote_drivers = self._take_remote_drivers(address, spawn)
             host, api_port = listener.getsockname()[:2]
             api_url = f"http://{host}:{api_port}"
             await control.call(KvPut(head_api.NAMESPACE, head_api.KEY, api_url.encode()))
@@ -206,7 +206,7 @@ class Head:
                     "control_address": address,
                     "api_url": api_url,
                     "node_id": daemons[1].ready["node_id"],
-                    "client_address": client_address,
+                    "client_address": api.remote_drivers.address,
                 }
             )
             if self._config.restarts:
@@ -223,21 +223,21 @@ class Head:
 
     def _take_remote_drivers(
         self, address: str, spawn: Callable[[Coroutine[Any, Any, None], str], None]
-    ) -> str:
-        """Has the server for remote drivers started and kept. Returns where it listens; "": nowhere."""
+    ) -> RemoteDrivers:
+        """Has the server for remote drivers started and kept."""
         config = self._config
-        if not remote_drivers.is_available():
+        drivers = RemoteDrivers(config.client_host, config.client_port)
+        if not drivers.address:
             log.info("gRPC is not installed here: there will be no remote drivers (ray://)")
-            return ""
-        port = remote_drivers.choose_port(config.client_host, config.client_port)
+            return drivers
 
         def start() -> Daemon:
             return start_remote_drivers(
-                address, self._session_dir, self._secret_file, config.client_host, port
+                address, self._session_dir, self._secret_file, config.client_host, drivers.port
             )
 
-        spawn(remote_drivers.keep(start), "server for remote drivers")
-        return f"{config.client_host}:{port}"
+        spawn(drivers.keep(start), "server for remote drivers")
+        return drivers
 
     async def _or_stop(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """A part of the head; when it fails for good, the head ends, in order."""

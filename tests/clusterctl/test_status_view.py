@@ -37,6 +37,18 @@ def text(**changes: Any) -> str:
     return "\n".join(render(report(**changes)))
 
 
+def test_a_server_for_remote_drivers_that_does_not_work() -> None:
+    drivers = {
+        "address": "127.0.0.1:10001",
+        "state": "failing",
+        "problem": "it does not start: ImportError: grpc",
+    }
+    assert "no remote drivers (ray://127.0.0.1:10001): it does not start: ImportError: grpc" in text(
+        remote_drivers=drivers
+    )
+    assert "remote" not in text(remote_drivers={**drivers, "state": "listening", "problem": ""})
+
+
 def test_nodes_and_what_they_use() -> None:
     assert "cluster 'c': 1 node" in text()
     assert "CPU 2.5/4, memory 0 B/1.0 GiB" in text()

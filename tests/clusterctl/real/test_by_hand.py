@@ -53,6 +53,28 @@ def test_the_api_of_a_head_that_other_machines_reach_is_on_its_loopback_only(cli
     assert cli.run("start", "--stop").out == "1 ended\n"
 
 
+def test_a_head_whose_grpc_does_not_work_says_so(
+    cli: Cli, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "grpc").mkdir()
+    (tmp_path / "grpc" / "__init__.py").write_text("raise ImportError('a library is missing')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    ran = cli.run("start", "--head")
+    assert ran.status == 0, ran.err
+    assert "remote drivers: none: it does not start: ImportError: a library is missing" in ran.out
+    assert "ray://" not in ran.out
+    assert cli.run("start", "--stop").out == "1 ended\n"
+
+
+def test_a_head_started_by_hand_says_how_remote_drivers_come_in(cli: Cli) -> None:
+    ran = cli.run("start", "--head")
+    assert ran.status == 0, ran.err
+    address = ran.out.partition("RAY_ADDRESS=ray://")[2].partition(",")[0]
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host, int(port)), timeout=10).close()
+    assert cli.run("start", "--stop").out == "1 ended\n"
+
+
 def test_options_of_ray_start(cli: Cli, tmp_path: pathlib.Path) -> None:
     words = "--num-cpus 2 --num-gpus 1 --memory 1000000 --object-store-memory 80000000 --node-ip-address 127.0.0.2"
     spill = ["--object-spilling-directory", str(tmp_path / "spill"), "--dashboard-port", "0", "--json"]
