@@ -26,6 +26,7 @@ from .session import Session
 
 log = logging.getLogger("runtime._remote_driver")
 _READ_BYTES = 1 << 20
+_END_S = 2.0
 
 
 class Readable:
@@ -91,8 +92,16 @@ def serve(relay: socket.socket, agent_path: str) -> None:
                         if message is not None:
                             session.handle(message)
         outlet.finish()
+        _await_end(relay)
     finally:
         session.close()
+
+
+def _await_end(relay: socket.socket) -> None:
+    """Waits until the server has read everything: what is unread here when this socket closes would reset it."""
+    relay.shutdown(socket.SHUT_WR)
+    while select.select([relay], [], [], _END_S)[0] and relay.recv(_READ_BYTES):
+        pass
 
 
 def main() -> None:

@@ -192,8 +192,11 @@ class Link:
         )
 
     def _disconnect(self) -> None:
+        """The call is gone afterwards: one that is collected when the interpreter ends waits for a lock, which a thread
+        of gRPC may hold that does not run any more."""
         self._out.put(False)
-        call, channel = self._call, self._channel
+        call, self._call = self._call, None
+        channel, self._channel = self._channel, None
         if call is not None:
             call.cancel()
         if channel is not None:
@@ -233,6 +236,7 @@ class Link:
         while True:
             error = self._receive()
             if self._closing.is_set():
+                self._disconnect()  # `close` may have come while the connection was made again
                 return
             if _is_fatal(error) or not self._reconnect(error):
                 break
@@ -241,8 +245,11 @@ class Link:
 
     def _receive(self) -> Exception:
         """Takes what comes, until the stream breaks. Returns why it did."""
+        call = self._call
+        if call is None:
+            return ConnectionError("the connection was closed")
         try:
-            for envelope in self._call:
+            for envelope in call:
                 for body in frames.decode(envelope):
                     with self._lock:
                         message = self._stream.receive(body)
@@ -257,6 +264,9 @@ class Link:
                         self._on_message(message)
             return ConnectionError("the head closed the connection")
         except (grpc.RpcError, StreamBroken, ValueError) as error:
+            error.__traceback__ = (
+                None  # the call is its own error, which its frames refer to: see `_disconnect`
+            )
             if _is_fatal(error):
                 self._fail(_ended(error))
             return error

@@ -93,7 +93,8 @@ class Relay:
             self.ended.set()
             self._news.set()
             self._writer.close()
-            await self._process.wait()
+            status = await self._process.wait()
+            log.info("the driver process %d ended with status %d", self._process.pid, status)
 
     async def serve(self, requests: AsyncIterator[bytes], context: Any) -> None:
         """Relays between the driver process and a program, until either is gone. An earlier connection ends."""

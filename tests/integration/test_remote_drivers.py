@@ -291,6 +291,20 @@ def test_the_older_way_to_connect(head: RemoteHead) -> None:
     assert head.run(program, RAY_ADDRESS="") == "older 1\n"
 
 
+def test_shutdown_leaves_no_call_of_grpc_for_the_end_of_the_interpreter(head: RemoteHead) -> None:
+    program = """
+        import gc
+        gc.disable()
+        import runtime as ray
+        ray.init()
+        import grpc
+        ray.get(ray.put(1))
+        ray.shutdown()
+        print([found for found in gc.get_objects() if isinstance(found, grpc.Call)])
+    """
+    assert head.run(program) == "[]\n"
+
+
 def test_several_clients_at_once(head: RemoteHead) -> None:
     first = head.start("""
         import runtime as ray
