@@ -1,5 +1,5 @@
 """Remote drivers: a program outside the cluster works through a driver process on the head (`ray://host:port`).
 
 `link`, `core` and what they import run in the program, `server` and `driver` on the head, `stream`, `frames` and
-`messages` in both. Only `runtime._api.init` and `clusterctl.head` start any of it. See docs/adr/0007-remote-drivers.md.
+`messages` in both. Only `runtime._api.init` and `clusterctl.head` start any of it. See docs/adr/0008-remote-drivers.md.
 """

@@ -15,7 +15,7 @@ from runtime._wire.messages.control import ActorSpec
 from runtime._wire.messages.node import DriverLogs, Registered
 from runtime._wire.messages.worker import ActorSetup, StreamOptions, Value
 
-PROTOCOL = 1
+PROTOCOL = 2
 CHUNK_BYTES = 2 << 20
 """Values that do not fit into a message travel in pieces of this size."""
 GRACE_S = settings.CLIENT_GRACE_S.get()
@@ -159,6 +159,12 @@ class PutUploaded(Message, frozen=True, array_like=True, tag=18):
     nested: list[bytes]
 
 
+class DropUpload(Message, frozen=True, array_like=True, tag=31):
+    """The program has broken off a put. What came of it, the object included, is let go of."""
+
+    object_id: bytes
+
+
 class Own(Message, frozen=True, array_like=True, tag=19):
     """An object without a value yet; `Put` gives it one."""
 
@@ -183,19 +189,24 @@ class Fetch(Message, frozen=True, array_like=True, tag=21):
 
 
 class Next(Message, frozen=True, array_like=True, tag=22):
-    """The next item of a stream. Answered by its id, or by None at the end. `takes`: False only looks."""
+    """The item of a stream at a position, from 0. Answered by its id, or by None at the end. `takes`: False only looks.
+
+    The program asks for a position again when it broke off its wait for the answer. It asks for the next position only
+    when it has the item."""
 
     request: int
     task_id: bytes
+    position: int
     timeout_s: float | None
     takes: bool
 
 
 class StreamState(Message, frozen=True, array_like=True, tag=23):
-    """Answered by (whether an item is there, whether it has ended)."""
+    """Answered by (how many items are there from a position on, whether no more will come)."""
 
     request: int
     task_id: bytes
+    position: int
 
 
 class DropStream(Message, frozen=True, array_like=True, tag=24):
@@ -294,7 +305,7 @@ class Ended(Message, frozen=True, array_like=True, tag=43):
 
 
 AnyMessage = (
-    Start | Define | Undefine | Submit | Create | Call | Put | Upload | PutUploaded | Own | Watch | Fetch | Next
-    | StreamState | DropStream | Release | Ask | Kill | Cancel | Barrier | Leave
+    Start | Define | Undefine | Submit | Create | Call | Put | Upload | PutUploaded | DropUpload | Own | Watch | Fetch
+    | Next | StreamState | DropStream | Release | Ask | Kill | Cancel | Barrier | Leave
     | Answer | Failed | Logs | Ended | Ready
 )  # fmt: skip

@@ -99,7 +99,12 @@ class RemoteObjects(Objects):
             value = Value(0, serialized.data, buffers, self.nested_of(serialized.references))
             remote.send(messages.Put(object_id, serialized.data, buffers, nested), waits=True)
         else:
-            size = self._upload(object_id, serialized, nested)
+            try:
+                size = self._upload(object_id, serialized, nested)
+            except BaseException:
+                if remote.link.failure is None:
+                    remote.send(messages.DropUpload(object_id))
+                raise
             value = Value(STORED, size_bytes=size, locations=(remote.address.node_id,))
         with remote.lock:
             entry = self.track(object_id)

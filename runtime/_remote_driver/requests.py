@@ -41,7 +41,7 @@ class Requests:
     def __init__(self, address: str, secret: bytes) -> None:
         self.lock = threading.RLock()
         self._news = threading.Condition()
-        self._requests: dict[int, Future[Any]] = {}
+        self._requests: dict[int, tuple[Future[Any], Callable[[msgspec.Raw], None] | None]] = {}
         self._last_request = 0
         self._closing = False
         self.link = Link(address, secret, self._on_message, self._on_lost, self._on_idle)
@@ -49,13 +49,16 @@ class Requests:
     def _on_message(self, message: messages.AnyMessage) -> None:
         """A message has come. On the receiving thread."""
         if isinstance(message, messages.Answer):
-            future = self._requests.pop(message.request, None)
-            if future is not None:
+            asked = self._requests.pop(message.request, None)
+            if asked is not None:
+                future, done = asked
+                if done is not None:
+                    done(message.result)
                 future.set_result(message.result)
         elif isinstance(message, messages.Failed):
-            future = self._requests.pop(message.request, None)
-            if future is not None:
-                future.set_exception(rebuilt(message.error))
+            asked = self._requests.pop(message.request, None)
+            if asked is not None:
+                asked[0].set_exception(rebuilt(message.error))
         self.tell()
 
     def _on_lost(self, error: Exception) -> None:
@@ -69,7 +72,7 @@ class Requests:
     def _fail_requests(self, error: Exception) -> None:
         while self._requests:
             try:
-                _, future = self._requests.popitem()
+                _, (future, _) = self._requests.popitem()
             except KeyError:
                 return
             future.set_exception(error)
@@ -92,8 +95,15 @@ class Requests:
         except ConnectionError as error:
             raise self._lost(error) from None
 
-    def ask_driver(self, make: Callable[[int], messages.AnyMessage]) -> Future[Any]:
+    def ask_driver(
+        self,
+        make: Callable[[int], messages.AnyMessage],
+        done: Callable[[msgspec.Raw], None] | None = None,
+    ) -> Future[Any]:
         """Sends a request, made with its number. The future gets the raw result.
+
+        Args:
+            done: takes the raw result before the future has it, on the receiving thread.
 
         Raises:
             RaySystemError: as `send`.
@@ -101,24 +111,28 @@ class Requests:
         future: Future[Any] = Future()
         with self.lock:
             self._last_request = number = self._last_request + 1
-            self._requests[number] = future
+            self._requests[number] = future, done
         try:
             self.send(make(number))
-        except BaseException:
+        except Exception:
             self._requests.pop(number, None)
             raise
         return future
 
     def request(
-        self, make: Callable[[int], messages.AnyMessage], kind: Any, timeout_s: float | None = None
+        self,
+        make: Callable[[int], messages.AnyMessage],
+        kind: Any,
+        timeout_s: float | None = None,
+        done: Callable[[msgspec.Raw], None] | None = None,
     ) -> Any:
-        """Sends a request and waits for the result, of type `kind`.
+        """Sends a request and waits for the result, of type `kind`. `done`: see `ask_driver`.
 
         Raises:
             GetTimeoutError: there was none in time.
             Exception: what the request failed with.
         """
-        future = self.ask_driver(make)
+        future = self.ask_driver(make, done)
         try:
             result = future.result(timeout_s)
         except TimeoutError:

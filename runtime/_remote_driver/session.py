@@ -72,6 +72,47 @@ class SuppliedIds(ids.TaskIds):
         return self._take() or super().put()
 
 
+class Reading:
+    """A generator that the program reads.
+
+    The item that was taken last is kept: if the program broke off its wait for the answer, it asks for it again.
+    """
+
+    def __init__(self, generator: ObjectRefGenerator) -> None:
+        self._generator = generator
+        self._turn = threading.Lock()  # of the one thread that takes
+        self._taken = 0
+        self._last: ObjectRef | None = None
+
+    def is_there(self, position: int) -> bool:
+        """Whether `take` need not wait."""
+        return not self._turn.locked() and (position < self._taken or bool(self._generator._stream.items))
+
+    def take(self, position: int, timeout_s: float | None) -> ObjectRef | None:
+        """The item at a position; None at the end. Raises TimeoutError."""
+        if not self._turn.acquire(timeout=-1 if timeout_s is None else timeout_s):
+            raise exceptions.GetTimeoutError(f"The next item did not arrive within {timeout_s:g} s.")
+        try:
+            if position == self._taken:
+                self._last = self._generator._stream.next(timeout_s)
+                if self._last is not None:
+                    self._taken += 1
+            return self._last
+        finally:
+            self._turn.release()
+
+    def peek(self, position: int) -> ObjectRef:
+        """The item at a position, which may not be ready."""
+        last = self._last
+        return last if last is not None and position < self._taken else self._generator._peek()
+
+    def state(self, position: int) -> tuple[int, bool]:
+        """See `StreamState`. It has not ended while somebody takes an item."""
+        stream = self._generator._stream
+        is_ended = stream.ended and not self._turn.locked()
+        return self._taken - position + len(stream.items), is_ended
+
+
 class Session:
     """What one program has asked for.
 
@@ -89,8 +130,9 @@ class Session:
         self._refs_lock = threading.RLock()
         self._pools: dict[int, tuple[Any, Function, TaskOptions]] = {}
         self._actors: dict[bytes, Actor] = {}
-        self._streams: dict[bytes, ObjectRefGenerator] = {}
+        self._streams: dict[bytes, Reading] = {}
         self._uploads: dict[bytes, bytearray] = {}
+        self._storing: dict[bytes, bool] = {}  # uploads on their way to the store -> whether they are wanted
         self._blocks: dict[bytes, memoryview] = {}  # values that are being fetched
         self.is_over = False
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -103,6 +145,7 @@ class Session:
             messages.Put: self._put,
             messages.Upload: self._upload,
             messages.PutUploaded: partial(self._later, self._put_uploaded),
+            messages.DropUpload: self._drop_upload,
             messages.Own: self._own,
             messages.Watch: self._watch,
             messages.Fetch: self._fetch,
@@ -280,8 +323,20 @@ class Session:
         target[message.offset : message.offset + len(message.data)] = message.data
 
     def _put_uploaded(self, message: messages.PutUploaded) -> int:
+        object_id = message.object_id
+        with self._refs_lock:
+            if object_id not in self._uploads:
+                raise exceptions.RaySystemError("The put was broken off.")
+            whole = memoryview(self._uploads.pop(object_id))
+            self._storing[object_id] = True
+        try:
+            return self._store_upload(message, whole)
+        finally:
+            with self._refs_lock:
+                self._storing.pop(object_id, None)
+
+    def _store_upload(self, message: messages.PutUploaded, whole: memoryview) -> int:
         core = self._core
-        whole = memoryview(self._uploads.pop(message.object_id))
         at = message.data_bytes
         buffers = []
         for size in message.buffer_bytes:
@@ -292,10 +347,21 @@ class Session:
         )
         core.ids.supply(message.object_id)  # type: ignore[attr-defined]
         ref = core.objects.put_serialized(serialized)
-        self._count(ref)
+        with self._refs_lock:
+            if self._storing.pop(message.object_id):
+                self._count(ref)
         value = ref._entry.value
         assert value is not None
         return value.size_bytes
+
+    def _drop_upload(self, message: messages.DropUpload) -> None:
+        object_id = message.object_id
+        with self._refs_lock:
+            self._uploads.pop(object_id, None)
+            if object_id in self._storing:
+                self._storing[object_id] = False
+            self._refs.pop(object_id, None)
+        self._core.drain()
 
     def _watch(self, message: messages.Watch) -> None:
         core = self._core
@@ -426,7 +492,7 @@ class Session:
         if isinstance(result, ObjectRef):
             self._count(result)
         elif isinstance(result, ObjectRefGenerator):
-            self._streams[task_id] = result
+            self._streams[task_id] = Reading(result)
             self._count(result.completed())
         elif result is not None:
             for ref in result:
@@ -488,23 +554,21 @@ class Session:
     # ------------------------------------------------------------ generators
 
     def _next(self, message: messages.Next) -> None:
-        stream = self._streams[message.task_id]._stream
-        if message.takes and not stream.items:
-            self._later(self._wait_next, message)
-        else:
-            self._answer(message.request, self._wait_next(message))
-
-    def _wait_next(self, message: messages.Next) -> bytes | None:
-        generator = self._streams[message.task_id]
+        reading = self._streams[message.task_id]
         if not message.takes:
-            return self._count(generator._peek())
-        ref = generator._stream.next(message.timeout_s)
+            self._answer(message.request, self._count(reading.peek(message.position)))
+        elif reading.is_there(message.position):
+            self._answer(message.request, self._take(message))
+        else:
+            self._later(self._take, message)
+
+    def _take(self, message: messages.Next) -> bytes | None:
+        ref = self._streams[message.task_id].take(message.position, message.timeout_s)
         return self._count(ref) if ref is not None else None
 
     def _stream_state(self, message: messages.StreamState) -> None:
-        stream = self._streams[message.task_id]._stream
         self._core.pump.poll_once()
-        self._answer(message.request, (len(stream.items), stream.ended))
+        self._answer(message.request, self._streams[message.task_id].state(message.position))
 
     def _drop_stream(self, message: messages.DropStream) -> None:
         self._streams.pop(message.task_id, None)

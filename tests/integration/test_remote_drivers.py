@@ -340,6 +340,115 @@ def test_several_clients_at_once(head: RemoteHead) -> None:
     assert eventually(lambda: not head.drivers())
 
 
+INTERRUPTED = """
+    import os, pathlib, signal, sys, threading, time
+    import runtime as ray
+    ray.init()
+    folder = pathlib.Path(sys.argv[1])
+
+    @ray.remote(num_cpus=0)
+    def items(folder):
+        for number in range(4):
+            while not (folder / str(number)).exists():
+                time.sleep(0.01)
+            yield number
+
+    def calls():
+        frame = sys._current_frames()[threading.main_thread().ident]
+        while frame is not None:
+            yield frame.f_code.co_name
+            frame = frame.f_back
+
+    def interrupt():
+        while not {"__next__", "wait"} <= set(calls()):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    stream, got = items.remote(folder), []
+    for number in range(4):
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        try:
+            next(stream)
+            raise AssertionError("nothing has come yet")
+        except KeyboardInterrupt:
+            thread.join()
+        assert not stream.is_finished()
+        (folder / str(number)).touch()
+        while number % 2 and not stream.next_ready():  # it comes before it is asked for again
+            time.sleep(0.01)
+        got.append(ray.get(next(stream)))
+    assert got == [0, 1, 2, 3]
+    assert list(stream) == []
+    assert stream.is_finished()
+    print("done")
+"""
+
+
+def test_ctrl_c_loses_no_item_of_a_generator(head: RemoteHead, tmp_path: pathlib.Path) -> None:
+    program = INTERRUPTED.replace("sys.argv[1]", repr(str(tmp_path)))
+    assert head.run(program) == "done\n"
+
+
+def test_ctrl_c_in_a_large_put_leaves_nothing_on_the_head(head: RemoteHead) -> None:
+    process = head.start("""
+        import numpy as np
+        import runtime as ray
+        from runtime._process import core_worker
+        from runtime._remote_driver import messages
+        from runtime.util import state
+        ray.init()
+        core = core_worker.current()
+        send, ask = core.link.send, core.ask_driver
+        print("begun", flush=True)
+        input()
+
+        def send_half(message, waits=False):
+            if isinstance(message, messages.Upload) and message.offset > 100 << 20:
+                raise KeyboardInterrupt
+            send(message, waits)
+
+        def ask_and_leave(make, done=None):
+            ask(make, done)
+            raise KeyboardInterrupt
+
+        array = np.zeros(200 << 20, np.uint8)
+        for link, core.ask_driver in ((send_half, ask), (send, ask_and_leave)):
+            core.link.send = link
+            try:
+                ray.put(array)
+                raise AssertionError("it was not interrupted")
+            except KeyboardInterrupt:
+                pass
+        core.ask_driver = ask
+        print("interrupted", flush=True)
+        while any(found.object_size > 1 << 20 for found in state.list_objects(limit=10_000)):
+            input()
+        print("done")
+    """)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == "begun\n"
+        assert eventually(lambda: len(head.drivers()) == 1)  # those of other programs have ended
+        [driver] = head.drivers()
+
+        def private_bytes() -> int:
+            fields = pathlib.Path(f"/proc/{driver}/statm").read_text().split()
+            return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGESIZE")
+
+        before = private_bytes()
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "interrupted\n"
+        assert eventually(lambda: private_bytes() < before + (50 << 20))
+        out, err = process.communicate("\n" * 10_000, timeout=120)
+        assert out == "done\n", err
+    finally:
+        process.kill()
+        process.communicate()
+
+
 CUT = """
     import threading, time
     import runtime as ray
