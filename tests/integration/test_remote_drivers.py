@@ -390,6 +390,31 @@ def test_ctrl_c_loses_no_item_of_a_generator(head: RemoteHead, tmp_path: pathlib
     assert head.run(program) == "done\n"
 
 
+def test_an_item_that_comes_late_wakes_an_asynchronous_reader(
+    head: RemoteHead, tmp_path: pathlib.Path
+) -> None:
+    program = f"""
+        import asyncio, pathlib, time
+        import runtime as ray
+        ray.init()
+        go = pathlib.Path({str(tmp_path)!r}, "go")
+
+        @ray.remote(num_cpus=0)
+        def late(go):
+            while not go.exists():
+                time.sleep(0.01)
+            yield 1
+
+        async def main():
+            stream = late.remote(go)
+            asyncio.get_running_loop().call_later(0.5, go.touch)
+            return [await ref async for ref in stream]
+
+        print(asyncio.run(main()))
+    """
+    assert head.run(program) == "[1]\n"
+
+
 def test_ctrl_c_in_a_large_put_leaves_nothing_on_the_head(head: RemoteHead) -> None:
     process = head.start("""
         import numpy as np
