@@ -78,4 +78,6 @@ def test_results_of_a_run(
 def test_a_python_that_cannot_run_the_tests_fails_them_all(
     script: ModuleType, tmp_path: pathlib.Path
 ) -> None:
-    assert script.run("/bin/false", "test_it.py", ["test_a"], tmp_path) == {"test_a": "failed"}
+    (tmp_path / "test_it.py").write_text("def test_a(): pass")
+    found = script.run("/bin/false", str(tmp_path / "test_it.py"), ["test_a"], tmp_path)
+    assert found == {"test_a": "failed"}

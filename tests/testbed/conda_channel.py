@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from collections.abc import Mapping
@@ -70,7 +71,9 @@ class Channel:
 
     def add_pip(self) -> None:
         """The pip that comes with this Python."""
-        [wheel] = (Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl")
+        # Debian keeps it in a folder of its own.
+        bundled = sysconfig.get_config_var("WHEEL_PKG_DIR") or Path(ensurepip.__file__).parent / "_bundled"
+        [wheel] = Path(bundled).glob("pip-*.whl")
         with zipfile.ZipFile(wheel) as archive:
             files = {f"{SITE}/{name}": archive.read(name) for name in archive.namelist() if name[-1] != "/"}
         self.add("pip", wheel.name.split("-")[1], files, ["python"], "python")

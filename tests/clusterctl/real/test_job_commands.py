@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -31,7 +32,7 @@ def cli(head: tuple[Cli, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> Cl
 
 
 def test_a_job_of_a_head_that_was_started_by_hand(cli: Cli) -> None:
-    words = ["python", "-c", "import sys; print(sys.argv[1:])", "a b", "q'uo", "$HOME", "*"]
+    words = [sys.executable, "-c", "import sys; print(sys.argv[1:])", "a b", "q'uo", "$HOME", "*"]
     ran = cli.run("job", "submit", "--submission-id", "words", "--", *words)
     assert (ran.status, ran.out) == (0, "['a b', \"q'uo\", '$HOME', '*']\n"), ran.err
     ran = cli.run("job", "status", "words")

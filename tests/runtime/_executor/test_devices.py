@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from runtime._core.accelerators import HARDWARE
 from runtime._executor.devices import Devices
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -14,7 +15,8 @@ OVERRIDE_ON_ZERO = "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"
 
 @pytest.fixture(autouse=True)
 def _no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (VARIABLE, OVERRIDE_ON_ZERO):
+    shown = {name for kind in HARDWARE.values() for name in kind.environment(["0"])}
+    for name in (OVERRIDE_ON_ZERO, *shown):
         monkeypatch.setenv(name, "")  # so that it is put back whatever the test does
         monkeypatch.delenv(name)
 
