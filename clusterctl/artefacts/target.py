@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES
 
 LEAST_PYTHON = (3, 11)
 """The oldest Python on which the engine runs."""
@@ -130,7 +130,8 @@ class Target:
 
 def own_abi() -> str:
     """The binary interface of the Python that runs this."""
-    return str(sysconfig.get_config_var("SOABI"))
+    # Not sysconfig's SOABI: two threads that ask for their first variable at once may get None (Python 3.11).
+    return EXTENSION_SUFFIXES[0].removeprefix(".").removesuffix(".so")
 
 
 def text(version: tuple[int, int]) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import sysconfig
+
 import pytest
 from packaging.tags import parse_tag
 
-from clusterctl.artefacts.target import Target, Unsupported
+from clusterctl.artefacts.target import Target, Unsupported, own_abi
 from clusterctl.artefacts.wheels import supported
 
 
@@ -58,3 +62,27 @@ def test_for_what_there_is_no_runtime(abi: str, libc: str, words: str) -> None:
 )
 def test_which_wheels_fit(tag: str, fits: bool) -> None:
     assert bool(parse_tag(tag) & supported(Target((3, 12), "aarch64"))) is fits
+
+
+def test_the_kind_of_this_python() -> None:
+    assert own_abi() == sysconfig.get_config_var("SOABI")
+    assert Target.here() is not None
+
+
+def test_threads_that_ask_at_once_get_the_same() -> None:
+    """As those of a head that sets up two workers. In a new process, for what is asked first counts."""
+    program = """
+import sys, threading
+from clusterctl.artefacts.target import own_abi
+sys.setswitchinterval(1e-6)
+start, found = threading.Barrier(8), []
+def ask():
+    start.wait()
+    found.append(own_abi())
+threads = [threading.Thread(target=ask) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(*set(found))
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == [sysconfig.get_config_var("SOABI")]
