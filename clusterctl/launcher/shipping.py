@@ -62,6 +62,7 @@ _MODIFIED = 315_532_800
 files know, too."""
 _PYC = struct.Struct("<4sIII")
 """What bytecode begins with: magic number, flags, time and size of the text (https://peps.python.org/pep-0552)."""
+_BYTECODE = "__pycache__"
 _LEVEL = 3  # of compression
 
 
@@ -234,13 +235,15 @@ def _in(folder: str, files: Mapping[str, Path]) -> dict[str, Path]:
 
 
 def _own_files() -> dict[str, Path]:
-    """Path in site-packages -> file here."""
+    """Path in site-packages -> file here. Without bytecode: a process that imports a module may be writing it, under a
+    temporary name that is gone a moment later."""
     found = {}
     for name in _PACKAGES:
         folder = Path(str(importlib.import_module(name).__file__)).parent
         for file in folder.rglob("*"):
-            if file.suffix != ".pyc" and file.is_file():
-                found[f"{name}/{file.relative_to(folder)}"] = file
+            path = file.relative_to(folder)
+            if _BYTECODE not in path.parts and file.is_file():
+                found[f"{name}/{path}"] = file
     return found
 
 
@@ -297,7 +300,7 @@ def _build(files: Mapping[str, Path], out: IO[bytes], compiles: bool) -> None:
             _add(tar, name, data, 0o755 if os.access(file, os.X_OK) else 0o644)
             if compiles and name.endswith(".py") and (code := _bytecode(file, data)):
                 folder, module = os.path.split(name.removesuffix(".py"))
-                cached = os.path.join(folder, "__pycache__", f"{module}.{sys.implementation.cache_tag}.pyc")
+                cached = os.path.join(folder, _BYTECODE, f"{module}.{sys.implementation.cache_tag}.pyc")
                 _add(tar, cached, code, 0o644)
         if wheel:
             _add(tar, _PIP_WHEEL, _zipped(wheel), 0o644)

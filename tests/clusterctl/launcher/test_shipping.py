@@ -231,6 +231,21 @@ def test_what_is_there_is_compiled(shipment: Shipment, tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime for path in tmp_path.rglob("*.pyc")} == there
 
 
+def test_bytecode_that_is_being_written_does_not_travel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python writes it beside its place first, and a file of that name may be gone before it is read."""
+    package = tmp_path / "shippedhere"
+    for name in ("__init__.py", "data.json", "part/__init__.py"):
+        for there in (package / name, package / "part" / "__pycache__" / "__init__.cpython-311.pyc.139874"):
+            there.parent.mkdir(parents=True, exist_ok=True)
+            there.touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(shipping, "_PACKAGES", (package.name,))
+    expected = ["__init__.py", "data.json", "part/__init__.py"]
+    assert sorted(shipping._own_files()) == [f"{package.name}/{name}" for name in expected]
+
+
 @pytest.mark.parametrize("is_current", [True, False])
 def test_bytecode_that_is_here_is_used_if_it_is_up_to_date(tmp_path: Path, is_current: bool) -> None:
     module = tmp_path / "module.py"
