@@ -273,7 +273,8 @@ def test_a_task_that_moves_to_a_node_is_not_counted_twice() -> None:
                 await asyncio.sleep(0.01)
             assert rig.workers() == 1
 
-    slow = quick(replace(SMALL, min_workers=1), quiet_s=0.2, patience_s=0.3, idle_timeout_s=60.0)
+    # A process that gets no processor for a moment must not look like demand that is quiet.
+    slow = quick(replace(SMALL, min_workers=1), quiet_s=PATIENCE_S, patience_s=0.3, idle_timeout_s=60.0)
     play(scenario, slow)
 
 
