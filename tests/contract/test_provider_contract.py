@@ -217,7 +217,7 @@ def shell_of(provider: Provider, machine: Machine) -> Shell:
 
     def answers() -> bool:
         try:
-            return shell.run("true", timeout_s=20).exit_status == 0
+            return shell.run("true", timeout_s=60).exit_status == 0
         except (ShellRefused, ShellTimedOut):
             return False
 
@@ -364,7 +364,7 @@ def test_a_shell_runs_commands(platform: Platform) -> None:
     shell = shell_of(provider, machine)
     try:
         result = shell.run(
-            "echo hello; echo $SOME", env={"SOME": "thing"}, timeout_s=20, on_output=lines.append
+            "echo hello; echo $SOME", env={"SOME": "thing"}, timeout_s=60, on_output=lines.append
         )
         assert result.exit_status == 0
         assert lines

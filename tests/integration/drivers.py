@@ -27,11 +27,11 @@ class Driver:
         for line in self.output:
             if line.startswith(starts_with):
                 return line[len(starts_with) :].strip()
-        raise AssertionError(f"the driver ended with {self.process.wait(10)} before it said {starts_with!r}")
+        raise AssertionError(f"the driver ended with {self.process.wait(60)} before it said {starts_with!r}")
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def close(self) -> None:
         if self.process.poll() is None:

@@ -164,6 +164,6 @@ class Path:
         with self._lock:
             self._end_all()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(60)
         for end in self._sockets:
             end.close()

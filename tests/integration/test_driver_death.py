@@ -101,7 +101,7 @@ def test_a_cluster_stays_when_one_of_its_drivers_dies(cluster: Cluster) -> None:
     def still_works() -> str:
         return "yes"
 
-    assert ray.get(still_works.remote(), timeout=30) == "yes"
+    assert ray.get(still_works.remote(), timeout=60) == "yes"
     driver.close()
 
 
@@ -115,7 +115,7 @@ def test_a_driver_that_ends_by_itself_leaves_nothing() -> None:
         """
     )
     assert driver.line("value ") == "5"
-    assert driver.process.wait(30) == 0
+    assert driver.process.wait(60) == 0
     assert eventually(lambda: set(session_files()) <= before)
     driver.close()
 
@@ -131,7 +131,7 @@ def test_a_driver_that_raises_ends_with_its_own_status() -> None:
         """
     )
     driver.line("ready")
-    assert driver.process.wait(30) == 7
+    assert driver.process.wait(60) == 7
     driver.close()
 
 

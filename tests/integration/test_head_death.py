@@ -117,7 +117,7 @@ def test_every_driver_gets_an_error_and_the_nodes_end(cluster: Cluster) -> None:
         cluster.head_node.kill()
         heard = {what: driver.line("error ") for what, driver in drivers.items()}
         assert [what for what, error in heard.items() if error != "RaySystemError True"] == []
-        assert [driver.process.wait(30) for driver in drivers.values()] == [0] * len(drivers)
+        assert [driver.process.wait(60) for driver in drivers.values()] == [0] * len(drivers)
     finally:
         for driver in drivers.values():
             driver.close()

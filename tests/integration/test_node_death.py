@@ -86,7 +86,7 @@ def test_a_dead_node_is_seen_as_dead_and_its_workers_are_gone(cluster: Cluster) 
 
     victim, _ = cluster.worker_nodes
     actor = Actor.options(scheduling_strategy=soft(victim)).remote()
-    pid = ray.get(actor.pid.remote(), timeout=30)
+    pid = ray.get(actor.pid.remote(), timeout=60)
     cluster.remove_node(victim, allow_graceful=False)
     assert eventually(lambda: not is_alive(pid))
     rows = {row["NodeID"]: row for row in ray.nodes()}
@@ -111,7 +111,7 @@ def test_a_lost_object_is_rebuilt(cluster: Cluster) -> None:
     victim, _ = cluster.worker_nodes
     first = make.options(scheduling_strategy=soft(victim)).remote(21)
     second = double.options(scheduling_strategy=soft(victim)).remote(first)
-    ray.wait([second], timeout=30, fetch_local=False)
+    ray.wait([second], timeout=60, fetch_local=False)
     cluster.remove_node(victim, allow_graceful=False)
     assert int(ray.get(second, timeout=60)[0]) == 42
     assert int(ray.get(first, timeout=60)[0]) == 21
@@ -124,7 +124,7 @@ def test_an_object_that_cannot_be_rebuilt_is_lost(cluster: Cluster) -> None:
 
     victim, _ = cluster.worker_nodes
     ref = make.options(scheduling_strategy=soft(victim)).remote()
-    ray.wait([ref], timeout=30, fetch_local=False)
+    ray.wait([ref], timeout=60, fetch_local=False)
     cluster.remove_node(victim, allow_graceful=False)
     with pytest.raises(exceptions.ObjectLostError):
         ray.get(ref, timeout=60)
@@ -138,7 +138,7 @@ def test_an_actor_dies_with_its_node(cluster: Cluster) -> None:
 
     victim, _ = cluster.worker_nodes
     actor = Actor.options(scheduling_strategy=soft(victim)).remote()
-    assert ray.get(actor.node.remote(), timeout=30) == victim.node_id
+    assert ray.get(actor.node.remote(), timeout=60) == victim.node_id
     cluster.remove_node(victim, allow_graceful=False)
     with pytest.raises(exceptions.RayActorError):
         ray.get(actor.node.remote(), timeout=60)
@@ -152,7 +152,7 @@ def test_an_actor_with_restarts_moves_to_another_node(cluster: Cluster) -> None:
 
     victim, _ = cluster.worker_nodes
     actor = Actor.options(resources={"widget": 1}, scheduling_strategy=soft(victim)).remote()
-    assert ray.get(actor.node.remote(), timeout=30) == victim.node_id
+    assert ray.get(actor.node.remote(), timeout=60) == victim.node_id
     cluster.remove_node(victim, allow_graceful=False)
     assert ray.get(actor.node.remote(), timeout=60) != victim.node_id
 
@@ -165,7 +165,7 @@ def test_an_actor_that_nobody_wants_any_more_does_not_move(cluster: Cluster) -> 
 
     victim, _ = cluster.worker_nodes
     actor = Actor.options(scheduling_strategy=soft(victim)).remote()
-    assert ray.get(actor.node.remote(), timeout=30) == victim.node_id
+    assert ray.get(actor.node.remote(), timeout=60) == victim.node_id
     cluster.remove_node(victim, allow_graceful=False)
     del actor  # before the cluster knows of its node's death
     assert eventually(lambda: ray.cluster_resources()["widget"] == 1)
@@ -189,7 +189,7 @@ def test_a_machine_that_falls_silent_without_closing_a_connection(cluster: Clust
 
     victim, _ = cluster.worker_nodes
     actor = Actor.options(scheduling_strategy=soft(victim)).remote()
-    large, small = ray.get(actor.refs.remote(), timeout=30)
+    large, small = ray.get(actor.refs.remote(), timeout=60)
     running = actor.work.remote()
     frozen = process_tree(victim.pid)
     try:

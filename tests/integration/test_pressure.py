@@ -129,7 +129,7 @@ def test_several_drivers_at_once(cluster: Cluster) -> None:
     drivers = [Driver(program) for _ in range(4)]
     expected = str(sum(i * i for i in range(200)))
     assert [driver.line("sum ") for driver in drivers] == [expected] * 4
-    assert [driver.process.wait(30) for driver in drivers] == [0] * 4
+    assert [driver.process.wait(60) for driver in drivers] == [0] * 4
     for driver in drivers:
         driver.close()
 

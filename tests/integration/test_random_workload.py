@@ -195,7 +195,7 @@ def test_accounts_of_a_changing_cluster(cluster: Cluster, seed: int) -> None:
             last[:] = load.violations()
             return not last
 
-        assert eventually(settled, 30), f"seed {seed}, round {number}: {last}"
+        assert eventually(settled), f"seed {seed}, round {number}: {last}"
     for group in load.groups:
         remove_group(group)
     for actor, _, _ in load.actors.values():
@@ -204,8 +204,8 @@ def test_accounts_of_a_changing_cluster(cluster: Cluster, seed: int) -> None:
         ray.cancel(ref)
     for ref, (number, _) in load.tasks.items():
         try:
-            assert ray.get(ref, timeout=10) == number  # it fitted when the actors were gone
+            assert ray.get(ref, timeout=60) == number  # it fitted when the actors were gone
         except exceptions.TaskCancelledError:
             pass
     load.actors, load.groups, load.tasks = {}, [], {}
-    assert eventually(lambda: not load.violations(), 20), load.violations()
+    assert eventually(lambda: not load.violations()), load.violations()

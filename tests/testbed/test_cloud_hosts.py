@@ -28,7 +28,7 @@ def test_a_machine_keeps_its_disk_and_its_host_key_from_boot_to_boot(tmp_path: P
         words = [word for option in options for word in ("-o", option)]
         key = ("-i", str(tmp_path / "key"))
         ran = subprocess.run(
-            ["ssh", *key, *words, f"someone@{address}", command], capture_output=True, text=True, timeout=30
+            ["ssh", *key, *words, f"someone@{address}", command], capture_output=True, text=True, timeout=60
         )
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
@@ -46,7 +46,7 @@ def test_a_machine_keeps_its_disk_and_its_host_key_from_boot_to_boot(tmp_path: P
             socket.create_connection(("10.128.0.3", 22), timeout=0.2)
         cloud["two"] = Wanted(cloud["two"].addresses, keys)
         assert eventually(lambda: "blackhole" not in two.run(["ip", "route"]))
-        socket.create_connection(("10.128.0.3", 22), timeout=20).close()
+        socket.create_connection(("10.128.0.3", 22), timeout=60).close()
         cloud["one"] = Wanted(cloud["one"].addresses, keys, is_running=False)
         assert eventually(lambda: bed.names() == ["two"])
         cloud["one"] = Wanted(("10.128.0.2", "203.0.113.8"), keys)

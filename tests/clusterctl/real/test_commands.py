@@ -160,7 +160,7 @@ def test_the_dashboard_tunnel_leads_to_the_api_and_ends_with_ctrl_c(cli: Cli) ->
     process = cli.start("dashboard")
     assert process.stdout is not None
     url = process.stdout.readline().strip()
-    with urllib.request.urlopen(f"{url}/api/healthz", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url}/api/healthz", timeout=60) as answer:
         assert answer.status == 200
     assert cli.interrupt(process).status == 0
 

@@ -19,11 +19,11 @@ async def body_of_a_request() -> None:
     left, right = LoopbackChannel.pair(None, lambda _channel, _message: Ok())
     wrong: Message = GetJob("an id that is no bytes")  # type: ignore[arg-type]
     with pytest.raises(CallError) as caught:
-        await left.call(wrong, timeout_s=5)
+        await left.call(wrong, timeout_s=60)
     assert caught.value.kind == ErrorKind.INVALID
     assert "cannot be understood" in str(caught.value)
     assert not right.closed
-    assert await left.call(GetJob(b"job"), timeout_s=5) == Ok()
+    assert await left.call(GetJob(b"job"), timeout_s=60) == Ok()
     left.close()
 
 
@@ -32,7 +32,7 @@ async def body_of_a_one_way_message() -> None:
     left.send(GetJob("an id that is no bytes"))  # type: ignore[arg-type]
     closed = asyncio.Event()
     right.on_close = lambda _channel: closed.set()
-    await asyncio.wait_for(closed.wait(), 5)
+    await asyncio.wait_for(closed.wait(), 60)
 
 
 def test_a_request_with_a_field_of_the_wrong_type_is_refused_and_the_connection_lives() -> None:
@@ -53,11 +53,11 @@ async def body_of_too_large_requests() -> None:
     left, right = LoopbackChannel.pair(None, lambda _channel, _message: Ok())
     large = KvPut("", b"key", bytes(LIMIT_BYTES))
     with pytest.raises(CallError, match=r"KvPut has 10\d\d bytes.*at most 1000.*references") as caught:
-        await left.call(large, timeout_s=5)
+        await left.call(large, timeout_s=60)
     assert caught.value.kind == ErrorKind.INVALID
     with pytest.raises(CallError, match="at most 1000"):
         left.send(large)
-    assert await left.call(GetJob(b"job"), timeout_s=5) == Ok()
+    assert await left.call(GetJob(b"job"), timeout_s=60) == Ok()
     left.close()
     assert right is left.peer
 
@@ -79,7 +79,7 @@ def test_a_reply_that_cannot_be_sent_becomes_an_error(
         )
         for everywhere in (False, True):
             with pytest.raises(CallError, match=words) as caught:
-                await left.call(ListState("tasks", everywhere), timeout_s=5)
+                await left.call(ListState("tasks", everywhere), timeout_s=60)
             assert caught.value.kind == ErrorKind.INVALID
         assert not left.closed
         left.close()

@@ -85,7 +85,7 @@ class Threaded:
         return 1
 
     def get_when_the_other_left(self) -> int:
-        self.left.wait(10)
+        self.left.wait(60)
         return 2
 
     def leave(self) -> None:

@@ -65,7 +65,7 @@ DRIVER = """
         def begin(self, path):
             self.waiting = until_there.remote(path)
             self.group = ray.util.placement_group([{{"CPU": 1}}])
-            return self.group.wait(10)
+            return self.group.wait(60)
 
         def end(self):
             return ray.get(self.waiting), ray.util.placement_group_table(self.group)["state"]
@@ -82,7 +82,7 @@ def run_driver(file: pathlib.Path) -> str:
         name=NAME, address=context.gcs_address, namespace=context.namespace, file=file
     )
     environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[3])}
-    return subprocess.check_output([sys.executable, "-c", program], env=environment, text=True, timeout=60)
+    return subprocess.check_output([sys.executable, "-c", program], env=environment, text=True, timeout=120)
 
 
 def exists(name: str) -> bool:

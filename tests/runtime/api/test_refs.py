@@ -117,7 +117,7 @@ def test_the_object_goes_with_the_process_that_owned_it() -> None:
 
     def lost() -> bool:
         try:
-            ray.get(ref, timeout=10)
+            ray.get(ref, timeout=60)
         except exceptions.ObjectLostError:
             return True
         return False

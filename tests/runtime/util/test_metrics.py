@@ -93,7 +93,7 @@ def test_values_are_served_by_the_node() -> None:
     url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
 
     def lines(name: str) -> list[str]:
-        with urllib.request.urlopen(url, timeout=10) as reply:
+        with urllib.request.urlopen(url, timeout=60) as reply:
             text = reply.read().decode()
         return [line for line in text.splitlines() if line.startswith(name)]
 
@@ -108,4 +108,4 @@ def test_values_are_served_by_the_node() -> None:
     assert eventually(lambda: lines("ray_size{") == [])
     assert lines("ray_calls_total")
     with pytest.raises(urllib.error.HTTPError):
-        urllib.request.urlopen(url + "/other", timeout=10)
+        urllib.request.urlopen(url + "/other", timeout=60)

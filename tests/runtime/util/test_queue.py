@@ -24,7 +24,7 @@ def put_all(target: Any, items: list[int]) -> None:
 
 @ray.remote
 def take(source: Any, count: int) -> list[Any]:
-    return [source.get(timeout=20) for _ in range(count)]
+    return [source.get(timeout=60) for _ in range(count)]
 
 
 def test_first_in_first_out() -> None:
@@ -126,7 +126,7 @@ def test_shutdown(force: bool) -> None:
 
     def is_gone() -> bool:
         try:
-            ray.get(actor.empty.remote(), timeout=20)
+            ray.get(actor.empty.remote(), timeout=60)
         except exceptions.RayActorError:
             return True
         return False
