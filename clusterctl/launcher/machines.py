@@ -55,12 +55,13 @@ def listed_with(provider: OperatorProvider, machine_id: str) -> list[Machine]:
     the platform says that it is gone."""
     deadline = time.monotonic() + provider.capabilities.listing_lag_s
     while True:
+        asked_s = time.monotonic()  # an answer may come late, and be no younger than its question
         try:
             listed = provider.list()
         except ProviderError as error:
             raise from_provider(error) from error
         is_told_of = not machine_id or any(machine.id == machine_id for machine in listed)
-        if is_told_of or time.monotonic() >= deadline:
+        if is_told_of or asked_s >= deadline:
             return [machine for machine in listed if machine.state is not MachineState.GONE]
         time.sleep(min(_BOOT_POLL_S, max(0.0, deadline - time.monotonic())))
 
@@ -83,9 +84,9 @@ def await_running(
     """
     begun = time.monotonic()
     while True:
+        waited_s = time.monotonic() - begun  # before the platform was asked: an answer may come late
         listed = existing(provider, _PATIENCE_S)
         found = next((machine for machine in listed if machine.id == machine_id), None)
-        waited_s = time.monotonic() - begun
         if found is not None and found.state is MachineState.RUNNING and found.address:
             return found
         if waited_s >= provider.capabilities.listing_lag_s:
@@ -152,6 +153,7 @@ def end_all(
     asked: dict[str, float] = {}  # accepted then
     pause_s = _POLL_S
     while True:
+        asked_s = time.monotonic()  # an answer may come late, and be no younger than its question
         listed = existing(provider, _PATIENCE_S)
         found = [machine for machine in listed if only is None or machine.id in only]
         if not found or any(MachineTags.UNREACHABLE not in machine.tags for machine in found):
@@ -162,7 +164,7 @@ def end_all(
             silent_since = min(silent_since, time.monotonic())
         new = [machine for machine in found if machine.id not in seen]
         if not found:
-            if time.monotonic() >= settled:
+            if asked_s >= settled:
                 return len(seen)
             time.sleep(_POLL_S)
             continue

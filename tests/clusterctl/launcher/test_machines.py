@@ -18,6 +18,26 @@ STOPPED = Machine("m-1", MachineState.STOPPED, "head", {})
 OTHER = Machine("m-2", MachineState.RUNNING, "head", {}, address="10.0.0.2")
 
 
+class Clock:
+    """Stands in for `time`: it goes on only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(machines, "time", made)
+    return made
+
+
 class Listing:
     """A platform whose listings come as given; the last one again and again."""
 
@@ -120,7 +140,7 @@ def test_hiccups_are_waited_out_and_refusals_are_not() -> None:
         machines.patiently(call, patience_s=30.0)
 
 
-def test_what_was_made_just_now_is_ended_when_it_comes_to_be_listed() -> None:
+def test_what_was_made_just_now_is_ended_when_it_comes_to_be_listed(clock: Clock) -> None:
     listing = Listing(0.3, [], [], [RUNNING], [])
     assert machines.end_all(cast(Any, listing), settles=True) == 1
     assert listing.ended == [["m-1"]]
@@ -129,7 +149,28 @@ def test_what_was_made_just_now_is_ended_when_it_comes_to_be_listed() -> None:
     )
 
 
-def test_a_known_machine_is_missing_only_when_listings_can_lag_no_longer() -> None:
+class Slow(Listing):
+    """Each listing says what was so when it was asked for, and takes longer than listings lag."""
+
+    def __init__(self, clock: Clock, *listings: Sequence[Machine]) -> None:
+        super().__init__(30.0, *listings)
+        self._clock = clock
+
+    def list(self) -> Sequence[Machine]:
+        self._clock.sleep(40.0)
+        return super().list()
+
+
+def test_an_answer_that_comes_late_is_as_old_as_its_question(clock: Clock) -> None:
+    listing = Slow(clock, [], [RUNNING], [])
+    assert machines.end_all(cast(Any, listing), settles=True) == 1
+    assert listing.ended == [["m-1"]]
+    assert machines.listed_with(cast(Any, Slow(clock, [], [RUNNING])), "m-1") == [RUNNING]
+    for early in ([], [STOPPED]):
+        assert await_running(Slow(clock, early, [RUNNING])) == RUNNING
+
+
+def test_a_known_machine_is_missing_only_when_listings_can_lag_no_longer(clock: Clock) -> None:
     def listed(listing: Listing) -> list[Machine]:
         return machines.listed_with(cast(Any, listing), "m-1")
 
