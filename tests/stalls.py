@@ -39,9 +39,12 @@ def _is_running(pid: int) -> bool:
 
 
 def _stall(root: int, run_id: str, rng: random.Random) -> None:
+    """Until the run ends, or SIGTERM comes: what is stopped then goes on first."""
+    signals: list[int] = []  # not an exception: one that a handler raises in a finalizer is lost
+    signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
     looked = 0.0
     members: list[int] = []
-    while os.getppid() == root:
+    while os.getppid() == root and not signals:
         if time.monotonic() - looked > _LOOK_S:
             members = [root, *(pid for pid in tagged_processes(run_id) if pid != os.getpid())]
             looked = time.monotonic()
@@ -57,5 +60,4 @@ def _stall(root: int, run_id: str, rng: random.Random) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # with what it has stopped going on
     _stall(int(sys.argv[1]), sys.argv[2], random.Random(int(sys.argv[3])))
