@@ -29,13 +29,28 @@ def start(run_id: str, seed: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=pathlib.Path(__file__).parents[1], env=untagged)
 
 
-def _is_running(pid: int) -> bool:
-    """Whether it is there and not stopped, by a test for instance."""
+def _may_be_stopped(pid: int) -> bool:
+    """Whether it is there and runs: it is not stopped, by a test for instance. `nsenter` stops itself when its child is
+    stopped, and nobody would let it go on."""
+    state, parent = _state(pid)
+    return state not in "TtZX" and not (parent and _name(parent) == "nsenter")
+
+
+def _state(pid: int) -> tuple[str, int]:
+    """Its state, "X" if it is gone, and its parent."""
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return False
-    return stat.rsplit(")", 1)[1].split()[0] not in "TtZX"
+        return "X", 0
+    state, parent = stat.rsplit(")", 1)[1].split()[:2]
+    return state, int(parent)
+
+
+def _name(pid: int) -> str:
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _stall(root: int, run_id: str, rng: random.Random) -> None:
@@ -49,7 +64,7 @@ def _stall(root: int, run_id: str, rng: random.Random) -> None:
             members = [root, *(pid for pid in tagged_processes(run_id) if pid != os.getpid())]
             looked = time.monotonic()
         victim = rng.choice(members)
-        if _is_running(victim):
+        if _may_be_stopped(victim):
             with contextlib.suppress(ProcessLookupError):
                 try:
                     os.kill(victim, signal.SIGSTOP)
