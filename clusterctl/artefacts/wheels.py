@@ -7,6 +7,7 @@ unpacked, and `lock.txt`, which names them with their hashes, in the form that `
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -63,8 +64,9 @@ def fetch(target: Target, extras: Collection[str], cache: Path) -> Path:
     if not folder.exists():
         _make(folder, target, wanted, first)
     os.utime(folder)
-    for old in sorted(_complete(folder.parent), key=os.path.getmtime)[:-_KEEP]:
-        shutil.rmtree(old, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):  # another process drops the oldest as well
+        for old in sorted(_complete(folder.parent), key=os.path.getmtime)[:-_KEEP]:
+            shutil.rmtree(old, ignore_errors=True)
     return folder / SITE
 
 

@@ -12,6 +12,7 @@ both beside its runtime, and ships the first one on to its workers.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import importlib
@@ -225,8 +226,9 @@ def _archive(name: str, files: dict[str, Path], target: Target, cache: Path) -> 
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
-        for old in sorted(cache.glob(f"{name}-*.tar*"), key=os.path.getmtime)[:-_KEEP]:
-            old.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # another process drops the oldest as well
+            for old in sorted(cache.glob(f"{name}-*.tar*"), key=os.path.getmtime)[:-_KEEP]:
+                old.unlink(missing_ok=True)
     return Archive(name, digest, str(path))
 
 

@@ -302,3 +302,19 @@ def test_what_was_built_half_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(OSError, match="No space left"):
         shipping._archive("runtime", {}, HERE, tmp_path)
     assert list(tmp_path.iterdir()) == [mine]
+
+
+def test_what_another_process_drops_meanwhile_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "runtime-old.tar.gz"
+    old.touch()
+    modified = os.path.getmtime
+
+    def drop_first(path: Path) -> float:
+        old.unlink(missing_ok=True)
+        return modified(path)
+
+    monkeypatch.setattr(shipping.os.path, "getmtime", drop_first)
+    made = shipping._archive("runtime", {}, HERE, tmp_path)
+    assert [*tmp_path.iterdir()] == [Path(made.file)]
