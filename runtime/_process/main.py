@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import io
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import cloudpickle  # noqa: F401 - functions need it to be unpickled; the zygote imports it once for all workers
@@ -13,6 +15,7 @@ import cloudpickle  # noqa: F401 - functions need it to be unpickled; the zygote
 from runtime._executor.assignment import Assignment
 from runtime._executor.setup_hook import run_setup_hook
 from runtime._system import stacks
+from runtime._system.process_title import ProcessTitle
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.node import Register, SetUp
 
@@ -42,8 +45,18 @@ class _NamedStream(io.TextIOWrapper):
         self.flush()
 
 
-def run(start: dict[str, Any]) -> None:
-    """Serves the node agent until the process ends. Called in a fresh fork, with one thread."""
+def prepare() -> Callable[[dict[str, Any]], None]:
+    """Makes, in the zygote, what its workers can share. Returns what each of them runs; see `run`."""
+    return functools.partial(run, ProcessTitle())
+
+
+def run(title: ProcessTitle, start: dict[str, Any]) -> None:
+    """Serves the node agent until the process ends. Called in a fresh fork, with one thread.
+
+    Args:
+        title: the zygote's. A fork has its arguments at the same address.
+        start: what the agent says about the worker.
+    """
     stacks.register("worker")
     streams = []
     for name, fd in (("stdout", 1), ("stderr", 2)):
@@ -65,7 +78,7 @@ def run(start: dict[str, Any]) -> None:
         os.getpid(),
         startup_token=start["startup_token"],
     )
-    core = Worker(start["agent_socket"], register, worker_id, start["node_host"])
+    core = Worker(start["agent_socket"], register, worker_id, start["node_host"], title)
     core_worker.set_current(core)
     for stream in streams:
         stream.assignment = core.calls.assignment

@@ -13,11 +13,17 @@ from .owner_side import OwnerSide
 
 
 class Worker(Core):
-    """A connected worker process, and what runs its calls. Made on the main thread. See `Core`."""
+    """A connected worker process, and what runs its calls. Made on the main thread. See `Core`.
 
-    def __init__(self, agent_path: str, register: Register, worker_id: bytes, host: str) -> None:
+    Args:
+        title: shows what runs.
+    """
+
+    def __init__(
+        self, agent_path: str, register: Register, worker_id: bytes, host: str, title: ProcessTitle
+    ) -> None:
         super().__init__(agent_path, register, worker_id, host)
-        self.calls = Executor(self.links, OwnerSide(self), title=ProcessTitle())
+        self.calls = Executor(self.links, OwnerSide(self), title=title)
 
     def serve(self) -> None:
         """Begins to serve, in the background as well. The main thread runs calls by `calls.run_forever`."""

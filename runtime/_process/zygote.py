@@ -1,6 +1,7 @@
 """The process that forks workers: one clean, single-threaded Python that has imported what workers need.
 
-`python -m runtime._process.zygote --fd N` serves its node agent over the socket `N` with lines of JSON:
+`python -m runtime._process.zygote --fd N --parent P` serves its node agent over the open socket `N` with lines of JSON.
+`P` is the process id of the agent, whose child this is; 0 when it is not.
 
     agent -> zygote   {"op": "fork", "token": int, "start": {...}, "env": {...}, "cwd": str, "path": [str],
                        "out": path, "err": path}       the log paths may hold "{pid}"
@@ -17,7 +18,6 @@ session, and kills what is left in it. If the zygote is killed, its agent does t
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import gc
 import importlib
@@ -42,7 +42,8 @@ from runtime._system.sessions import kill_session
 Start = dict[str, Any]
 _PR_SET_PDEATHSIG = 1
 _IDLE_BEFORE_PREIMPORT_S = 0.3
-_PREIMPORT = ("numpy",)
+_PREIMPORT = ("numpy", "runtime.api", "runtime.actor", "runtime.runtime_context")
+"""Modules that many programs use in workers. The workers share their pages."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -254,7 +255,6 @@ def _apply_environment(request: dict[str, Any]) -> None:
 
 
 def _preimport() -> None:
-    """Imports heavy modules that many programs use, so that workers share their pages."""
     for name in _PREIMPORT:
         if importlib.util.find_spec(name) is not None:
             importlib.import_module(name)
@@ -264,16 +264,9 @@ def _preimport() -> None:
 
 def main() -> None:
     """Entry point of the zygote process."""
-    parser = argparse.ArgumentParser(prog="runtime._process.zygote")
-    parser.add_argument("--fd", type=int, required=True, help="the connected socket to the agent")
-    parser.add_argument(
-        "--parent",
-        type=int,
-        required=True,
-        help="process id of the agent, whose child this is; 0 when it is not",
-    )
-    options = parser.parse_args()
-    serve(options.fd, options.parent)
+    # Without `argparse`, which takes half a megabyte: only node agents write these arguments.
+    _, descriptor, _, parent = sys.argv[1:]
+    serve(int(descriptor), int(parent))
 
 
 def serve(descriptor: int, parent: int) -> NoReturn:
@@ -289,9 +282,9 @@ def serve(descriptor: int, parent: int) -> NoReturn:
     thread_limit.begin()
     connection = socket.socket(fileno=descriptor)
     connection.set_inheritable(False)
-    from runtime._process.main import run
+    from runtime._process.main import prepare
 
-    Zygote(connection, run, parent).serve()
+    Zygote(connection, prepare(), parent).serve()
     os._exit(0)  # nothing is left to be finished
 
 

@@ -57,6 +57,14 @@ before = set(sys.modules)
 import clusterctl.head.join
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
+ZYGOTE = """
+import json, sys
+from runtime._process import main, zygote
+main.prepare()
+first = list(sys.modules)
+zygote._preimport()
+print(json.dumps([first, list(sys.modules)]))
+"""
 HEAVY = {"argparse", "ctypes", "psutil", "queue", "yaml"}
 """Modules that a node agent needs later or never. Each takes milliseconds of the some tens that joining takes."""
 OF_WORKERS = ("runtime._owner", "runtime._executor", "runtime._process")
@@ -88,3 +96,11 @@ def test_a_joining_node_imports_neither_heavy_modules_nor_the_workers_part() -> 
     assert "runtime._node.agent" in imported
     assert not HEAVY & imported
     assert not [name for name in imported if name.startswith(OF_WORKERS)]
+
+
+def test_a_zygote_imports_the_public_api_for_its_workers_and_no_command_line() -> None:
+    first, later = map(set, printed(ZYGOTE))
+    assert (
+        not {"argparse", "shutil", "runtime.api"} & first
+    )  # workers that start at once do not wait for more
+    assert {"runtime.api", "runtime.actor", "runtime.runtime_context"} <= later
