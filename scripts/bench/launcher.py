@@ -147,14 +147,14 @@ class Round:
     connections: int
 
 
-def measure(figures: Figures, took: dict[int, float], counts: Sequence[int]) -> None:
+def measure(figures: Figures, took: dict[int, float], counts: Sequence[int], repeats: int) -> None:
     """Clusters of so many hosts, some rounds of all of them, as the machine is not equally fast at all times.
 
     Args:
         took: how long `up` took, by the number of hosts; filled.
     """
     rounds: dict[int, list[Round]] = {count: [] for count in counts}
-    for _ in range(ROUNDS):
+    for _ in range(repeats):
         for count in counts:
             rounds[count].append(one_round(count))
     for count in counts:
@@ -207,10 +207,10 @@ def one_round(count: int) -> Round:
             )
 
 
-def first_up(figures: Figures, count: int) -> None:
+def first_up(figures: Figures, count: int, repeats: int) -> None:
     """How long the first `up` after an installation takes, which packs the runtime; median of some."""
     ups, packings = [], []
-    for _ in range(FIRST_ROUNDS):
+    for _ in range(repeats):
         with tempfile.TemporaryDirectory(prefix="launcher-bench-") as name:
             folder = Path(name)
             operator = Operator(folder)
@@ -291,6 +291,9 @@ def main() -> int:
     parser.add_argument(
         "--first", type=int, default=3, help="hosts of the first `up`; 0: leave that part out"
     )
+    parser.add_argument(
+        "--once", action="store_true", help="measure each thing once: quick, and no figure to rely on"
+    )
     parser.add_argument("--against", metavar="PYTHON", help="one for which Ray is installed")
     options = parser.parse_args()
     if options.against:
@@ -305,10 +308,14 @@ def main() -> int:
     own: dict[int, float] = {}
     counts = sorted(map(int, options.hosts.split(",")))
     measurements: dict[str, Callable[[], None]] = {
-        f"{options.hosts} hosts": functools.partial(measure, figures, sharing, counts)
+        f"{options.hosts} hosts": functools.partial(
+            measure, figures, sharing, counts, 1 if options.once else ROUNDS
+        )
     }
     if options.first:
-        measurements["the first up"] = functools.partial(first_up, figures, options.first)
+        measurements["the first up"] = functools.partial(
+            first_up, figures, options.first, 1 if options.once else FIRST_ROUNDS
+        )
     if options.each and not cores.missing():
         for count in {counts[0], counts[-1]}:
             measure_it = functools.partial(up_with_own_cores, figures, own, count, options.each)

@@ -34,7 +34,7 @@ SMALL = {
     "rest launched": [
         "rest.py", "--only", "launched", "--seconds", "0.2", "--settle", "0.1", "--workers", "1",
     ],
-    "launcher": ["launcher.py", "--hosts", "1", "--each", "0.5"],
+    "launcher": ["launcher.py", "--hosts", "1", "--first", "1", "--each", "0.5", "--once"],
 }  # fmt: skip
 
 
