@@ -32,6 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--stalls", type=int, metavar="SEED", help="stop processes at random: see tests/stalls.py"
     )
+    parser.addoption(
+        "--quick", action="store_true", help="only tests without large clusters, hosts, clouds or benchmarks"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -62,24 +65,22 @@ _ROOT = pytest.StashKey[pathlib.Path]()
 _STALLS = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
+def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
+    return True if config.option.quick and str(collection_path).startswith(_SLOW) else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):  # one of several processes, of which none shall get a long file last
         items.sort(key=lambda item: not str(item.path).startswith(_LONG))
 
 
-_LONG = tuple(
-    str(pathlib.Path(__file__).parent / folder)
-    for folder in (
-        "clusterctl/real",
-        "rows",
-        "integration",
-        "sim",
-        "programs",
-        "scripts",
-        "autoscaler",
-        "contract",
-    )
-)
+def _folders(*names: str) -> tuple[str, ...]:
+    return tuple(str(pathlib.Path(__file__).parent / name) for name in names)
+
+
+_SLOW = _folders("clusterctl/real", "rows", "integration", "programs", "scripts", "contract", "testbed")
+"""Where the tests are that `--quick` leaves out."""
+_LONG = (*_SLOW, *_folders("sim", "autoscaler"))
 """Where the files are that take longest."""
 
 
