@@ -307,6 +307,8 @@ class Capabilities:
         max_per_create: the most machines one `create` may ask for.
         shutdown_ends: a machine whose system is shut down from inside costs no more. Workers do that when they have
             been without their head for long.
+        restarts_head: the head's machine gets a keeper process and a crontab line, which restart the head after a
+            crash and a reboot. False where machines share the crontab of a host, or end with their node.
     """
 
     stop_start: bool = False
@@ -317,6 +319,7 @@ class Capabilities:
     listing_lag_s: float = 0.0
     max_per_create: int = 100
     shutdown_ends: bool = False
+    restarts_head: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,6 @@ from clusterctl.providers import OperatorProvider
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit
-from clusterctl.spec.platforms.local import LocalProvider
 from clusterctl.sync.transfer import SyncError
 
 from . import checks, containers, look, machines, node_types, reach, setup, shipping
@@ -362,7 +361,7 @@ class Up:
             self._home.secret_file(self.record.name),
             config_file,
             head.address,
-            self._provider.for_head().files,
+            providers.for_head(self._spec, self._provider).files,
             None if self._provider.head_extras is None else self._shipment,
             self._home.digests_file(self.record.name),
         )
@@ -490,10 +489,8 @@ class Up:
             labels=dict(kind.labels),
             instance_id=head.instance_id,
             spec=self._spec,
-            provider_settings=dict(self._provider.for_head().settings),
-            restarts=not isinstance(
-                self._spec.provider, LocalProvider
-            ),  # its machines end with their daemons
+            provider_settings=dict(providers.for_head(self._spec, self._provider).settings),
+            restarts=self._provider.capabilities.restarts_head,
             in_container=containers.container_of(self._spec, kind.name, is_head=True) is not None,
             shutdown_ends=self._provider.capabilities.shutdown_ends,
         )
@@ -526,7 +523,8 @@ class Up:
 def _place(spec: ClusterSpec) -> tuple[str, ...]:
     """Where the machines are: from elsewhere nobody sees them."""
     provider = spec.provider
-    words = (getattr(provider, name, "") for name in ("region", "project_id", "endpoint_url", "endpoint"))
+    names = ("region", "project_id", "endpoint_url", "endpoint", "class_path")
+    words = (getattr(provider, name, "") for name in names)
     return (str(provider.__struct_config__.tag), *(word for word in words if word))
 
 

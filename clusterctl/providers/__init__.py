@@ -16,10 +16,12 @@ from clusterctl.artefacts.target import Target
 from clusterctl.errors import UsageProblem
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.platforms.aws import AwsProvider
+from clusterctl.spec.platforms.external import ExternalProvider
 from clusterctl.spec.platforms.gcp import GcpProvider
 from clusterctl.spec.platforms.local import LocalProvider
 from clusterctl.spec.platforms.ssh import SshProvider
 
+from . import external
 from .ownership import ForeignCluster, Ownership
 
 
@@ -79,6 +81,10 @@ class OperatorProvider(Provider, Protocol):
         ...
 
 
+_MEMBERS = frozenset(
+    name for protocol in (Provider, OperatorProvider) for name in vars(protocol) if not name.startswith("_")
+)
+"""What a provider must have."""
 _NEEDS = {"ssh": ("paramiko",), "aws": ("paramiko", "boto3"), "gcp": ("paramiko", "google.cloud.compute_v1")}
 """Extra, called as the platform is -> the modules that it brings."""
 
@@ -91,7 +97,8 @@ def make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> Ope
             another such provider's `settings()`.
 
     Raises:
-        UsageProblem: what the platform's machines are reached with is not installed here.
+        UsageProblem: what the platform's machines are reached with is not installed here, or the class of an external
+            provider cannot be used.
     """
     config = spec.provider
     _require(str(config.__struct_config__.tag))
@@ -114,7 +121,20 @@ def make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> Ope
         from clusterctl.providers.aws.provider import AwsMachines
 
         return AwsMachines(spec, cluster_id, settings)
+    if isinstance(config, ExternalProvider):
+        return external.load(config, settings, _MEMBERS)(spec, cluster_id, settings)
     raise UsageProblem(f"provider type '{config.__struct_config__.tag}' is not available in this version")
+
+
+def for_head(spec: ClusterSpec, provider: OperatorProvider) -> ForHead:
+    """What the head needs to make a provider again, the module of an external one included."""
+    given = provider.for_head()
+    if not isinstance(spec.provider, ExternalProvider):
+        return given
+    return ForHead(
+        {**given.settings, **external.settings_for_head()},
+        (*given.files, *external.files_for_head(spec.provider)),
+    )
 
 
 def _require(platform: str) -> None:

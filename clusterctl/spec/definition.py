@@ -11,6 +11,7 @@ from msgspec import Meta, field
 
 from .kinds import Amount, Count, EnvString, Port, Seconds, Struct
 from .platforms.aws import AwsProvider
+from .platforms.external import ExternalProvider
 from .platforms.gcp import GcpProvider
 from .platforms.local import LocalProvider
 from .platforms.ssh import SshProvider
@@ -200,7 +201,7 @@ class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """A cluster."""
 
     cluster_name: ClusterName
-    provider: LocalProvider | SshProvider | AwsProvider | GcpProvider
+    provider: LocalProvider | SshProvider | AwsProvider | GcpProvider | ExternalProvider
     available_node_types: Annotated[
         dict[Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")], NodeType],
         Meta(min_length=1, description="The kinds of machines, by name."),

@@ -14,6 +14,7 @@ from clusterctl.errors import NotFound, SpecError
 
 from . import on_premise, ray_yaml
 from .definition import ClusterSpec, Docker, RayRuntime
+from .platforms.external import CLASS_PATH, ExternalProvider
 from .platforms.local import LocalNodeConfig
 from .platforms.ssh import SshNodeConfig, SshProvider
 from .positions import Path, Problem, compose
@@ -166,6 +167,10 @@ def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
     """Keys that are valid and that this version cannot honour: said, never ignored."""
     if isinstance(spec.runtime, RayRuntime):
         _check_ray(spec, spec.runtime, reader)
+    if isinstance(spec.provider, ExternalProvider) and not CLASS_PATH.fullmatch(spec.provider.class_path):
+        reader.problem_at(
+            ("provider", "class"), f"'{spec.provider.class_path}' names no class; write package.module:Class"
+        )
     for name, node_type in spec.available_node_types.items():
         if provider_type(spec) in ("local", "ssh"):
             asked = {"spot": node_type.spot, "zones": node_type.zones, "max_price": node_type.max_price}

@@ -43,7 +43,8 @@ _REFUSED: Mapping[str, Mapping[str, str]] = {
         "disable_node_updaters": "nodes are always set up by the launcher; remove it",
         "external_head_ip": "write the address by which you reach the head as `head_ip`, which the workers must reach "
         "too, or go through a machine of their network: auth.ssh_proxy_jump",
-        "module": "a provider of one's own is a package in clusterctl/providers, not a module that a file names",
+        "module": "Ray's node providers have another protocol; write one of ours, and name it in `provider: {type: "
+        "external, class: package.module:Class}` (docs/adding-a-provider.md)",
         "use_external_head_ip": "remove it; what machines listen at is the address by which they are reached",
     },
     "aws": {

@@ -30,6 +30,7 @@ from autoscaler.provider import (
     ShellTimedOut,
 )
 from autoscaler.simulation import SimulatedProvider
+from clusterctl import providers
 from clusterctl.providers import OperatorProvider
 from clusterctl.providers.gcp import api as apis
 from clusterctl.providers.ownership import OWNER_NAME_TAG, ForeignCluster, Owner
@@ -65,6 +66,19 @@ def local(root: Path) -> Platform:
 
     def make(cluster: str, owner: Owner = OWNER) -> OperatorProvider:
         return LocalMachines(cluster, owner, root=str(root / "m"))
+
+    return Platform(make, real=True, make_of=make)
+
+
+def external(root: Path) -> Platform:
+    """The example for docs/adding-a-provider.md."""
+    spec = load_text(
+        "cluster_name: name\nprovider: {type: external, class: 'examples.providers.directories:Directories', "
+        f"config: {{root: {root / 'm'}}}}}\nhead_node_type: small\navailable_node_types: {{small: {{}}}}\n"
+    )
+
+    def make(cluster: str, owner: Owner = OWNER) -> OperatorProvider:
+        return providers.make(spec, cluster, owner.settings())
 
     return Platform(make, real=True, make_of=make)
 
@@ -156,7 +170,14 @@ def bed() -> Iterator[None]:
         shutil.rmtree(_bed().key_file.parent)
 
 
-PROVIDERS = {"simulated": simulated, "local": local, "ssh": ssh, "aws": aws, "gcp": gcp}
+PROVIDERS = {
+    "simulated": simulated,
+    "local": local,
+    "ssh": ssh,
+    "aws": aws,
+    "gcp": gcp,
+    "external": external,
+}
 INSIDE: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
     "ssh": lambda: _bed().inside(),
     "aws": lambda: _amazon().inside(),

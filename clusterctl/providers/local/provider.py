@@ -64,7 +64,7 @@ class LocalMachines:
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(stop_start=True, listing_lag_s=self._lag_s)
+        return Capabilities(stop_start=True, listing_lag_s=self._lag_s, restarts_head=False)
 
     def settings(self) -> Mapping[str, str]:
         return {"root": str(self._root), **self._owner.settings()}

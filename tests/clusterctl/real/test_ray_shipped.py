@@ -98,9 +98,8 @@ def test_its_files_of_other_platforms_are_refused_by_line() -> None:
         if platform == "local":  # a part of a file: machines have to be added
             assert [message for _, message in said] == ["the key 'provider' is missing"]
             continue
-        words = (
-            f"provider type '{platform}' is not available in this version; available: aws, gcp, local, ssh"
-        )
+        available = "aws, external, gcp, local, ssh"
+        words = f"provider type '{platform}' is not available in this version; available: {available}"
         (line,) = [n for n, text in enumerate(text.splitlines(), 1) if text.strip() == f"type: {platform}"]
         assert (line, words) in said
 

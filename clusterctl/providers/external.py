@@ -1,0 +1,88 @@
+"""Loads a provider that is not part of this package, by the path of its class, and brings its module to the head."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clusterctl.errors import UsageProblem
+from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.node_dir import NODE_FOLDER
+from clusterctl.spec.platforms.external import ExternalProvider
+
+if TYPE_CHECKING:
+    from . import OperatorProvider
+
+_FOLDER = "provider"
+"""In the folder of the head's node: the provider's module, and packages that setup commands put beside it."""
+_SETTING = "provider_folder"
+"""Setting of the head's provider: a folder that modules are imported from."""
+_ADVICE = "Install its package, or name its folder in PYTHONPATH. See docs/adding-a-provider.md."
+
+Make = Callable[[ClusterSpec, str, Mapping[str, str]], "OperatorProvider"]
+
+
+def load(config: ExternalProvider, settings: Mapping[str, str], members: frozenset[str]) -> Make:
+    """The class of a provider.
+
+    Args:
+        members: the names that a provider must have.
+
+    Raises:
+        UsageProblem: the class cannot be imported, or is not a provider.
+    """
+    module_name, _, name = config.class_path.partition(":")
+    if folder := settings.get(_SETTING):
+        folder = os.path.expanduser(folder)
+        sys.path.extend([folder] * (folder not in sys.path))  # last: it hides nothing
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # whatever the module does when it is imported
+        raise UsageProblem(
+            f"the provider's module '{module_name}' cannot be imported: {type(error).__name__}: {error}",
+            _ADVICE,
+        ) from error
+    found = getattr(module, name, None)
+    if not isinstance(found, type):
+        raise UsageProblem(f"the module '{module_name}' has no class '{name}'", "Correct provider.class.")
+    missing = sorted(member for member in members if not hasattr(found, member))
+    if missing:
+        raise UsageProblem(
+            f"{config.class_path} is not a provider: it has no {', '.join(missing)}",
+            "docs/adding-a-provider.md says what a provider must have.",
+        )
+    return found
+
+
+def settings_for_head() -> dict[str, str]:
+    """What `load` needs on the head besides the spec."""
+    return {_SETTING: f"~/{NODE_FOLDER}/{_FOLDER}"}
+
+
+def files_for_head(config: ExternalProvider) -> tuple[tuple[str, str], ...]:
+    """The module of a loaded provider with its package: (name in its node's folder, file here)."""
+    return tuple(
+        (f"{_FOLDER}/{name}", str(file)) for name, file in _modules(config.class_path.partition(":")[0])
+    )
+
+
+def _modules(module: str) -> Iterator[tuple[str, Path]]:
+    """(name on sys.path, file) of the outermost package with an `__init__.py` that the module is in, or of the module
+    itself."""
+    parts = module.split(".")
+    for length in range(1, len(parts) + 1):
+        file = sys.modules[".".join(parts[:length])].__file__
+        if file is None:  # a namespace package, which others may be in
+            continue
+        path = Path(file)
+        if path.name != "__init__.py":
+            yield f"{'/'.join(parts[:length])}.py", path
+            return
+        for inner in sorted(path.parent.rglob("*")):
+            if inner.is_file() and "__pycache__" not in inner.parts:
+                yield f"{'/'.join(parts[:length])}/{inner.relative_to(path.parent)}", inner
+        return
