@@ -228,7 +228,7 @@ def wait(
     if generators:  # what a generator gives next stands for it
         peeked = [ref if ref.__class__ is ObjectRef else ref._peek() for ref in ray_waitables]
         return split(ray_waitables, waiter.wait(peeked, num_returns, timeout, fetch_local))
-    found = waiter.wait(ray_waitables, num_returns, timeout, fetch_local)
+    found = waiter.wait(ray_waitables, num_returns, timeout, fetch_local, known is not None)
     ready, rest = split(ray_waitables, found)
     waiter.remember(rest, known, found)
     return ready, rest

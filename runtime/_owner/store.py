@@ -42,6 +42,8 @@ ANSWER_S = 10.0
 """How much later than its time limit the agent's answer may come."""
 UNUSED_SHARE = 16
 """Unused pins may hold at most 1/UNUSED_SHARE of the store."""
+AHEAD_SHARE = 4
+"""Objects on their way here that nobody waits for may take 1/AHEAD_SHARE of the store."""
 PRIVATE_FROM_BYTES = 64 * 1024
 """What must be writable is copied up to here, and mapped privately from here on."""
 
@@ -71,6 +73,9 @@ class Store:
     Args:
         drain: handles what has died; its space is what the next object wants.
         path: the file with the node's shared memory.
+
+    Attributes:
+        ahead_limit_bytes: how much may be on its way here that nobody waits for.
     """
 
     def __init__(
@@ -91,6 +96,7 @@ class Store:
         finally:
             os.close(fd)
         self.writer = StoreWriter(links, capacity_bytes)
+        self.ahead_limit_bytes = capacity_bytes // AHEAD_SHARE
         self._unused_limit = capacity_bytes // UNUSED_SHARE
         self._unused_bytes = 0
         self._pins: dict[bytes, Pin] = {}

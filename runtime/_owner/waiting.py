@@ -64,6 +64,8 @@ class Waiter:
         # A copy of what `remember` was given last, for the user may change the list. One, or none.
         self._known: deque[list[ObjectRef]] = deque(maxlen=1)
         self._fetching: dict[bytes, list[Callable[[], None]]] = {}  # who wants to know when it is here
+        self._ahead_bytes = 0  # on their way here though nobody waits for them
+        self._brought = -1  # `Objects.elsewhere` when all that was ready was here or on its way
 
     # ------------------------------------------------------------ lists that were checked before
 
@@ -96,13 +98,30 @@ class Waiter:
     # ------------------------------------------------------------ waiting
 
     def wait(
-        self, refs: Sequence[ObjectRef], num_returns: int, timeout_s: float | None, fetch: bool = False
+        self,
+        refs: Sequence[ObjectRef],
+        num_returns: int,
+        timeout_s: float | None,
+        fetch: bool = False,
+        known: bool = False,
     ) -> list[int]:
         """The positions of at most `num_returns` ready ones.
 
         Args:
-            fetch: a value in an object store is ready only when this node has it; brings it here.
+            fetch: a value in an object store is ready only when this node has it. Brings here what exists, also beyond
+                `num_returns`, without waiting for that.
+            known: the last call has returned all of them.
         """
+        found = self._wait(refs, num_returns, timeout_s, fetch)
+        if not fetch:
+            self._brought = -1
+        elif len(found) < len(refs) and self._objects.elsewhere:
+            self._bring(refs, known)
+        return found
+
+    def _wait(
+        self, refs: Sequence[ObjectRef], num_returns: int, timeout_s: float | None, fetch: bool
+    ) -> list[int]:
         objects = self._objects
         settled = objects.settled
         found = self._ready(refs, num_returns, fetch)
@@ -220,13 +239,44 @@ class Waiter:
                             waiting.remove(callback)
         return count >= num_returns
 
+    def _bring(self, refs: Sequence[ObjectRef], known: bool) -> None:
+        """Starts to bring here what exists elsewhere, as far as there is room. `known`: see `wait`."""
+        elsewhere = self._objects.elsewhere
+        if known and self._brought == elsewhere:
+            return
+        self._brought = elsewhere
+        missing = [
+            entry
+            for ref in refs
+            if (entry := ref._entry).value is not None
+            and not self._is_here(entry)
+            and entry.object_id not in self._fetching
+        ]
+        if not missing:
+            return
+        with self._links.lock:
+            for entry in missing:
+                value = entry.value
+                if value is None or self._is_here(entry) or entry.object_id in self._fetching:
+                    continue
+                if self._ahead_bytes and self._ahead_bytes + value.size_bytes > self._store.ahead_limit_bytes:
+                    self._brought = -1  # the next call goes on
+                    break
+                self._ahead_bytes += value.size_bytes
+                self._fetch(entry, partial(self._arrived, value.size_bytes))
+
+    def _arrived(self, size_bytes: int) -> None:
+        self._ahead_bytes -= size_bytes
+
     def _fetch(self, entry: Entry, callback: Callable[[], None]) -> None:
-        """Brings a copy to this node, and calls back when there is news of it. Under the lock."""
+        """Brings a copy to this node, and calls back when there is news of it. Keeps the object until then. Under the
+        lock."""
         waiting = self._fetching.get(entry.object_id)
         if waiting is not None:
             waiting.append(callback)
             return
         self._fetching[entry.object_id] = [callback]
+        entry.hold()
         value, reader = entry.value, self._reader
         assert value is not None
 
@@ -241,5 +291,6 @@ class Waiter:
             entry.fetched = error is None or error.kind != ErrorKind.LOST  # else `get` says what is wrong
             for callback in self._fetching.pop(entry.object_id):
                 callback()
+            self._objects.release(entry)
 
         self._store.prefetch(entry.object_id, value.locations, fetched)

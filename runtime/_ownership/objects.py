@@ -32,6 +32,8 @@ class ObjectTable:
         """How many objects got an error instead of a value so far: readers of several look again."""
         self.settled = 0
         """How many objects got a value or an error so far."""
+        self.elsewhere = 0
+        """How many of them got a value that lies in the store of another node."""
         self.failure: Value | None = None
         """What objects get that nobody will make any more, once that is so for all of them."""
         self.enter: Callable[[bytes, WorkerAddress], Entry]
@@ -161,8 +163,10 @@ class ObjectTable:
         """The object is there."""
         entry.value = value
         self.settled += 1  # after the value is there, as others look at both without the lock
-        if value.kind & 1:
-            self.errors += 1
+        if value.kind:
+            self.errors += value.kind & 1
+            if value.kind >= STORED and self._address.node_id not in value.locations:
+                self.elsewhere += 1
         callbacks, entry.callbacks = entry.callbacks, None
         if callbacks is not None:
             self._due.extend(callbacks)

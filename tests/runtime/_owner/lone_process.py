@@ -49,6 +49,8 @@ class Peer:
 class MemoryStore:
     """A store with everything at hand."""
 
+    ahead_limit_bytes = 100
+
     def __init__(self) -> None:
         self.objects: dict[bytes, tuple[Any, list[Any]]] = {}
         self.freed: list[bytes] = []

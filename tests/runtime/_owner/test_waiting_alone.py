@@ -141,3 +141,52 @@ def test_what_is_lost_is_made_again(process: LoneProcess) -> None:
     prefetch(process, ErrorReply(ErrorKind.LOST, "no copy is left"))
     assert process.waiter.wait([ref], 1, None, fetch=True) == [0]
     assert rebuilt == [ref.binary()]
+
+
+def elsewhere(process: LoneProcess, size_bytes: int = 10) -> ObjectRef:
+    """An object whose value has come, and lies in the store of another node."""
+    ref = process.objects.put(1)
+    process.objects.set_value(ref._entry, Value(STORED, b"", (), (), (ELSEWHERE,), size_bytes))
+    return ref
+
+
+def test_what_exists_beyond_the_first_is_brought_too(process: LoneProcess) -> None:
+    refs = [process.objects.put(1), *pending(process, 1), *(elsewhere(process) for _ in range(2))]
+    fetched = prefetch(process, None)
+    assert process.waiter.wait(refs, 1, 0, fetch=False) == [0]
+    assert fetched == []
+    assert process.waiter.wait(refs, 1, 0, fetch=True) == [0]
+    assert fetched == [ref.binary() for ref in refs[2:]]
+
+
+def test_a_known_list_is_looked_through_for_something_new(process: LoneProcess) -> None:
+    refs = [process.objects.put(1), elsewhere(process), *pending(process, 1)]
+    fetched = prefetch(process, None)
+    process.waiter.wait(refs, 1, 0, fetch=True)
+    assert fetched == [refs[1].binary()]
+    come = Value(STORED, b"", (), (), (ELSEWHERE,), 10)
+    process.objects.set_value(refs[2]._entry, come)
+    process.waiter.wait(refs, 1, 0, fetch=True, known=True)
+    assert fetched == [ref.binary() for ref in refs[1:]]
+
+
+def test_what_is_brought_ahead_leaves_room_for_others(process: LoneProcess) -> None:
+    refs = [process.objects.put(1), *(elsewhere(process, 60) for _ in range(3))]
+    asked: list[tuple[bytes, Callable[[ErrorReply | None], None]]] = []
+    process.store.prefetch = lambda name, _places, callback: asked.append((name, callback))  # type: ignore[attr-defined]
+    for ref in refs[1:]:
+        process.waiter.wait(refs, 1, 0, fetch=True, known=True)
+        assert [name for name, _ in asked] == [ref.binary()]
+        asked.pop()[1](None)
+
+
+def test_what_is_on_its_way_is_kept(process: LoneProcess) -> None:
+    refs = [process.objects.put(1), elsewhere(process)]
+    asked: list[Callable[[ErrorReply | None], None]] = []
+    process.store.prefetch = lambda _name, _places, callback: asked.append(callback)  # type: ignore[attr-defined]
+    process.waiter.wait(refs, 1, 0, fetch=True)
+    name = refs.pop().binary()
+    process.objects.drain()
+    assert process.store.freed == []
+    asked.pop()(ErrorReply(ErrorKind.LOST, "no copy is left"))
+    assert process.store.freed == [name]

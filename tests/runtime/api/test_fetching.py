@@ -76,6 +76,15 @@ def test_some_of_many() -> None:
     assert (ready, rest) == (refs, [])
 
 
+def test_wait_brings_what_exists_beyond_the_number_asked_for() -> None:
+    refs = [make.remote(number) for number in range(2)]
+    ray.wait(refs, num_returns=2, timeout=60, fetch_local=False)
+    small = ray.put(0)
+    assert ray.wait([small, *refs], timeout=60) == ([small], refs)
+    for ref in refs:
+        assert eventually(lambda ref=ref: here() in nodes_of(ref))
+
+
 def test_a_borrowed_object() -> None:
     keeper = Keeper.remote()
     (ref,) = ray.get(keeper.put.remote(1))

@@ -59,6 +59,7 @@ class SimStore:
     """The interface of `runtime._owner.store.Store`, on a node of the simulated cluster."""
 
     lingers = False
+    ahead_limit_bytes = 1 << 20
 
     def __init__(
         self, links: Links, released: Released, drain: Callable[[], None], _path: str, _capacity_bytes: int
