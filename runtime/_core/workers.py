@@ -198,12 +198,20 @@ class WorkerTable:
         self._by_id.pop(worker.worker_id, None)
 
     def surplus(self, keep: int, idle_s: float, now: float) -> list[Worker]:
-        """Idle workers above `keep` that have been idle for `idle_s`, the longest idle first."""
+        """Workers that have been idle for `idle_s`, the longest idle first, as far as idle and leased workers together
+        are more than `keep`."""
         idle = [worker for workers in self._idle.values() for worker in workers]
-        if len(idle) <= keep:
+        excess = self._excess(len(idle), keep)
+        if excess <= 0:
             return []
         idle.sort(key=lambda worker: worker.idle_since)
-        return [w for w in idle[: len(idle) - keep] if now - w.idle_since >= idle_s]
+        return [w for w in idle[:excess] if now - w.idle_since >= idle_s]
+
+    def _excess(self, idle_count: int, keep: int) -> int:
+        return idle_count and idle_count + self._leased_count() - keep
+
+    def _leased_count(self) -> int:
+        return sum(worker.state is WorkerState.LEASED for worker in self._by_id.values())
 
     def stale(self, idle_s: float, now: float) -> list[Worker]:
         """Idle workers of environments of their own (not their job's) that have been idle for `idle_s`."""
@@ -218,7 +226,7 @@ class WorkerTable:
     def changes_with_time(self, keep: int) -> bool:
         """Whether a worker may be surplus or stale later on, or is not up yet, without anything else happening."""
         idle = sum(len(workers) for workers in self._idle.values())
-        return bool(self._starting) or idle > keep or any(key[1] for key in self._idle)
+        return bool(self._starting) or self._excess(idle, keep) > 0 or any(key[1] for key in self._idle)
 
     def of_job(self, job_id: bytes) -> list[Worker]:
         return [worker for worker in self._by_id.values() if worker.job_id == job_id]

@@ -75,8 +75,8 @@ class AgentConfig(msgspec.Struct):
 
     @property
     def cpu_count(self) -> int:
-        """Whole CPUs of the node, at least one."""
-        return max(1, self.total.get("CPU", 0) // 10_000)
+        """Whole CPUs of the node."""
+        return self.total.get("CPU", 0) // 10_000
 
 
 def spill_settings(config: AgentConfig) -> SpillSettings:

@@ -265,7 +265,8 @@ class ProcessHandler:
             self._actors.arguments_lost(process.worker)
 
     def _prestart(self, process: Process) -> None:
-        self._pool.prestart((process.job_id, ""), min(self._config.cpu_count, MAX_PRESTART))
+        count = min(max(1, self._config.cpu_count), MAX_PRESTART)
+        self._pool.prestart((process.job_id, ""), count)
 
     def _set_up(self, process: Process, message: SetUp) -> None:
         if process.worker is not None:

@@ -61,7 +61,7 @@ class WorkerPool:
         start: the part of the zygote's `start` that is the same for all workers.
         environments: makes ready where workers run.
         listener: see `PoolListener`.
-        keep_idle: number of idle workers to keep while their job lives.
+        keep: while their job lives, idle workers are kept up to this number of idle and leased ones.
         grace_s: how long an exiting worker may take.
         store_fd: the node's shared memory, for workers in containers.
     """
@@ -72,7 +72,7 @@ class WorkerPool:
         start: dict[str, str],
         environments: Environments,
         listener: PoolListener,
-        keep_idle: int,
+        keep: int,
         grace_s: float = GRACE_S,
         store_fd: int = -1,
     ) -> None:
@@ -81,7 +81,7 @@ class WorkerPool:
         self._start = start
         self._environments = environments
         self._listener = listener
-        self._keep_idle = keep_idle
+        self._keep = keep
         self.grace_s = grace_s
         self._store_fd = store_fd
         self._asked: dict[Worker, asyncio.Task[None]] = {}
@@ -335,6 +335,7 @@ class WorkerPool:
 
     def _hand_over(self, worker: Worker, taker: Taker) -> None:
         taker(worker)
+        self._trim_soon()  # with one more at work, idle ones may be too many
         self._listener.taken()
 
     def _serve(self, key: PoolKey) -> None:
@@ -430,7 +431,7 @@ class WorkerPool:
     def _trim(self) -> None:
         self._trimmer = None
         loop = asyncio.get_running_loop()
-        surplus = self.table.surplus(self._keep_idle, IDLE_S, loop.time())
+        surplus = self.table.surplus(self._keep, IDLE_S, loop.time())
         for worker in {*surplus, *self.table.stale(UNUSED_S, loop.time())}:
             if worker not in self._asked:
                 self._asked[worker] = loop.create_task(self._end_unneeded(worker))
@@ -439,7 +440,7 @@ class WorkerPool:
             if late and worker.state is WorkerState.STARTING:
                 worker.stop_reason = f"it did not register within {START_S:.0f} s"
                 worker.host.kill(worker)
-        if self._trim_environments(loop.time()) or self.table.changes_with_time(self._keep_idle):
+        if self._trim_environments(loop.time()) or self.table.changes_with_time(self._keep):
             self._trim_soon()
 
     async def _end_unneeded(self, worker: Worker) -> None:

@@ -118,6 +118,28 @@ def test_surplus_are_the_longest_idle_above_the_number_to_keep() -> None:
     assert table.surplus(keep=2, idle_s=1, now=10) == workers[:2]
 
 
+def test_leased_workers_count_when_idle_ones_are_a_surplus() -> None:
+    table = WorkerTable()
+    for name in (b"leased", b"actor"):
+        idle_worker(table, name)
+    table.take(KEY, WorkerEvent.LEASE, 0)
+    table.take(KEY, WorkerEvent.BECOME_ACTOR, 0)
+    idle = [idle_worker(table, bytes([n]), now=n) for n in range(2)]
+    assert table.surplus(keep=3, idle_s=1, now=10) == []
+    assert not table.changes_with_time(keep=3)
+    assert table.surplus(keep=2, idle_s=1, now=10) == idle[:1]
+    assert table.changes_with_time(keep=2)
+    assert table.surplus(keep=0, idle_s=1, now=10) == idle
+
+
+def test_leased_workers_alone_are_no_surplus() -> None:
+    table = WorkerTable()
+    idle_worker(table, b"1")
+    table.take(KEY, WorkerEvent.LEASE, 0)
+    assert table.surplus(keep=0, idle_s=1, now=10) == []
+    assert not table.changes_with_time(keep=0)
+
+
 def test_a_worker_that_just_became_idle_is_no_surplus() -> None:
     table = WorkerTable()
     idle_worker(table, b"w", now=9.5)

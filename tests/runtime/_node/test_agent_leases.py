@@ -185,6 +185,30 @@ def test_idle_workers_above_the_number_of_cpus_go(world: MakeWorld) -> None:
     asyncio.run(scenario())
 
 
+def test_idle_workers_beside_as_many_leased_ones_as_cpus_go(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node(resources={"CPU": 1})
+            driver = await w.driver(agent)
+            driver.demand(2)
+            granted = await driver.wait(LeaseGranted, 2)
+            driver.channel.send(LeaseReturn(granted[0].lease_id))
+            await w.until(lambda: len(agent.pool.table) == 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_node_without_cpus_keeps_no_idle_worker(world: MakeWorld) -> None:
+    async def scenario() -> None:
+        async with world() as w:
+            agent = await w.node(resources={})
+            driver = await w.driver(agent)
+            driver.channel.send(LeaseReturn((await driver.lease()).lease_id))
+            await w.until(lambda: len(agent.pool.table) == 0)
+
+    asyncio.run(scenario())
+
+
 def test_gpu_ids_are_handed_out(world: MakeWorld) -> None:
     async def scenario() -> None:
         async with world() as w:
