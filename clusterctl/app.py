@@ -133,14 +133,19 @@ app.add_typer(copies, name="rsync")
 
 clusters = typer.Typer(
     help=(
-        "Lists the clusters that this machine knows, and chooses this terminal's.\n\n"
+        "Lists the clusters that this machine knows, chooses this terminal's, and passes clusters on.\n\n"
         "\b\n"
         "  clusterctl cluster list\n"
-        "  clusterctl cluster use training"
+        "  clusterctl cluster use training\n"
+        "  clusterctl cluster export training training.cluster\n"
+        "  clusterctl cluster ssh-config training"
     ),
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 _add(clusters, "list", cluster.list_clusters, "cluster ")
 _add(clusters, "use", cluster.use_cluster, "cluster ")
+_add(clusters, "export", cluster.export_cluster, "cluster ")
+_add(clusters, "import", cluster.import_cluster, "cluster ")
+_add(clusters, "ssh-config", cluster.ssh_config, "cluster ")
 app.add_typer(clusters, name="cluster")

@@ -8,6 +8,7 @@
         logs/                setup log of the head
         let_in               machines of one's own that have, or may have, the cluster's key; outlives its lives
     failed/<name>.log        how the head of a cluster was set up that did not come up, and is gone
+    imported/<id>.yaml       the YAML of a cluster that came from another machine
     locks/<name>             held while a command changes the cluster
 
 All of it can be lost: the machines' tags suffice to take a cluster down. On a cloud they name its principal. Elsewhere
@@ -139,6 +140,10 @@ class Home:
     def adopted_settings(self, cluster_id: str) -> dict[str, str]:
         """The same for a cluster of another owner, which is taken over to be ended."""
         return {"folder": str(self.root / "adopted" / cluster_id)}
+
+    def imported_file(self, cluster_id: str) -> Path:
+        """The YAML of a cluster that another machine exported. It outlives the cluster."""
+        return self.root / "imported" / f"{cluster_id}.yaml"
 
     def names(self) -> list[str]:
         """Known clusters."""

@@ -26,7 +26,7 @@ def get_head_ip(which: Which = None, cluster: Cluster = None, internal: Inside =
     """
     from .session import open_session
 
-    output.say(_address(open_session(which or cluster).head(), internal))
+    output.say(_address(open_session(cluster or which).head(), internal))
 
 
 def get_worker_ips(which: Which = None, cluster: Cluster = None, internal: Inside = False) -> None:
@@ -37,7 +37,7 @@ def get_worker_ips(which: Which = None, cluster: Cluster = None, internal: Insid
     """
     from .session import open_session
 
-    for machine in open_session(which or cluster).running():
+    for machine in open_session(cluster or which).running():
         if not machine.is_head:
             output.say(_address(machine, internal))
 

@@ -41,8 +41,8 @@ def attach(
     if new and not (tmux or screen):
         raise UsageProblem("--new is for --tmux or --screen: a shell is always a new one")
     if start:
-        started(which or cluster)
-    session = open_session(which or cluster)
+        started(cluster or which)
+    session = open_session(cluster or which)
     program = Multiplexer.TMUX if tmux else Multiplexer.SCREEN if screen else None
     with (
         session.entered(session.find(node)) as shell,

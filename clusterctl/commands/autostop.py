@@ -43,7 +43,7 @@ def autostop(
         raise UsageProblem("--cancel goes with no other option")
     if down and idle_minutes is None:
         raise UsageProblem("--down needs --idle-minutes", "To end the cluster at once: clusterctl down")
-    session = open_session(which or cluster)
+    session = open_session(cluster or which)
     if idle_minutes is not None and not down and not session.provider().capabilities.stop_start:
         raise UsageProblem("machines of this provider cannot be stopped, only ended", "Add --down.")
     api = session.engine_api()

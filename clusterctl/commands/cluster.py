@@ -1,4 +1,4 @@
-"""`clusterctl cluster list|use`."""
+"""`clusterctl cluster list|use|export|import|ssh-config`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from clusterctl import output
 
-from .options import Json, known_clusters
+from .options import Cluster, Json, Which, known_clusters
 
 if TYPE_CHECKING:
     from clusterctl.home import ClusterRecord, Home
@@ -94,6 +94,109 @@ def use_cluster(
     other = settings.CURRENT_CLUSTER.get()
     if other and other != record.name:
         output.warn(f"{VARIABLE} names '{other}', and comes before it: unset it")
+
+
+def export_cluster(
+    cluster: Annotated[
+        str, typer.Argument(metavar="NAME|FILE", help="Which cluster.", autocompletion=known_clusters)
+    ],
+    file: Annotated[str, typer.Argument(metavar="TARGET", help="The file to write; it must not exist yet.")],
+) -> None:
+    """Writes all that this machine knows of a cluster to one file, for a colleague or another machine.
+
+    The file has the cluster's record, its YAML, its secret and its own key. It does not have your SSH key or your
+    credentials. Anyone who has the file controls the cluster, so only you may read it. The cluster's owner and this
+    machine's access stay as they are.
+
+    \b
+      clusterctl cluster export training training.cluster
+      clusterctl cluster import training.cluster          on the other machine
+    """
+    import os
+
+    from clusterctl import exports
+    from clusterctl.errors import UsageProblem
+    from clusterctl.home import Home
+
+    home = Home.find()
+    name = home.resolve(cluster).name
+    with home.locked(name, "cluster export"):
+        record = home.resolve(name)  # as the command before left it
+        data = exports.packed(home, record)
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise UsageProblem(f"{file} exists already", "Name a file that does not exist yet.") from None
+    with open(descriptor, "wb") as out:
+        out.write(data)
+    output.say(f"cluster '{name}' is exported to {file}")
+    output.progress(
+        "anyone who has this file controls the cluster: send it over a safe channel, then delete it"
+    )
+    if key := record.spec.auth.ssh_private_key:
+        output.warn(
+            f"machines are entered with {key}, which is not in the file: the other side needs its own"
+        )
+
+
+def import_cluster(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="What `clusterctl cluster export` wrote.")],
+) -> None:
+    """Makes a cluster known here that another machine exported.
+
+    Commands then work as on the machine that made the cluster, `down` included. The cluster keeps its owner. On a
+    cloud you need credentials of your own for `up` and `down`. A cluster of this name that is known here is never
+    overwritten.
+
+    \b
+      clusterctl cluster import training.cluster
+      clusterctl status training
+    """
+    from clusterctl import exports
+    from clusterctl.home import Home
+    from clusterctl.providers.ownership import Owner
+
+    home = Home.find()
+    export = exports.read(file)
+    with home.locked(export.record.name, "cluster import"):
+        record = exports.unpack(home, export)
+    settings = record.provider_settings
+    owner = Owner(settings.get("owner", ""), settings.get("owner_name", ""))
+    output.say(f"cluster '{record.name}' of {owner} is known here")
+    output.progress(f"use it, e.g.: clusterctl status {record.name}; it is described by {record.spec_file}")
+
+
+def ssh_config(which: Which = None, cluster: Cluster = None) -> None:
+    """Prints entries for ~/.ssh/config, so that `ssh`, `scp` and editors enter the cluster's machines.
+
+    The head has the cluster's name, each worker that and its own: `ssh training`, `ssh training-worker-1a2b`. Print
+    them again after machines have changed. `ssh` enters a machine and not its container, and without the environment
+    that `clusterctl attach` gives to programs.
+
+    \b
+      clusterctl cluster ssh-config training > ~/.ssh/training    # and in ~/.ssh/config: Include training
+      ssh -F ~/.ssh/training training
+    """
+    from clusterctl.errors import UsageProblem
+    from clusterctl.shell.ssh import SshShell
+    from clusterctl.shell.ssh_stanzas import stanzas
+
+    from .session import label, open_session
+
+    session = open_session(cluster or which)
+    name, provider = session.record.name, session.provider()
+    hosts = {}
+    for machine in session.running():
+        shell = provider.shell(machine)
+        if not isinstance(shell, SshShell):
+            kind = session.record.spec.provider.__struct_config__.tag
+            raise UsageProblem(
+                f"machines of provider type {kind} are not entered by SSH",
+                f"Use `clusterctl attach {name}`, or `clusterctl exec {name} COMMAND`.",
+            )
+        hosts[name if machine.is_head else f"{name}-{label(machine)}"] = shell.target
+    for line in stanzas(hosts, f"{name}-jump"):
+        output.say(line)
 
 
 def _record(home: Home, name: str) -> ClusterRecord | dict[str, Any] | None:

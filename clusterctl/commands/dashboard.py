@@ -40,7 +40,7 @@ def dashboard(
     from .ports import forward
     from .session import open_session
 
-    session = open_session(which or cluster)
+    session = open_session(cluster or which)
     session.api().get("/api/version")
     there = urlsplit(session.record.api_url).port or 80
     with session.entered(session.head()) as shell:

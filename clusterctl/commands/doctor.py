@@ -33,7 +33,7 @@ def doctor(which: Which = None, cluster: Cluster = None, json: Json = False) -> 
     from clusterctl.spec.load import load_file
 
     home = Home.find()
-    wanted = which or cluster
+    wanted = cluster or which
     from_file = load_file(wanted) if wanted and wanted.endswith((".yaml", ".yml")) else None
     damage: CliError | None = None
     try:

@@ -22,4 +22,4 @@ def monitor(
     """
     from .logs import logs
 
-    logs("head", lines=lines, file="head.log", follow=follow, cluster=which or cluster)
+    logs("head", lines=lines, file="head.log", follow=follow, cluster=cluster or which)

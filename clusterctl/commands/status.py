@@ -35,7 +35,7 @@ def status(
 
     from .session import open_session
 
-    session = open_session(which or cluster)
+    session = open_session(cluster or which)
     if session.runs_ray:
         _of_ray(session, json)
         return

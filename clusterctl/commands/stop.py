@@ -27,8 +27,8 @@ def stop(which: Which = None, cluster: Cluster = None, yes: Yes = False) -> None
     from clusterctl.home import STOPPED, Home
 
     home = Home.find()
-    name = home.resolve(which or cluster).name
-    require_name(home, which or cluster, yes, "stop")
+    name = home.resolve(cluster or which).name
+    require_name(home, cluster or which, yes, "stop")
     with home.locked(name, "stop"):
         record = home.resolve(name)  # as the command before left it
         if record.state == STOPPED:

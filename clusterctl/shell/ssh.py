@@ -52,6 +52,11 @@ class SshShell:
         self._guard = guard
         self._environment = dict(environment or {})
 
+    @property
+    def target(self) -> SshTarget:
+        """The machine, and how it is entered."""
+        return self._target
+
     def run(
         self,
         command: str,

@@ -27,6 +27,8 @@ COMMANDS = [
     "simulate",
 ]
 JOB_COMMANDS = ["list", "stop", "logs"]
+CLUSTER_COMMANDS = ["list", "use", "export", "import", "ssh-config"]
+SUBCOMMANDS = [["job", name] for name in JOB_COMMANDS] + [["cluster", name] for name in CLUSTER_COMMANDS]
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def cli(tmp_path: pathlib.Path) -> CliRunner:
     return CliRunner(env={"CLUSTERCTL_HOME": str(tmp_path / "h"), "COLUMNS": "100"})
 
 
-@pytest.mark.parametrize("words", [[name] for name in COMMANDS] + [["job", name] for name in JOB_COMMANDS])
+@pytest.mark.parametrize("words", [[name] for name in COMMANDS] + SUBCOMMANDS)
 def test_every_help_has_an_example(cli: CliRunner, words: list[str]) -> None:
     result = cli.invoke(app, [*words, "--help"])
     assert result.exit_code == 0
@@ -65,6 +67,10 @@ def test_help_loads_nothing_heavy() -> None:
         (["status"], 3, "no current cluster"),
         (["status", "-c", "nope"], 3, "there is no cluster 'nope'"),
         (["status", "-c", "/nowhere.yaml"], 3, "there is no file"),
+        (["status", "one", "-c", "two"], 3, "there is no cluster 'two'"),
+        (["cluster", "import", "/nowhere"], 2, "/nowhere cannot be read"),
+        (["cluster", "export", "nope", "/nowhere"], 3, "there is no cluster 'nope'"),
+        (["cluster", "ssh-config"], 3, "no current cluster"),
         (["down", "-y"], 3, "no current cluster"),
         (["down", "-y", "cluster-configs/local.yaml"], 3, "no machine carries its tags"),
         (["stop", "-y"], 3, "no current cluster"),
