@@ -263,6 +263,7 @@ def _connect_remote(
     core_worker.set_current(core)
     _begin_job(core, environment)
     _take_signals()
+    _guard_interrupts(core)
 
 
 def _entrypoint() -> str:

@@ -178,8 +178,7 @@ class RemoteCore(Requests):
             if self.on_driver_logs is not None:
                 self.on_driver_logs(message.batch)
         elif isinstance(message, messages.Ended):
-            self.link.failure = rebuilt(message.error)
-            self._on_lost(self.link.failure)
+            self.link.fail(rebuilt(message.error))
         super()._on_message(message)
 
     def _on_lost(self, error: Exception) -> None:
@@ -263,6 +262,10 @@ class RemotePump:
     def poll_once(self) -> None:
         """Takes all that the driver process knew when this was called."""
         self._core.request(messages.Barrier, None, ANSWER_S)
+
+    def interruptible(self, retry: Callable[[], None]) -> bool:
+        """See `Pump.interruptible`: a message that is numbered and not sent would break the connection for good."""
+        return self._core.interrupts.may_raise(retry)
 
     def kick(self) -> None:
         """Nothing: what is sent leaves by itself."""

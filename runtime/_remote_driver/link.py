@@ -18,7 +18,7 @@ from runtime._wire.handshake import Handshake, HandshakeError
 
 from . import frames, tls, versions
 from .messages import GRACE_S, PROTOCOL, AnyMessage, Greeting, GreetReply
-from .stream import Stream, StreamBroken
+from .stream import Stream
 
 log = logging.getLogger("runtime")
 SERVICE = "clusterctl.remote_driver.v1.RemoteDriver"
@@ -75,11 +75,12 @@ class Link:
         self._on_lost = on_lost
         self._on_idle = on_idle
         self._session = os.urandom(16)
-        self._lock = threading.Lock()
-        self._room = threading.Condition(self._lock)
+        self.lock = threading.RLock()  # reentrant only to know who holds it, see `Requests.interrupts`
+        self._room = threading.Condition(self.lock)
         self._stream = Stream()
         self._out: _Out = queue.SimpleQueue()
         self._is_ready = False  # the peer has said how far it has received
+        self._has_begun = False  # it has said anything: there is a driver process
         self._closing = threading.Event()
         self._call: Any = None
         self._channel: Any = None
@@ -116,7 +117,7 @@ class Link:
         Raises:
             Exception: `failure`.
         """
-        with self._lock:
+        with self.lock:
             if waits and self._stream.unacknowledged_bytes > MAX_UNACKNOWLEDGED_BYTES:
                 self._room.wait_for(
                     lambda: (
@@ -141,7 +142,7 @@ class Link:
     def close(self) -> None:
         """Ends the connection, not the session: the driver process is told by a message."""
         self._closing.set()
-        self._fail(ConnectionError("The connection to the cluster was closed."), tell=False)
+        self.fail(ConnectionError("The connection to the cluster was closed."), tell=False)
         self._disconnect()
         if self._receiver.is_alive() and threading.current_thread() is not self._receiver:
             self._receiver.join(_LEAVE_S)
@@ -181,7 +182,7 @@ class Link:
             ("session-bin", self._session),
             ("resume", "1" if resumes else "0"),
         )
-        with self._lock:
+        with self.lock:
             self._out.put(False)
             self._is_ready = False
             out = self._out = queue.SimpleQueue()
@@ -235,7 +236,7 @@ class Link:
     def _run(self) -> None:
         while True:
             error = self._receive()
-            if self._closing.is_set():
+            if self._closing.is_set() or self.failure is not None:
                 self._disconnect()  # `close` may have come while the connection was made again
                 return
             if _is_fatal(error) or not self._reconnect(error):
@@ -251,10 +252,10 @@ class Link:
         try:
             for envelope in call:
                 for body in frames.decode(envelope):
-                    with self._lock:
+                    with self.lock:
                         message = self._stream.receive(body)
                         if not self._is_ready:
-                            self._is_ready = True
+                            self._is_ready = self._has_begun = True
                             for again in self._stream.again():
                                 self._out.put(again)
                         elif self._stream.is_acknowledgement_due:
@@ -263,12 +264,21 @@ class Link:
                     if message is not None:
                         self._on_message(message)
             return ConnectionError("the head closed the connection")
-        except (grpc.RpcError, StreamBroken, ValueError) as error:
-            error.__traceback__ = (
-                None  # the call is its own error, which its frames refer to: see `_disconnect`
+        except grpc.RpcError as error:
+            broken: Exception = error
+            # The call is its own error, which its frames refer to: see `_disconnect`.
+            broken.__traceback__ = None
+            if _is_fatal(broken):
+                self.fail(_ended(broken))
+            return broken
+        except Exception as error:  # it would come again on a new connection
+            log.exception("A message of the head cannot be handled.")
+            self.fail(
+                ConnectionError(
+                    "The connection to the cluster is lost: a message of the head cannot be handled "
+                    f"({type(error).__name__}: {error}). This is a bug; the log has its traceback."
+                )
             )
-            if _is_fatal(error):
-                self._fail(_ended(error))
             return error
 
     def _reconnect(self, why: Exception) -> bool:
@@ -278,18 +288,18 @@ class Link:
         while not self._closing.wait(_AGAIN_S):
             self._disconnect()
             try:
-                self._connect(True)
+                self._connect(self._has_begun)
                 return True
             except grpc.RpcError as error:
                 if _is_fatal(error):
-                    self._fail(_ended(error))
+                    self.fail(_ended(error))
                     return False
                 why = error
             except (HandshakeError, ConnectionError) as error:
-                self._fail(ConnectionError(f"The connection to the cluster is lost: {error}"))
+                self.fail(ConnectionError(f"The connection to the cluster is lost: {error}"))
                 return False
             if time.monotonic() > deadline:
-                self._fail(
+                self.fail(
                     ConnectionError(
                         f"The connection to the cluster at ray://{self._address} is lost: it broke, and could not be "
                         f"made again within {GRACE_S:g} s ({_reason(why)}). The driver process has ended, and with it "
@@ -299,8 +309,9 @@ class Link:
                 return False
         return False
 
-    def _fail(self, error: Exception, tell: bool = True) -> None:
-        with self._lock:
+    def fail(self, error: Exception, tell: bool = True) -> None:
+        """Nothing can be sent any more, for this reason. An earlier one stays."""
+        with self.lock:
             if self.failure is None:
                 self.failure = error
             self._room.notify_all()

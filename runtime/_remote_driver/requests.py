@@ -14,6 +14,7 @@ from runtime import exceptions
 from runtime._core import ids
 from runtime._ownership.released import Released
 from runtime._process.core_worker import Core
+from runtime._transport.interrupts import Interrupts
 from runtime._wire.messages import codec
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Request, WorkerAddress
 from runtime._wire.serialization import deserialize
@@ -30,6 +31,7 @@ class Requests:
 
     Attributes:
         lock: of all that the program knows. Nothing that waits may be called under it.
+        interrupts: says when Ctrl-C may raise in a thread.
         address: of the driver process.
         ids: of what the program submits and puts.
     """
@@ -40,11 +42,13 @@ class Requests:
 
     def __init__(self, address: str, secret: bytes) -> None:
         self.lock = threading.RLock()
-        self._news = threading.Condition()
+        self._news_lock = threading.RLock()
+        self._news = threading.Condition(self._news_lock)
         self._requests: dict[int, tuple[Future[Any], Callable[[msgspec.Raw], None] | None]] = {}
         self._last_request = 0
         self._closing = False
         self.link = Link(address, secret, self._on_message, self._on_lost, self._on_idle)
+        self.interrupts = Interrupts(self.lock, self._news_lock, self.link.lock)
 
     def _on_message(self, message: messages.AnyMessage) -> None:
         """A message has come. On the receiving thread."""

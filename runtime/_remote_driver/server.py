@@ -57,6 +57,7 @@ class Relay:
         self._waiting = bytearray()  # envelopes for the program
         self._has_room = asyncio.Event()
         self._is_finished = False
+        self._status: int | None = None  # the driver process has ended by itself
 
     @classmethod
     async def start(cls, agent_path: str) -> Relay:
@@ -90,11 +91,15 @@ class Relay:
         except OSError as error:
             log.warning("a driver process broke off: %s", error)
         finally:
+            self._writer.close()
+            if not self._is_finished:  # the program is to know how it died
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_END_S):
+                        self._status = await self._process.wait()
             self.ended.set()
             self._news.set()
-            self._writer.close()
             status = await self._process.wait()
-            log.info("the driver process %d ended with status %d", self._process.pid, status)
+            log.info("the driver process %d %s", self._process.pid, _end(status))
 
     async def serve(self, requests: AsyncIterator[bytes], context: Any) -> None:
         """Relays between the driver process and a program, until either is gone. An earlier connection ends."""
@@ -122,7 +127,8 @@ class Relay:
             if not self.ended.is_set():
                 self._writer.write(frames.relayed(epoch, frames.DETACHED))
         if self.ended.is_set() and not self._is_finished:
-            await context.abort(grpc.StatusCode.NOT_FOUND, ENDED)
+            how = "has ended" if self._status is None else _end(self._status)
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"its driver process {how}{_GONE}")
 
     async def _inward(self, requests: AsyncIterator[bytes], epoch: int) -> None:
         async for envelope in requests:
@@ -154,9 +160,17 @@ class Relay:
             await self._process.wait()
 
 
-ENDED = (
-    "its driver process has ended, and with it what it owned. It ends when the program stays away, with the node agent "
-    "and with the head. Call shutdown() and init() to start again."
+def _end(status: int) -> str:
+    if status >= 0:
+        return f"ended with status {status}"
+    with contextlib.suppress(ValueError):
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"was killed by signal {-status}"
+
+
+_GONE = (
+    ", and with it what it owned. It ends when the program stays away, with the node agent and with the head. "
+    "Call shutdown() and init() to start again."
 )
 
 
@@ -173,6 +187,7 @@ class Server:
         self._control_address = control_address
         self._greetings: OrderedDict[bytes, tuple[Handshake, bytes]] = OrderedDict()
         self._sessions: dict[bytes, Relay] = {}
+        self._starting: dict[bytes, asyncio.Task[Relay | None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def handlers(self) -> Any:
@@ -220,17 +235,27 @@ class Server:
         relay = self._sessions.get(session)
         if relay is None:
             if metadata.get("resume") == "1":
-                await context.abort(grpc.StatusCode.NOT_FOUND, ENDED)
-            relay = await self._start(session, context)
+                await context.abort(grpc.StatusCode.NOT_FOUND, f"its driver process has ended{_GONE}")
+            relay = await self._start_once(session)
+            if relay is None:
+                await context.abort(
+                    grpc.StatusCode.NOT_FOUND, "the head has no node agent at the moment. Try again."
+                )
+                raise AssertionError  # abort raises
         await relay.serve(requests, context)
 
-    async def _start(self, session: bytes, context: Any) -> Relay:
+    async def _start_once(self, session: bytes) -> Relay | None:
+        """Starts the driver process of a session. A program that is cut off meanwhile finds the same."""
+        starting = self._starting.get(session)
+        if starting is None:
+            starting = self._starting[session] = asyncio.create_task(self._start(session))
+            starting.add_done_callback(lambda _task: self._starting.pop(session))
+        return await asyncio.shield(starting)
+
+    async def _start(self, session: bytes) -> Relay | None:
         record = await asyncio.to_thread(find_agent, self._control_address)
         if record is None:
-            await context.abort(
-                grpc.StatusCode.NOT_FOUND, "the head has no node agent at the moment. Try again."
-            )
-            raise AssertionError
+            return None
         relay = self._sessions[session] = await Relay.start(record.unix_path)
 
         async def run() -> None:

@@ -129,6 +129,9 @@ class Session:
         self._refs: dict[bytes, list[Any]] = {}  # id -> [reference, how often the program was told of it]
         self._refs_lock = threading.RLock()
         self._pools: dict[int, tuple[Any, Function, TaskOptions]] = {}
+        self._undefined: dict[
+            int, tuple[Exception, int]
+        ] = {}  # pools that failed, and how many results tasks have
         self._actors: dict[bytes, Actor] = {}
         self._streams: dict[bytes, Reading] = {}
         self._uploads: dict[bytes, bytearray] = {}
@@ -172,7 +175,7 @@ class Session:
             self._handlers[type(message)](message)
         except Exception as error:
             request = getattr(message, "request", 0)
-            if request:
+            if request and not isinstance(message, messages.Define):  # whose request is for resources
                 self._failed(request, error)
             else:
                 log.exception("%s failed", type(message).__name__)
@@ -192,7 +195,7 @@ class Session:
             self._outlet.send(messages.Answer(request, msgspec.Raw(msgspec.msgpack.encode(result))))
 
     def _failed(self, request: int, error: BaseException) -> None:
-        self._outlet.send(messages.Failed(request, _pickled(error)))
+        self._outlet.send(messages.Failed(request, pickled(error)))
 
     def _later(self, work: Callable[[Any], Any], message: Any) -> None:
         """Answers with what `work` returns, which may wait."""
@@ -227,7 +230,7 @@ class Session:
                 "The node agent of the cluster's head died or was stopped: the head is gone. Bring the cluster up "
                 "again (clusterctl up), connect again (shutdown() and init()), and rerun the program."
             )
-            self._outlet.send(messages.Ended(_pickled(gone)))
+            self._outlet.send(messages.Ended(pickled(gone)))
             if lost is not None:
                 lost(connection)
 
@@ -425,6 +428,12 @@ class Session:
         return PackedArguments(Value(INLINE, args.data, args.buffers), entries, args.places, held)
 
     def _define(self, message: messages.Define) -> None:
+        try:
+            self._pools[message.pool] = self._defined(message)
+        except Exception as error:  # the classes to retry on may be in a module that is not on the head
+            self._undefined[message.pool] = error, message.num_returns
+
+    def _defined(self, message: messages.Define) -> tuple[Any, Function, TaskOptions]:
         core = self._core
         function = Function.of_pickled(
             message.pickled,
@@ -444,14 +453,19 @@ class Session:
             message.capture_child_tasks,
             message.stream,
         )
-        self._pools[message.pool] = core.submitter.pool(function, options), function, options
+        return core.submitter.pool(function, options), function, options
 
     def _undefine(self, message: messages.Undefine) -> None:
         for pool in message.pools:
             self._pools.pop(pool, None)
+            self._undefined.pop(pool, None)
 
     def _submit(self, message: messages.Submit) -> None:
         core = self._core
+        if message.pool in self._undefined:
+            error, num_returns = self._undefined[message.pool]
+            self._give_error(message.task_id, num_returns, error)
+            return
         pool, function, options = self._pools[message.pool]
         try:
             args = self._packed(message.args)
@@ -578,7 +592,8 @@ def _retry(given: bool | bytes) -> bool | tuple[type[BaseException], ...]:
     return given if isinstance(given, bool) else tuple(pickle.loads(given))
 
 
-def _pickled(error: BaseException) -> bytes:
+def pickled(error: BaseException) -> bytes:
+    """An error for the program; one that cannot be pickled as its text."""
     try:
         return serialization.dumps(error)
     except Exception:

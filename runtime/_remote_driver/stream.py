@@ -27,7 +27,7 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StreamBroken(Exception):
-    """The peer does not keep to the protocol: a message is missing. The connection has to be made anew."""
+    """The peer does not keep to the protocol: a message is missing. Nothing can be handled any more."""
 
 
 _encode = msgspec.msgpack.Encoder().encode

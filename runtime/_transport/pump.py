@@ -24,11 +24,12 @@ from typing import Any
 from runtime._wire.handshake import HandshakeError
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request
 
-from .background import LONG_NAP_S, NAP_S, Background
+from .background import LONG_NAP_S, Background
 from .bell import Bell
 from .connection import Connection
 from .failures import report
 from .greeting import Greeter, connect_proven
+from .interrupts import Interrupts
 from .leadership import Leader, Leadership
 from .listener import Listener
 from .pumping import Timed
@@ -47,9 +48,7 @@ class Pump:
 
     def __init__(self, handler: Callable[[Connection, Message, int], None]) -> None:
         self.lock = threading.RLock()
-        self._lock_check = threading.Condition(
-            self.lock
-        )  # tells whether a thread holds the lock, see `interruptible`
+        self._interrupts = Interrupts(self.lock)
         self.handler = handler
         self.epoll = select.epoll()
         self.dirty: list[Connection] = []
@@ -373,14 +372,7 @@ class Pump:
     def interruptible(self, retry: Callable[[], None]) -> bool:
         """For a signal handler: whether it may raise now. Not while its thread changes shared state: then `retry`
         runs a moment later, on another thread, to send the signal again."""
-        try:
-            self._lock_check.notify()  # nobody waits for it: it only raises where this thread does not hold the lock
-        except RuntimeError:
-            return True
-        timer = threading.Timer(NAP_S, retry)
-        timer.daemon = True
-        timer.start()
-        return False
+        return self._interrupts.may_raise(retry)
 
     # ------------------------------------------------------------ waking
 

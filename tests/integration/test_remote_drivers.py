@@ -282,6 +282,29 @@ def test_working_dir_brings_modules_along(head: RemoteHead, tmp_path: pathlib.Pa
     assert head.run(program) == "42\n"
 
 
+def test_exceptions_to_retry_on_that_the_head_cannot_import_are_an_error(
+    head: RemoteHead, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "mine_alone.py").write_text("class Mine(Exception):\n    pass\n")
+    program = f"""
+        import sys
+        import runtime as ray
+        sys.path.insert(0, {str(tmp_path)!r})
+        import mine_alone
+        ray.init()
+
+        @ray.remote(retry_exceptions=[mine_alone.Mine])
+        def one():
+            return 1
+
+        try:
+            ray.get(one.remote(), timeout=60)
+        except ModuleNotFoundError as error:
+            print(error.name)
+    """
+    assert head.run(program) == "mine_alone\n"
+
+
 def test_the_older_way_to_connect(head: RemoteHead) -> None:
     program = f"""
         import runtime as ray
@@ -417,6 +440,7 @@ def test_an_item_that_comes_late_wakes_an_asynchronous_reader(
 
 def test_ctrl_c_in_a_large_put_leaves_nothing_on_the_head(head: RemoteHead) -> None:
     process = head.start("""
+        import time
         import numpy as np
         import runtime as ray
         from runtime._process import core_worker
@@ -447,8 +471,11 @@ def test_ctrl_c_in_a_large_put_leaves_nothing_on_the_head(head: RemoteHead) -> N
                 pass
         core.ask_driver = ask
         print("interrupted", flush=True)
+        input()  # its driver process is looked at until then
+        deadline = time.monotonic() + 60
         while any(found.object_size > 1 << 20 for found in state.list_objects(limit=10_000)):
-            input()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         print("done")
     """)
     assert process.stdin is not None
@@ -467,11 +494,93 @@ def test_ctrl_c_in_a_large_put_leaves_nothing_on_the_head(head: RemoteHead) -> N
         process.stdin.flush()
         assert process.stdout.readline() == "interrupted\n"
         assert eventually(lambda: private_bytes() < before + (50 << 20))
-        out, err = process.communicate("\n" * 10_000, timeout=120)
+        out, err = process.communicate("\n", timeout=120)
         assert out == "done\n", err
     finally:
         process.kill()
         process.communicate()
+
+
+def test_ctrl_c_while_a_message_is_sent_does_not_break_the_connection(head: RemoteHead) -> None:
+    program = """
+        import os, signal, time
+        import runtime as ray
+        from runtime._process import core_worker
+        ray.init()
+        stream = core_worker.current().link._stream
+        number = stream.send
+
+        def number_and_interrupt(message):
+            body = number(message)
+            stream.send = number
+            os.kill(os.getpid(), signal.SIGINT)  # the message has its number, and is not sent yet
+            return body
+
+        try:
+            stream.send = number_and_interrupt
+            ray.put(1)
+            time.sleep(60)
+            raise AssertionError("the interrupt was lost")
+        except KeyboardInterrupt:
+            pass
+        print(ray.get(ray.remote(lambda ref: ref + 1).remote(ray.put(1))))
+    """
+    assert head.run(program) == "2\n"
+
+
+def test_a_driver_process_that_fails_tells_its_program_why(head: RemoteHead) -> None:
+    program = """
+        import runtime as ray
+        from runtime import exceptions
+        from runtime._process import core_worker
+        ray.init()
+        core_worker.current().link._stream._sent += 1  # as if a message had been lost
+        for work in (ray.cluster_resources, lambda: ray.put(1)):
+            try:
+                work()
+                raise AssertionError
+            except exceptions.RaySystemError as error:
+                assert "The driver process on the head failed" in str(error), error
+                assert "StreamBroken" in str(error), error
+        print("done")
+    """
+    assert head.run(program) == "done\n"
+
+
+def test_an_answer_that_cannot_be_understood_is_an_error_once(head: RemoteHead) -> None:
+    process = head.start("""
+        import runtime as ray
+        from runtime import exceptions
+        from runtime._process import core_worker
+        ray.init()
+
+        def receive(body):
+            raise ValueError("what is this?")
+
+        core_worker.current().link._stream.receive = receive
+        try:
+            ray.cluster_resources()
+        except exceptions.RaySystemError as error:
+            print(error)
+    """)
+    out, err = process.communicate(timeout=120)
+    assert "a message of the head cannot be handled (ValueError: what is this?)" in out, err
+    assert "Reconnecting" not in err
+
+
+def test_a_driver_process_that_is_killed_is_an_error_that_says_so(head: RemoteHead) -> None:
+    assert eventually(lambda: not head.drivers())  # those of other programs
+    process = head.start(WAITING)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        [driver] = head.drivers()
+        os.kill(driver, signal.SIGKILL)
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert "its driver process was killed by SIGKILL" in out, out + err
+    assert out.endswith("puts fail, too\n")
 
 
 CUT = """

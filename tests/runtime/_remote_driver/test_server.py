@@ -1,0 +1,40 @@
+"""The server's sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from runtime._remote_driver import server
+from runtime._remote_driver.server import Relay, Server
+
+
+def test_a_program_that_comes_again_while_its_driver_process_starts_gets_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[object] = []
+
+    class Made:
+        async def run(self) -> None:
+            await asyncio.Event().wait()
+
+    async def start(_path: str) -> Made:
+        made.append(Made())
+        await asyncio.sleep(0)
+        return made[-1]  # type: ignore[return-value]
+
+    monkeypatch.setattr(server, "find_agent", lambda _address: SimpleNamespace(unix_path=""))
+    monkeypatch.setattr(Relay, "start", start)
+
+    async def test() -> None:
+        served = Server(b"secret", "")
+        cut_off = asyncio.create_task(served._start_once(b"session"))
+        await asyncio.sleep(0)
+        cut_off.cancel()
+        again = await asyncio.gather(served._start_once(b"session"), served._start_once(b"session"))
+        assert list(again) == [made[0], made[0]]
+        assert len(made) == 1
+
+    asyncio.run(test())
