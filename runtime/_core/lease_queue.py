@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterable, Mapping
 import msgspec
 
 from .ledger import Allocation, Ledger
+from .nodeview import accepts
 from .placement import Choice, Fit, NodeView, Request, choose_node
 from .resources import fits
 from .worker_cap import SchedulingClass, WorkerCap
@@ -52,6 +53,8 @@ class Waiting(msgspec.Struct, eq=False):
     withdrawn: bool = False
     retriable: bool = True
     capped: bool = False  # held back by a `WorkerCap`, here or elsewhere, though there is room
+    asked_for: bytes = b""  # the node that its owner was asked to make room on
+    asks: bool = False  # the owner's answer is to come
 
     @property
     def wanted(self) -> int:
@@ -72,6 +75,14 @@ class AskNode(msgspec.Struct, frozen=True):
     node_id: bytes
 
 
+class AskOwner(msgspec.Struct, frozen=True):
+    """Ask the owner to give back what idles on this node, which holds the arguments and has no room; report with
+    `LeaseQueue.owner_answered`."""
+
+    waiting: Waiting
+    node_id: bytes
+
+
 class Refuse(msgspec.Struct, frozen=True):
     """The demand can never be met and is forgotten."""
 
@@ -79,7 +90,7 @@ class Refuse(msgspec.Struct, frozen=True):
     message: str
 
 
-Effect = GrantHere | AskNode | Refuse
+Effect = GrantHere | AskNode | AskOwner | Refuse
 
 
 class NodeTable(msgspec.Struct):
@@ -233,6 +244,10 @@ class LeaseQueue:
         self._forget_if_done(entry)
         return wanted
 
+    def owner_answered(self, entry: Waiting) -> None:
+        """An `AskOwner` came to its end: there is room now, or there is none to be had."""
+        entry.asks = False
+
     def schedule(self, now: float) -> list[Effect]:
         """Grants what can be granted now, round after round, one lease per demand and round."""
         effects: list[Effect] = []
@@ -242,7 +257,7 @@ class LeaseQueue:
             served = False
             self.look_again_s = None
             for key, entry in list(self._entries.items()):
-                if entry.count <= entry.in_flight:
+                if entry.count <= entry.in_flight or entry.asks:
                     continue
                 if entry.shape in stuck:
                     self.cap.pause(entry.scheduling_class, now)
@@ -308,6 +323,10 @@ class LeaseQueue:
             entry.capped = self._nodes.any_capped(entry.scheduling_class)
             self.cap.pause(entry.scheduling_class, now)
             return None
+        holder = self._fuller_holder(entry, choice)
+        if holder:
+            entry.asked_for, entry.asks = holder, True
+            return AskOwner(entry, holder)
         local = self._nodes.local.node_id
         if choice is not _LOCAL_FIT and choice.node_id != local:
             return self._ask(entry, choice.node_id)
@@ -332,6 +351,22 @@ class LeaseQueue:
         entry.in_flight += 1
         self._took_turn(entry, local)
         return GrantHere(entry, allocation)
+
+    def _fuller_holder(self, entry: Waiting, choice: Choice) -> bytes:
+        """The node that holds more of the arguments than the chosen one and has no room: often it is the demand's own
+        owner who keeps an idle worker there. b"": none, or the owner was asked before."""
+        held, request = entry.locality, entry.request
+        if not held or request.kind != "DEFAULT" or entry.group_id:
+            return b""
+        holder = max(held, key=held.__getitem__)
+        if holder == entry.asked_for or held.get(choice.node_id, 0) >= held[holder]:
+            return b""
+        local = self._nodes.local
+        view = local if holder == local.node_id else self._nodes.others.get(holder)
+        if view is None or not view.schedulable or not accepts(view, request.labels):
+            return b""
+        is_full = not fits(request.resources, view.available) and fits(request.resources, view.total)
+        return holder if is_full else b""
 
     def _ask(self, entry: Waiting, node_id: bytes) -> AskNode:
         entry.in_flight += 1

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from runtime._core.lease_queue import AskNode, GrantHere, LeaseQueue, Refuse, Waiting
+from runtime._core.lease_queue import AskNode, AskOwner, GrantHere, LeaseQueue, Refuse, Waiting
 from runtime._core.lease_sharing import SLICE_S, recalls
 from runtime._core.ledger import Allocation, Ledger
 from runtime._core.memory_policy import Holder
@@ -22,6 +22,7 @@ from runtime._core.workers import Worker, WorkerEvent
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import Demand, ErrorKind, ResourceRequest, WorkerAddress
 from runtime._wire.messages.node import (
+    GiveIdleBack,
     LeaseDemand,
     LeaseFailed,
     LeaseGranted,
@@ -41,6 +42,8 @@ from .processes import Peer, Process
 from .remote_leases import RemoteLeases
 from .worker_pool import WorkerPool
 
+OWNER_ANSWERS_S = 1.0
+"""How long a demand waits for what its owner says before it goes to a node without its arguments."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -110,6 +113,7 @@ class LeaseService:
         self._sharing: asyncio.TimerHandle | None = None
         self._coming = 0  # granted, but the worker starts yet, or its environment is being built
         self._closed = False
+        self._asking: set[asyncio.Task[None]] = set()  # owners
 
     @property
     def count(self) -> int:
@@ -121,6 +125,8 @@ class LeaseService:
         for timer in (self._pacing, self._resuming, self._sharing):
             if timer is not None:
                 timer.cancel()
+        for task in self._asking:
+            task.cancel()
         self.remote.close()
 
     def new_lease_id(self) -> bytes:
@@ -374,12 +380,26 @@ class LeaseService:
                 self._grant(effect.waiting, effect.allocation)
             elif isinstance(effect, AskNode):
                 self.remote.ask(effect.waiting, effect.node_id)
+            elif isinstance(effect, AskOwner):
+                task = asyncio.get_running_loop().create_task(self._ask_owner(effect.waiting, effect.node_id))
+                self._asking.add(task)
+                task.add_done_callback(self._asking.discard)
             else:
                 assert isinstance(effect, Refuse)
                 self._send_failed(effect.waiting, ErrorKind.INVALID, effect.message)
         self._look_again_at(self._queue.look_again_s)
         self._share_later(SLICE_S / 2)
         self._on_change()
+
+    async def _ask_owner(self, entry: Waiting, node_id: bytes) -> None:
+        channel = entry.owner
+        assert isinstance(channel, Channel)
+        try:
+            await channel.call(GiveIdleBack(node_id), OWNER_ANSWERS_S)
+        except CallError:
+            pass  # it is busy, or gone
+        self._queue.owner_answered(entry)
+        self.kick()
 
     def _look_again_at(self, when: float | None) -> None:
         if self._pacing is not None and self._pacing.when() != when:

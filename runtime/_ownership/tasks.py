@@ -11,8 +11,9 @@ import msgspec
 
 from runtime._core.tasks import TaskState
 from runtime._system import interpreter
-from runtime._wire.messages.base import ErrorKind, ResourceRequest, WorkerAddress
+from runtime._wire.messages.base import ErrorKind, Ok, ResourceRequest, WorkerAddress
 from runtime._wire.messages.node import (
+    GiveIdleBack,
     LeaseDemand,
     LeaseFailed,
     LeaseGranted,
@@ -475,6 +476,13 @@ class Tasks:
             self._dispatch(lease.pool)
         elif len(lease.inflight) > 1 and not lease.taking_back:
             self._take_back(lease, len(lease.inflight) - 1)
+
+    def on_give_idle_back(self, link: Link, message: GiveIdleBack, correlation: int) -> None:
+        """Others of our tasks have their arguments on this node, which has no room."""
+        for lease in list(self.leases.values()):
+            if lease.worker.node_id == message.node_id and not lease.inflight:
+                self._return(lease)
+        link.reply(Ok(), correlation)
 
     def _return(self, lease: Lease) -> None:
         """Gives a worker with nothing to do back to the agent."""

@@ -208,6 +208,7 @@ class Core:
             node.LeaseFailed: lambda _, message, __: self.tasks.on_failed(message),
             node.LeaseWaiting: lambda _, message, __: self.tasks.on_waiting(message),
             node.LeaseLost: lambda _, message, __: self.tasks.on_lost(message, time.monotonic()),
+            node.GiveIdleBack: self.tasks.on_give_idle_back,
             node.LeaseRecall: lambda _, message, __: self.tasks.on_recall(message),
             node.ListState: self.history.on_list,
             node.NodeDied: self.links.on_node_died,

@@ -153,6 +153,12 @@ class LeaseRecall(Message, frozen=True, array_like=True, tag=329):
     lease_id: bytes
 
 
+class GiveIdleBack(Message, Request[Ok], frozen=True, array_like=True, tag=375):
+    """Agent -> owner: give back the leases of workers of this node that have nothing to do."""
+
+    node_id: bytes
+
+
 class DriverLogs(Message, frozen=True, array_like=True, tag=324):
     """One-way, agent -> driver: see `control.LogBatch`."""
 

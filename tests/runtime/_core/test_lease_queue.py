@@ -7,6 +7,7 @@ import random
 from runtime._core.lease_queue import (
     ZERO_PACE_S,
     AskNode,
+    AskOwner,
     Effect,
     GrantHere,
     LeaseQueue,
@@ -39,7 +40,14 @@ class World:
         self.ask(owner, key, count, Request({n: round(a * UNIT) for n, a in amounts.items()}), depth=depth)
 
     def ask(
-        self, owner: str, key: str, count: int, request: Request, group: bytes = b"", depth: int = 1
+        self,
+        owner: str,
+        key: str,
+        count: int,
+        request: Request,
+        group: bytes = b"",
+        depth: int = 1,
+        locality: dict[bytes, int] | None = None,
     ) -> None:
         shape = repr(request).encode()
         self.queue.demand(
@@ -51,6 +59,7 @@ class World:
             request=request,
             job_id=JOB,
             group_id=group,
+            locality=locality,
             now=self.now,
         )
 
@@ -411,3 +420,66 @@ class TestTasksThatWait:
         assert [one.waiting.class_key for one in asked] == [b"g"]
         world.now += 2
         assert [one.waiting.class_key for one in world.schedule()] == [b"f"]
+
+
+# ---------------------------------------------------------------- where the arguments are
+
+CPU = Request({"CPU": UNIT})
+
+
+def with_full_holder() -> World:
+    """Room here, and none on the other node."""
+    world = World(cpus=1)
+    world.other(1)
+    world.nodes.deduct(THERE, CPU.resources)
+    return world
+
+
+def test_an_owner_is_asked_to_make_room_where_the_arguments_are() -> None:
+    world = with_full_holder()
+    world.ask("a", "f", 1, CPU, locality={THERE: 1000})
+    [effect] = world.schedule()
+    assert isinstance(effect, AskOwner)
+    assert effect.node_id == THERE
+    assert world.schedule() == []  # before the answer
+    world.nodes.restore(THERE, CPU.resources)
+    world.queue.owner_answered(effect.waiting)
+    [effect] = world.schedule()
+    assert isinstance(effect, AskNode)
+    assert effect.node_id == THERE
+
+
+def test_what_finds_no_room_at_its_arguments_goes_elsewhere() -> None:
+    world = with_full_holder()
+    world.ask("a", "f", 1, CPU, locality={THERE: 1000, HERE: 10})
+    [effect] = world.schedule()
+    assert isinstance(effect, AskOwner)
+    world.queue.owner_answered(effect.waiting)
+    assert world.granted() == [("a", b"f")]
+
+
+def test_an_owner_is_asked_for_room_on_this_node_too() -> None:
+    world = World(cpus=1)
+    world.other(1)
+    world.demand("a", "g", 1, CPU=1)
+    world.granted()
+    world.ask("a", "f", 1, CPU, locality={HERE: 1000})
+    [effect] = world.schedule()
+    assert isinstance(effect, AskOwner)
+    assert effect.node_id == HERE
+
+
+def test_no_owner_is_asked_for_nothing() -> None:
+    world = with_full_holder()
+    world.ask("a", "equal", 1, CPU, locality={THERE: 1000, HERE: 1000})
+    [effect] = world.schedule()
+    assert isinstance(effect, GrantHere)
+    world = with_full_holder()
+    world.ask("a", "too large", 1, Request({"CPU": 2 * UNIT}), locality={THERE: 1000})
+    world.ask("a", "unknown", 1, CPU, locality={b"gone": 1000})
+    [effect] = world.schedule()
+    assert isinstance(effect, GrantHere)
+    world = with_full_holder()
+    world.ask("a", "spread", 1, Request({"CPU": UNIT}, kind="SPREAD"), locality={THERE: 1000})
+    [effect] = world.schedule()
+    assert isinstance(effect, GrantHere)

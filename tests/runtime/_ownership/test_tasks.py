@@ -20,8 +20,9 @@ from runtime._ownership.failures import (
 )
 from runtime._ownership.records import INLINE_ERROR, STORED
 from runtime._ownership.tasks import REASON_WAIT_S, RESTING_POOLS, Task, TaskOptions
-from runtime._wire.messages.base import ErrorKind, ResourceRequest, SchedulingStrategy
+from runtime._wire.messages.base import ErrorKind, Ok, ResourceRequest, SchedulingStrategy
 from runtime._wire.messages.node import (
+    GiveIdleBack,
     LeaseDemand,
     LeaseFailed,
     LeaseLost,
@@ -161,6 +162,22 @@ def test_tasks_with_arguments_elsewhere_want_workers_there(owner: Owner) -> None
     assert near.pool is not here.pool
     demands = owner.agent.take(LeaseDemand)
     assert demands[-1].locality == {b"f" * 28: 1000}
+
+
+def test_idle_workers_of_a_node_go_back_when_others_want_to_run_there(owner: Owner) -> None:
+    idle, busy = owner.submit(), owner.submit()
+    link = owner.grant("idle", idle)
+    owner.grant("busy", busy)
+    owner.done(link, pushed(link)[0])
+    node_id = link.peer.node_id
+    owner.agent.take(LeaseReturn)
+    owner.tasks.on_give_idle_back(owner.agent, GiveIdleBack(b"other"), 1)
+    assert list(owner.agent.sent)[-1] == Ok()
+    assert owner.agent.take(LeaseReturn) == []
+    owner.tasks.on_give_idle_back(owner.agent, GiveIdleBack(node_id), 2)
+    assert list(owner.agent.sent)[-1] == Ok()
+    assert len(owner.agent.take(LeaseReturn)) == 1
+    assert [lease.worker for lease in owner.tasks.leases.values()] == [address_of("busy")]
 
 
 def test_lost_arguments_are_made_again_while_the_worker_is_free(owner: Owner) -> None:
