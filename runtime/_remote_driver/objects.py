@@ -188,7 +188,7 @@ class RemotePin:
 
     __slots__ = ("block",)
 
-    def __init__(self, block: bytearray) -> None:
+    def __init__(self, block: memoryview) -> None:
         self.block = block
 
     def abandon(self) -> None:
@@ -210,7 +210,7 @@ class RemoteStore:
         if entry is None or value is None:
             raise exceptions.ObjectLostError(object_id.hex(), b"", "")
         size, chunk = value.size_bytes, messages.CHUNK_BYTES
-        block = bytearray(size)
+        block = serialization.aligned_room(size)
         pending: list[tuple[int, Future[Any]]] = []
         try:
             for start in (*range(0, size, chunk), None):
@@ -238,7 +238,7 @@ class RemoteStore:
 
     def read(self, pin: RemotePin) -> tuple[Any, list[Any]]:
         """Rebuilds a value that was fetched."""
-        data, buffers = serialization.read_block(memoryview(pin.block).toreadonly())
+        data, buffers = serialization.read_block(pin.block.toreadonly())
         return unpickle(data, buffers)
 
     def prefetch(

@@ -207,13 +207,18 @@ def aligned(buffer: bytes) -> memoryview:
     In the object store buffers have such addresses already."""
     if not buffer:
         return memoryview(buffer)
-    import ctypes  # programs without arrays do not load it
-
-    room = bytearray(len(buffer) + ALIGNMENT - 1)
-    skipped = -ctypes.addressof(ctypes.c_char.from_buffer(room)) % ALIGNMENT
-    place = memoryview(room)[skipped : skipped + len(buffer)]
+    place = aligned_room(len(buffer))
     place[:] = buffer
     return place.toreadonly()
+
+
+def aligned_room(size_bytes: int) -> memoryview:
+    """New memory at an address that is a multiple of `ALIGNMENT`."""
+    import ctypes  # programs without arrays do not load it
+
+    room = bytearray(size_bytes + ALIGNMENT - 1)
+    skipped = -ctypes.addressof(ctypes.c_char.from_buffer(room)) % ALIGNMENT
+    return memoryview(room)[skipped : skipped + size_bytes]
 
 
 def deserialize_all(pickles: Iterable[bytes]) -> tuple[list[Any], list[Any]]:

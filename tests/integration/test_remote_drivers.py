@@ -209,6 +209,19 @@ def test_a_large_array_both_ways(head: RemoteHead) -> None:
     assert head.run(program) == "done\n"
 
 
+def test_arrays_are_aligned(head: RemoteHead) -> None:
+    program = """
+        import numpy as np
+        import runtime as ray
+        ray.init()
+        values = [np.zeros(size, np.uint8) for size in (100, 200_000, 5_000_000)]
+        for array in (*map(ray.get, map(ray.put, values)), *ray.get(ray.put(values))):
+            assert array.ctypes.data % 64 == 0, array.nbytes
+        print("done")
+    """
+    assert head.run(program) == "done\n"
+
+
 def test_references_are_kept_and_let_go_of(head: RemoteHead) -> None:
     program = """
         import gc, time
