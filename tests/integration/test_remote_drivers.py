@@ -770,6 +770,22 @@ def test_another_version_is_refused(head: RemoteHead, protocol: int, python: str
         channel.close()
 
 
+def test_a_program_of_another_minor_version_of_python_says_so(head: RemoteHead) -> None:
+    process = head.start("""
+        import runtime
+        from runtime._remote_driver import versions
+        versions.own_python = lambda: "3.1.4"
+        runtime.init()
+    """)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    last = err.splitlines()[-1]
+    assert last.startswith("ConnectionError: Failed to connect")
+    assert "Python minor versions differ" in last
+    assert "3.1.4" in last
+    assert sys.version.split()[0] in last
+
+
 def test_importing_the_runtime_imports_no_grpc() -> None:
     program = "import sys, runtime; sys.exit('grpc' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
