@@ -24,6 +24,7 @@ from clusterctl.commands import (
     job_submit,
     logs,
     monitor,
+    node,
     rsync,
     simulate,
     stack,
@@ -130,6 +131,22 @@ copies = typer.Typer(
 _add(copies, "up", rsync.up, "rsync ", cls=ClusterFirst)
 _add(copies, "down", rsync.down, "rsync ", cls=ClusterFirst)
 app.add_typer(copies, name="rsync")
+
+nodes = typer.Typer(
+    help=(
+        "Lists a cluster's nodes, runs commands on one, and shows its logs.\n\n"
+        "\b\n"
+        "  clusterctl node list\n"
+        "  clusterctl node exec 3a56d39878 nvidia-smi\n"
+        "  clusterctl node logs 3a56d39878"
+    ),
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+_add(nodes, "list", node.list_nodes, "node ")
+_add(nodes, "exec", node.exec_node, "node ", cls=ClusterFirst, context_settings=_PASS_ON)
+_add(nodes, "logs", logs.logs, "node ", cls=ClusterFirst)
+app.add_typer(nodes, name="node")
 
 clusters = typer.Typer(
     help=(

@@ -26,11 +26,17 @@ def render(report: Mapping[str, Any], verbose: bool = False) -> list[str]:
     return lines
 
 
-def _nodes(report: Mapping[str, Any]) -> list[str]:
-    now = float(report["now_s"])
+def nodes(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The nodes that are not dead, the head first."""
     alive = [node for node in report["nodes"] if node["state"] != "DEAD"]
+    return sorted(alive, key=lambda n: (not n["is_head"], n["node_type"], n["started_s"]))
+
+
+def node_lines(report: Mapping[str, Any]) -> list[str]:
+    """A table of these nodes."""
+    now = float(report["now_s"])
     rows = []
-    for node in sorted(alive, key=lambda n: (not n["is_head"], n["node_type"], n["started_s"])):
+    for node in nodes(report):
         idle = now - node["idle_since_s"] if node["idle_since_s"] else 0.0
         rows.append(
             (
@@ -41,8 +47,13 @@ def _nodes(report: Mapping[str, Any]) -> list[str]:
                 f"idle {duration(idle)}" if node["idle_since_s"] else _busy(node),
             )
         )
-    lines = [f"cluster '{report['cluster_name']}': {len(alive)} node{'' if len(alive) == 1 else 's'}"]
-    return lines + [f"  {line}" for line in table(("node", "type", "state", "in use", ""), rows)]
+    return list(table(("node", "type", "state", "in use", ""), rows))
+
+
+def _nodes(report: Mapping[str, Any]) -> list[str]:
+    count = len(nodes(report))
+    lines = [f"cluster '{report['cluster_name']}': {count} node{'' if count == 1 else 's'}"]
+    return lines + [f"  {line}" for line in node_lines(report)]
 
 
 def _busy(node: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Cluster, Forwards, Node, Screen, Start, Tmux, Which
+from .options import Cluster, Forwards, NoConfigCache, Node, Screen, Start, Tmux, Which
 
 
 def attach(
@@ -16,10 +16,11 @@ def attach(
     tmux: Tmux = False,
     screen: Screen = False,
     new: Annotated[
-        bool, typer.Option("--new", "-N", help="A session of its own, although there is one.")
+        bool, typer.Option("--new", "-N", help="Start a new session instead of joining the existing one.")
     ] = False,
     port_forward: Forwards = None,
     start: Start = False,
+    no_config_cache: NoConfigCache = False,
 ) -> None:
     """Opens a shell on the cluster's head, or on another node.
 

@@ -169,8 +169,8 @@ def import_cluster(
 def ssh_config(which: Which = None, cluster: Cluster = None) -> None:
     """Prints entries for ~/.ssh/config, so that `ssh`, `scp` and editors enter the cluster's machines.
 
-    The head has the cluster's name, each worker that and its own: `ssh training`, `ssh training-worker-1a2b`. Print
-    them again after machines have changed. `ssh` enters a machine and not its container, and without the environment
+    The head has the cluster's name, and each worker adds its id: `ssh training`, `ssh training-3a56d39878`. Print the
+    entries again after machines have changed. `ssh` enters a machine and not its container, and without the environment
     that `clusterctl attach` gives to programs.
 
     \b

@@ -15,8 +15,8 @@ from typer.core import TyperCommand
 from .options import known_clusters
 
 _YAML = (".yaml", ".yml")
-_BEHIND = frozenset({"--start", "--stop", "--down", "--tmux", "--screen"})
-_BEHIND_WITH_VALUE = frozenset({"-p", "--port-forward"})
+_BEHIND = frozenset({"--start", "--stop", "--down", "--tmux", "--screen", "--no-config-cache"})
+_BEHIND_WITH_VALUE = frozenset({"-p", "--port-forward", "--cluster-name"})
 
 
 def is_cluster_file(word: str) -> bool:

@@ -12,7 +12,7 @@ from clusterctl import output
 
 from .guard import typed
 from .naming import require_name
-from .options import Cluster, DryRun, Json, Name, Yes
+from .options import ClusterOnly, DryRun, Json, Name, Yes
 
 if TYPE_CHECKING:
     from autoscaler.provider import Machine
@@ -26,7 +26,7 @@ def down(
     spec: Annotated[
         str | None, typer.Argument(metavar="[NAME|FILE]", help="Which cluster; as --cluster.")
     ] = None,
-    cluster: Cluster = None,
+    cluster: ClusterOnly = None,
     yes: Yes = False,
     dry_run: DryRun = False,
     json: Json = False,

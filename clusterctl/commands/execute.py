@@ -14,7 +14,7 @@ import typer
 from clusterctl import output
 
 from . import afterwards
-from .options import Cluster, Forwards, Node, Screen, Start, Tmux
+from .options import Cluster, Forwards, NoConfigCache, Node, Screen, Start, Tmux
 
 if TYPE_CHECKING:
     from autoscaler.provider import Machine, Streams
@@ -43,6 +43,7 @@ def execute(
         bool, typer.Option("--stop", help="Stop the cluster when the command has ended.")
     ] = False,
     down: Annotated[bool, typer.Option("--down", help="End the cluster when the command has ended.")] = False,
+    no_config_cache: NoConfigCache = False,
 ) -> None:
     """Runs a command on the cluster's head, on another node, or on all.
 

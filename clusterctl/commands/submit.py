@@ -9,7 +9,7 @@ import typer
 from clusterctl import output
 
 from . import afterwards
-from .options import Cluster, Json, Start
+from .options import Cluster, Json, NoConfigCache, Start
 
 
 def submit(
@@ -58,6 +58,7 @@ def submit(
         ),
     ] = None,
     json: Json = False,
+    no_config_cache: NoConfigCache = False,
 ) -> None:
     """Runs a program on the cluster.
 

@@ -11,7 +11,7 @@ import typer
 
 from clusterctl import output
 
-from .options import DryRun, Name, Yes
+from .options import DryRun, Name, NoConfigCache, Yes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,9 +61,7 @@ def up(
         bool,
         typer.Option("--restart-only", help="Start the daemons again, without files and setup commands."),
     ] = False,
-    no_config_cache: Annotated[
-        bool, typer.Option("--no-config-cache", hidden=True, help="For Ray's scripts: there is no cache.")
-    ] = False,
+    no_config_cache: NoConfigCache = False,
 ) -> None:
     """Brings a cluster up, or fits it to a changed YAML.
 

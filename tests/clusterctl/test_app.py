@@ -28,7 +28,12 @@ COMMANDS = [
 ]
 JOB_COMMANDS = ["list", "stop", "logs"]
 CLUSTER_COMMANDS = ["list", "use", "export", "import", "ssh-config"]
-SUBCOMMANDS = [["job", name] for name in JOB_COMMANDS] + [["cluster", name] for name in CLUSTER_COMMANDS]
+NODE_COMMANDS = [["node", "list"], ["node", "exec"]]
+SUBCOMMANDS = (
+    NODE_COMMANDS
+    + [["job", name] for name in JOB_COMMANDS]
+    + [["cluster", name] for name in CLUSTER_COMMANDS]
+)
 
 
 @pytest.fixture
@@ -70,6 +75,12 @@ def test_help_loads_nothing_heavy() -> None:
         (["status", "one", "-c", "two"], 3, "there is no cluster 'two'"),
         (["cluster", "import", "/nowhere"], 2, "/nowhere cannot be read"),
         (["cluster", "export", "nope", "/nowhere"], 3, "there is no cluster 'nope'"),
+        (["node", "list"], 3, "no current cluster"),
+        (["node", "exec", "head"], 2, "Missing argument"),
+        (["node", "exec", "head", "ls"], 3, "no current cluster"),
+        (["node", "logs"], 3, "no current cluster"),
+        (["exec", "--cluster-name", "nope", "ls"], 3, "there is no cluster 'nope'"),
+        (["attach", "--cluster-name", "nope", "--node-ip", "1.2.3.4"], 3, "there is no cluster 'nope'"),
         (["cluster", "ssh-config"], 3, "no current cluster"),
         (["down", "-y"], 3, "no current cluster"),
         (["down", "-y", "cluster-configs/local.yaml"], 3, "no machine carries its tags"),

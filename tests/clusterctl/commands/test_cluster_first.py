@@ -24,6 +24,8 @@ def here(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("c.yaml --tmux ls", "--cluster c.yaml --tmux ls"),
         ("c.yaml ls --tmux --stop", "--cluster c.yaml --tmux --stop ls"),
         ("c.yaml ls -p 8265 --start", "--cluster c.yaml -p 8265 --start ls"),
+        ("c.yaml ls --cluster-name other --start", "--cluster c.yaml --cluster-name other --start ls"),
+        ("--cluster-name other c.yaml ls", "--cluster c.yaml --cluster-name other ls"),
         ("c.yaml ls --stop -l", "--cluster c.yaml ls --stop -l"),
         ("c.yaml job.py -- --rounds 3", "--cluster c.yaml job.py --rounds 3"),
         ("c.yaml", "--cluster c.yaml"),
@@ -33,7 +35,7 @@ def here(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_an_existing_file_in_front_means(words: str, meaning: str) -> None:
-    assert reordered(words.split()) == meaning.split()
+    assert reordered(words.split(), valued={"--cluster-name"}) == meaning.split()
 
 
 @pytest.mark.usefixtures("here")

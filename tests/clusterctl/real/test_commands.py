@@ -97,6 +97,27 @@ def test_exec_and_logs_of_one_node(cli: Cli, workers: list[str]) -> None:
     assert "head-setup.log" in cli.run("logs").out
 
 
+def test_nodes_are_listed_entered_and_read_by_their_ids(cli: Cli, workers: list[str]) -> None:
+    lines = [line.split() for line in cli.run("node", "list").out.splitlines()]
+    assert lines[0][:3] == ["node", "type", "state"]
+    assert sorted(line[0] for line in lines[2:]) == workers
+    listed = cli.run("node", "list", "many", "--json").json()
+    assert [node["is_head"] for node in listed] == [True, False, False]
+    assert sorted(node["instance_id"] for node in listed[1:]) == workers
+    ran = cli.run("node", "exec", "many", workers[0], "--", "sh", "-c", "echo $CLUSTERCTL_MACHINE; exit 4")
+    assert ran.status == 4
+    assert ran.out == cli.run("exec", "--node", workers[0], "echo $CLUSTERCTL_MACHINE").out
+    assert cli.run("node", "exec", "head", "echo a; echo b").out == "a\nb\n"
+    assert f"setup-{workers[1]}.log" in cli.run("node", "logs", "many", workers[1]).out
+    assert cli.run("node", "exec", "nobody", "true").status == 3
+
+
+def test_rays_option_names_the_cluster(cli: Cli) -> None:
+    other = cli.spec("other")
+    assert cli.run("exec", other, "echo here", "--cluster-name", "many").out == "here\n"
+    assert cli.run("get-head-ip", other, "--cluster-name", "many").out == "127.0.0.1\n"
+
+
 def test_a_cluster_file_may_come_first(cli: Cli) -> None:
     spec = cli.spec("many", least=2)
     assert cli.run("exec", spec, "echo here; exit 4").status == 4

@@ -1,0 +1,65 @@
+"""`clusterctl node list|exec`; `node logs` is `logs`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from clusterctl import output
+
+from .options import Cluster, Json, Which
+
+
+def list_nodes(which: Which = None, cluster: Cluster = None, json: Json = False) -> None:
+    """Lists the nodes of a cluster, with what they have, what of it is in use, and how long they have been idle.
+
+    The first column is the id that `node exec`, `node logs` and --node take.
+
+    \b
+      clusterctl node list training
+      clusterctl node list --json | jq -r '.[].instance_id'
+    """
+    from clusterctl.status_view import node_lines, nodes
+
+    from .session import label, open_session
+
+    session = open_session(cluster or which)
+    if session.runs_ray:
+        machines = [
+            {"instance_id": label(m), "node_type": m.node_type, "state": m.state.value, "address": m.address}
+            for m in session.machines()
+        ]
+        if json:
+            output.as_json(machines)
+            return
+        rows = [tuple(str(word) for word in machine.values()) for machine in machines]
+        for line in output.table(("node", "type", "state", "address"), rows):
+            output.say(line)
+        return
+    report = session.api().request("GET", "/api/cluster_status", patience_s=1.0).json()
+    if json:
+        output.as_json(nodes(report))
+        return
+    for line in node_lines(report):
+        output.say(line)
+
+
+def exec_node(
+    node: Annotated[str, typer.Argument(help="A machine or instance id, an address, or `head`.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND...", help="One string for a shell, or words.")
+    ],
+    cluster: Cluster = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds after which the command is killed.")] = None,
+) -> None:
+    """Runs a command on one node, as `clusterctl exec --node NODE` does, and exits with its status.
+
+    \b
+      clusterctl node exec 3a56d39878 'df -h /'
+      clusterctl node exec training head -- python -c 'print(1)'
+    """
+    from .execute import execute
+
+    words = command[1:] if len(command) > 1 and command[0] == "--" else command
+    execute(words, cluster=cluster, node=node, timeout=timeout)
