@@ -49,9 +49,9 @@ app = typer.Typer(
         "\b\n"
         "  clusterctl up cluster-configs/local.yaml   a head and two workers on this machine\n"
         "  clusterctl submit job.py --rounds 3        runs job.py there, shows its output\n"
-        "  clusterctl status                          nodes, demand, the autoscaler's doings\n"
-        "  clusterctl down                            everything ends\n\n"
-        "A terminal's current cluster is the one it brought up last; NAME or FILE, or --cluster, chooses another."
+        "  clusterctl status                          nodes, demand, autoscaler actions\n"
+        "  clusterctl down                            terminates everything\n\n"
+        "Commands use this terminal's current cluster: the last one brought up in it, unless they name another."
     ),
     epilog=_EPILOG,
     no_args_is_help=True,
@@ -124,7 +124,7 @@ _add(jobs, "delete", job.delete_job, "job ", cls=ClusterFirst)
 app.add_typer(jobs, name="job")
 
 copies = typer.Typer(
-    help="Brings files to the cluster's nodes, or from them.\n\n\b\n  clusterctl rsync up ./data '~/data'",
+    help="Copies files to the cluster's nodes, or from them.\n\n\b\n  clusterctl rsync up ./data '~/data'",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -150,7 +150,7 @@ app.add_typer(nodes, name="node")
 
 clusters = typer.Typer(
     help=(
-        "Lists the clusters that this machine knows, chooses this terminal's, and passes clusters on.\n\n"
+        "Lists the clusters that this machine knows, chooses this terminal's, and hands clusters over.\n\n"
         "\b\n"
         "  clusterctl cluster list\n"
         "  clusterctl cluster use training\n"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from autoscaler.provider import Machine
 
 Inside = Annotated[
-    bool, typer.Option("--internal", help="Where the other nodes reach it, and not where this machine does.")
+    bool, typer.Option("--internal", help="Print the address that the nodes use among themselves.")
 ]
 
 
@@ -22,7 +22,7 @@ def get_head_ip(which: Which = None, cluster: Cluster = None, internal: Inside =
     """Prints the address of the head's machine.
 
     \b
-      ssh "$(clusterctl get-head-ip)"
+      ping -c 1 "$(clusterctl get-head-ip)"     to log in: clusterctl attach, or clusterctl cluster ssh-config
     """
     from .session import open_session
 

@@ -24,8 +24,8 @@ def attach(
 ) -> None:
     """Opens a shell on the cluster's head, or on another node.
 
-    Programs started there find the cluster: `import runtime; runtime.init()`. With --tmux or --screen it is the session
-    that is there already, and what runs in it goes on when this terminal closes.
+    Programs started there find the cluster: `import runtime; runtime.init()`. --tmux and --screen join the existing
+    session, whose programs continue when this terminal closes.
 
     \b
       clusterctl attach

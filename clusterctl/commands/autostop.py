@@ -14,22 +14,22 @@ from .options import Cluster, Json, Which
 def autostop(
     which: Which = None,
     idle_minutes: Annotated[
-        float | None, typer.Option("--idle-minutes", "-i", min=0, help="Stop when it was idle for so long.")
+        float | None, typer.Option("--idle-minutes", "-i", min=0, help="Stop after this idle time.")
     ] = None,
     down: Annotated[
-        bool, typer.Option("--down", help="End it for good, instead of keeping the head's machine.")
+        bool, typer.Option("--down", help="End the cluster for good instead of keeping the head's machine.")
     ] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Let it run.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Disable autostop.")] = False,
     cluster: Cluster = None,
     json: Json = False,
 ) -> None:
-    """Lets a cluster stop by itself when nobody uses it, or says when it will.
+    """Shows or sets when an idle cluster stops by itself.
 
-    It is idle when it has no job, no connected program, no waiting work, no log-in and no set-up under way. The head
-    looks after that, so this machine may be away. `up` with a changed `autostop` in the YAML wins over this.
+    A cluster is idle without jobs, connected programs, waiting work, logins and setups in progress. The head checks
+    this, so this machine is not needed. `up` with a changed `autostop` in the YAML overrides this setting.
 
     \b
-      clusterctl autostop                         what holds, and what uses the cluster now
+      clusterctl autostop                         the setting, and what uses the cluster now
       clusterctl autostop --idle-minutes 30
       clusterctl autostop --cancel
     """

@@ -15,14 +15,14 @@ from .options import Json
 def check(
     spec: Annotated[str | None, typer.Argument(metavar="FILE", help="The cluster's YAML.")] = None,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Only what needs neither a network nor credentials.")
+        bool, typer.Option("--offline", help="Only checks that need neither a network nor credentials.")
     ] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of cluster YAMLs.")] = False,
     json: Json = False,
 ) -> None:
-    """Says what is wrong with a cluster YAML.
+    """Validates a cluster YAML, and everything that `up` will need.
 
-    It also says what would keep `up` from working, and launches nothing.
+    Launches nothing.
 
     \b
       clusterctl check cluster-configs/local.yaml

@@ -22,7 +22,7 @@ _DAMAGED = "DAMAGED"
 def list_clusters(json: Json = False) -> None:
     """Lists the clusters that this machine knows, and whether their heads answer.
 
-    The current one of this terminal has a star.
+    A star marks this terminal's current cluster.
 
     \b
       clusterctl cluster list --json
@@ -72,9 +72,9 @@ def use_cluster(
         str, typer.Argument(metavar="NAME|FILE", help="Which cluster.", autocompletion=known_clusters)
     ],
 ) -> None:
-    """Makes a cluster the current one of this terminal: commands mean it when they name none.
+    """Makes a cluster the current one of this terminal. Commands use it unless they name another.
 
-    Other terminals keep theirs. The variable CLUSTERCTL_CLUSTER comes before it.
+    Other terminals keep their own. The variable CLUSTERCTL_CLUSTER wins over it.
 
     \b
       clusterctl cluster use training

@@ -16,21 +16,21 @@ USUAL_PORT = 10001
 def connect(
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CLUSTER] [-- COMMAND...]", help="Runs it with the variables set."),
+        typer.Argument(metavar="[CLUSTER] [-- COMMAND...]", help="A command to run with these variables."),
     ] = None,
     cluster: Cluster = None,
     port: Annotated[
         int | None,
         typer.Option(
-            "--port", "-p", min=1, max=65535, help=f"Of this machine; default: {USUAL_PORT}, or another."
+            "--port", "-p", min=1, max=65535, help=f"Local port. Default: {USUAL_PORT}, or any free one."
         ),
     ] = None,
 ) -> None:
-    """Lets programs of this machine drive the cluster: forwards a local port to the head through SSH, until Ctrl-C.
+    """Lets programs on this machine use the cluster: forwards a local port to the head through SSH until Ctrl-C.
 
-    Prints the variables that make `runtime.init()` (or `ray.init()` under the alias) connect: RAY_ADDRESS=ray://... and
-    the file with the cluster's secret. With a command after `--` it sets them for it, and ends with it, with its exit
-    status. Programs need the extra `client` and the cluster's minor version of Python.
+    Prints the variables with which `runtime.init()` (or `ray.init()` under the alias) connects: RAY_ADDRESS=ray://...
+    and the path of the secret's file. A command after `--` runs with these variables; `connect` ends with it and exits
+    with its status. Programs need the extra `client` and the cluster's minor version of Python.
 
     \b
       clusterctl connect -- jupyter lab

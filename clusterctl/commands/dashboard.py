@@ -19,14 +19,14 @@ def dashboard(
     port: Annotated[
         int | None,
         typer.Option(
-            "--port", "-p", min=1, max=65535, help=f"Of this machine; default: {USUAL_PORT}, or another."
+            "--port", "-p", min=1, max=65535, help=f"Local port. Default: {USUAL_PORT}, or any free one."
         ),
     ] = None,
     until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True)] = False,
 ) -> None:
-    """Leads a port of this machine to the head's API until Ctrl-C, and prints its URL.
+    """Forwards a local port to the head's API until Ctrl-C, and prints the URL.
 
-    The API listens on the loopback of the head's machine only, and asks for the cluster's secret.
+    The API listens only on the loopback of the head's machine, and needs the cluster's secret.
 
     \b
       clusterctl dashboard --port 8265

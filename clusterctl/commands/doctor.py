@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 
 def doctor(which: Which = None, cluster: Cluster = None, json: Json = False) -> None:
-    """Says what is wrong with a cluster, and what to do.
+    """Diagnoses a cluster, and says what to do.
 
-    It looks at what this machine remembers, what the provider lists, at every machine (whether it can be entered, its
-    disk, clock, versions and daemons), at the head's API, and at nodes that could not be made. It changes nothing. Exit
-    status 1: something is wrong.
+    Inspects the local state, the provider's listing, every machine (access, disk, clock, versions, daemons), the head's
+    API, and nodes whose setup failed. Changes nothing. Exit status 1: it found a problem.
 
     \b
       clusterctl doctor

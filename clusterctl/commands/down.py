@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def down(
     spec: Annotated[
-        str | None, typer.Argument(metavar="[NAME|FILE]", help="Which cluster; as --cluster.")
+        str | None, typer.Argument(metavar="[NAME|FILE]", help="Which cluster; like --cluster.")
     ] = None,
     cluster: ClusterOnly = None,
     yes: Yes = False,
@@ -32,27 +32,26 @@ def down(
     json: Json = False,
     cluster_name: Name = None,
     workers_only: Annotated[
-        bool, typer.Option("--workers-only", help="End the workers, and keep the head with its jobs.")
+        bool, typer.Option("--workers-only", help="Terminate the workers; keep the head and its jobs.")
     ] = False,
     keep_min_workers: Annotated[
-        bool, typer.Option("--keep-min-workers", help="End the workers beyond min_workers, and nothing else.")
+        bool, typer.Option("--keep-min-workers", help="Terminate only the workers beyond min_workers.")
     ] = False,
     abandon: Annotated[
-        bool, typer.Option("--abandon", help="Forget the cluster even if machines of it cannot be reached.")
+        bool,
+        typer.Option("--abandon", help="Forget the cluster even if some of its machines are unreachable."),
     ] = False,
     adopt: Annotated[
         str | None,
-        typer.Option(
-            "--adopt", metavar="CLUSTER_ID", help="End this cluster, which belongs to another owner."
-        ),
+        typer.Option("--adopt", metavar="CLUSTER_ID", help="Terminate this cluster of another owner."),
     ] = None,
 ) -> None:
     """Ends a cluster for good.
 
-    All its machines go, stopped ones included, and what was made around them. Without a name it is this terminal's
-    current cluster, and the question says which that is; -y then needs the name too, unless no other cluster is known.
+    Terminates all its machines, stopped ones included, and removes what was made around them. Without a name it takes
+    this terminal's current cluster and asks by its name; with -y, give the name if several clusters are known.
 
-    Works when the head is dead, and with a YAML even when this machine has forgotten the cluster.
+    Works with a dead head, and with a YAML even without local state.
 
     \b
       clusterctl down -y training

@@ -32,32 +32,33 @@ def execute(
     cluster: Cluster = None,
     node: Node = None,
     all_nodes: Annotated[
-        bool, typer.Option("--all-nodes", help="On every node, side by side, with its name before each line.")
+        bool,
+        typer.Option(
+            "--all-nodes", help="Run on every node in parallel, with the node's name before each line."
+        ),
     ] = False,
-    timeout: Annotated[float | None, typer.Option(help="Seconds after which the command is killed.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Kill the command after this many seconds.")] = None,
     tmux: Tmux = False,
     screen: Screen = False,
     port_forward: Forwards = None,
     start: Start = False,
-    stop: Annotated[
-        bool, typer.Option("--stop", help="Stop the cluster when the command has ended.")
-    ] = False,
-    down: Annotated[bool, typer.Option("--down", help="End the cluster when the command has ended.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop the cluster after the command.")] = False,
+    down: Annotated[bool, typer.Option("--down", help="Take the cluster down after the command.")] = False,
     no_config_cache: NoConfigCache = False,
 ) -> None:
     """Runs a command on the cluster's head, on another node, or on all.
 
-    It reads this command's input (unless that is a terminal), and its output and errors stay apart and unchanged, as in
-    a pipe. Its exit status is passed on. With --all-nodes it reads nothing, output and errors are merged by lines, and
-    the exit status is the worst one, or 255 when a node could not be entered.
+    The command reads stdin (unless that is a terminal); stdout and stderr stay separate and unchanged, as in a pipe.
+    The exit status is the command's. With --all-nodes it reads nothing, stdout and stderr are merged line by line, and
+    the exit status is the worst one, or 255 if a node could not be entered.
 
-    With --stop or --down the cluster ends afterwards, however the command did: by itself, by --timeout, by Ctrl-C, or
-    because the connection to it was lost.
+    --stop and --down end the cluster afterwards, however the command ended: by itself, by --timeout, by Ctrl-C, or
+    because the connection broke.
 
-    With --tmux or --screen it only starts the command there, which then needs this terminal no more; with --stop or
-    --down the head ends the cluster afterwards, on whichever node the command ran.
+    --tmux and --screen start the command in a session on the node, and return. With --stop or --down the head then ends
+    the cluster, on whichever node the command runs.
 
-    A cluster's name or YAML may come first: clusterctl exec training 'ls' --tmux. `--` comes before a program that has
+    A cluster's name or YAML may come first: clusterctl exec training 'ls' --tmux. Put `--` before a program that has
     the name of a known cluster.
 
     \b

@@ -11,9 +11,7 @@ from clusterctl import output
 from .job_api import Address, Headers, job_api
 from .options import Cluster, Json
 
-JobName = Annotated[
-    str, typer.Argument(metavar="JOB", help="The job's id, as `clusterctl job list` shows it.")
-]
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, from `clusterctl job list`.")]
 
 
 def list_jobs(
@@ -100,7 +98,7 @@ def delete_job(
 
 def job_logs(
     name: JobName,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until the job has ended.")] = False,
     cluster: Cluster = None,
     address: Address = None,
     headers: Headers = None,

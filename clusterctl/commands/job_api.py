@@ -23,7 +23,7 @@ Address = Annotated[
 ]
 Headers = Annotated[
     str | None,
-    typer.Option(metavar="JSON", help="HTTP headers for proxies on the way; default: RAY_JOB_HEADERS."),
+    typer.Option(metavar="JSON", help="HTTP headers for proxies. Default: RAY_JOB_HEADERS."),
 ]
 
 

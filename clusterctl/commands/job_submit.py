@@ -20,7 +20,7 @@ def submit_job(
     address: Address = None,
     headers: Headers = None,
     submission_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="The job's id; default: a random one.")
+        str | None, typer.Option(metavar="ID", help="The job's id. Default: a random one.")
     ] = None,
     job_id: Annotated[str | None, typer.Option(hidden=True)] = None,
     runtime_env: Annotated[
@@ -31,12 +31,10 @@ def submit_job(
     ] = None,
     working_dir: Annotated[
         str | None,
-        typer.Option(
-            metavar="DIR|URI", help="The folder that travels and in which the command runs; default: none."
-        ),
+        typer.Option(metavar="DIR|URI", help="Folder to upload, in which the command runs. Default: none."),
     ] = None,
     metadata_json: Annotated[
-        str | None, typer.Option(metavar="JSON", help="Strings to keep with the job, by name.")
+        str | None, typer.Option(metavar="JSON", help="Strings to store with the job, by name.")
     ] = None,
     entrypoint_num_cpus: Annotated[float | None, typer.Option(help="CPUs for the command itself.")] = None,
     entrypoint_num_gpus: Annotated[float | None, typer.Option(help="GPUs for the command itself.")] = None,
@@ -50,20 +48,19 @@ def submit_job(
         str | None, typer.Option(metavar="JSON", help="Labels of the node on which the command runs.")
     ] = None,
     no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="Print the job's id, and do not follow its output.")
+        bool, typer.Option("--no-wait", help="Print the job's id instead of following its output.")
     ] = False,
     ray_compat: Annotated[
         bool,
-        typer.Option("--ray-compat", help="The command's Pythons `import ray`: let that mean this engine."),
+        typer.Option("--ray-compat", help="Make `import ray` resolve to this engine."),
     ] = False,
 ) -> None:
-    """Runs a command as a job, on the head or, with an --entrypoint option, on a node that has what that asks for.
+    """Runs a command as a job, on the head or, with --entrypoint options, on a node with these resources.
 
-    The words of the command reach it as they are given here: the job's shell expands nothing in them. The output is
-    shown until the job ends. The exit status is 0 if the job succeeded, else 1. Ctrl-C stops watching, not the job.
+    Each word reaches the command as it is given: no shell expands it. The output is followed until the job ends. The
+    exit status is 0 if the job succeeded, else 1. Ctrl-C stops watching, not the job.
 
-    RAY_JOB_SUBMIT_HOOK may name a function (`module.function`), which is called with these options before anything
-    else happens.
+    RAY_JOB_SUBMIT_HOOK may name a function (`module.function`) that is called first, with these options.
 
     \b
       clusterctl job submit --working-dir . -- python job.py --rounds 3

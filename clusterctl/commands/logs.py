@@ -26,26 +26,26 @@ def logs(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NODE]", help="As --node: an id as in `clusterctl status`; default: the head."
+            metavar="[NODE]", help="Like --node: an id from `clusterctl node list`. Default: the head."
         ),
     ] = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines of each file.")] = 50,
-    file: Annotated[str | None, typer.Option(help="Only log files whose name holds this text.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
-    setup: Annotated[bool, typer.Option("--setup", help="Only how the node was set up.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Lines of each file.")] = 50,
+    file: Annotated[str | None, typer.Option(help="Only log files whose name contains this text.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow until Ctrl-C.")] = False,
+    setup: Annotated[bool, typer.Option("--setup", help="Only the log of the node's setup.")] = False,
     node: Node = None,
     cluster: Cluster = None,
 ) -> None:
-    """Shows what a node's daemons wrote, and how the node was set up.
+    """Prints the logs of a node's daemons and of its setup.
 
-    On the head that includes the jobs' output and how each worker was set up. Works when the head is dead, as
-    long as its machine is there. How a worker was set up is shown even when it is gone. What is followed goes on
-    where it was when a connection was lost. A cluster's name or YAML may come before the node.
+    On the head this includes the output of jobs and the setup logs of workers, also of workers that are gone. The head
+    need not run, only its machine. --follow resumes after a lost connection. A cluster's name or YAML may come before
+    the node.
 
     \b
       clusterctl logs -n 200 --file agent
-      clusterctl logs worker-1a2b
-      clusterctl logs training worker-1a2b --setup
+      clusterctl logs 3a56d39878
+      clusterctl logs training 3a56d39878 --setup
     """
     from clusterctl.errors import NotFound
 

@@ -11,11 +11,11 @@ from .options import Cluster, Which
 
 def monitor(
     which: Which = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="How many lines to begin with.")] = 100,
-    follow: Annotated[bool, typer.Option(help="Go on until Ctrl-C.")] = True,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Lines to begin with.")] = 100,
+    follow: Annotated[bool, typer.Option(help="Follow until Ctrl-C.")] = True,
     cluster: Cluster = None,
 ) -> None:
-    """Follows the log of the head, in which the autoscaler says what it does.
+    """Follows the head's log, which has the autoscaler's actions.
 
     \b
       clusterctl monitor cluster.yaml

@@ -51,7 +51,7 @@ def exec_node(
         list[str], typer.Argument(metavar="COMMAND...", help="One string for a shell, or words.")
     ],
     cluster: Cluster = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds after which the command is killed.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Kill the command after this many seconds.")] = None,
 ) -> None:
     """Runs a command on one node, as `clusterctl exec --node NODE` does, and exits with its status.
 

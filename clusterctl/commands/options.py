@@ -22,7 +22,7 @@ def _cluster(*names: str) -> Any:
     return typer.Option(
         *names,
         metavar="NAME|FILE",
-        help="Which cluster; default: CLUSTERCTL_CLUSTER, else this terminal's, else the only one.",
+        help="Which cluster. Default: CLUSTERCTL_CLUSTER, this terminal's current one, or the only one.",
         autocompletion=known_clusters,
     )
 
@@ -33,35 +33,36 @@ ClusterOnly = Annotated[str | None, _cluster("--cluster", "-c")]
 """Of a command whose `--cluster-name` is `Name`."""
 Which = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME|FILE]", help="Which cluster; as --cluster.", autocompletion=known_clusters),
+    typer.Argument(
+        metavar="[NAME|FILE]", help="Which cluster; like --cluster.", autocompletion=known_clusters
+    ),
 ]
 Node = Annotated[
     str | None,
     typer.Option(
-        "--node", "--node-ip", metavar="ID", help="Another node: a machine or instance id, or an address."
+        "--node", "--node-ip", metavar="ID", help="Another node: machine id, instance id or address."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Answer every question with yes.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")]
 Name = Annotated[
     str | None,
-    typer.Option(
-        "--cluster-name", "-n", metavar="NAME", help="Another name for the cluster than the YAML's."
-    ),
+    typer.Option("--cluster-name", "-n", metavar="NAME", help="Cluster name, instead of the YAML's."),
 ]
 NoConfigCache = Annotated[
-    bool, typer.Option("--no-config-cache", hidden=True, help="For Ray's scripts: there is no cache.")
+    bool,
+    typer.Option("--no-config-cache", hidden=True, help="Accepted for Ray's scripts: there is no cache."),
 ]
-Start = Annotated[bool, typer.Option("--start", help="Bring the cluster up first, if it is not.")]
-Tmux = Annotated[bool, typer.Option("--tmux", help="In tmux, where it outlives this terminal.")]
-Screen = Annotated[bool, typer.Option("--screen", help="In screen, where it outlives this terminal.")]
+Start = Annotated[bool, typer.Option("--start", help="Bring the cluster up first, unless it runs.")]
+Tmux = Annotated[bool, typer.Option("--tmux", help="Use a tmux session, which outlives this terminal.")]
+Screen = Annotated[bool, typer.Option("--screen", help="Use a screen session, which outlives this terminal.")]
 Forwards = Annotated[
     list[str] | None,
     typer.Option(
         "--port-forward",
         "-p",
         metavar="PORT|HERE:THERE",
-        help="While it lasts, a port of this machine leads to one of the node. May be repeated.",
+        help="Forward a local port to a port of the node meanwhile. May be repeated.",
     ),
 ]

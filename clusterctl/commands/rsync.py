@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 def up(
     source: Annotated[
         str | None,
-        typer.Argument(help="File or folder here; without it, the file_mounts of the cluster's YAML."),
+        typer.Argument(help="Local file or folder. Default: the file_mounts of the YAML."),
     ] = None,
-    target: Annotated[str | None, typer.Argument(help="Where it belongs on the node.")] = None,
+    target: Annotated[str | None, typer.Argument(help="Path on the node.")] = None,
     cluster: Cluster = None,
     node: Node = None,
-    all_nodes: Annotated[bool, typer.Option("--all-nodes", "-A", help="To every node.")] = False,
+    all_nodes: Annotated[bool, typer.Option("--all-nodes", "-A", help="Copy to every node.")] = False,
 ) -> None:
-    """Brings a file, or what is in a folder, to the cluster's head, to another node, or to all.
+    """Copies a file, or the contents of a folder, to the cluster's head, to another node, or to all.
 
-    Only what changed travels, and nothing is deleted there. What rsync_exclude and rsync_filter of the cluster's YAML
-    leave out stays here. Without SOURCE and TARGET the head gets its file_mounts as they are now.
+    Transfers only changed files and deletes nothing. rsync_exclude and rsync_filter of the cluster's YAML apply.
+    Without SOURCE and TARGET it updates the head's file_mounts.
 
-    A cluster's name or YAML may come first; ./NAME is a file or folder of that name.
+    A cluster's name or YAML may come first; write ./NAME for a file or folder of that name.
 
     \b
       clusterctl rsync up ./data '~/data'
@@ -71,15 +71,15 @@ def up(
 
 
 def down(
-    source: Annotated[str, typer.Argument(help="File or folder of the node.")],
-    target: Annotated[str, typer.Argument(help="Where it belongs here.")],
+    source: Annotated[str, typer.Argument(help="File or folder on the node.")],
+    target: Annotated[str, typer.Argument(help="Local path.")],
     cluster: Cluster = None,
     node: Node = None,
 ) -> None:
-    """Brings a file, or what is in a folder, of the cluster's head or of another node here.
+    """Copies a file, or the contents of a folder, from the cluster's head or another node to this machine.
 
-    Only what changed travels, and nothing is deleted here. What rsync_exclude and rsync_filter of the cluster's YAML
-    leave out stays there. A cluster's name or YAML may come first; ./NAME is a file or folder of that name.
+    Transfers only changed files and deletes nothing. rsync_exclude and rsync_filter of the cluster's YAML apply. A
+    cluster's name or YAML may come first; write ./NAME for a file or folder of that name.
 
     \b
       clusterctl rsync down '~/results' ./results

@@ -32,7 +32,7 @@ class Session:
         """The head's API.
 
         Raises:
-            Unreachable: the cluster is stopped, or was never brought up wholly.
+            Unreachable: the cluster is stopped, or never finished coming up.
             NotFound: it has ended by itself.
         """
         from clusterctl.errors import Unreachable
@@ -43,7 +43,7 @@ class Session:
         if record.stops_itself and record.state != STOPPED and record.api_url:
             self._notice()
         if record.state == STOPPED or not record.api_url:
-            what = "is stopped" if record.state == STOPPED else "did not come up wholly"
+            what = "is stopped" if record.state == STOPPED else "did not finish coming up"
             raise Unreachable(f"cluster '{record.name}' {what}", f"Bring it up with: {record.up_command}")
         return reach.api(self.home, record, self.provider())
 

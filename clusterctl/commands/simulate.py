@@ -14,27 +14,28 @@ from .options import Json
 def simulate(
     spec: Annotated[str, typer.Argument(metavar="FILE", help="The cluster's YAML.")],
     demand: Annotated[str, typer.Option("--demand", metavar="TRACE", help="The demand over time, as JSON.")],
-    svg: Annotated[str | None, typer.Option("--svg", metavar="FILE", help="Draw it, too.")] = None,
+    svg: Annotated[str | None, typer.Option("--svg", metavar="FILE", help="Draw the result as SVG.")] = None,
     json: Json = False,
     events: Annotated[bool, typer.Option("--events", help="Print what happened when, and why.")] = False,
     max_workers: Annotated[
         list[str] | None,
-        typer.Option("--max-workers", metavar="N|TYPE=N", help="Instead of the YAML's; may be repeated."),
+        typer.Option("--max-workers", metavar="N|TYPE=N", help="Override the YAML. May be repeated."),
     ] = None,
     price: Annotated[
         list[str] | None,
-        typer.Option("--price", metavar="TYPE=PRICE", help="Per machine and hour; may be repeated."),
+        typer.Option("--price", metavar="TYPE=PRICE", help="Price per machine and hour. May be repeated."),
     ] = None,
     boot_s: Annotated[float, typer.Option(min=0, help="Seconds until a new machine runs.")] = 40.0,
     setup_s: Annotated[float, typer.Option(min=0, help="Seconds from then until its node joins.")] = 40.0,
     until: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="End then, instead of when all is done.")
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="End at this time instead of when all work is done."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of all that is drawn; default: the trace's.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed. Default: the trace's.")] = None,
 ) -> None:
-    """Rehearses a cluster: how it would grow, what would wait, what it would cost.
+    """Simulates a cluster: how it would grow, what would wait, what it would cost.
 
-    The real autoscaler decides, about machines that are made up and on a clock of its own. Nothing is launched.
+    Runs the real autoscaler on simulated machines and a simulated clock. Nothing is launched.
 
     \b
       clusterctl simulate cluster.yaml --demand day.json --svg day.svg

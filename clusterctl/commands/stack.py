@@ -13,14 +13,14 @@ from .options import Json
 
 def stack(
     pids: Annotated[
-        list[int] | None, typer.Argument(metavar="[PID]...", help="Only of these processes.")
+        list[int] | None, typer.Argument(metavar="[PID]...", help="Only these processes.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Shows what every process of this machine's clusters and programs is doing: the Python stack of each thread.
+    """Prints the Python stack of each thread of every engine process on this machine.
 
-    For programs that seem to hang. Nothing is stopped. A program that handles SIGUSR2 itself gets it instead of
-    being asked.
+    For programs that seem to hang. Nothing is stopped. A program that handles SIGUSR2 itself receives that signal
+    instead.
 
     \b
       clusterctl stack

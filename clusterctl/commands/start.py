@@ -24,9 +24,9 @@ def start(
         str,
         typer.Option("--host", "--node-ip-address", help="The address of this machine, for the other nodes."),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Where a head's control store listens; 0: any port.")] = 0,
+    port: Annotated[int, typer.Option(help="Port of a head's control store. 0: any free port.")] = 0,
     api_port: Annotated[
-        int, typer.Option("--api-port", "--dashboard-port", help="Where a head's API listens; 0: any port.")
+        int, typer.Option("--api-port", "--dashboard-port", help="Port of a head's API. 0: any free port.")
     ] = 0,
     client_port: Annotated[
         int,
@@ -34,40 +34,40 @@ def start(
             "--ray-client-server-port",
             min=0,
             max=65535,
-            help="Where a head takes remote drivers (ray://); 0: port 10001, or any other.",
+            help="Port of a head for remote drivers (ray://). 0: 10001, or any free port.",
         ),
     ] = 0,
-    num_cpus: Annotated[float | None, typer.Option(help="CPUs that this node brings.")] = None,
-    num_gpus: Annotated[float | None, typer.Option(help="GPUs that this node brings.")] = None,
-    memory: Annotated[int | None, typer.Option(help="Bytes of memory that this node brings.")] = None,
+    num_cpus: Annotated[float | None, typer.Option(help="CPUs of this node.")] = None,
+    num_gpus: Annotated[float | None, typer.Option(help="GPUs of this node.")] = None,
+    memory: Annotated[int | None, typer.Option(help="Memory of this node, in bytes.")] = None,
     object_store_memory: Annotated[
-        int | None, typer.Option(help="Bytes of shared memory for objects.")
+        int | None, typer.Option(help="Shared memory for objects, in bytes.")
     ] = None,
-    resources: Annotated[str, typer.Option(metavar="JSON", help="What else this node brings.")] = "{}",
-    labels: Annotated[
-        str, typer.Option(metavar="K=V,...", help="Labels of this node; JSON does as well.")
-    ] = "",
+    resources: Annotated[str, typer.Option(metavar="JSON", help="Other resources of this node.")] = "{}",
+    labels: Annotated[str, typer.Option(metavar="K=V,...", help="Labels of this node, also as JSON.")] = "",
     object_spilling_directory: Annotated[
-        str | None, typer.Option(help="Where objects go when memory is short; default: the session's folder.")
+        str | None, typer.Option(help="Folder for spilled objects. Default: the session's folder.")
     ] = None,
     block: Annotated[
         bool,
-        typer.Option("--block", help="Wait until what was started ends, and end it with SIGTERM or Ctrl-C."),
+        typer.Option("--block", help="Stay in the foreground. SIGTERM or Ctrl-C ends the daemons."),
     ] = False,
     node_type: Annotated[str, typer.Option(help="Its node type.")] = "",
     instance_id: Annotated[str, typer.Option(help="The autoscaler's name of this machine.")] = "",
     config: Annotated[str | None, typer.Option(hidden=True)] = None,
-    stop: Annotated[bool, typer.Option("--stop", help="End what `start` started on this machine.")] = False,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="Stop the daemons that `start` started on this machine.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Starts a head or a node on this machine.
 
-    `clusterctl up` does that by itself; this is for machines that are joined by hand.
+    For machines that are joined by hand; `clusterctl up` does this by itself.
 
     \b
-      clusterctl start --head                                    says how other machines join
-      clusterctl start --address 10.0.0.1:4321 --secret-file F   on those
-      clusterctl start --stop                                    the end of either
+      clusterctl start --head                                    prints how other machines join
+      clusterctl start --address 10.0.0.1:4321 --secret-file F   on the other machines
+      clusterctl start --stop                                    stops either
     """
     import msgspec
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Verbose = Annotated[
     bool,
-    typer.Option("--verbose", "-v", help="Every instance with its history, those that ended lately too."),
+    typer.Option("--verbose", "-v", help="Show the history of every instance, ended ones included."),
 ]
 
 
@@ -24,8 +24,8 @@ def status(
 ) -> None:
     """Shows nodes, demand, scaling and jobs.
 
-    That is: what waits for resources and why, and what the autoscaler did lately. With -v also what happened
-    to each machine and why; --json always has that.
+    Says which requests wait for resources and why, and what the autoscaler did last. -v adds what happened to each
+    machine and why; --json always has it.
 
     \b
       clusterctl status --json | jq '.nodes[].state'

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def stop(which: Which = None, cluster: Cluster = None, yes: Yes = False) -> None:
     """Stops a cluster; `up` starts it again.
 
-    The head's machine is kept, with the history of jobs. Programs that run on it end. Workers are given
-    back. To end the cluster for good use `clusterctl down`.
+    Ends all programs, terminates the workers, and stops the head's machine but keeps it with the job history. To end
+    the cluster for good, use `clusterctl down`.
 
     \b
       clusterctl stop -y

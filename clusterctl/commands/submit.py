@@ -19,11 +19,10 @@ def submit(
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Show the output and wait for the end.")
     ] = True,
-    working_dir: Annotated[
-        str | None, typer.Option(help="The folder that travels; default: the script's own.")
-    ] = None,
+    working_dir: Annotated[str | None, typer.Option(help="Folder to upload. Default: the script's.")] = None,
     env: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="For the job's environment.")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Environment variable of the job. May be repeated."),
     ] = None,
     runtime_env: Annotated[
         str | None, typer.Option(metavar="FILE", help="The job's runtime environment: a YAML file.")
@@ -31,17 +30,13 @@ def submit(
     runtime_env_json: Annotated[
         str | None, typer.Option(metavar="JSON", help="The job's runtime environment.")
     ] = None,
-    submission_id: Annotated[
-        str | None, typer.Option(help="The job's name; default: one is made up.")
-    ] = None,
+    submission_id: Annotated[str | None, typer.Option(help="The job's id. Default: a random one.")] = None,
     ray_compat: Annotated[
-        bool, typer.Option("--ray-compat", help="The program says `import ray`: let that mean this engine.")
+        bool, typer.Option("--ray-compat", help="Make `import ray` resolve to this engine.")
     ] = False,
     start: Start = False,
-    stop: Annotated[
-        bool, typer.Option("--stop", help="Stop the cluster when the program has ended.")
-    ] = False,
-    down: Annotated[bool, typer.Option("--down", help="End the cluster when the program has ended.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop the cluster after the program.")] = False,
+    down: Annotated[bool, typer.Option("--down", help="Take the cluster down after the program.")] = False,
     num_cpus: Annotated[
         float | None, typer.Option("--entrypoint-num-cpus", help="CPUs for the program itself.")
     ] = None,
@@ -60,17 +55,17 @@ def submit(
     json: Json = False,
     no_config_cache: NoConfigCache = False,
 ) -> None:
-    """Runs a program on the cluster.
+    """Runs a Python program as a job on the cluster.
 
-    It packages the program's folder, runs it on the head, shows its output and exits as it does. With one of the
-    --entrypoint options it waits for a node that has what they ask for, and runs there.
+    Uploads the program's folder, runs the program on the head, and prints its output. With --entrypoint options the
+    program waits for a node with these resources, and runs there. The exit status is the program's (128 + n if signal
+    n ended it).
 
-    The job belongs to the head: it goes on when this terminal closes. Ctrl-C stops watching, not the job. With
-    --stop or --down the head then ends the cluster, when nothing has used it for 5 minutes.
+    The head owns the job: it continues when this terminal closes. Ctrl-C stops watching, not the job. With --stop or
+    --down the head then ends the cluster, once it has been idle for 5 minutes.
 
-    What the folder's .gitignore leaves out does not travel, nor do well-known secrets (.ssh, .aws, .env, ...). The
-    command says what travels before it does, and refuses the home folder. The exit status is the program's (128 + n if
-    signal n ended it).
+    Files ignored by .gitignore are not uploaded, nor are well-known secrets (.ssh, .aws, .env, ...). The command prints
+    what it uploads, and refuses the home folder.
 
     A cluster's name or YAML may come first: clusterctl submit training job.py
 

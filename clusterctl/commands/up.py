@@ -42,36 +42,36 @@ def up(
     yes: Yes = False,
     dry_run: DryRun = False,
     json: Annotated[
-        bool, typer.Option("--json", help="Print JSON for programs: an object per event, the result last.")
+        bool, typer.Option("--json", help="Print JSON for programs: one object per event, the result last.")
     ] = False,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for min_workers to join.")] = READY_S,
     cluster_name: Name = None,
     min_workers: Annotated[
         list[str] | None,
-        typer.Option("--min-workers", metavar="N|TYPE=N", help="Instead of the YAML's; may be repeated."),
+        typer.Option("--min-workers", metavar="N|TYPE=N", help="Override the YAML. May be repeated."),
     ] = None,
     max_workers: Annotated[
         list[str] | None,
-        typer.Option("--max-workers", metavar="N|TYPE=N", help="Instead of the YAML's; may be repeated."),
+        typer.Option("--max-workers", metavar="N|TYPE=N", help="Override the YAML. May be repeated."),
     ] = None,
     no_restart: Annotated[
-        bool, typer.Option("--no-restart", help="Never end programs: start no daemon again that runs.")
+        bool, typer.Option("--no-restart", help="Refuse changes that would restart running daemons.")
     ] = False,
     restart_only: Annotated[
         bool,
-        typer.Option("--restart-only", help="Start the daemons again, without files and setup commands."),
+        typer.Option("--restart-only", help="Restart the daemons without files and setup commands."),
     ] = False,
     no_config_cache: NoConfigCache = False,
 ) -> None:
-    """Brings a cluster up, or fits it to a changed YAML.
+    """Brings a cluster up, or updates it to a changed YAML.
 
-    It says what it is about to do and what that costs, and asks where it costs something. It returns when the
-    head and min_workers of every type have joined; otherwise it says which node failed at which step. Running it
-    again when nothing has changed does nothing. The cluster becomes the current one of this terminal.
+    Prints the plan and its cost, and asks if it costs money. Returns when the head and min_workers of every type have
+    joined, or says which node failed at which step. If nothing has changed, it does nothing. The cluster becomes the
+    current one of this terminal.
 
     \b
       clusterctl up cluster-configs/local.yaml
-      clusterctl up cluster.yaml --min-workers gpu=2     until the next `up`, which goes by the YAML again
+      clusterctl up cluster.yaml --min-workers gpu=2     until the next `up`, which uses the YAML again
     """
     bring_up(
         spec,
