@@ -8,11 +8,12 @@ which ships functions and classes of `__main__` by value. References inside valu
 from __future__ import annotations
 
 import io
+import marshal
 import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
 
 from . import serializers
@@ -156,6 +157,8 @@ def cloud_pickler() -> Any:
                 self._special = serializers.loaded()
 
             def reducer_override(self, value: Any) -> Any:
+                if type(value) is CodeType:
+                    return _reduce_code(value)
                 reducer = _reducers.get(type(value))
                 if reducer is not None:
                     return reducer(value)
@@ -169,6 +172,16 @@ def cloud_pickler() -> Any:
 
         _cloud_class = CloudPickler
     return _cloud_class
+
+
+def _reduce_code(code: CodeType) -> tuple[Any, ...]:
+    """Code with the name of its file, which tracebacks need to show lines: cloudpickle leaves the name out since 3.1.3.
+    Bytecode belongs to one minor version of Python anyway."""
+    try:
+        data = marshal.dumps(code, 2)  # the last version without references, so equal code gives equal bytes
+    except ValueError:
+        data = marshal.dumps(code)  # newer Pythons have constants that older versions cannot write
+    return marshal.loads, (data,)
 
 
 def not_serializable(what: str, error: TypeError) -> TypeError:

@@ -419,3 +419,30 @@ def test_buffers_of_any_item_size_are_written() -> None:
     write_block(memoryview(block), b"", [buffer], offsets)
     [view] = read_block(memoryview(block))[1]
     assert np.frombuffer(view, dtype=np.int64).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+# ---------------------------------------------------------------- code
+
+
+def test_code_keeps_the_name_of_its_file_which_tracebacks_show() -> None:
+    def outer() -> Any:
+        def inner() -> None: ...
+
+        return inner
+
+    outer.__module__ = "__main__"  # by value
+    made = pickle.loads(dumps_function(outer)[0])
+    assert made is not outer
+    assert made.__code__.co_filename == made().__code__.co_filename == __file__
+
+
+def test_equal_code_gives_equal_bytes() -> None:
+    source = "def f(x, *, y=(1, 'two')):\n    return [x[1:2] for x in (x, y, 'two', 'name')]"
+    functions = []
+    for _ in range(2):
+        namespace: dict[str, Any] = {"__name__": "__main__"}
+        exec(source, namespace)
+        functions.append(namespace["f"])
+    kept = list(functions[0].__code__.co_consts)  # how often a constant is referred to does not matter
+    assert len({dumps_function(function)[0] for function in functions}) == 1
+    assert kept
