@@ -446,7 +446,7 @@ class ObjectLostError(RayError):
     Args:
         object_ref_hex: the object's id.
         owner_address: the encoded address of the process that owned it.
-        call_site: where the reference was made; "" if not recorded.
+        call_site: where the reference was made; "" if not recorded, as without RAY_record_ref_creation_sites.
     """
 
     def __init__(self, object_ref_hex: str, owner_address: bytes | None, call_site: str) -> None:
@@ -456,8 +456,11 @@ class ObjectLostError(RayError):
         self.call_site = call_site
 
     def _base_str(self) -> str:
-        made = f" Its reference was made at: {self.call_site}." if self.call_site else ""
-        return f"Failed to retrieve object {self.object_ref_hex}.{made}"
+        text = f"Failed to retrieve object {self.object_ref_hex}."
+        if not self.call_site:
+            return text
+        made = self.call_site.replace(" | ", "\n  ")
+        return f"{text} The ObjectRef was created at: {made}\n"
 
     def _why(self) -> str:
         return (

@@ -37,6 +37,9 @@ class KnownObjects(Protocol):
     def owner_address(self, entry: Entry) -> bytes:
         """The encoded address of the owner."""
 
+    def call_site(self, object_id: bytes) -> str:
+        """Where this process made the reference, if that is recorded."""
+
     def when_ready(self, entry: Entry, callback: Callable[[], None]) -> None:
         """Calls back, under the engine's lock, when the value is there."""
 
@@ -142,8 +145,9 @@ class ObjectRef:
         return _current().objects.owner_address(self._entry)
 
     def call_site(self) -> str:
-        """Where the reference was made; empty, as call sites are not recorded."""
-        return ""
+        """Where this process made the reference: "(task call) | file:function:line | ...". Empty unless
+        RAY_record_ref_creation_sites is set."""
+        return _current().objects.call_site(self._binary)
 
     def is_nil(self) -> bool:
         """Whether it refers to nothing."""

@@ -208,3 +208,8 @@ class TaskIds:
     def put(self) -> bytes:
         """A fresh id of an object that is put."""
         return next(self._numbers).to_bytes(_NUMBER_BYTES, "big") + self._put_suffix
+
+    def site_of(self, _object_id: bytes) -> str:
+        """Where in the program a reference was made: "kind | file:function:line | ...", the last call first; "" if that
+        is not recorded."""
+        return ""

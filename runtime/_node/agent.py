@@ -97,7 +97,13 @@ class NodeAgent:
             self.jobs.config,
             (config.session_dir, self.sockets_dir, os.path.dirname(spilling.directory)),
         )
-        self.store = ObjectStore(config.store_bytes, spilling, self._changed, ask_what_is_placed)
+        self.store = ObjectStore(
+            config.store_bytes,
+            spilling,
+            self._changed,
+            ask_what_is_placed,
+            lambda line: self.output.tell_drivers(line),
+        )
         start = {
             "agent_socket": self.unix_path,
             "node_id": config.node_id.hex(),

@@ -95,6 +95,7 @@ def spill_settings(config: AgentConfig) -> SpillSettings:
         settings.SPILLING_THRESHOLD.get(),
         settings.SPILLING.get(),
         disk_full_from=settings.DISK_FULL_FROM.get(),
+        report_bytes=settings.VERBOSE_SPILLING.get(),
     )
 
 

@@ -55,6 +55,10 @@ class JobTable:
         """The drivers of this node."""
         return [job.driver for job in self._jobs.values() if job.driver is not None]
 
+    def running(self) -> list[bytes]:
+        """The ids of the jobs that have not ended."""
+        return [job_id for job_id, job in self._jobs.items() if not job.finished]
+
     async def load(self, job_id: bytes) -> Job:
         """The job, asked of the control store when it is new here.
 

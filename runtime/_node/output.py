@@ -60,6 +60,12 @@ class OutputRouter:
         config = self._config
         return LogBatch(worker.job_id, config.node_id, config.host, 0, SOURCE, True, [line])
 
+    def tell_drivers(self, line: str) -> None:
+        """A line of this node itself, for the driver of every job that has something here."""
+        config = self._config
+        for job_id in self._jobs.running():
+            self._deliver(LogBatch(job_id, config.node_id, config.host, 0, SOURCE, True, [line]))
+
     async def _ask(self, node_id: bytes, message: TakeOutput) -> list[DriverLogs]:
         try:
             async with asyncio.timeout(TAKE_TIMEOUT_S):

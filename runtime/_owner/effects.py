@@ -93,7 +93,7 @@ class Effects:
     def error(self, failure: Any) -> Value:
         objects = self._objects
         if isinstance(failure, ObjectFailure):
-            return objects.error_value(error_of(failure, self._links.address))
+            return objects.error_value(error_of(failure, self._links.address, objects.call_site))
         if isinstance(failure, ArgumentFailed):
             return self._packer.not_computed(failure)
         return objects.error_value(task_error_of(failure))

@@ -43,17 +43,17 @@ decode_address = lru_cache(1024)(msgspec.msgpack.Decoder(WorkerAddress).decode)
 
 def _of_object(
     cls: type[exceptions.ObjectLostError],
-) -> Callable[[ObjectFailure, bytes], exceptions.ObjectLostError]:
-    return lambda failure, owner: cls(failure.object_id.hex(), owner, "")
+) -> Callable[[ObjectFailure, bytes, str], exceptions.ObjectLostError]:
+    return lambda failure, owner, site: cls(failure.object_id.hex(), owner, site)
 
 
-def _not_rebuilt(failure: NotRebuilt, owner: bytes) -> exceptions.ObjectLostError:
+def _not_rebuilt(failure: NotRebuilt, owner: bytes, site: str) -> exceptions.ObjectLostError:
     return exceptions.ObjectReconstructionFailedError(
-        failure.object_id.hex(), failure.reason, failure.detail, owner
+        failure.object_id.hex(), failure.reason, failure.detail, owner, site
     )
 
 
-_OBJECT_ERRORS: Final[Mapping[type, Callable[[Any, bytes], exceptions.ObjectLostError]]] = {
+_OBJECT_ERRORS: Final[Mapping[type, Callable[[Any, bytes, str], exceptions.ObjectLostError]]] = {
     OwnerDied: _of_object(exceptions.OwnerDiedError),
     Lost: _of_object(exceptions.ObjectLostError),
     Freed: _of_object(exceptions.ObjectFreedError),
@@ -61,9 +61,17 @@ _OBJECT_ERRORS: Final[Mapping[type, Callable[[Any, bytes], exceptions.ObjectLost
 }
 
 
-def error_of(failure: ObjectFailure, us: WorkerAddress) -> exceptions.ObjectLostError:
-    """The error of a failure. `us`: the address of this process, which owns what has no other owner."""
-    return _OBJECT_ERRORS[failure.__class__](failure, encode_address(failure.owner or us))
+def error_of(
+    failure: ObjectFailure, us: WorkerAddress, site_of: Callable[[bytes], str]
+) -> exceptions.ObjectLostError:
+    """The error of a failure.
+
+    Args:
+        us: the address of this process, which owns what has no other owner.
+        site_of: where the reference to one of our objects was made, see `TaskIds.site_of`.
+    """
+    address = encode_address(failure.owner or us)
+    return _OBJECT_ERRORS[failure.__class__](failure, address, site_of(failure.object_id))
 
 
 def _crashed(failure: WorkerCrashed) -> exceptions.RayError:

@@ -90,6 +90,7 @@ class History:
         pending: the tasks that have not ended.
         reader: describes errors on its threads.
         running: returns the ids of the tasks that run in this process.
+        site_of: see `TaskIds.site_of`.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class History:
         pending: Mapping[bytes, Submission],
         reader: Reader,
         running: Callable[[], Iterable[bytes]],
+        site_of: Callable[[bytes], str],
     ) -> None:
         self._links = links
         self._is_driver = is_driver
@@ -107,6 +109,7 @@ class History:
         self._pending = pending
         self._reader = reader
         self._running = running
+        self._site_of = site_of
         self._driver_task = b"\xff" * (ids.TASK_BYTES - ids.JOB_BYTES) + links.session.job_id
         # Tuples of an EndedTask's fields: making the plain tuple costs half as much, and as nothing in it can refer to
         # a container, the garbage collector does not visit it again and again.
@@ -253,7 +256,7 @@ class History:
                     "task_status": "FINISHED" if value is not None else "PENDING_NODE_ASSIGNMENT",
                     "attempt_number": 1,
                     "reference_type": kind,
-                    "call_site": "disabled",
+                    "call_site": self._site_of(entry.object_id) or "disabled",
                     "type": "DRIVER" if self._is_driver else "WORKER",
                 }
             )

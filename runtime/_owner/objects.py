@@ -97,6 +97,10 @@ class Objects(ObjectTable):
         """The encoded address of the owner."""
         return self._own_address if entry.owner is None else encode_address(entry.owner)
 
+    def call_site(self, object_id: bytes) -> str:
+        """See `TaskIds.site_of`."""
+        return self._ids.site_of(object_id)
+
     def encoded(self, address: WorkerAddress) -> bytes:
         """An address as users see it: opaque bytes."""
         return encode_address(address)

@@ -174,7 +174,7 @@ class Reader:
     def _load_block(self, entry: Entry, value: Value, _deadline: float | None) -> memoryview:
         if value.kind < STORED:  # an error has taken the place of a value that is lost
             self.load_value(entry, value, None)
-            raise exceptions.ObjectLostError(entry.object_id.hex(), b"", "It is in no object store.")
+            raise exceptions.ObjectLostError(entry.object_id.hex(), b"", "")
         pin = self._store.fetch(entry.object_id, value.locations, None)
         try:
             block = self._store.view(pin)
@@ -215,7 +215,9 @@ class Reader:
                 return None  # somebody else noticed first
             if entry.owner is None:
                 refusal = self._lineage.rebuild(entry)
-                return None if refusal is None else error_of(refusal, self._links.address)
+                if refusal is None:
+                    return None
+                return error_of(refusal, self._links.address, self._objects.call_site)
             tries = self._lost_again.get(entry.object_id, 0)
             connection = self._links.peer(entry.owner)
             if connection is None:

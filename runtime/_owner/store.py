@@ -247,7 +247,7 @@ class Store:
                 raise exceptions.ObjectStoreFullError(reply.message)
             if reply.kind == ErrorKind.CLASH:
                 raise exceptions.RaySystemError(reply.message)
-            raise exceptions.ObjectLostError(object_id.hex(), b"", reply.message)
+            raise exceptions.ObjectLostError(object_id.hex(), b"", "")
         assert isinstance(reply, StorePinned)
         with self._links.lock:
             known = self._pins.get(object_id)
@@ -323,8 +323,8 @@ class Store:
         if pin.path:
             try:
                 block = mapped_files.map(pin.path, pin.size_bytes)
-            except OSError as error:
-                raise exceptions.ObjectLostError(pin.object_id.hex(), b"", str(error)) from None
+            except OSError:
+                raise exceptions.ObjectLostError(pin.object_id.hex(), b"", "") from None
         else:
             block = (ctypes.c_ubyte * pin.size_bytes).from_buffer(self._map, pin.offset)
         views, released = self._views, pin.released

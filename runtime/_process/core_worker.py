@@ -113,7 +113,7 @@ class Core:
         register: what to say to it; the addresses are filled in.
         worker_id: 28 bytes.
         host: the node's address, where it is known beforehand.
-        make_ids: makes the ids of what this process submits and puts, for a job.
+        make_ids: makes the ids of what this process submits and puts, for a job, if they are not its own.
 
     Raises:
         RaySystemError: the agent is not there or refuses.
@@ -125,7 +125,7 @@ class Core:
         register: node.Register,
         worker_id: bytes,
         host: str = "",
-        make_ids: Callable[[bytes], ids.TaskIds] = ids.TaskIds,
+        make_ids: Callable[[bytes], ids.TaskIds] | None = None,
     ) -> None:
         self._dispatcher = Dispatcher()
         self.pump = pump = Pump(self._dispatcher.dispatch)
@@ -142,7 +142,11 @@ class Core:
         self.job_id = session.job_id
         self.job_settings: dict[str, Any] = json.loads(session.job_config or "{}")
         self.environment = Environment(session.job_config, session.runtime_env)
-        self.ids = make_ids(self.job_id)
+        if make_ids is None and self.setting(settings.CREATION_SITES):
+            from runtime._owner.creation_sites import SiteIds  # few processes want it
+
+            make_ids = SiteIds
+        self.ids = (make_ids or ids.TaskIds)(self.job_id)
         self._last_tick = 0.0
         self._switch_s: float | None = None
         self.released = released = Released(pump.wake)
@@ -167,7 +171,13 @@ class Core:
         self.arguments = ArgumentPacker(links, objects, store)
         self.argument_reader = ArgumentReader(links, released, objects, borrowing, reader)
         self.history = History(
-            links, self.is_driver, objects.table.entries, outcomes.pending, reader, self._running_tasks
+            links,
+            self.is_driver,
+            objects.table.entries,
+            outcomes.pending,
+            reader,
+            self._running_tasks,
+            objects.call_site,
         )
         self.tasks = Tasks(self.address, objects, outcomes, effects)
         effects.attach(objects, store, self.value_requests, self.arguments, reader, self.history.ended)

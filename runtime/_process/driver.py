@@ -18,13 +18,13 @@ class Driver(Core):
     Args:
         agent_path: Unix socket of the node agent.
         register: what to say to it; the addresses are filled in.
-        make_ids: makes the ids of what the program submits and puts, for a job.
+        make_ids: see `Core`.
 
     Raises: see `Core`.
     """
 
     def __init__(
-        self, agent_path: str, register: Register, make_ids: Callable[[bytes], TaskIds] = TaskIds
+        self, agent_path: str, register: Register, make_ids: Callable[[bytes], TaskIds] | None = None
     ) -> None:
         super().__init__(agent_path, register, os.urandom(28), make_ids=make_ids)
 

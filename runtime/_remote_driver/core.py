@@ -19,6 +19,7 @@ import msgspec
 from runtime import exceptions
 from runtime._core import ids
 from runtime._owner.arguments import ArgumentPacker
+from runtime._owner.creation_sites import SiteIds
 from runtime._owner.effects import Effects
 from runtime._owner.history import Span
 from runtime._owner.links import Links
@@ -31,7 +32,7 @@ from runtime._ownership.borrowing import Borrowing
 from runtime._ownership.lineage import Lineage
 from runtime._ownership.records import Submission
 from runtime._ownership.released import NOWHERE, Released
-from runtime._system import interpreter
+from runtime._system import interpreter, settings
 from runtime._system.variables import Setting
 from runtime._wire.messages import codec
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Message, Request
@@ -88,7 +89,8 @@ class RemoteCore(Requests):
         self.job_id = self.session.job_id
         self.job_settings: dict[str, Any] = json.loads(self.session.job_config or "{}")
         self.environment = Environment(self.session.job_config, self.session.runtime_env)
-        self.ids = ids.TaskIds(self.job_id)
+        make_ids = SiteIds if self.setting(settings.CREATION_SITES) else ids.TaskIds
+        self.ids = make_ids(self.job_id)
         self.links = self
         self.agent = RemoteAgent(self, told.agent_path)
         self.pump = RemotePump(self)

@@ -56,6 +56,7 @@ class ObjectStore:
         spilling: where objects go when it is full, and from when on.
         on_change: called when an object is made or goes (the node may have become idle or busy).
         ask: asks a process what it has placed.
+        on_report: called with a line about spilling for the drivers.
     """
 
     def __init__(
@@ -64,11 +65,12 @@ class ObjectStore:
         spilling: SpillSettings,
         on_change: Callable[[], None] = lambda: None,
         ask: Ask = nobody,
+        on_report: Callable[[str], None] = lambda _line: None,
     ) -> None:
         self.arena = Arena(capacity_bytes)
         self.index = StoreIndex(self.arena.capacity_bytes, self._file_dropped)
         self.settling = Settling(self.index.allotments, ask)
-        self._spiller = Spiller(self.index, self.arena, spilling, self._retry_creates)
+        self._spiller = Spiller(self.index, self.arena, spilling, self._retry_creates, on_report)
         self._trimmer = Trimmer(self.index.allocator, self.arena)
         self._on_change = on_change
         self.restored_bytes = 0

@@ -14,6 +14,7 @@ from runtime._core.store_index import StoredObject, StoreIndex
 
 from .arena import Arena
 from .disk import FULL_FROM, SpillDirectory
+from .spill_report import SpillReport
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,7 @@ class SpillSettings(msgspec.Struct, frozen=True):
     enabled: whether objects in memory are written to disk at all. What finds no memory goes there in any case.
     grace_s: how long an object that finds none waits for readers to be done with others.
     disk_full_from: share of the file system above which nothing is written.
+    report_bytes: see `SpillReport`.
     """
 
     directory: str
@@ -39,6 +41,7 @@ class SpillSettings(msgspec.Struct, frozen=True):
     enabled: bool = True
     grace_s: float = 1.0
     disk_full_from: float = FULL_FROM
+    report_bytes: int = 0
 
 
 class Spiller:
@@ -46,15 +49,23 @@ class Spiller:
 
     Args:
         on_room: called when memory may have become free.
+        on_report: called with a line for the drivers.
     """
 
     def __init__(
-        self, index: StoreIndex, arena: Arena, settings: SpillSettings, on_room: Callable[[], None]
+        self,
+        index: StoreIndex,
+        arena: Arena,
+        settings: SpillSettings,
+        on_room: Callable[[], None],
+        on_report: Callable[[str], None],
     ) -> None:
         self._index = index
         self._arena = arena
         self._settings = settings
         self._on_room = on_room
+        self._on_report = on_report
+        self._report = SpillReport(settings.report_bytes)
         self._disk = SpillDirectory(settings.directory, settings.disk_full_from)
         self._above = int(index.allocator.capacity * settings.threshold)
         self._threads: ThreadPoolExecutor | None = None
@@ -150,18 +161,23 @@ class Spiller:
             data = self._arena.view(entry.offset, entry.size_bytes)
             write = self._in_thread(self._disk.write, entry.object_id.hex(), data)
             self._running[write] = data
+            self._report.begun(loop.time())
             write.add_done_callback(partial(self._written, entry))
 
     def _written(self, entry: StoredObject, done: asyncio.Future[str]) -> None:
         self._running.pop(done).release()
+        now = asyncio.get_running_loop().time()
         error = asyncio.CancelledError() if done.cancelled() else done.exception()
+        line = self._report.ended(entry.size_bytes if error is None else 0, now)
+        if line and not self._closed:
+            self._on_report(line)
         if error is None:
             self._index.spilled(entry, done.result())
         else:
             self._index.not_spilled(entry)
             if not self._closed:
                 log.warning("object %s was not spilled: %s", entry.object_id.hex(), error)
-                self._not_before_s = asyncio.get_running_loop().time() + RETRY_S
+                self._not_before_s = now + RETRY_S
         if not self._closed:
             self._on_room()
 

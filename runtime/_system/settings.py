@@ -136,6 +136,11 @@ MAX_LINEAGE_BYTES = _workers.whole(
     "Memory that a process may use for descriptions of finished tasks, from which lost results are rebuilt.",
     shown_default="1 GiB",
 )
+CREATION_SITES = _workers.flag(
+    "RAY_record_ref_creation_sites",
+    "Record where references are made: errors of lost objects, `ObjectRef.call_site()` and `list_objects` tell it.",
+    default=False,
+)
 DEBUGGER_TIMEOUT_S = _workers.number(
     "RAY_DEBUGGER_TIMEOUT_S",
     600.0,
@@ -327,6 +332,13 @@ SPILLING_DIRECTORY = _nodes.text(
 SPILLING_CONFIG = _nodes.json_object(
     "RAY_object_spilling_config",
     "Ray's older form: of `params`, `directory_path` is used when no directory is set.",
+)
+VERBOSE_SPILLING = _nodes.whole(
+    "RAY_verbose_spill_logs",
+    2 << 30,
+    "Bytes that a node must have spilled until drivers print a line about it, and another one whenever it is twice as "
+    "much; 0: never.",
+    shown_default="2 GiB",
 )
 DISK_FULL_FROM = _nodes.number(
     "RAY_local_fs_capacity_threshold",
