@@ -100,18 +100,20 @@ class Receiver:
         if self._calls.withdraw(connection, task_id):
             connection.send(self._answers.cancelled(task_id))
             return
+        running = self._calls.begun.get((connection, task_id))
+        ends_process = False
+        if running is not None:
+            running.cancelled = True
+            if self._endings.concurrent is not None:
+                self._endings.concurrent.cancel(connection, task_id)
+            elif self._assignment.actor is None:
+                ends_process = message.force
+                if not ends_process:
+                    self._main.interrupt(running)
         if message.recursive:
             self._owner.cancel_children(task_id, message.force)
-        running = self._calls.begun.get((connection, task_id))
-        if running is None:
-            return
-        running.cancelled = True
-        if self._endings.concurrent is not None:
-            self._endings.concurrent.cancel(connection, task_id)
-        elif self._assignment.actor is None:
-            if message.force:
-                self._endings.abort("its task was cancelled")
-            self._main.interrupt(running)
+        if ends_process:
+            self._endings.abort("its task was cancelled")
 
     def _on_release(self, connection: Connection, message: ReleaseHold, _correlation: int) -> None:
         self._results.release(connection, message.task_id, message.attempt)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from runtime._core import ids
 from runtime._ownership.calls import Call
 from runtime._ownership.outcomes import Outcomes
-from runtime._ownership.records import Entry
+from runtime._ownership.records import STORED, Entry
 from runtime._transport.connection import Connection
 from runtime._wire.messages.worker import CancelObject
 
@@ -24,7 +24,7 @@ class Cancellation:
         self._outcomes = outcomes
 
     def cancel(self, entry: Entry, force: bool, recursive: bool) -> None:
-        """Cancels the task or call whose result is `entry`; nothing happens when it is over.
+        """Cancels the task or call whose result is `entry`. Once it is over, its lost results are not rebuilt any more.
 
         Raises:
             ValueError: `force` on an actor's call.
@@ -35,9 +35,9 @@ class Cancellation:
             if entry.owner is None:
                 if force and isinstance(self._outcomes.pending.get(task_id), Call):
                     raise ValueError(NOT_BY_FORCE)
-                self._outcomes.cancel(task_id, force, recursive)
-            elif entry.value is None:
-                if force and ids.is_actor(ids.actor_id_of(task_id)):
+                self._outcomes.cancel(entry.object_id, force, recursive)
+            elif entry.value is None or entry.value.kind == STORED:
+                if force and entry.value is None and ids.is_actor(ids.actor_id_of(task_id)):
                     raise ValueError(NOT_BY_FORCE)
                 owner = links.peer(entry.owner)
                 if owner is not None:
@@ -46,4 +46,4 @@ class Cancellation:
 
     def on_cancel(self, _connection: Connection, message: CancelObject, _correlation: int) -> None:
         """A borrower of one of our objects wants its task cancelled."""
-        self._outcomes.cancel(ids.task_id_of(message.object_id), message.force, message.recursive)
+        self._outcomes.cancel(message.object_id, message.force, message.recursive)

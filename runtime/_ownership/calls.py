@@ -391,6 +391,9 @@ class Calls:
         self._release_handle(call)
 
     def _fail(self, call: Call, failure: Any) -> None:
+        """A call that was being cancelled is cancelled, whatever became of its actor."""
+        if call.state is TaskState.CANCELLING:
+            failure = Cancelled(call.push.task_id)
         self._outcomes.fail(call, failure)
         self._release_handle(call)
 

@@ -39,13 +39,13 @@ class Lineage:
 
     def keep(self, task: Submission) -> None:
         """The task is over, and some result of it lies in a store: exchanges the hold on its arguments."""
-        if not task.max_retries:
+        if not task.may_be_rebuilt:
             self.release_arguments(task)
             return
         packed = task.packed
         held: list[Entry] = []
         for entry in packed.held:
-            (packed.lineage if entry.task is not None and entry.task.max_retries else held).append(entry)
+            (packed.lineage if entry.task is not None and entry.task.may_be_rebuilt else held).append(entry)
         if packed.lineage:
             packed.held = held
             for entry in packed.lineage:
@@ -130,6 +130,8 @@ class Lineage:
             reason = "PUT"
         elif not task.max_retries:
             reason = "RETRIES_DISABLED"
+        elif task.cancelled:
+            reason = "TASK_CANCELLED"
         elif task.state is not TaskState.FINISHED:
             return None
         elif task not in self._kept:

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from runtime._core import ids
 from runtime._core.tasks import TaskState
 from runtime._wire.messages.worker import Done, ReleaseHold, StreamItem, Value
 
@@ -72,16 +73,24 @@ class Outcomes:
 
     # ------------------------------------------------------------ cancelling
 
-    def cancel(self, task_id: bytes, force: bool, recursive: bool) -> None:
-        """Cancels what has this id, unless it is over."""
-        task = self.pending.get(task_id)
+    def cancel(self, object_id: bytes, force: bool, recursive: bool) -> None:
+        """Cancels what makes an object. When it is over, the object is not rebuilt any more."""
+        task = self.pending.get(ids.task_id_of(object_id))
         if task is not None:
-            self.submitters[task.__class__].cancel(task, force, recursive)
+            self._cancel(task, force, recursive)
+            return
+        entry = self._objects.table.entries.get(object_id)
+        if entry is not None and entry.task is not None:
+            entry.task.cancelled = True
+
+    def _cancel(self, task: Submission, force: bool, recursive: bool) -> None:
+        task.cancelled = True
+        self.submitters[task.__class__].cancel(task, force, recursive)
 
     def cancel_children(self, parent: bytes, force: bool) -> None:
         """Cancels what a cancelled task had submitted: the last first, as the end of one may let those behind it go."""
         for child in [child for child in reversed(self.pending.values()) if child.parent == parent]:
-            self.submitters[child.__class__].cancel(child, force, True)
+            self._cancel(child, force, True)
 
     # ------------------------------------------------------------ for submitters
 

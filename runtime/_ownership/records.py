@@ -159,6 +159,7 @@ class Submission(msgspec.Struct, eq=False, gc=interpreter.TRACK_RECORDS):
     stream: ItemStream | None = None
     worker: WorkerAddress | None = None  # what answered
     stored_results: int = 0  # how many of its results lie in stores and may be wanted once more
+    cancelled: bool = False  # `cancel` was called, before or after its end: what is lost of it stays lost
 
     def stores(self, entry: Entry) -> None:
         """This result of it lies in a store."""
@@ -181,6 +182,11 @@ class Submission(msgspec.Struct, eq=False, gc=interpreter.TRACK_RECORDS):
     def may_be_cancelled(self) -> bool:
         """Whether cancelling it means anything (any more)."""
         return self.state is not TaskState.CANCELLING and self.state is not TaskState.FINISHED
+
+    @property
+    def may_be_rebuilt(self) -> bool:
+        """Whether it may run again for lost results, as long as it has retries left."""
+        return self.max_retries != 0 and not self.cancelled
 
     def missing(self) -> list[Entry]:
         """The references among the arguments whose values are not there."""

@@ -88,6 +88,19 @@ def test_a_task_that_runs_is_interrupted_with_its_children(parts: Parts, caller:
     assert parts.owner.cancelled == [(push(1).task_id, False)]
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_a_task_is_interrupted_before_its_children_are_cancelled_and_ends_after_that(
+    parts: Parts, caller: Peer, force: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr(parts.main, "interrupt", lambda _running: steps.append("interrupt"))
+    monkeypatch.setattr(parts.endings, "abort", lambda _reason: steps.append("end"))
+    monkeypatch.setattr(parts.owner, "cancel_children", lambda *_: steps.append("children"))
+    parts.calls.begin(caller, push(1))  # type: ignore[arg-type]
+    parts.tell(caller, Cancel(push(1).task_id, force, True))
+    assert steps == (["children", "end"] if force else ["interrupt", "children"])
+
+
 def test_a_forced_cancellation_ends_the_process(parts: Parts, caller: Peer) -> None:
     parts.calls.begin(caller, push(1))  # type: ignore[arg-type]
     with pytest.raises(Exited, match="its task was cancelled"):

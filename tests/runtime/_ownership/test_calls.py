@@ -254,6 +254,18 @@ def test_cancelling(caller: Caller) -> None:
     assert caller.outcomes.pending == {}
 
 
+@pytest.mark.parametrize("news", ["RESTARTING", "DEAD"])
+def test_a_cancelled_call_is_cancelled_when_its_process_dies(caller: Caller, news: str) -> None:
+    call = caller.call(retries=-1)
+    link = caller.news("ALIVE", "w")
+    pushed(link)
+    caller.calls.cancel(call, False, True)
+    caller.calls.link_lost(link)
+    caller.news(news)
+    assert caller.failures() == [Cancelled(call.push.task_id)]
+    assert caller.outcomes.pending == {}
+
+
 def test_children_that_were_not_sent_are_cancelled(caller: Caller) -> None:
     argument = caller.objects.own(object_name("x"), 1)
     children = [caller.call(argument, parent=b"p"), caller.call(parent=b"p")]

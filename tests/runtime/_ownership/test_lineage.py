@@ -116,11 +116,15 @@ def test_what_cannot_be_made_again_says_why(owner: Owner) -> None:
     never = owner.task("never", retries=0)
     tired = owner.task("tired", retries=1)
     tired.retries = 0
-    found = [owner.lineage.rebuild(entry) for entry in (put, never.entries[0], tired.entries[0])]
+    cancelled = owner.task("cancelled")
+    cancelled.cancelled = True
+    lost = [put, *never.entries, *tired.entries, *cancelled.entries]
+    found = [owner.lineage.rebuild(entry) for entry in lost]
     assert [failure.reason.removeprefix("OBJECT_UNRECONSTRUCTABLE_") for failure in found if failure] == [
         "PUT",
         "RETRIES_DISABLED",
         "MAX_ATTEMPTS_EXCEEDED",
+        "TASK_CANCELLED",
     ]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runtime._core import ids
 from runtime._core.tasks import TaskState
 from runtime._ownership.failures import Cancelled
 from runtime._ownership.records import INLINE_ERROR, STORED
@@ -106,11 +107,28 @@ def test_arguments_are_kept_while_a_stored_result_may_have_to_be_made_again(owne
 
 def test_cancelling_by_id_is_for_what_is_not_over(owner: Owner) -> None:
     task, other = owner.submit(), owner.submit()
-    owner.outcomes.cancel(task.push.task_id, False, False)
-    owner.outcomes.cancel(task.push.task_id, False, False)
-    owner.outcomes.cancel(b"u" * 24, False, False)
+    [entry] = task.entries
+    owner.outcomes.cancel(entry.object_id, False, False)
+    owner.outcomes.cancel(entry.object_id, False, False)
+    owner.outcomes.cancel(ids.object_id(b"u" * 24, 1), False, False)
     assert owner.failures() == [Cancelled(task.push.task_id)]
     assert other.state is TaskState.QUEUED
+
+
+@pytest.mark.parametrize("when", ["before its end", "after its end"])
+def test_what_a_cancelled_task_gave_is_not_rebuilt(owner: Owner, when: str) -> None:
+    task = owner.submit(retries=-1)
+    [entry] = task.entries
+    link = owner.grant("w", task)
+    if when == "before its end":
+        owner.outcomes.cancel(entry.object_id, False, False)
+    owner.done(link, pushed(link), Value(STORED, b"", (), (), (b"n" * 28,), 10))
+    if when == "after its end":
+        owner.outcomes.cancel(entry.object_id, False, False)
+    assert entry.value is not None
+    refusal = owner.lineage.rebuild(entry)
+    assert refusal is not None
+    assert refusal.reason == "OBJECT_UNRECONSTRUCTABLE_TASK_CANCELLED"
 
 
 def test_children_are_cancelled_from_the_last_to_the_first(owner: Owner) -> None:

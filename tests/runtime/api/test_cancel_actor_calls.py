@@ -130,6 +130,31 @@ class TestTheFlag:
 
 
 class TestErrors:
+    @pytest.mark.parametrize("restarts", [0, -1])
+    def test_a_cancelled_call_whose_process_dies_is_cancelled_and_not_repeated(self, restarts: int) -> None:
+        @ray.remote(num_cpus=0, max_restarts=restarts, max_task_retries=-1)
+        class Stubborn:
+            async def work(self, gate: Any) -> None:
+                await gate.pass_through.remote()
+                while True:
+                    try:
+                        await asyncio.sleep(1000)
+                    except asyncio.CancelledError:
+                        gate.pass_through.remote()
+
+        gate, stubborn = Gate.remote(), Stubborn.remote()
+        ray.get(gate.open.remote())
+        ref = stubborn.work.remote(gate)
+        assert started(gate)
+        ray.cancel(ref)
+        assert started(gate, 2)
+        ray.kill(stubborn, no_restart=not restarts)
+        with pytest.raises(exceptions.TaskCancelledError):
+            ray.get(ref, timeout=60)
+        if restarts:
+            ray.get(stubborn.__ray_ready__.remote(), timeout=60)
+        assert ray.get(gate.waiting.remote()) == 2
+
     def test_an_interrupted_task_raises_both_classes(self) -> None:
         gate = Gate.remote()
         ref = hang.remote(gate)

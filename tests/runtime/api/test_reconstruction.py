@@ -234,6 +234,16 @@ def test_without_retries_it_is_lost(nodes: Nodes) -> None:
     assert isinstance(failed.value, exceptions.ObjectLostError)
 
 
+def test_what_a_cancelled_task_gave_is_not_made_again(nodes: Nodes) -> None:
+    ref = make.remote(5)
+    finish(ref)
+    ray.cancel(ref)
+    nodes.lose()
+    words = "TASK_CANCELLED" if OWN else "TASK_CANCELLED|MAX_ATTEMPTS_EXCEEDED"
+    with pytest.raises(exceptions.ObjectReconstructionFailedError, match=words):
+        ray.get(ref, timeout=60)
+
+
 def test_an_argument_that_was_put_is_kept_for_the_results_sake(nodes: Nodes) -> None:
     ref = add.remote(ray.put(np.zeros(SIZE)), 1)
     finish(ref)

@@ -223,7 +223,7 @@ class Process:
             worker.AddLocation: self.objects.on_location,
             worker.AdoptObject: self._on_adopt,
             worker.CancelObject: lambda _, message, __: self.outcomes.cancel(
-                ids.task_id_of(message.object_id), False, message.recursive
+                message.object_id, False, message.recursive
             ),
             node.LeaseGranted: lambda _, message, __: tasks.on_granted(message, now()),
             node.LeaseLost: lambda _, message, __: tasks.on_lost(message, now()),
@@ -442,8 +442,8 @@ class Process:
     def cancel(self, entry: Entry, recursive: bool) -> None:
         """Cancels what makes an object, wherever that is."""
         if entry.owner is None:
-            self.outcomes.cancel(ids.task_id_of(entry.object_id), False, recursive)
-        elif entry.value is None:
+            self.outcomes.cancel(entry.object_id, False, recursive)
+        elif entry.value is None or entry.value.kind == STORED:
             link = self.peer(entry.owner)
             if link is not None:
                 link.send(worker.CancelObject(entry.object_id, False, recursive))

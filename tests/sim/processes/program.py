@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from runtime import exceptions
-from runtime._core import ids
 from runtime._process import core_worker
 from runtime.actor import ActorClass, ActorHandle
 from runtime.object_ref import ObjectRef
@@ -172,9 +171,9 @@ class Program:
         """Somebody's task, if it is ours and not over: wherever it is."""
         core = core_worker.current()
         if self.refs and self.rng.random() < 0.3:
-            task_id = ids.task_id_of(self.rng.choice(self.refs).binary())
+            object_id = self.rng.choice(self.refs).binary()
             with core.lock:
-                core.outcomes.cancel(task_id, False, self.rng.random() < 0.5)
+                core.outcomes.cancel(object_id, False, self.rng.random() < 0.5)
 
     def make_actor(self) -> None:
         if len(self.handles) < 2 and self.depth < MAX_DEPTH:
