@@ -18,8 +18,8 @@ from runtime._wire.messages.control import ActorStarted, StartActor, StopActor
 log = logging.getLogger(__name__)
 
 BUSY_RETRY_S = 0.05
-_UNRUN = (ActorEvent.KILLED, ActorEvent.ABANDONED)
-_ORDINARY_ENDS = (ActorEvent.EXITED, ActorEvent.KILLED, ActorEvent.ABANDONED)
+_UNWANTED = (ActorEvent.KILLED, ActorEvent.ABANDONED)
+_ORDINARY_ENDS = (ActorEvent.EXITED, *_UNWANTED)
 
 
 def worker_died(detail: str, intended: bool) -> str:
@@ -132,8 +132,11 @@ class ActorScheduler:
     def finish(self, actor: Actor, event: ActorEvent, reason: str, cause: bytes = b"") -> None:
         """The actor is dead for good."""
         self._waiting.discard(actor)
+        spec = actor.spec
+        is_wanted = event not in _UNWANTED and not actor.released
+        actor.keeps_name = bool(spec.name) and not spec.detached and is_wanted
         is_running = actor.state is ActorState.ALIVE or actor.restarts > 0
-        actor.never_started = event in _UNRUN and not is_running
+        actor.never_started = event in _UNWANTED and not is_running
         actor.machine.step(event, self._context.now())
         actor.death_reason = reason
         actor.death_cause = cause

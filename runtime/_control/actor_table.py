@@ -39,6 +39,7 @@ class _Saved(msgspec.Struct, frozen=True, array_like=True):
     host: str = ""
     never_started: bool = False
     no_environment: bool = False
+    keeps_name: bool = False
 
 
 ShapeKey = tuple[Any, ...]
@@ -70,6 +71,7 @@ class Actor:
         "death_reason",
         "died_s",
         "host",
+        "keeps_name",
         "machine",
         "never_started",
         "no_environment",
@@ -108,6 +110,9 @@ class Actor:
         self.unplaceable = False
         self.no_environment = False
         self.released = False  # its last handle is gone: once its process has ended, it is not made again
+        self.keeps_name = (
+            False  # dead, but its owner has handles, and has not killed it: nobody else gets its name
+        )
         self.died_s = 0.0  # unix time
         self.starting = 0  # tasks that are busy with its start
         self.short_lives = 0
@@ -176,10 +181,11 @@ class ActorTable:
                 actor.died_s, actor.unplaceable = saved.died_s, saved.unplaceable
                 actor.released, actor.no_environment = saved.released, saved.no_environment
                 actor.host, actor.never_started = saved.host, saved.never_started
+                actor.keeps_name = saved.keeps_name
             self._actors[actor_id] = actor
             if actor.is_dead:
                 self._dead.append(actor_id)
-            else:
+            if not actor.is_dead or actor.keeps_name:
                 self._index(actor)
         return self.living()
 
@@ -199,7 +205,7 @@ class ActorTable:
         return self._actors.get(actor_id)
 
     def named(self, namespace: str, name: str) -> Actor | None:
-        """The living actor of that name."""
+        """The actor of that name, which may be dead (see `Actor.keeps_name`)."""
         actor_id = self._names.get((namespace, name))
         return None if actor_id is None else self._actors[actor_id]
 
@@ -219,26 +225,30 @@ class ActorTable:
         return [actor.actor_id for actor in dead if actor.node_id == node_id and actor.died_s >= since_s]
 
     def owned_by(self, worker_id: bytes) -> list[Actor]:
-        """The living actors that end with this owner."""
+        """The living actors that end with this owner, and dead ones that keep their names until then."""
         return [self._actors[actor_id] for actor_id in self._of_owner.get(worker_id, ())]
 
     def in_group(self, pg_id: bytes) -> list[Actor]:
         """The living actors that end with this placement group."""
-        return [self._actors[actor_id] for actor_id in self._in_group.get(pg_id, ())]
+        actors = (self._actors[actor_id] for actor_id in self._in_group.get(pg_id, ()))
+        return [actor for actor in actors if not actor.is_dead]
 
     def owned_from(self, node_id: bytes) -> list[Actor]:
-        """The living actors that end with owners on this node."""
+        """Like `owned_by`, of all owners on this node."""
         return [
             actor
-            for actor in self.living()
-            if not actor.spec.detached and actor.spec.owner.node_id == node_id
+            for actor in self._actors.values()
+            if not actor.spec.detached
+            and actor.spec.owner.node_id == node_id
+            and (not actor.is_dead or actor.keeps_name)
         ]
 
     def changed(self, actor: Actor) -> None:
         """Writes an actor's new state down and wakes those who watch it."""
         actor.version += 1
         if actor.is_dead:
-            self._unindex(actor)
+            if not actor.keeps_name:
+                self._unindex(actor)
             self._dead.append(actor.actor_id)
             for listener in self.on_dead:
                 listener(actor)
@@ -246,9 +256,16 @@ class ActorTable:
         actor.waiters.wake()
         while len(self._dead) > MAX_DEAD:
             oldest = self._dead.popleft()
-            del self._actors[oldest]
+            self._unindex(self._actors.pop(oldest))
             self._journal.delete(SPECS, oldest)
             self._journal.delete(STATES, oldest)
+
+    def release_name(self, actor: Actor) -> None:
+        """A dead actor does not keep its name any more."""
+        if actor.keeps_name:
+            actor.keeps_name = False
+            self._unindex(actor)
+            self._save(actor)
 
     def save_intent(self, actor: Actor) -> None:
         """Writes down what is to become of an actor (where it is about to be started, that it is released), so
@@ -288,6 +305,7 @@ class ActorTable:
             actor.host,
             actor.never_started,
             actor.no_environment,
+            actor.keeps_name,
         )
         self._journal.put(STATES, actor.actor_id, _encode(saved))
 

@@ -140,7 +140,7 @@ class ActorService:
         if actor is None:
             raise CallError(
                 ErrorKind.NOT_FOUND,
-                f"there is no living actor named {message.name!r} in namespace {message.namespace!r}; "
+                f"there is no actor named {message.name!r} in namespace {message.namespace!r}; "
                 "check the name and the namespace, and that the actor was not killed",
             )
         return actor.info()
@@ -158,8 +158,12 @@ class ActorService:
     def kill(self, _: Channel, message: KillActor) -> Ok | Awaitable[Ok]:
         """Ends the actor at once, so that whatever comes behind the request finds it dead."""
         actor = self._table.get(message.actor_id)
-        if actor is None or actor.is_dead:
+        if actor is None:
             return Ok()
+        if actor.is_dead:
+            if message.no_restart:
+                self._table.release_name(actor)
+            return self._ok_when_durable()
         if message.graceful and actor.state is ActorState.ALIVE:
             actor.released = True
             self._table.save_intent(actor)
@@ -266,7 +270,9 @@ class ActorService:
 
     def _abandon(self, actors: list[Actor], reason: str) -> None:
         for actor in actors:
-            if not actor.is_dead:
+            if actor.is_dead:
+                self._table.release_name(actor)
+            else:
                 self.end(actor, ActorEvent.ABANDONED, reason)
 
     def _stop(self, actor: Actor, message: Message) -> None:

@@ -124,7 +124,7 @@ class ActorSubmitter:
                 entry.hold()
             kept = [*packed.held, *closure]
             handle = None if spec.detached else objects.own(handle_object_id(spec.actor_id))
-            actor = calls.create(spec.actor_id, ordered, handle, kept)
+            actor = calls.create(spec.actor_id, ordered, handle, kept, bool(spec.name))
             missing = [entry for entry in packed.entries if entry.value is None]
             push, error = (creation, None) if missing else fill(packed, creation, links.address)
             if not missing and error is None:

@@ -50,6 +50,7 @@ class Actor:
         "handle",
         "inflight",
         "link",
+        "named",
         "ordered",
         "registered",
         "released",
@@ -63,6 +64,7 @@ class Actor:
         self.actor_id = actor_id
         self.handle = handle  # None: nobody counts us: a detached actor, or one that we found by its name
         self.ordered = ordered
+        self.named = False  # made here, and its name is taken until its last handle is gone
         self.state = "UNKNOWN"
         self.version = -1
         self.link: Link | None = None
@@ -110,11 +112,14 @@ class Calls:
 
     # ------------------------------------------------------------ actors made here
 
-    def create(self, actor_id: bytes, ordered: bool, handle: Entry | None, kept: list[Entry]) -> Actor:
+    def create(
+        self, actor_id: bytes, ordered: bool, handle: Entry | None, kept: list[Entry], named: bool = False
+    ) -> Actor:
         """An actor that is about to be registered. `handle` counts its handles, unless it is detached: with it go the
         holds on what it is made of (`kept`)."""
         actor = Actor(actor_id, handle, ordered)
         actor.registered = False
+        actor.named = named
         actor.state = "DEPENDENCIES_UNREADY"
         self._actors[actor_id] = actor
         if handle is not None:
@@ -138,6 +143,7 @@ class Calls:
         """There will be no such actor, and no handle of it."""
         if actor.death is None:
             actor.death = NotCreated("It was not created: another one has its name.")
+        actor.named = False
         if actor.handle is not None:
             self._objects.bury(self._objects.table.bury(actor.handle))
         else:
@@ -147,7 +153,7 @@ class Calls:
         self._objects.release_all(kept)
         actor.handle = None
         actor.released = True
-        if actor.death is None:
+        if actor.death is None or actor.named:
             self._outbox.agent.send(KillActor(actor.actor_id, True, True))
 
     # ------------------------------------------------------------ knowing an actor

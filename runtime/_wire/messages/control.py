@@ -282,7 +282,8 @@ class ListActors(Message, Request[Actors], frozen=True, array_like=True, tag=145
 
 
 class KillActor(Message, Request[Ok], frozen=True, array_like=True, tag=147):
-    """Ends the actor's process. With `no_restart=False` its restarts apply. Unknown or dead: Ok.
+    """Ends the actor's process. With `no_restart=False` its restarts apply. Unknown: Ok; dead: its name is
+    free again.
     `graceful`: the last handle went; the worker ends after the calls it already has. `cause`: the serialized exception
     of a constructor that cannot be called, for one of its arguments is an error."""
 

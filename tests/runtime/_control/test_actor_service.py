@@ -381,6 +381,37 @@ class TestEnding:
 
         run_virtual(main())
 
+    @pytest.mark.parametrize("end", ["last handle", "kill", "owner", "owner's node"])
+    def test_a_crashed_actor_keeps_its_name_until_nobody_can_mean_it(self, end: str) -> None:
+        async def main() -> None:
+            async with rig(4, 1) as r:
+                agent, other = r.agents
+                owner = WorkerAddress(b"w" * 28, other.node_id, "")
+                await r.ask(RegisterActor(specs.actor(1, name="a", owner=owner, needs={"CPU": 2})))
+                await r.actor(1, "ALIVE")
+                agent.end_actor(specs.actor_id(1), "crashed", False)
+                await r.actor(1, "DEAD")
+                await r.restart()
+                for one in r.agents:
+                    await one.join(r.store)
+                assert (await r.ask(GetNamedActor("a", "ns"))).state == "DEAD"
+                with pytest.raises(CallError):
+                    await r.ask(RegisterActor(specs.actor(2, name="a")))
+                if end == "last handle":
+                    await r.ask(KillActor(specs.actor_id(1), graceful=True))
+                elif end == "kill":
+                    await r.ask(KillActor(specs.actor_id(1)))
+                elif end == "owner":
+                    other.send(WorkerFailed(owner.worker_id, b"", "exit code 0", True))
+                else:
+                    other.crash()
+                    await asyncio.sleep(30)
+                await asyncio.sleep(1)
+                await r.ask(RegisterActor(specs.actor(2, name="a")))
+                assert (await r.ask(GetNamedActor("a", "ns"))).actor_id == specs.actor_id(2)
+
+        run_virtual(main())
+
     def test_a_dead_owner_takes_its_actors_along(self) -> None:
         async def main() -> None:
             async with rig(4) as r:

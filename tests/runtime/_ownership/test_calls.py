@@ -356,6 +356,16 @@ def test_an_actor_made_here_ends_with_its_last_handle(caller: Caller) -> None:
     assert actor.released
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_the_last_handle_of_a_dead_actor_frees_its_name(caller: Caller, named: bool) -> None:
+    handle = caller.objects.own(object_name("new"), 1)
+    actor = caller.calls.create(b"\x80" + b"b" * 15, True, handle, [], named)
+    info: Any = SimpleNamespace(version=0, state="DEAD", address=None, actor_id=actor.actor_id)
+    caller.calls.registered(actor, info)
+    caller.objects.release(handle)
+    assert caller.agent.take(KillActor) == ([KillActor(actor.actor_id, True, True)] if named else [])
+
+
 def test_handles_of_an_ended_session_are_stale(caller: Caller) -> None:
     caller.calls.close()
     caller.call()

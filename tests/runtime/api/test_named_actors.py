@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 import textwrap
@@ -102,6 +103,58 @@ def test_a_name_is_free_again_after_kill() -> None:
     again = Box.options(name="reused").remote(2)
     assert ray.get(again.get.remote()) == 2
     ray.kill(again)
+
+
+class TestAfterACrash:
+    """The name of an actor that died, though nobody killed it."""
+
+    def crashed(self, name: str, **options: Any) -> Any:
+        box = Box.options(name=name, **options).remote()
+        ray.get(box.get.remote(), timeout=60)
+        with pytest.raises(exceptions.RayActorError):
+            ray.get(box.__ray_call__.remote(lambda _box: os._exit(1)), timeout=60)
+        with pytest.raises(exceptions.ActorDiedError):
+            ray.get(box.get.remote(), timeout=60)
+        return box
+
+    def test_it_is_free_when_the_last_handle_goes(self) -> None:
+        box = self.crashed("crashed")
+        with pytest.raises(ValueError, match="crashed"):
+            Box.options(name="crashed").remote()
+        for same in (ray.get_actor("crashed"), Box.options(name="crashed", get_if_exists=True).remote()):
+            assert same == box
+            with pytest.raises(exceptions.ActorDiedError):
+                ray.get(same.get.remote(), timeout=60)
+        del box, same
+        gc.collect()
+        assert eventually(lambda: gone("crashed"))
+        again = Box.options(name="crashed").remote(2)
+        assert ray.get(again.get.remote(), timeout=60) == 2
+        ray.kill(again)
+
+    def test_it_is_free_after_kill(self) -> None:
+        box = self.crashed("crashed-and-killed")
+        ray.kill(box)
+        assert eventually(lambda: gone("crashed-and-killed"))
+
+    def test_a_detached_actors_name_is_free_at_once(self) -> None:
+        box = self.crashed("crashed-detached", lifetime="detached")
+        assert eventually(lambda: gone("crashed-detached"))
+        del box
+
+    def test_a_constructor_that_fails_keeps_it_too(self) -> None:
+        @ray.remote(num_cpus=0)
+        class Wrong:
+            def __init__(self) -> None:
+                raise RuntimeError("no")
+
+        wrong = Wrong.options(name="wrong").remote()
+        with pytest.raises(exceptions.ActorDiedError):
+            ray.get(wrong.__ray_ready__.remote(), timeout=60)
+        assert ray.get_actor("wrong") == wrong
+        del wrong
+        gc.collect()
+        assert eventually(lambda: gone("wrong"))
 
 
 def test_a_name_does_not_keep_the_actor() -> None:
