@@ -26,7 +26,7 @@ ClusterName = Annotated[
 
 
 class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How machines are entered. The local provider needs none of it."""
+    """SSH users, keys and jump hosts. The local provider needs none of it."""
 
     ssh_user: EnvString = ""
     ssh_private_key: EnvString = ""
@@ -34,23 +34,22 @@ class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ssh_config: Annotated[
         str,
         Meta(
-            description="The SSH configuration by which this machine enters others. Default: ~/.ssh/config. none: no "
-            "file.",
+            description="SSH configuration file of this machine. Default: ~/.ssh/config. none: no file.",
             extra={"env": True},
         ),
     ] = ""
     ssh_proxy_command: Annotated[
         str,
         Meta(
-            description="A command whose input and output lead to a machine; %h, %p and %r are its host, port "
-            "and user.",
+            description="A command whose stdin and stdout connect to a machine; %h, %p and %r are its host, port and "
+            "user.",
             extra={"env": True},
         ),
     ] = ""
     ssh_proxy_jump: Annotated[
         str,
         Meta(
-            description="Reach the machines through this one, as USER@HOST:PORT; several, separated by commas.",
+            description="Jump hosts, as USER@HOST:PORT, separated by commas.",
             extra={"env": True},
         ),
     ] = ""
@@ -59,26 +58,26 @@ class Auth(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class EngineRuntime(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="engine"
 ):
-    """Our engine, in the version of the launcher, which brings it along."""
+    """Our engine, in the version of the launcher, which uploads it."""
 
 
 class RayRuntime(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="ray"):
-    """Ray itself. Machines are made, set up and ended as for the engine; what only the engine has is not there."""
+    """Ray itself. Machines are made, set up and terminated as for the engine; features of the engine are missing."""
 
     version: Annotated[
-        str, Meta(description="Installed by pip into an environment of its own. Default: the newest.")
+        str, Meta(description="Version that pip installs into its own environment. Default: the newest.")
     ] = ""
     python: Annotated[
         str,
         Meta(
-            description="A Python of the machines that has Ray: nothing is installed. Default with docker: python.",
+            description="A Python on the machines that has Ray; nothing is installed. Default with docker: python.",
             extra={"env": True},
         ),
     ] = ""
     wheelhouse: Annotated[
         str,
         Meta(
-            description="A folder here with Ray's wheels, for machines without internet.", extra={"env": True}
+            description="Local folder with Ray's wheels, for machines without internet.", extra={"env": True}
         ),
     ] = ""
 
@@ -104,96 +103,103 @@ class NodeType(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     resources: Annotated[
         dict[str, Amount],
-        Meta(description="What a node brings, as {CPU: 4, GPU: 1, memory: 8e9}. Default: all it has."),
+        Meta(description="Resources of a node, as {CPU: 4, GPU: 1, memory: 8e9}. Default: all that it has."),
     ] = {}
     labels: Annotated[dict[str, str], Meta(description="Labels of the nodes, for label selectors.")] = {}
     node_config: Annotated[dict[str, Any], Meta(description="The provider's own settings.")] = {}
     min_workers: Annotated[Count, Meta(description="Workers of this type that always run.")] = 0
     max_workers: Annotated[
-        Count | None, Meta(description="The most workers of this type. Default: the cluster's max_workers.")
+        Count | None, Meta(description="Most workers of this type. Default: the cluster's max_workers.")
     ] = None
     idle_timeout_s: Annotated[
         Seconds | None,
-        Meta(description="A worker idle this long is removed. Default: idle_timeout_minutes of the cluster."),
+        Meta(
+            description="Remove a worker after this idle time. Default: the cluster's idle_timeout_minutes."
+        ),
     ] = None
     spot: Annotated[
-        bool, Meta(description="Interruptible machines first, and others when there are none.")
+        bool, Meta(description="Prefer interruptible machines; use others if there are none.")
     ] = False
     zones: Annotated[
-        list[str], Meta(description="Only in these zones, the first one first. Default: the provider's.")
+        list[str], Meta(description="Only these zones, the first one preferred. Default: the provider's.")
     ] = []
     max_price: Annotated[
-        Amount | None, Meta(description="The most that a machine may cost per hour. Default: no limit.")
+        Amount | None, Meta(description="Highest price per machine and hour. Default: no limit.")
     ] = None
     docker: Docker | None = None
     node_dir: Annotated[
-        str, Meta(description="Instead of the cluster's, for nodes of this type.", extra={"env": True})
+        str, Meta(description="Replaces the cluster's, for nodes of this type.", extra={"env": True})
     ] = ""
     initialization_commands: Annotated[
-        list[str] | None, Meta(description="Instead of the cluster's, for workers of this type.")
+        list[str] | None, Meta(description="Replaces the cluster's, for workers of this type.")
     ] = None
     worker_setup_commands: Annotated[
         list[str] | None,
-        Meta(description="Instead of the cluster's setup_commands and worker_setup_commands, for this type."),
+        Meta(description="Replaces the cluster's setup_commands and worker_setup_commands, for this type."),
     ] = None
 
 
 class Ports(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the head listens. 0: any free port."""
+    """Ports of the head. 0: any free port."""
 
     control: Port = 0
     api: Port = 0
 
 
 class DisruptedBy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many workers may be drained at the same time for one cause."""
+    """How many workers may be drained at the same time for one reason."""
 
-    idle: Annotated[Count | None, Meta(description="Idle ones. Default: any number.")] = None
+    idle: Annotated[Count | None, Meta(description="Idle workers. Default: any number.")] = None
     outdated: Annotated[
         Count | None,
-        Meta(description="Those of an old configuration, replacements that are not there included."),
+        Meta(
+            description="Workers of an old configuration, including those whose replacement has not joined yet."
+        ),
     ] = None
     consolidation: Annotated[
-        Count | None, Meta(description="Those whose work has room elsewhere; see consolidation.")
+        Count | None, Meta(description="Workers whose work fits elsewhere; see consolidation.")
     ] = None
-    surplus: Annotated[Count | None, Meta(description="Those beyond max_workers.")] = None
+    surplus: Annotated[Count | None, Meta(description="Workers beyond max_workers.")] = None
 
 
 class Budgets(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the autoscaler may spend, and how much of the cluster it may take out of work at the same time."""
+    """How much the autoscaler may spend, and how many workers it may drain at the same time."""
 
     max_hourly_price: Annotated[
         Amount | None,
-        Meta(description="The most that all workers together cost per hour. Default: no limit."),
+        Meta(description="Highest price of all workers together per hour. Default: no limit."),
     ] = None
     max_disrupted: Annotated[
         Count,
-        Meta(description="How many workers are drained at the same time for another reason than idleness."),
+        Meta(description="How many workers may be drained at the same time for reasons other than idleness."),
     ] = 10
     max_disrupted_by: Annotated[
-        DisruptedBy, Meta(description="Limits for single causes, within max_disrupted (but for idle).")
+        DisruptedBy, Meta(description="Limits for single reasons, within max_disrupted (except idle).")
     ] = DisruptedBy()
 
 
 class Consolidation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Little used workers are drained when what they run has room on other nodes, or on a cheaper machine."""
+    """Drains little used workers whose work fits on other nodes, or on a cheaper machine."""
 
-    after_minutes: Annotated[Amount, Meta(description="It must have had room elsewhere for so long.")] = 10.0
+    after_minutes: Annotated[
+        Amount, Meta(description="The work must have fitted elsewhere for this long.")
+    ] = 10.0
     max_used: Annotated[
         float,
-        Meta(ge=0, le=1, description="Workers of which more is used are left alone; a share, from 0 to 1."),
+        Meta(ge=0, le=1, description="Leave workers alone that are used more than this share, from 0 to 1."),
     ] = 0.5
 
 
 class Autostop(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The cluster stops by itself when nobody has used it for long."""
+    """The cluster stops by itself when it is idle."""
 
     idle_minutes: Annotated[
         Amount,
-        Meta(description="No job, program, waiting work, log-in or set-up for so long."),
+        Meta(description="Stop after this time without jobs, programs, waiting work, logins and setups."),
     ]
     down: Annotated[
-        bool, Meta(description="It ends for good, instead of keeping the head's machine for the next `up`.")
+        bool,
+        Meta(description="End the cluster for good instead of keeping the head's machine for the next `up`."),
     ] = False
 
 
@@ -209,26 +215,29 @@ class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     head_node_type: Annotated[str, Meta(description="The node type of the head.")]
     max_workers: Annotated[
         Count | None,
-        Meta(description="The most workers of all types. Default: the sum of the types' limits."),
+        Meta(description="Most workers of all types. Default: the sum of the types' limits."),
     ] = None
     upscaling_speed: Annotated[
         float,
         Meta(
-            gt=0, description="How many nodes of a type are started at once, as a multiple of those that run."
+            gt=0,
+            description="Every 5 s, start at most this many times the running nodes of a type (minimum 5).",
         ),
     ] = 1.0
-    idle_timeout_minutes: Annotated[Amount, Meta(description="A worker idle this long is removed.")] = 5.0
+    idle_timeout_minutes: Annotated[Amount, Meta(description="Remove a worker after this idle time.")] = 5.0
     budgets: Budgets = Budgets()
     consolidation: Annotated[
         Consolidation | None,
-        Meta(description="Give up busy workers whose work has room elsewhere. Default: no."),
+        Meta(description="Remove busy workers whose work fits elsewhere. Default: off."),
     ] = None
     autostop: Annotated[
-        Autostop | None, Meta(description="Stop when nobody has used it for long. Default: it stays.")
+        Autostop | None, Meta(description="Stop the cluster when it is idle. Default: never.")
     ] = None
     max_concurrent_jobs: Annotated[
         Annotated[int, Meta(ge=1)] | None,
-        Meta(description="How many jobs run at once; others wait. Default: by the head's CPUs and memory."),
+        Meta(
+            description="How many jobs run at once; others wait. Default: depends on the head's CPUs and memory."
+        ),
     ] = None
     ports: Ports = Ports()
     node_dir: Annotated[
@@ -246,26 +255,26 @@ class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = EngineRuntime()
     file_mounts: Annotated[
         dict[str, EnvString],
-        Meta(description="Path on every node -> file or folder here that is copied to it."),
+        Meta(description="Path on every node -> local file or folder that is copied to it."),
     ] = {}
     cluster_synced_files: Annotated[
         list[str],
-        Meta(description="Files and folders of the head that every new worker gets, in the same place."),
+        Meta(description="Files and folders of the head that every new worker gets, at the same path."),
     ] = []
     file_mounts_sync_continuously: Annotated[
-        bool, Meta(description="What changes in the head's file_mounts reaches running workers in seconds.")
+        bool, Meta(description="Send changes in the head's file_mounts to running workers within seconds.")
     ] = False
     rsync_exclude: Annotated[
         list[str],
-        Meta(description="What of file_mounts stays behind: patterns as rsync's --exclude takes them."),
+        Meta(description="Patterns, as of rsync's --exclude, of files in file_mounts that are not copied."),
     ] = []
     rsync_filter: Annotated[
         list[str],
-        Meta(description="Names of files in file_mounts that say, for their folder, what stays behind."),
+        Meta(description="Names of ignore files in file_mounts, such as .gitignore."),
     ] = field(default_factory=lambda: [".gitignore"])
     ready_command: Annotated[
         str,
-        Meta(description="Asked again on a new machine until it succeeds, before anything is done there."),
+        Meta(description="Retried on a new machine until it succeeds, before setup starts."),
     ] = ""
     initialization_commands: Annotated[
         list[str], Meta(description="Run first on every node, before files are copied.")
@@ -279,4 +288,4 @@ class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     worker_start_ray_commands: Annotated[
         list[str], Meta(description="How Ray is started on workers; for the engine see docs/from-ray.md.")
     ] = []
-    metadata: Annotated[dict[str, Any], Meta(description="Your own notes; nothing reads them.")] = {}
+    metadata: Annotated[dict[str, Any], Meta(description="Your own notes; ignored.")] = {}

@@ -32,7 +32,7 @@ def load_file(
     environ: Mapping[str, str] | None = None,
     on_warning: Callable[[str], None] = lambda text: None,
 ) -> ClusterSpec:
-    """Reads a spec. `on_warning` is told what is in it and not done, a line each.
+    """Reads a spec. `on_warning` is told which keys have no effect, a line each.
 
     Raises:
         NotFound: there is no such file.
@@ -50,7 +50,7 @@ def load_file(
         ) from error
     except UnicodeDecodeError as error:
         raise SpecError(
-            f"{file} is no text: byte {error.start} is not UTF-8", "Write the spec as YAML in UTF-8."
+            f"{file} is not text: byte {error.start} is not UTF-8", "Write the spec as YAML in UTF-8."
         ) from error
     return load_text(text, file, environ, on_warning)
 
@@ -141,7 +141,7 @@ def _check_across(spec: ClusterSpec, reader: Reader) -> None:
         for resource in node_type.resources:
             common = _COMMON_RESOURCES.get(resource.lower(), resource)
             if common != resource:
-                words = f"taken for a resource of your own: did you mean '{common}'?"
+                words = f"counts as a custom resource: did you mean '{common}'?"
                 reader.warn_at((*path, "resources", resource), words)
         limit = node_type.max_workers
         if limit is not None and node_type.min_workers > limit:
@@ -152,8 +152,8 @@ def _check_across(spec: ClusterSpec, reader: Reader) -> None:
         if limit is None and spec.max_workers is None and scales:
             reader.warn_at(
                 path,
-                f"there are never more of it than its min_workers, {node_type.min_workers}: "
-                "neither it nor the cluster says max_workers",
+                f"it never grows beyond its min_workers, {node_type.min_workers}: "
+                "neither it nor the cluster sets max_workers",
             )
     wanted = sum(node_type.min_workers for node_type in types.values())
     if spec.max_workers is not None and wanted > spec.max_workers:
@@ -169,7 +169,8 @@ def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
         _check_ray(spec, spec.runtime, reader)
     if isinstance(spec.provider, ExternalProvider) and not CLASS_PATH.fullmatch(spec.provider.class_path):
         reader.problem_at(
-            ("provider", "class"), f"'{spec.provider.class_path}' names no class; write package.module:Class"
+            ("provider", "class"),
+            f"'{spec.provider.class_path}' does not name a class; write package.module:Class",
         )
     for name, node_type in spec.available_node_types.items():
         if provider_type(spec) in ("local", "ssh"):
@@ -177,14 +178,14 @@ def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
             for key in (key for key, value in asked.items() if value):
                 reader.problem_at(
                     ("available_node_types", name, key),
-                    f"machines of provider type {provider_type(spec)} have no such thing; remove it",
+                    f"machines of provider type {provider_type(spec)} do not support this key; remove it",
                 )
     _check_node_dir(spec.node_dir, ("node_dir",), spec, reader)
     for name, node_type in spec.available_node_types.items():
         _check_node_dir(node_type.node_dir, ("available_node_types", name, "node_dir"), spec, reader)
     if spec.autostop is not None and not spec.autostop.down and isinstance(spec.provider, SshProvider):
         reader.problem_at(
-            ("autostop",), "machines of one's own cannot be stopped, only given back: add `down: true` to it"
+            ("autostop",), "SSH hosts cannot be stopped, only given back: add `down: true` to it"
         )
     if provider_type(spec) == "local":
         given: dict[Path, Docker | None] = {("docker",): spec.docker} | {
@@ -200,7 +201,7 @@ def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
         if not name.strip() or set(name) & set("/ *?!"):
             reader.problem_at(
                 ("rsync_filter", index),
-                f"{name!r} is no name of an ignore file, such as .gitignore; patterns belong in rsync_exclude",
+                f"{name!r} is not the name of an ignore file, such as .gitignore; patterns belong in rsync_exclude",
             )
 
 
@@ -215,22 +216,24 @@ def _check_ray(spec: ClusterSpec, runtime: RayRuntime, reader: Reader) -> None:
     if provider_type(spec) == "local":
         reader.problem_at(
             ("runtime", "kind"),
-            "Ray needs machines of its own, for its nodes on one host end each other; take another provider",
+            "Ray cannot run on local machines, because its nodes on one host end each other; use another provider",
         )
     if spec.autostop is not None:
         reader.problem_at(
             ("autostop",),
-            "it is the engine's head that watches, and Ray has none of it; end it with clusterctl down",
+            "Ray has no head of ours that could watch for idleness; end the cluster with clusterctl down",
         )
     for key in ("cluster_synced_files", "file_mounts_sync_continuously"):
         if getattr(spec, key):
-            reader.problem_at((key,), "nothing of ours runs on the head that could do it; use file_mounts")
+            reader.problem_at(
+                (key,), "a cluster that runs Ray itself has no process that could do it; use file_mounts"
+            )
     if runtime.python and (runtime.version or runtime.wheelhouse):
         reader.problem_at(
-            ("runtime", "python"), "nothing is installed where it is given; remove it or the other key"
+            ("runtime", "python"), "with runtime.python nothing is installed; remove it, or the other key"
         )
     if runtime.version and not _VERSION.fullmatch(runtime.version):
-        reader.problem_at(("runtime", "version"), f"'{runtime.version}' is no version, such as 2.60.0")
+        reader.problem_at(("runtime", "version"), f"'{runtime.version}' is not a version, such as 2.60.0")
     for name, kind in spec.available_node_types.items():
         if kind.max_workers is not None and kind.max_workers > kind.min_workers:
             reader.warn_at(

@@ -146,7 +146,7 @@ def _refuse(mapping: yaml.MappingNode, path: Path, place: str, notes: list[Probl
     for key, advice in _REFUSED.get(place, {}).items():
         node = editing.key_of(mapping, key)
         if node is not None and not editing.is_empty(editing.pop(mapping, key)):
-            notes.append(at(node, (*path, key), f"this cannot be done: {advice}"))
+            notes.append(at(node, (*path, key), f"not supported: {advice}"))
 
 
 def _drop_unless_true(mapping: yaml.MappingNode, key: str) -> None:
@@ -238,7 +238,7 @@ def _node_type(kind: yaml.MappingNode, path: Path, platform: str, notes: list[Pr
         key = editing.key_of(config, name)
         if key is not None:
             editing.pop(config, name)
-            words = "this cannot be done: there are no TPU machines; GPUs are guestAccelerators"
+            words = "not supported: there are no TPU machines; GPUs are guestAccelerators"
             notes.append(at(key, (*path, "node_config", name), words))
     scheduling = editing.get(config, "scheduling")
     if isinstance(scheduling, yaml.SequenceNode) and scheduling.value:

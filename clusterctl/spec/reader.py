@@ -239,7 +239,7 @@ class Reader:
         pattern = inner.pattern if isinstance(inner, inspect.StrType) else None
         if pattern and not re.search(pattern, value):
             allowed = "letters, digits, '-' and '_' only, at most 63, the first a letter or digit"
-            self.problems.append(at(node, path, f"'{value}' is no valid name: {allowed}"))
+            self.problems.append(at(node, path, f"'{value}' is not a valid name: {allowed}"))
             return False
         return True
 

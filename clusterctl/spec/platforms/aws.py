@@ -10,7 +10,7 @@ from ..kinds import EnvString, Struct
 
 
 class AwsKeyPair(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key pair that EC2 knows already; auth.ssh_private_key is its private half."""
+    """An existing key pair of EC2; auth.ssh_private_key is its private half."""
 
     key_name: EnvString
 
@@ -18,19 +18,19 @@ class AwsKeyPair(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class AwsProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="aws"):
     """Machines of Amazon EC2. `node_config` of a node type is what EC2's RunInstances takes, under its own names."""
 
-    region: Annotated[str, Meta(description="Such as us-west-2.", extra={"env": True})]
+    region: Annotated[str, Meta(description="E.g. us-west-2.", extra={"env": True})]
     availability_zone: Annotated[
         str,
         Meta(
-            description="Zones of the region, the first one first, separated by commas. Default: all.",
+            description="Zones of the region, separated by commas, the first one preferred. Default: all.",
             extra={"env": True},
         ),
     ] = ""
     vpc_id: Annotated[
         str,
         Meta(
-            description="The network. Default: that of the subnets, else the region's default one, else one that is "
-            "made for the cluster.",
+            description="The network. Default: that of the subnets, else the region's default one, else a new one for "
+            "the cluster.",
             extra={"env": True},
         ),
     ] = ""
@@ -41,24 +41,24 @@ class AwsProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     ssh_cidr_blocks: Annotated[
         list[EnvString],
         Meta(
-            description="Who may enter the machines by SSH, as 203.0.113.0/24. Default: everybody with the key."
+            description="Addresses that may connect by SSH, as 203.0.113.0/24. Default: everybody with the key."
         ),
     ] = []
-    tags: Annotated[dict[str, EnvString], Meta(description="Further tags of all that is made.")] = {}
+    tags: Annotated[dict[str, EnvString], Meta(description="Further tags of everything that is made.")] = {}
     use_internal_ips: Annotated[
         bool,
-        Meta(description="Machines get no public address; whoever runs `clusterctl` must be in the network."),
+        Meta(description="Machines get no public address; `clusterctl` must run inside the network."),
     ] = False
     key_pair: AwsKeyPair | None = None
     security_group: Annotated[
         dict[str, Any],
-        Meta(description="GroupName and IpPermissions, as EC2 has them, besides what the nodes need."),
+        Meta(description="GroupName and IpPermissions, as in EC2, in addition to what the nodes need."),
     ] = {}
     profile: Annotated[
-        str, Meta(description="Of the credentials on the operator's machine.", extra={"env": True})
+        str, Meta(description="Credentials profile on the operator's machine.", extra={"env": True})
     ] = ""
     endpoint_url: Annotated[
-        str, Meta(description="Another endpoint that speaks the API of AWS.", extra={"env": True})
+        str, Meta(description="Another endpoint of the API of AWS.", extra={"env": True})
     ] = ""
     python: Annotated[
         str,

@@ -13,47 +13,47 @@ class GcpProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     """Machines of Google Compute Engine. `node_config` of a node type is what the API's instances.insert takes, under
     its own names."""
 
-    region: Annotated[str, Meta(description="Such as us-west1.", extra={"env": True})]
+    region: Annotated[str, Meta(description="E.g. us-west1.", extra={"env": True})]
     availability_zone: Annotated[
         str,
         Meta(
-            description="Zones of the region, the first one first, separated by commas. Default: all.",
+            description="Zones of the region, separated by commas, the first one preferred. Default: all.",
             extra={"env": True},
         ),
     ] = ""
-    project_id: Annotated[str, Meta(description="Default: that of the credentials.", extra={"env": True})] = (
-        ""
-    )
+    project_id: Annotated[
+        str, Meta(description="Default: the credentials' project.", extra={"env": True})
+    ] = ""
     use_internal_ips: Annotated[
         bool,
-        Meta(description="Machines get no public address; whoever runs `clusterctl` must be in the network."),
+        Meta(description="Machines get no public address; `clusterctl` must run inside the network."),
     ] = False
     network: Annotated[
         str,
         Meta(
-            description="The network of machines whose node_config names none. Default: that named default.",
+            description="Network of machines whose node_config names none. Default: default.",
             extra={"env": True},
         ),
     ] = ""
     subnetwork: Annotated[
-        str, Meta(description="The same for the subnetwork. Default: the network's.", extra={"env": True})
+        str, Meta(description="Subnetwork of these machines. Default: the network's.", extra={"env": True})
     ] = ""
     firewall: Annotated[
         bool,
-        Meta(description="Make firewall rules for SSH and for what goes on among the machines."),
+        Meta(description="Create firewall rules for SSH and for traffic among the machines."),
     ] = True
     ssh_sources: Annotated[
-        list[EnvString], Meta(description="Address ranges that may enter the machines by SSH. Default: all.")
+        list[EnvString], Meta(description="Address ranges that may connect by SSH. Default: all.")
     ] = []
     service_account: Annotated[
         str,
         Meta(
-            description="Of the head, which makes workers by it. Default: the project's for Compute Engine.",
+            description="Account of the head, with which it makes workers. Default: the project's for Compute Engine.",
             extra={"env": True},
         ),
     ] = "default"
     endpoint: Annotated[
-        str, Meta(description="Another endpoint that speaks the Compute API.", extra={"env": True})
+        str, Meta(description="Another endpoint of the Compute API.", extra={"env": True})
     ] = ""
     python: Annotated[
         str,

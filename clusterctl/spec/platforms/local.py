@@ -14,7 +14,7 @@ class LocalNodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     capacity: Annotated[
         int | None,
-        Meta(description="How many machines of the type the host has to give; further ones are refused."),
+        Meta(description="Number of machines of the type; more are refused."),
     ] = None
     create_latency_s: Annotated[Seconds, Meta(description="How long creating a machine takes.")] = 0.0
     vanish_after_s: Annotated[
@@ -30,11 +30,11 @@ class LocalProvider(
     root: Annotated[
         str,
         Meta(
-            description="Where machines keep their files; a short path, for the sake of Unix sockets. "
+            description="Where machines keep their files; a short path, because of Unix sockets. "
             "Default: a folder in the system's temporary directory.",
             extra={"env": True},
         ),
     ] = ""
     listing_lag_s: Annotated[
-        Seconds, Meta(description="Rehearsal: a new machine is listed only after this time.")
+        Seconds, Meta(description="Rehearsal: list a new machine only after this time.")
     ] = 0.0

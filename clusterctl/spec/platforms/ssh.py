@@ -1,4 +1,4 @@
-"""`provider: {type: ssh}`: one's own machines."""
+"""`provider: {type: ssh}`: SSH hosts."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def split_machine(text: str) -> tuple[str, str, int]:
         port = port or colon
     number = int(port) if port.isascii() and port.isdigit() else 0
     if not host or len((user + host).split()) > 1 or (port and not 0 < number < 2**16):
-        raise ValueError(f"'{text}' is no machine: write HOST, HOST:PORT or USER@HOST")
+        raise ValueError(f"'{text}' is not a machine: write HOST, HOST:PORT or USER@HOST")
     return user, host, number
 
 
 class SshNodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`node_config` of a node type of one's own machines."""
+    """`node_config` of a node type of SSH hosts."""
 
     hosts: Annotated[
         list[EnvString],
@@ -40,12 +40,12 @@ class SshNodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class SshProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="ssh"):
-    """One's own machines, entered by SSH. They are taken and given back instead of made."""
+    """Existing machines that are reached by SSH. They are taken and given back, not made."""
 
     head: Annotated[
         str,
         Meta(
-            description="The head's machine: HOST, HOST:PORT or USER@HOST; HOST may be a name of ~/.ssh/config.",
+            description="The head's machine: HOST, HOST:PORT or USER@HOST; HOST may be an alias of ~/.ssh/config.",
             extra={"env": True},
         ),
     ]
@@ -55,8 +55,8 @@ class SshProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     addresses: Annotated[
         dict[str, EnvString],
         Meta(
-            description="Where the head reaches a machine, by its entry above, as USER@HOST:PORT. Default: where your "
-            "SSH configuration says it is."
+            description="Where the head reaches a machine: its entry above -> USER@HOST:PORT. Default: from your SSH "
+            "configuration."
         ),
     ] = {}
     python: Annotated[

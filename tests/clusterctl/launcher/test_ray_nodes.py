@@ -142,17 +142,17 @@ def test_where_ray_comes_from(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("{type: aws, region: r}", "{type: local}", "runtime.kind: Ray needs machines of its own"),
-        ("version: 2.60.0", "version: 2.60.0, python: /p", "nothing is installed where it is given"),
+        ("{type: aws, region: r}", "{type: local}", "runtime.kind: Ray cannot run on local machines"),
+        ("version: 2.60.0", "version: 2.60.0, python: /p", "with runtime.python nothing is installed"),
         (
             "setup_commands: [s]",
             "cluster_synced_files: [f]",
-            "cluster_synced_files: nothing of ours runs on the head",
+            "cluster_synced_files: a cluster that runs Ray itself has no process",
         ),
         (
             "setup_commands: [s]",
             "autostop: {idle_minutes: 5}",
-            "autostop: it is the engine's head that watches",
+            "autostop: Ray has no head of ours",
         ),
         (
             "kind: ray",

@@ -27,7 +27,7 @@ def make(path: str) -> OperatorProvider:
 
 def test_a_class_is_named_as_package_module_class() -> None:
     with pytest.raises(
-        SpecError, match=r"provider\.class: 'module\.Class' names no class; write package\.module"
+        SpecError, match=r"provider\.class: 'module\.Class' does not name a class; write package\.module"
     ):
         spec("module.Class")
 

@@ -84,7 +84,7 @@ def test_a_wrong_line_is_named_with_its_place(line: str, column: int, message: s
         ),
         ("type: local", "rot: /x", (2, 11), "the key 'type' is missing"),
         ("head_node_type: head", "head_node_type: hed", (3, 17), "there is no node type 'hed'"),
-        ("cluster_name: c", "cluster_name: my cluster", (1, 15), "'my cluster' is no valid name"),
+        ("cluster_name: c", "cluster_name: my cluster", (1, 15), "'my cluster' is not a valid name"),
         ("cluster_name: c\n", "", (1, 1), "the key 'cluster_name' is missing"),
         ("min_workers: 1", "min_workers: 9", (6, 46), "min_workers 9 is above max_workers 3"),
         ("min_workers: 1", "node_config: {capcity: 1}", (6, 47), "did you mean 'capacity'?"),
@@ -94,7 +94,7 @@ def test_a_wrong_line_is_named_with_its_place(line: str, column: int, message: s
             (6, 33),
             "misplaced key 'setup_commands'; it belongs in the top",
         ),
-        ("  worker: {", "  wor ker: {", (6, 3), "'wor ker' is no valid name"),
+        ("  worker: {", "  wor ker: {", (6, 3), "'wor ker' is not a valid name"),
     ],
 )
 def test_a_wrong_part_is_named_with_its_place(
@@ -241,7 +241,7 @@ def test_a_version_of_ray_is_one(version: str) -> None:
     )
     ((line, _, message),) = problems(text)
     assert line == 3
-    assert "is no version, such as 2.60.0" in message
+    assert "is not a version, such as 2.60.0" in message
 
 
 def test_what_is_free_holds_what_every_platform_can_take() -> None:

@@ -70,10 +70,10 @@ def test_problems_point_at_what_was_written() -> None:
 @pytest.mark.parametrize(
     ("provider", "column", "message"),
     [
-        ("head: '', workers: [a]", 29, "'' is no machine: write HOST, HOST:PORT or USER@HOST"),
-        ("head: 'h:', workers: [a]", 29, "'h:' is no machine"),
-        ("head: 'h:99999', workers: [a]", 29, "'h:99999' is no machine"),
-        ("head: h, workers: [a b]", 42, "'a b' is no machine"),
+        ("head: '', workers: [a]", 29, "'' is not a machine: write HOST, HOST:PORT or USER@HOST"),
+        ("head: 'h:', workers: [a]", 29, "'h:' is not a machine"),
+        ("head: 'h:99999', workers: [a]", 29, "'h:99999' is not a machine"),
+        ("head: h, workers: [a b]", 42, "'a b' is not a machine"),
         ("head: h, workers: [a, b, x@a:22]", 48, "'x@a:22' is given twice: it is a worker already"),
         ("head: h, workers: ['h:22']", 42, "'h:22' is given twice: it is the head already"),
     ],
@@ -121,7 +121,7 @@ def test_rays_form_without_a_head(provider: str) -> None:
         ("elsewhere", "'elsewhere' is none of provider.workers"),
         ("h1", "'h1' is none of provider.workers"),
         ("'op@h2'", "'op@h2' is none of provider.workers"),
-        ("''", "'' is no machine"),
+        ("''", "'' is not a machine"),
     ],
 )
 def test_the_machines_of_a_type_are_workers(host: str, message: str) -> None:

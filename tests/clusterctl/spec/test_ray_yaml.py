@@ -207,7 +207,7 @@ def test_the_form_of_before_there_were_node_types() -> None:
     ("old", "new", "words"),
     [
         ("    use_internal_ips: false", "    aws_credentials: {a: b}", "AWS_PROFILE"),
-        ("    use_internal_ips: false", "    module: a.b", "f:8:5: provider.module: this cannot be done"),
+        ("    use_internal_ips: false", "    module: a.b", "f:8:5: provider.module: not supported"),
         ("    ssh_user: ubuntu", "    ssh_proxy_use_node_id: true", "auth.ssh_proxy_use_node_id"),
         ("max_workers: 2", "target_utilization_fraction: 0.8", "upscaling_speed"),
         ("max_workers: 2", "min_worker: 2", "unknown key 'min_worker'"),
@@ -262,7 +262,7 @@ def test_gcp_alone() -> None:
 
 def test_ones_own_machines() -> None:
     found = problems("cluster_name: c\nprovider: {type: local, coordinator_address: 'h:1'}\n")
-    assert any("f:2:25: provider.coordinator_address: this cannot be done" in line for line in found)
+    assert any("f:2:25: provider.coordinator_address: not supported" in line for line in found)
     own = (
         "cluster_name: c\nprovider: {type: local, head_ip: h1, worker_ips: [h2], external_head_ip: 1.2.3.4}\n"
     )
@@ -320,7 +320,7 @@ def test_full_files_with_containers(text: str) -> None:
 def test_workers_that_can_never_come_are_named() -> None:
     _, warnings = read(GCP.replace("max_workers: 2\n", ""))
     assert len(warnings) == 1
-    assert "available_node_types.ray_worker_small: there are never more of it" in warnings[0]
+    assert "available_node_types.ray_worker_small: it never grows beyond its min_workers" in warnings[0]
 
 
 def test_problems_and_warnings_come_together() -> None:
