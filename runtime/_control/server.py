@@ -18,6 +18,7 @@ from runtime._control.context import Context, Handlers, Signal
 from runtime._control.definitions import DefinitionSweeper
 from runtime._control.demand_notes import DemandNotes
 from runtime._control.ended import EndedService
+from runtime._control.events import ClusterEvents
 from runtime._control.group_scheduler import GroupScheduler
 from runtime._control.group_table import GroupTable
 from runtime._control.jobs import JobService
@@ -91,7 +92,8 @@ class ControlStore:
         )
         demand_notes = DemandNotes(cluster)
         self.nodes.on_demands_of.append(demand_notes.tell)
-        self.autoscaling.on_report += [demand_notes.learn, notes.learn]
+        events = ClusterEvents(wall_time)
+        self.autoscaling.on_report += [demand_notes.learn, notes.learn, events.learn]
 
         # Groups first: actors may live in them.
         self._view_changed.connect(groups.schedule)
@@ -103,8 +105,14 @@ class ControlStore:
             self.jobs.node_registered,
             self.groups.node_registered,
             self.actors.node_registered,
+            events.node_registered,
         ]
-        self.nodes.on_dead += [self.jobs.node_dead, self.groups.node_dead, self.actors.node_dead]
+        self.nodes.on_dead += [
+            self.jobs.node_dead,
+            self.groups.node_dead,
+            self.actors.node_dead,
+            events.node_dead,
+        ]
         self.jobs.on_finished += [
             self.actors.job_finished,
             self.groups.job_finished,
@@ -119,7 +127,7 @@ class ControlStore:
             **self.groups.handlers(),
             **self.kv.handlers(),
             **self.autoscaling.handlers(),
-            **EndedService().handlers(),
+            **EndedService(events).handlers(),
         }
 
     async def start(self) -> None:

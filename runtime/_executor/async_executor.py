@@ -95,6 +95,9 @@ class AsyncExecutor:
         }
         self._threaded = len(self._groups) > 1
         self._calls: dict[tuple[Connection, bytes], asyncio.Task[Any]] = {}  # those that began
+        self._waiting: set[tuple[Connection, bytes]] = (
+            set()
+        )  # of these, those that the limit of their group holds up
 
     def construct(self, cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Makes the actor, in the loop: a constructor may start tasks there, or be a coroutine itself."""
@@ -141,6 +144,10 @@ class AsyncExecutor:
         if call is not None:
             call.get_loop().call_soon_threadsafe(call.cancel)
 
+    def waiting(self) -> set[tuple[Connection, bytes]]:
+        """The calls that the limit of their group holds up. Under the lock."""
+        return self._waiting.copy()
+
     def drop_waiting(self) -> None:
         """Calls that have not begun see for themselves that the process ends."""
 
@@ -167,7 +174,10 @@ class AsyncExecutor:
             try:
                 if running.cancelled:
                     raise asyncio.CancelledError
+                if group.limit.locked():
+                    self._waiting.add((connection, push.task_id))
                 async with group.limit:
+                    self._waiting.discard((connection, push.task_id))
                     if self._endings.life.leaving:
                         running.leaves = True
                         raise asyncio.CancelledError
@@ -194,6 +204,7 @@ class AsyncExecutor:
         except BaseException as error:
             done = self._answers.failed(push, running, error, time.perf_counter() - started)
         del self._calls[connection, push.task_id]
+        self._waiting.discard((connection, push.task_id))  # it may have been cancelled there
         if done is not None:
             self._answers.answer(connection, done, made)
         else:

@@ -33,6 +33,11 @@ class CallThreads:
         """Whether calls wait for a thread."""
         return bool(self._calls)
 
+    @property
+    def waiting(self) -> deque[tuple[Any, ...]]:
+        """A copy of the calls that no thread has taken."""
+        return self._calls.copy()
+
     def submit(self, *call: Any) -> None:
         """Queues a call. From one thread at a time."""
         self._calls.append(call)

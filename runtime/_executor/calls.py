@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from runtime._owner.context import Execution
 from runtime._transport.connection import Connection
@@ -41,9 +41,9 @@ class Calls:
         """A call is over."""
         self.begun.pop((connection, task_id), None)
 
-    def running_tasks(self) -> list[bytes]:
-        """The ids of what has begun and is not over."""
-        return [task_id for _, task_id in self.begun]
+    def running_tasks(self, waiting: Container[tuple[Connection, bytes]] = ()) -> list[tuple[bytes, bool]]:
+        """The ids of what has begun and is not over, and whether it runs: `waiting` are those that do not yet."""
+        return [(call[1], call not in waiting) for call in self.begun]
 
     def take_back(self, connection: Connection, count: int) -> list[bytes]:
         """Gives up to `count` of the calls at the end of the queue back to their caller. Returns their ids in the

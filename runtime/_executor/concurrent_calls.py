@@ -19,6 +19,9 @@ class ConcurrentCalls(Protocol):
     def cancel(self, connection: Connection, task_id: bytes) -> None:
         """Interrupts a call that is marked as cancelled, if it can be. Under the lock."""
 
+    def waiting(self) -> set[tuple[Connection, bytes]]:
+        """The calls that wait for others to end, by caller and task id. Under the lock."""
+
     def drop_waiting(self) -> None:
         """No call begins any more. Under the lock."""
 

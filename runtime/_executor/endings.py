@@ -93,7 +93,7 @@ class Endings:
     def retire(self, connection: Connection, key: bytes, is_needed: Callable[[], bool]) -> NoReturn:
         """Ends the process when nobody needs it any more: others hold what we own, or wait for what we have started.
         The last answer, and `Retiring` after it, may wait until owners know of the references that are kept here."""
-        name = self._owner.functions.name(key)
+        name, limit = self._owner.functions.name(key), self._owner.functions.max_calls.get(key)
         told: list[bool] = []
 
         def tell() -> None:
@@ -101,7 +101,7 @@ class Endings:
             told.append(True)
 
         with self._links.lock:
-            self.life.retire(f"It ran {name} as often as its max_calls allows.")
+            self.life.retire(f"{name} has reached max_calls={limit}.")
             self._calls.waiting.clear()
             self._owner.when_all_registered(tell)
         self._links.pump.flush_all()

@@ -104,9 +104,10 @@ class Executor:
         """For the messages that only workers get."""
         return self._receiver.handlers()
 
-    def running_tasks(self) -> list[bytes]:
-        """The ids of what has begun here and is not over."""
-        return self._calls.running_tasks()
+    def running_tasks(self) -> list[tuple[bytes, bool]]:
+        """The ids of what has begun here and is not over, and whether it runs yet. Under the lock."""
+        concurrent = self.endings.concurrent
+        return self._calls.running_tasks(concurrent.waiting() if concurrent is not None else ())
 
     def leave(self, reason: str, status: int = 0) -> None:
         """See `Endings.leave`."""

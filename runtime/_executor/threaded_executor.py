@@ -49,6 +49,14 @@ class ThreadedExecutor:
     def cancel(self, _connection: Connection, _task_id: bytes) -> None:
         """A thread cannot be interrupted: the call sees its mark when it begins or ends."""
 
+    def waiting(self) -> set[tuple[Connection, bytes]]:
+        """The calls that no thread has taken. Under the lock."""
+        return {
+            (connection, push.task_id)
+            for threads in (self._default, *self._groups.values())
+            for _, connection, push, _ in threads.waiting
+        }
+
     def drop_waiting(self) -> None:
         """No call begins any more. Under the lock."""
         for threads in (self._default, *self._groups.values()):

@@ -170,6 +170,7 @@ class NodeAgent:
             lambda: self._process_handler.processes(),
             self.peers,
             lambda: list(self.cluster.table.others),
+            lambda: self.environments.rows(config.node_id.hex()),
         )
         self.owning = OwningWorkers(self.pool.table, lambda: self.reporter.changed())
         self.reporter = Reporter(
@@ -357,7 +358,11 @@ class NodeAgent:
         if job is not None:
             job.driver = None
         self.objects.owners_dead({process.address.worker_id})
-        self.control.send(self.state.ended(process, "the driver has left", True))
+        reason = (
+            "the driver has left" if process.leaves else "Driver unexpectedly exits: its connection closed"
+        )
+        for report in self.state.ended(process, reason, process.leaves):
+            self.control.send(report)
         _unlink(process.address.unix_path)
         if not self._stopping:
             self.spawn(self._finish_job(process.job_id), "finish job")
@@ -467,7 +472,8 @@ class NodeAgent:
             self.objects.owners_dead({worker.worker_id})
             self.control.send(WorkerFailed(worker.worker_id, actor_id, reason, intended))
             if isinstance(process := worker.channel.context, Process):
-                self.control.send(self.state.ended(process, reason, intended))
+                for report in self.state.ended(process, reason, intended):
+                    self.control.send(report)
         _unlink(worker.unix_path)
 
     def _end_for_memory(self, worker: Worker, reason: str, retry: bool) -> None:

@@ -14,7 +14,7 @@ from runtime._store.service import ObjectStore
 from runtime._system.settings import system_config
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind, Message, Ok, Request
-from runtime._wire.messages.control import FROM_WORKERS, AddJob, JobInfo
+from runtime._wire.messages.control import FROM_WORKERS, AddJob, JobInfo, ReportEnded
 from runtime._wire.messages.node import (
     ArgumentsLost,
     Blocked,
@@ -37,6 +37,7 @@ from runtime._wire.messages.node import (
     StoreStatus,
     StoreUnpin,
     TakeOutput,
+    TasksTold,
     Unblocked,
     WorkerExiting,
 )
@@ -103,6 +104,7 @@ class ProcessHandler:
         self._actors = actors
         self._store = store
         self._metrics = metrics
+        self._state = state
         self._channels: set[Channel] = set()
         self._settings = system_config()
         self._by_worker: dict[bytes, Channel] = {}
@@ -129,7 +131,9 @@ class ProcessHandler:
             MetricsReport: lambda p, m: metrics.report(p, m),
             TakeOutput: lambda _, m: output.take_everywhere(m),
             Done: self._done,
+            TasksTold: state.tasks_told,
             **dict.fromkeys(FROM_WORKERS, self._forward),
+            ReportEnded: self._report_ended,
         }
 
     def accept(self, channel: Channel) -> None:
@@ -279,7 +283,14 @@ class ProcessHandler:
     def _exiting(self, process: Process, message: WorkerExiting) -> Ok:
         if process.worker is not None:
             self._pool.exiting(process.worker, message.reason, message.intended)
+        else:
+            process.leaves = True
         return Ok()
+
+    async def _report_ended(self, process: Process, message: ReportEnded) -> Message:
+        reply = await self._forward(process, message)
+        self._state.tasks_reported(process)
+        return reply
 
     async def _forward(self, process: Process, message: Request[Message]) -> Message:
         timeout_s = FORWARD_TIMEOUT_S + float(getattr(message, "timeout_s", 0.0))

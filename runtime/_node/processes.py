@@ -17,6 +17,7 @@ class Process(msgspec.Struct, eq=False):
     job_id: bytes
     pid: int
     worker: Worker | None = None
+    leaves: bool = False  # a driver said that it ends
 
 
 class Peer(msgspec.Struct, eq=False):

@@ -36,8 +36,9 @@ class CallRunner(Lending, Protocol):
     def devices(self) -> VisibleDevices:
         """The accelerators of this process."""
 
-    def running_tasks(self) -> Iterable[bytes]:
-        """The ids of what has begun here and is not over."""
+    def running_tasks(self) -> Iterable[tuple[bytes, bool]]:
+        """The ids of what has begun here and is not over; False for a call that waits for others of its actor. Under
+        the lock."""
 
     def connection_lost(self, connection: Connection) -> None:
         """A caller is gone. Under the lock."""

@@ -9,7 +9,10 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
 
 from runtime import exceptions
 from runtime._core import ids
@@ -20,7 +23,7 @@ from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.base import WorkerAddress
 from runtime._wire.messages.control import ReportEnded
-from runtime._wire.messages.node import ListState, StateRows
+from runtime._wire.messages.node import ListState, StateRows, TasksTold, WorkerExiting
 
 from .links import Links
 from .reading import Reader
@@ -33,6 +36,10 @@ KEPT_TASKS = 10_000
 REPORTED_TASKS = 1_000
 """So many tasks of a process that ends stay known."""
 REPORT_S = 2.0
+TOLD_TASKS = 200
+"""So many tasks of a process that is killed stay known."""
+TELL_S = 2.0
+"""How often the agent is told of new ones."""
 _MAX_ERROR_BYTES = 16 * 1024
 _STATES = {
     TaskState.WAITING_FOR_ARGUMENTS: "PENDING_ARGS_AVAIL",
@@ -55,6 +62,13 @@ _ERROR_TYPES: tuple[tuple[type[BaseException], str], ...] = (
     (exceptions.OwnerDiedError, "OWNER_DIED"),
     (exceptions.ObjectLostError, "OBJECT_LOST"),
 )
+
+
+class Agent(Protocol):
+    """Takes what is told."""
+
+    def send(self, message: TasksTold) -> None:
+        """Sends it, without waiting."""
 
 
 class EndedTask(NamedTuple):
@@ -89,7 +103,8 @@ class History:
         entries: the object table.
         pending: the tasks that have not ended.
         reader: describes errors on its threads.
-        running: returns the ids of the tasks that run in this process.
+        running: returns the ids of the tasks that run in this process; False for a call that waits for others of its
+            actor.
         site_of: see `TaskIds.site_of`.
     """
 
@@ -98,9 +113,9 @@ class History:
         links: Links,
         is_driver: bool,
         entries: Mapping[bytes, Entry],
-        pending: Mapping[bytes, Submission],
+        pending: dict[bytes, Submission],
         reader: Reader,
-        running: Callable[[], Iterable[bytes]],
+        running: Callable[[], Iterable[tuple[bytes, bool]]],
         site_of: Callable[[bytes], str],
     ) -> None:
         self._links = links
@@ -115,6 +130,9 @@ class History:
         # a container, the garbage collector does not visit it again and again.
         self._ended: deque[tuple[Any, ...]] = deque(maxlen=KEPT_TASKS)
         self.spans: deque[Span] = deque(maxlen=KEPT_TASKS)
+        # What had ended last and was submitted last, when we told of it.
+        self._told: tuple[tuple[Any, ...] | None, bytes] = None, b""
+        self._due_s = 0.0  # when to tell again; 0: there was no news
 
     def ended(self, task: Submission, failed: bool, error: bytes = b"", seconds: float = 0.0) -> None:
         """An attempt is over; it was in user code for so long."""
@@ -135,6 +153,40 @@ class History:
             )
         )
 
+    @property
+    def has_news(self) -> bool:
+        """Whether `tick` will tell of something."""
+        return self._latest() != self._told
+
+    def tick(self, agent: Agent, now: float) -> None:
+        """Tells the agent of the latest tasks, if there are new ones and it is time. Under the lock."""
+        if not self.has_news:
+            self._due_s = 0.0
+        elif not self._due_s:
+            self._due_s = now + TELL_S
+        elif now >= self._due_s:
+            self._due_s = now + TELL_S
+            self._tell(agent)
+
+    def _latest(self) -> tuple[tuple[Any, ...] | None, bytes]:
+        return self._ended[-1] if self._ended else None, next(reversed(self._pending), b"")
+
+    def _tell(self, agent: Agent) -> None:
+        last, _ = self._told
+        self._told = self._latest()
+        ended: list[tuple[Any, ...]] = []
+        for task in reversed(self._ended):
+            if task is last or len(ended) == TOLD_TASKS:
+                break
+            ended.append(task)
+        rows = [self._ended_row(EndedTask(*task)) for task in reversed(ended)]
+        for row in rows:
+            row.pop(
+                "error_message", None
+            )  # to rebuild an error would run the user's code, and make references
+        pending = [self._pending_row(task) for task in islice(self._pending.values(), TOLD_TASKS)]
+        agent.send(TasksTold(len(rows), msgspec.msgpack.encode(rows), msgspec.msgpack.encode(pending)))
+
     def on_list(self, connection: Connection, message: ListState, correlation: int) -> None:
         """The node agent asks."""
         rows = {"tasks": self._task_rows, "objects": self._object_rows, "spans": self._span_rows}.get(
@@ -148,8 +200,7 @@ class History:
 
         def describe() -> None:
             try:
-                for row in unread:
-                    row["error_type"], row["error_message"] = _described(row["error_message"])
+                _describe(unread)
             finally:
                 connection.reply(StateRows(found), correlation)
 
@@ -164,8 +215,7 @@ class History:
         rows = [self._ended_row(EndedTask(*ended)) for ended in list(self._ended)[-REPORTED_TASKS:]]
         for row in rows:
             row.pop("ran", None)
-            if "error_message" in row:
-                row["error_type"], row["error_message"] = _described(row["error_message"])
+        _describe([row for row in rows if "error_message" in row])
         now = int(time.time() * 1000)
         for task in pending[:REPORTED_TASKS]:
             row = self._pending_row(task) | {
@@ -179,6 +229,8 @@ class History:
     def report(self) -> None:
         """Tells the cluster of the latest tasks, as the process is about to end."""
         try:
+            if self._is_driver:
+                self._links.agent.send(WorkerExiting("the driver has left"))
             rows = self.last_rows()
             if rows:
                 self._links.call_agent(ReportEnded("tasks", rows), REPORT_S)
@@ -194,7 +246,10 @@ class History:
         rows = [self._ended_row(EndedTask(*ended)) for ended in list(self._ended)]
         rows += [self._pending_row(task) for task in list(self._pending.values())]
         where = self._where()
-        rows += [{"task_id": task_id.hex(), "running": True, **where} for task_id in self._running()]
+        rows += [
+            {"task_id": task_id.hex(), "running": True, "waits": not runs, **where}
+            for task_id, runs in self._running()
+        ]
         return rows
 
     def _where(self) -> dict[str, str]:
@@ -261,6 +316,12 @@ class History:
                 }
             )
         return rows
+
+
+def _describe(rows: Iterable[dict[str, Any]]) -> None:
+    """Puts the type and text of errors in the place of the serialized ones. Runs the user's code."""
+    for row in rows:
+        row["error_type"], row["error_message"] = _described(row["error_message"])
 
 
 def _described(error: bytes) -> tuple[str, str]:

@@ -248,7 +248,7 @@ class Core:
         self.pump.start()
         self._switch_s = interpreter.shorten_switch_interval()
 
-    def _running_tasks(self) -> Iterable[bytes]:
+    def _running_tasks(self) -> Iterable[tuple[bytes, bool]]:
         return self.executor.running_tasks() if self.executor is not None else ()
 
     def _peer_lost(self, connection: Connection) -> None:
@@ -309,7 +309,7 @@ class Core:
         self._last_tick = now
         if self._tick(now):
             return TICK_S
-        if self.store.lingers or metrics.changed:
+        if self.store.lingers or metrics.changed or self.history.has_news:
             return WATCH_S
         released.resting = True
         return TICK_S if released else REST_S  # what died just now woke nobody
@@ -325,6 +325,10 @@ class Core:
             metrics.tick(self.agent, now)
         except Exception:
             report("the tick of the metrics")
+        try:
+            self.history.tick(self.agent, now)
+        except Exception:
+            report("the tick of the history")
         try:
             watches = self.waiter.tick()
         except Exception:

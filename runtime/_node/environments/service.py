@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from .builder import Builder
 
 log = logging.getLogger(__name__)
+KEPT = 1_000
+"""How many results of preparations are remembered, of different environments."""
 
 
 class _Prepared(msgspec.Struct, eq=False):
@@ -28,6 +32,14 @@ class _Prepared(msgspec.Struct, eq=False):
 
     task: asyncio.Task[WorkerPlace]
     parts: list[Part]
+    env: str = ""  # as JSON; "": it has no fields, or they are not known yet
+
+
+class _Result(msgspec.Struct, frozen=True):
+    """How the last preparation of an environment ended."""
+
+    seconds: float
+    error: str  # "": it is ready
 
 
 class Environments:
@@ -52,6 +64,7 @@ class Environments:
         self._load_config = load_config
         self._shared = shared
         self._prepared: dict[PoolKey, _Prepared] = {}
+        self._results: dict[str, _Result] = {}  # by the environment as JSON; the latest at the end
         self._builder: Builder | None = None
 
     def ready(self, key: PoolKey) -> WorkerPlace | None:
@@ -93,6 +106,21 @@ class Environments:
         """The environments that are ready, or being made so."""
         return list(self._prepared)
 
+    def rows(self, node_id: str) -> list[dict[str, Any]]:
+        """The environments that were prepared, for `runtime.util.state`; `ref_cnt` counts the jobs that use one."""
+        used = Counter(prepared.env for prepared in self._prepared.values())
+        return [
+            {
+                "runtime_env": json.loads(env),
+                "success": not result.error,
+                "creation_time_ms": result.seconds * 1000,
+                "node_id": node_id,
+                "ref_cnt": used[env],
+                "error": result.error or None,
+            }
+            for env, result in self._results.items()
+        ]
+
     async def close(self) -> None:
         """Ends what is being built; returns when its programs are gone."""
         tasks = [prepared.task for prepared in self._prepared.values()]
@@ -119,8 +147,23 @@ class Environments:
         job_id, text = key
         config = await self._load_config(job_id)
         env: dict[str, Any] = json.loads(text) if text else config.get("runtime_env") or {}
+        name = json.dumps(env, sort_keys=True) if env else ""
+        if (prepared := self._prepared.get(key)) is not None:
+            prepared.env = name
+        began = time.perf_counter()
         try:
-            return await self._made().build(parts, env, config)
+            place = await self._made().build(parts, env, config)
         except CallError as error:
             log.warning("an environment of job %s failed: %s", job_id.hex(), error)
+            self._ended(name, began, str(error))
             raise
+        self._ended(name, began, "")
+        return place
+
+    def _ended(self, name: str, began: float, error: str) -> None:
+        if not name:
+            return
+        self._results.pop(name, None)
+        self._results[name] = _Result(time.perf_counter() - began, error)
+        if len(self._results) > KEPT:
+            del self._results[next(iter(self._results))]

@@ -568,7 +568,7 @@ class EndedRows(Message, frozen=True, array_like=True, tag=213):
 
 
 class ListEnded(Message, Request[EndedRows], frozen=True, array_like=True, tag=212):
-    """What is kept of processes that have ended. See `node.ListState`."""
+    """What is kept of processes that have ended ("workers", "tasks"), and "cluster_events". See `node.ListState`."""
 
     kind: str
     filters: list[tuple[str, str, Any]] = []

@@ -97,7 +97,7 @@ class ArgumentsLost(Message, frozen=True, array_like=True, tag=315):
 
 class WorkerExiting(Message, Request[Ok], frozen=True, array_like=True, tag=314):
     """From a worker that is about to end by itself: why, and whether that was wanted. Without a reason: it will end
-    after the task that it has now, and must not be leased again."""
+    after the task that it has now, and must not be leased again. From a driver: it leaves in order."""
 
     reason: str = ""
     intended: bool = True
@@ -338,14 +338,24 @@ class StateRows(Message, frozen=True, array_like=True, tag=361):
 
 
 class ListState(Message, Request[StateRows], frozen=True, array_like=True, tag=360):
-    """What do you know of `kind` ("tasks", "objects", "spans", "workers")? An agent asks every process of its node,
-    and with `everywhere` the agents of the other nodes. Each gives the rows that pass `filters` (column, "=" or "!=",
-    value), at most `limit` of them; 0: all."""
+    """What do you know of `kind` ("tasks", "objects", "spans", "workers", "runtime_envs")? An agent knows the latter
+    two itself, and asks every process of its node for the others; with `everywhere` it asks the agents of the other
+    nodes, too. Each gives the rows that pass `filters` (column, "=" or "!=", value), at most `limit`; 0: all."""
 
     kind: str
     everywhere: bool = False
     filters: list[tuple[str, str, Any]] = []
     limit: int = 0
+
+
+class TasksTold(Message, frozen=True, array_like=True, tag=316):
+    """Process -> agent, one-way, now and then: rows (MessagePack) of tasks that it has submitted, for the case that it
+    is killed. `ended`: of `count` tasks that have ended since the last message. `pending`: of those that have not, in
+    place of what the last message said of them."""
+
+    count: int
+    ended: bytes
+    pending: bytes
 
 
 # ---------------------------------------------------------------- metrics: process -> agent

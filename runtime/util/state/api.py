@@ -1,8 +1,9 @@
-"""Queries: the actors, tasks, nodes, jobs, workers, objects and placement groups of the cluster.
+"""Queries: the actors, tasks, nodes, jobs, workers, objects, placement groups, runtime environments and events of the
+cluster.
 
-The control store answers for actors, nodes, jobs and placement groups, the processes themselves for tasks, objects and
-workers. The control store keeps the last processes that have ended, and the last tasks that they had submitted, unless
-they were killed. Objects of processes that have ended are not listed.
+The control store answers for actors, nodes, jobs, placement groups and events, the node agents for workers and
+environments, the processes themselves for tasks and objects. The control store keeps the last processes that have
+ended, and the last tasks that they had submitted. Objects of processes that have ended are not listed.
 """
 
 from __future__ import annotations
@@ -33,11 +34,13 @@ from runtime._wire.messages.worker import Push
 
 from .common import (
     ActorState,
+    ClusterEventState,
     DriverInfo,
     JobState,
     NodeState,
     ObjectState,
     PlacementGroupState,
+    RuntimeEnvState,
     StateSchema,
     TaskState,
     WorkerState,
@@ -170,8 +173,9 @@ def list_tasks(
     raise_on_missing_output: bool = True,
     _explain: bool = False,
 ) -> list[TaskState]:
-    """The tasks and calls, a row per attempt: the last 10 000 that each live process has submitted, and of ended
-    processes that were not killed the last 1 000 of each and 10 000 of all; see `list_actors`."""
+    """The tasks and calls, a row per attempt: the last 10 000 that each live process has submitted, and of all ended
+    processes 10 000: the last 1 000 of each, or the last 200 of one that was killed, without those of its last two
+    seconds; see `list_actors`."""
     return _list(TaskState, partial(_tasks, filters or (), limit), address, filters, limit, timeout, detail)
 
 
@@ -188,6 +192,33 @@ def list_objects(
     return _list(
         ObjectState, partial(_objects, filters or (), limit), address, filters, limit, timeout, detail
     )
+
+
+def list_runtime_envs(
+    address: str | None = None,
+    filters: Sequence[tuple[str, str, Any]] | None = None,
+    limit: int = 100,
+    timeout: float = 30,
+    detail: bool = False,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
+) -> list[RuntimeEnvState]:
+    """The last 1 000 runtime environments of each node, failed ones included; see `list_actors`."""
+    return _list(RuntimeEnvState, _environments, address, filters, limit, timeout, detail)
+
+
+def list_cluster_events(
+    address: str | None = None,
+    filters: Sequence[tuple[str, str, Any]] | None = None,
+    limit: int = 100,
+    timeout: float = 30,
+    detail: bool = False,
+    raise_on_missing_output: bool = True,
+    _explain: bool = False,
+) -> list[ClusterEventState]:
+    """The last 1 000 events since the head started: nodes that joined or died, processes that crashed, and demand that
+    the autoscaler does not serve; see `list_actors`."""
+    return _list(ClusterEventState, _events, address, filters, limit, timeout, detail)
 
 
 # ---------------------------------------------------------------- one
@@ -476,7 +507,18 @@ def _ask_processes(
 
 
 def _workers(filters: Sequence[Filter], limit: int, timeout: float) -> list[WorkerState]:
-    return [WorkerState(**row) for row in _ask_processes("workers", timeout, filters, limit)]
+    rows = _ask_processes("workers", timeout, filters, limit)
+    columns = WorkerState.columns()
+    return [WorkerState(**{name: row[name] for name in row.keys() & columns}) for row in rows]
+
+
+def _environments(timeout: float) -> list[RuntimeEnvState]:
+    rows = current().ask(ListState("runtime_envs", True), timeout).rows
+    return [RuntimeEnvState(**row) for row in rows]
+
+
+def _events(timeout: float) -> list[ClusterEventState]:
+    return [ClusterEventState(**row) for row in current().ask(ListEnded("cluster_events"), timeout).rows]
 
 
 def _objects(filters: Sequence[Filter], limit: int, timeout: float) -> list[ObjectState]:
@@ -492,7 +534,9 @@ def _tasks(filters: Sequence[Filter], limit: int, timeout: float) -> list[TaskSt
         if row.get("running"):
             continue
         now = running.get(row["task_id"])
-        if now is not None and row["state"] == "SUBMITTED_TO_WORKER":
+        if now is not None and now["waits"] and row["state"] == "SUBMITTED_TO_WORKER":
+            row["state"] = "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY"
+        elif now is not None and row["state"] == "SUBMITTED_TO_WORKER":
             row |= {"state": "RUNNING", "worker_id": now["worker_id"], "node_id": now["node_id"]}
         row["worker_pid"] = pids.get(row.get("worker_id", ""))
         rows.append(TaskState(**{name: row[name] for name in row.keys() & TaskState.columns()}))

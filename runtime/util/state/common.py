@@ -185,6 +185,30 @@ class ObjectState(StateSchema):
     ip: str
 
 
+@dataclasses.dataclass
+class RuntimeEnvState(StateSchema):
+    """A runtime environment that a node has prepared, or could not."""
+
+    runtime_env: dict[str, Any]
+    success: bool
+    creation_time_ms: float | None = field(default=None, metadata=_NO_FILTER)
+    node_id: str = ""
+    ref_cnt: int | None = field(default=None, metadata=_DETAIL)
+    error: str | None = field(default=None, metadata=_DETAIL_TO_FILTER)
+
+
+@dataclasses.dataclass
+class ClusterEventState(StateSchema):
+    """Something that has happened to the cluster."""
+
+    severity: str  # INFO WARNING ERROR
+    time: str = field(metadata=_NO_FILTER)
+    source_type: str  # RAYLET GCS AUTOSCALER CLUSTER_LIFECYCLE
+    message: str = field(metadata=_NO_FILTER)
+    event_id: str
+    custom_fields: dict[str, Any] | None = field(default=None, metadata=_DETAIL)
+
+
 S = TypeVar("S", bound=StateSchema)
 
 

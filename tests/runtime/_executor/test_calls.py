@@ -63,7 +63,11 @@ def test_calls_with_one_id_of_two_callers_are_told_apart(calls: Calls) -> None:
     one, other = Peer(), Peer()
     mine = calls.begin(one, push(1))  # type: ignore[arg-type]
     theirs = calls.begin(other, push(1))  # type: ignore[arg-type]
-    assert calls.running_tasks() == [push(1).task_id] * 2
+    assert calls.running_tasks() == [(push(1).task_id, True)] * 2
+    assert calls.running_tasks({(other, push(1).task_id)}) == [  # type: ignore[arg-type]
+        (push(1).task_id, True),
+        (push(1).task_id, False),
+    ]
     calls.end(one, push(1).task_id)  # type: ignore[arg-type]
     assert list(calls.begun.values()) == [theirs]
     assert mine is not theirs

@@ -1,11 +1,18 @@
-"""Errors of tasks are described for those who list tasks, whatever the user's exception classes do."""
+"""What a process tells of its tasks; errors are described whatever the user's exception classes do."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
 import pytest
 
+from runtime._core.tasks import TaskState
+from runtime._owner import history
 from runtime._owner.history import _described
 from runtime._wire import serialization
+from runtime._wire.messages.node import TasksTold
 
 
 def leave() -> None:
@@ -69,3 +76,54 @@ def test_a_text_of_a_class_of_its_own_becomes_a_plain_one() -> None:
     _, message = _described(serialization.serialize(Marked()).data)
     assert message == "marked"
     assert type(message) is str
+
+
+class Agent:
+    def __init__(self) -> None:
+        self.told: list[tuple[list[str], list[str]]] = []
+
+    def send(self, message: TasksTold) -> None:
+        rows = [msgspec.msgpack.decode(each) for each in (message.ended, message.pending)]
+        assert message.count == len(rows[0])
+        self.told.append(([row["task_id"] for row in rows[0]], [row["task_id"] for row in rows[1]]))
+
+
+def a_task(number: int) -> Any:
+    return SimpleNamespace(
+        push=SimpleNamespace(task_id=bytes([number]) * 24, name="", attempt=0),
+        function_name="f",
+        parent=b"",
+        worker=None,
+        created_s=0.0,
+        state=TaskState.QUEUED,
+    )
+
+
+def test_the_agent_is_told_now_and_then_of_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "TOLD_TASKS", 3)
+    links: Any = SimpleNamespace(session=SimpleNamespace(job_id=b"\1\0\0\0"))
+    nobody: Any = None
+    pending: dict[bytes, Any] = {}
+    agent = Agent()
+    known = history.History(links, True, {}, pending, nobody, list, str)
+    names = [a_task(number).push.task_id.hex() for number in range(6)]
+
+    known.tick(agent, 1.0)
+    assert not known.has_news
+    pending[b"0"] = a_task(0)
+    known.tick(agent, 1.0)
+    known.tick(agent, 2.9)
+    assert agent.told == [], "what came last may be over soon"
+    known.tick(agent, 3.0)
+    assert agent.told == [([], [names[0]])]
+    known.tick(agent, 60.0)
+    assert len(agent.told) == 1, "there is nothing new"
+    del pending[b"0"]
+    for number in range(5):
+        known.ended(a_task(number), failed=False)
+    pending[b"5"] = a_task(5)
+    assert known.has_news
+    known.tick(agent, 70.0)
+    known.tick(agent, 72.0)
+    assert agent.told[1:] == [(names[2:5], [names[5]])], "the last ones"
+    assert not known.has_news

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import pathlib
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.polling import eventually
-from tests.under_test import NAME, OWN, ray, util
+from tests.under_test import NAME, OWN, init, ray, util
 
 state: Any = importlib.import_module(f"{NAME}.util.state")
 ROOT = str(pathlib.Path(__file__).parents[3])
 pytestmark = pytest.mark.usefixtures("session")
+
+
+@pytest.fixture(scope="module")
+def session(no_leaks: None) -> Iterator[None]:
+    """As that of the other tests, with the dashboard that Ray answers these questions with."""
+    with pytest.MonkeyPatch.context() as patch:
+        init(num_cpus=4, **({} if OWN else {"include_dashboard": True}))
+        if not OWN:
+            patch.setenv("RAY_ADDRESS", ray.get_runtime_context().gcs_address)
+        yield
+        ray.shutdown()
 
 
 @ray.remote(num_cpus=0)
@@ -105,7 +118,7 @@ def test_nodes_jobs_and_workers() -> None:
     (job,) = [one for one in state.list_jobs() if one.job_id == job_id]
     assert job.status == "RUNNING"
     assert job.type == "DRIVER"
-    workers = state.list_workers(filters=[("is_alive", "=", True)], limit=1000)
+    workers = state.list_workers(filters=[("is_alive", "=", True)], limit=1000, raise_on_missing_output=False)
     assert os.getpid() in [row.pid for row in workers if row.worker_type == "DRIVER"]
 
 
@@ -174,8 +187,13 @@ def test_tasks_whose_errors_leave_the_process_that_reads_them() -> None:
         raise Leaves
 
     ray.wait([state_leaves.remote()], timeout=60)
-    (row,) = state.list_tasks(filters=[("name", "=", "state_leaves")], detail=True)
-    assert row.state == "FAILED"
+
+    def rows() -> list[Any]:
+        found: list[Any] = state.list_tasks(filters=[("name", "=", "state_leaves")], detail=True)
+        return [row for row in found if row.state == "FAILED"]
+
+    assert eventually(rows)
+    (row,) = rows()
     if OWN:
         assert "SystemExit: 3" in row.error_message
 
@@ -198,6 +216,33 @@ def test_calls_of_actors() -> None:
     assert made.name == "Counter.__init__"
     summary = state.summarize_tasks()["cluster"]
     assert summary["summary"]["Counter.add"]["state_counts"]["FINISHED"] >= 3
+
+
+class Waits:
+    def wait(self, path: str) -> None:
+        while not os.path.exists(path):
+            time.sleep(0.01)
+
+
+class WaitsInCoroutines:
+    async def wait(self, path: str) -> None:
+        await asyncio.to_thread(Waits().wait, path)
+
+
+@pytest.mark.parametrize("cls", [Waits, WaitsInCoroutines])
+def test_calls_beyond_max_concurrency(cls: Any, tmp_path: pathlib.Path) -> None:
+    actor = ray.remote(num_cpus=0, max_concurrency=2)(cls).remote()
+    refs = [actor.wait.remote(str(tmp_path / "go")) for _ in range(4)]
+
+    def states() -> list[str]:
+        filters = [("actor_id", "=", actor._actor_id.hex()), ("type", "=", "ACTOR_TASK")]
+        return sorted(row.state for row in state.list_tasks(filters=filters, detail=True))
+
+    waiting = "PENDING_ACTOR_TASK_ORDERING_OR_CONCURRENCY"
+    assert eventually(lambda: states() == [waiting, waiting, "RUNNING", "RUNNING"])
+    (tmp_path / "go").touch()
+    ray.get(refs)
+    assert eventually(lambda: states() == ["FINISHED"] * 4)
 
 
 def test_objects() -> None:
@@ -224,6 +269,16 @@ def test_logs() -> None:
     speaker = Speaker.remote()
     pid = ray.get(speaker.say.remote("one", "two", "three"))
     actor_id, node_id = speaker._actor_id.hex(), ray.get_runtime_context().get_node_id()
+    if not OWN:  # until the node's agent can be asked
+        exception = importlib.import_module(f"{NAME}.util.state.exception")
+
+        def can_be_asked() -> bool:
+            try:
+                return bool(state.list_logs(node_id=node_id))
+            except exception.RayStateApiException:
+                return False
+
+        assert eventually(can_be_asked)
     assert eventually(lambda: "three" in written(actor_id=actor_id))
     assert written(actor_id=actor_id).split()[-3:] == ["one", "two", "three"]
     assert written(actor_id=actor_id, tail=2).split() == ["two", "three"]
@@ -240,7 +295,7 @@ def test_logs() -> None:
 
 def test_logs_that_are_not_there() -> None:
     node_id = ray.get_runtime_context().get_node_id()
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError if OWN else AssertionError):
         state.list_logs()
     for which in ({"actor_id": "f" * 32}, {"node_id": node_id, "filename": "no such file"}):
         with pytest.raises(Exception, match=r"not find|ould not|No such"):
@@ -266,6 +321,32 @@ def test_filters_and_the_limit_travel_with_the_question(monkeypatch: pytest.Monk
     assert sent["objects"] == 1
     assert len(state.list_objects(filters=[("pid", "=", os.getpid())], limit=2)) == 2
     assert sent["objects"] >= 20, "the agent adds the process id"
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+def test_runtime_environments() -> None:
+    variables = {"env_vars": {"OF_THE_STATE": "1"}}
+    ray.get(ray.remote(pid).options(runtime_env=variables).remote())
+    missing = {"working_dir": "https://127.0.0.1:9/no_such.zip"}
+    with pytest.raises(Exception, match=r"no_such\.zip"):
+        ray.get(ray.remote(max_retries=0)(pid).options(runtime_env=missing).remote())
+
+    def listed(env: dict[str, Any], **options: Any) -> list[Any]:
+        return [row for row in state.list_runtime_envs(**options) if row.runtime_env == env]
+
+    assert eventually(lambda: listed(variables) and listed(missing))
+    (ready,), (failed,) = listed(variables, detail=True), listed(missing, detail=True)
+    assert ready.success is True
+    assert ready.error is None
+    assert ready.creation_time_ms >= 0
+    assert ready.node_id == ray.get_runtime_context().get_node_id()
+    assert failed.success is False
+    assert "no_such.zip" in failed.error
+    assert listed(missing, filters=[("success", "=", "false")])
+    assert not listed(variables, filters=[("success", "=", "false")])
 
 
 LEAVES = """
@@ -312,6 +393,43 @@ def test_tasks_and_workers_of_a_driver_that_has_left() -> None:
     assert worker_id not in [one.worker_id for one in state.list_workers(filters=[("is_alive", "=", True)])]
 
 
+def test_tasks_of_an_actor_that_was_killed() -> None:
+    @ray.remote(num_cpus=0, max_retries=0)
+    def of_the_killed(fails: bool) -> None:
+        if fails:
+            raise ValueError("as asked")
+
+    @ray.remote(num_cpus=0)
+    def of_the_killed_too() -> None:
+        time.sleep(600)
+
+    @ray.remote(num_cpus=0)
+    class Parent:
+        def work(self) -> None:
+            ray.wait([of_the_killed.remote(fails) for fails in (False, True)], num_returns=2)
+            self.pending = of_the_killed_too.remote()
+
+        def has_told(self) -> None:
+            if not OWN:
+                time.sleep(5)
+                return
+            history = importlib.import_module("runtime._process.core_worker").current().history
+            assert eventually(lambda: not history.has_news)
+            ray.nodes()  # comes after it
+
+    parent = Parent.remote()
+    ray.get(parent.work.remote())
+    ray.get(parent.has_told.remote())
+    ray.kill(parent)
+
+    def states(name: str) -> list[str]:
+        rows = state.list_tasks(filters=[("func_or_class_name", "=", name)], limit=1000, detail=True)
+        return sorted(row.state for row in rows)
+
+    assert eventually(lambda: states("of_the_killed") == ["FAILED", "FINISHED"])
+    assert eventually(lambda: states("of_the_killed_too") == ["FAILED"])
+
+
 def test_tasks_and_workers_of_an_actor_that_has_ended() -> None:
     @ray.remote(num_cpus=0)
     def of_the_actor() -> None: ...
@@ -337,3 +455,47 @@ def test_tasks_and_workers_of_an_actor_that_has_ended() -> None:
     assert row.worker_type == "WORKER"
     names = [row.name for row in state.list_tasks(filters=[("func_or_class_name", "=", "of_the_actor")])]
     assert "of_the_actor" in names
+
+
+def test_a_worker_that_ends_after_max_calls() -> None:
+    worker_id = ray.get(ray.remote(max_calls=1)(lambda: ray.get_runtime_context().get_worker_id()).remote())
+    assert eventually(lambda: state.get_worker(worker_id).is_alive is False)
+    row = state.get_worker(worker_id)
+    assert row.exit_type == "INTENDED_USER_EXIT"
+    assert "Worker exits with an exit code 0" in row.exit_detail
+    assert "reached max_calls=1" in row.exit_detail
+
+
+STAYS = """
+import sys, time
+import {name} as ray
+ray.init({address!r}, log_to_driver=False)
+print(ray.get_runtime_context().get_job_id(), ray.get_runtime_context().get_worker_id(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_driver_that_was_killed_is_an_event() -> None:
+    address = ray.get_runtime_context().gcs_address
+    with subprocess.Popen(
+        [sys.executable, "-c", STAYS.format(name=NAME, address=address)],
+        env={**os.environ, "PYTHONPATH": ROOT},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as driver:
+        assert driver.stdout is not None
+        job_id, worker_id = driver.stdout.readline().split()
+        driver.kill()
+
+    def events() -> list[Any]:
+        rows = state.list_cluster_events(filters=[("severity", "=", "ERROR")], limit=1000, detail=True)
+        return [row for row in rows if row["custom_fields"].get("job_id") == job_id]
+
+    assert eventually(lambda: state.get_worker(worker_id).is_alive is False)
+    assert state.get_worker(worker_id).exit_type == "SYSTEM_ERROR"
+    assert eventually(events)
+    (event,) = events()
+    assert event["source_type"] == "RAYLET"
+    assert f"JobId: {job_id}" in event["message"]
+    assert event["time"]
+    assert event["event_id"]

@@ -209,6 +209,8 @@ class Cluster:
                 if worker.process is connection.context:
                     worker.blocked = kind is node.Blocked
             self._schedule()
+        elif kind is node.TasksTold:
+            pass  # for those who ask after a crash
         elif kind is node.StoreFree:
             self._free(connection, message)
         elif kind is control.KvPut:
