@@ -93,6 +93,9 @@ def init(
         logging_config: logging of the driver and the workers; replaces logging_level and logging_format.
         namespace: namespace of named actors; default: a new one for this program.
         runtime_env: environment of the job's workers, a dict or a `RuntimeEnv`.
+        enable_resource_isolation: put the daemons and the workers of a new local cluster into control groups (version
+            2) below cgroup_path (default: /sys/fs/cgroup), so that workers leave system_reserved_cpu CPUs (default: 5 %
+            of them, 1 to 3) and system_reserved_memory bytes (default: 10 %, 500 MiB to 10 GiB) to the daemons.
         kwargs: Ray's hidden arguments, see `_api/init_arguments.py`.
 
     Raises:
@@ -103,8 +106,13 @@ def init(
             variable has a wrong value.
     """
     init_arguments.check_names(kwargs, address, local_mode)
-    init_arguments.check_isolation(
-        enable_resource_isolation, cgroup_path, system_reserved_cpu, system_reserved_memory
+    isolation = init_arguments.isolation_of(
+        enable_resource_isolation,
+        cgroup_path,
+        system_reserved_cpu,
+        system_reserved_memory,
+        object_store_memory,
+        bool(include_dashboard),
     )
     with _lock:
         if core_worker.current_or_none() is not None:
@@ -125,6 +133,8 @@ def init(
             labels=labels,
             object_store_memory=object_store_memory,
         )
+        if isolation is not None:
+            own["enable_resource_isolation"] = isolation
         if logging_config is None and (encoding := settings.LOGGING_ENCODING.get()):
             logging_config = LoggingConfig(encoding=encoding)
         if logging_config is not None:
@@ -179,11 +189,14 @@ def _raise_open_files_limit() -> None:
 
 def _start_local(own: dict[str, Any], hidden: dict[str, Any], with_api: bool, api_port: int | None) -> str:
     global _daemon
+    isolation = own.pop("enable_resource_isolation", None)
     env_vars = settings_environment(hidden.get("_system_config"), hidden.get("object_spilling_directory"))
     root = hidden.get("_temp_dir")
     try:
         session = new_session_dir(root) if root else None
         start: Callable[..., Daemon] = start_local
+        if isolation is not None:
+            start = partial(start_local, isolation=isolation)
         if with_api:
             from runtime._session import start_local_head  # few programs ask for it
 

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from runtime._core import isolation
 from runtime._core import labels as label_syntax
+from runtime._core.isolation import Isolation
 from runtime._core.resources import to_units
 from runtime._session import find_agent
 from runtime._system import settings
@@ -44,21 +46,44 @@ def check_names(kwargs: Mapping[str, Any], address: str | None, local_mode: bool
         )
 
 
-def check_isolation(enabled: bool, cgroup: str | None, cpus: float | None, memory: int | None) -> None:
-    """Raises ValueError: isolation by control groups is not supported."""
-    if enabled:
+def isolation_of(
+    enabled: bool, cgroup: Any, cpus: Any, memory: Any, store_bytes: Any, with_api: bool
+) -> Isolation | None:
+    """The control groups that a new cluster is to have, if any.
+
+    Raises:
+        ValueError: a wrong type, an amount that cannot be, or arguments that need `enable_resource_isolation`.
+    """
+    named = {"cgroup_path": cgroup, "system_reserved_cpu": cpus, "system_reserved_memory": memory}
+    if not enabled:
+        for name, value in named.items():
+            if value is not None:
+                raise ValueError(
+                    f"{name} cannot be set when resource isolation is not enabled, and it is {value!r}: set "
+                    "enable_resource_isolation=True."
+                )
+        return None
+    expected: dict[str, tuple[tuple[type, ...], str]] = {
+        "cgroup_path": ((str,), "a path"),
+        "system_reserved_cpu": ((int, float), "a number of CPUs"),
+        "system_reserved_memory": ((int,), "a whole number of bytes"),
+    }
+    for name, value in named.items():
+        kinds, what = expected[name]
+        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+            raise ValueError(f"Invalid value={value!r} for {name}: it must be {what}.")
+    if with_api:
         raise ValueError(
-            "enable_resource_isolation=True: this engine does not put its processes into control groups. Leave it out."
+            "enable_resource_isolation=True is not possible together with include_dashboard=True."
         )
-    for name, value in (
-        ("cgroup_path", cgroup),
-        ("system_reserved_cpu", cpus),
-        ("system_reserved_memory", memory),
-    ):
-        if value is not None:
-            raise ValueError(
-                f"{name} cannot be set when resource isolation is not enabled, and it is {value!r}."
-            )
+    return isolation.plan(
+        cgroup,
+        cpus,
+        memory,
+        int(store_bytes or 0),
+        os.cpu_count() or 1,
+        os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+    )
 
 
 def namespace_of(namespace: Any, job: JobConfig) -> str:

@@ -110,6 +110,8 @@ class NodeAgent:
             "session_dir": config.session_dir,
             "node_host": config.host,
         }
+        if config.workers_group:
+            start["control_group"] = config.workers_group
         self.peers = PeerTable(
             config.node_id,
             config.secret,

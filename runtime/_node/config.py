@@ -49,6 +49,7 @@ class AgentConfig(msgspec.Struct):
         zygote: one that was started before everything else.
         zygote_delay_s: otherwise, delay of its start, unless a worker is wanted before.
         remove_session_dir: leave nothing of the session at the end, logs included.
+        workers_group: folder of the control group that workers enter; "": none.
     """
 
     node_id: bytes
@@ -72,6 +73,7 @@ class AgentConfig(msgspec.Struct):
     zygote_delay_s: float = 0.0
     name: str = ""
     sockets_dir: str = ""
+    workers_group: str = ""
 
     @property
     def cpu_count(self) -> int:

@@ -157,6 +157,8 @@ class Zygote:
             for held in (self._connection, self._wake_read, self._wake_write):
                 held.close()
             _redirect(request)
+            if "control_group" in request["start"]:
+                _join_group(request["start"]["control_group"])
             os.nice(settings.WORKER_NICENESS.get_or_default())
             _apply_environment(request)
             self._entry(request["start"])
@@ -195,6 +197,13 @@ class Zygote:
             self._connection.sendall(json.dumps(fact).encode() + b"\n")
         except OSError:
             self._ended = True  # the agent is gone
+
+
+def _join_group(folder: str) -> None:
+    """Enters a control group, unless it is not visible here, as in a container."""
+    if os.path.isdir(folder):
+        with open(os.path.join(folder, "cgroup.procs"), "w") as group:
+            group.write("0")
 
 
 def _lead_group(pid: int) -> None:

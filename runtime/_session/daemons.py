@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from runtime._core.isolation import Isolation
 from runtime._node import registry
 from runtime._node.child import wait_for_end
 from runtime._node.zygote_spawn import daemon_environment
@@ -79,6 +80,7 @@ def start_local(
     session_dir: str | None = None,
     keep_logs: bool = False,
     env_vars: Mapping[str, str] | None = None,
+    isolation: Isolation | None = None,
     timeout_s: float = START_TIMEOUT_S,
 ) -> Daemon:
     """Starts a cluster of one node in one process. It ends, and leaves nothing, when its first driver has
@@ -86,6 +88,7 @@ def start_local(
 
     Args:
         env_vars: added to the environment of its processes.
+        isolation: control groups for its processes.
 
     Raises:
         DaemonError: it did not come up.
@@ -96,6 +99,8 @@ def start_local(
     arguments += ["--labels", json.dumps(dict(labels or {}))]
     arguments += ["--store-bytes", str(int(object_store_memory or 0))]
     arguments += ["--host", host, "--name", node_name]
+    if isolation is not None:
+        arguments += ["--isolation", msgspec.json.encode(isolation).decode()]
     if keep_logs:
         arguments.append("--keep-logs")
     try:

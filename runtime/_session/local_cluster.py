@@ -74,6 +74,7 @@ async def _serve(options: argparse.Namespace, zygote: SpawnedZygote, tell: Tell)
         local=True,
         zygote=zygote,
         name=options.name,
+        workers_group=options.workers_group,
     )
     await control.start()
     try:

@@ -24,10 +24,27 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1", help="address of this machine")
     parser.add_argument("--name", default="", help="what users call this node; default: its host")
     parser.add_argument("--ready-fd", type=int, default=-1, help="where to write one JSON line when up")
+    parser.add_argument("--isolation", default="", help="JSON of control groups for this node; default: none")
     parser.add_argument("--keep-logs", action="store_true", help="leave the session directory behind")
     options = parser.parse_args(argv)
     stacks.register("node agent")
     os.makedirs(os.path.join(options.session_dir, "logs"), mode=0o700, exist_ok=True)
+    options.workers_group = ""
+    if not options.isolation:
+        return _run(options)
+    from .isolated import begin  # few nodes are
+
+    groups = begin(options.isolation, options.ready_fd)
+    if groups is None:
+        return 1
+    try:
+        options.workers_group = groups.workers
+        return _run(options)
+    finally:
+        groups.end()
+
+
+def _run(options: argparse.Namespace) -> int:
     zygote = spawn_zygote(options.session_dir)
     # Here and not above: the zygote comes up meanwhile.
     with interpreter.startup():

@@ -47,6 +47,9 @@ def test_what_is_refused(arguments: dict[str, Any], error: type[Exception], word
     assert not ray.is_initialized()
 
 
+ISOLATED: dict[str, Any] = {"enable_resource_isolation": True}
+
+
 @own
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
@@ -62,7 +65,29 @@ def test_what_is_refused(arguments: dict[str, Any], error: type[Exception], word
         ({"address": 5}, TypeError, "address must be None or a string"),
         ({"address": "here"}, ValueError, "Invalid address format"),
         ({"cgroup_path": "/x"}, ValueError, "resource isolation is not enabled"),
-        ({"enable_resource_isolation": True}, ValueError, "control groups"),
+        ({"system_reserved_cpu": 1.0}, ValueError, "resource isolation is not enabled"),
+        ({"system_reserved_memory": 10**9}, ValueError, "resource isolation is not enabled"),
+        ({**ISOLATED, "cgroup_path": 5}, ValueError, "Invalid value=5 for cgroup_path"),
+        ({**ISOLATED, "system_reserved_cpu": "1"}, ValueError, "for system_reserved_cpu"),
+        (
+            {**ISOLATED, "system_reserved_cpu": 0.1},
+            ValueError,
+            "system_reserved_cpu=0.1 is less than the minimum",
+        ),
+        ({**ISOLATED, "system_reserved_cpu": 10**6}, ValueError, "requested system_reserved_cpu=1000000"),
+        ({**ISOLATED, "system_reserved_memory": 1.5}, ValueError, "for system_reserved_memory"),
+        ({**ISOLATED, "system_reserved_memory": 1000}, ValueError, "is less than the minimum"),
+        (
+            {**ISOLATED, "system_reserved_memory": 10**16},
+            ValueError,
+            "system_reserved_memory=10000000000000000",
+        ),
+        ({**ISOLATED, "include_dashboard": True}, ValueError, "include_dashboard"),
+        (
+            {**ISOLATED, "address": "127.0.0.1:1"},
+            ValueError,
+            "enable_resource_isolation must not be provided",
+        ),
     ],
 )
 def test_what_is_refused_before_anything_starts(
