@@ -1,16 +1,24 @@
-"""The program's connection to its driver process: a gRPC stream that is made anew after a cut."""
+"""The program's connection to its driver process: a gRPC stream that is made anew after a cut.
+
+One thread with an event loop connects, sends, receives and dispatches. The blocking interface of gRPC would take three
+threads, which wake each other some forty times per call.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import os
-import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import grpc
+import grpc.aio
 import msgspec
 
 from runtime._wire.framing import MAX_FRAME_BYTES
@@ -42,12 +50,12 @@ _GREET_TIMEOUT_S = 10.0
 _OPEN_S = 5.0
 """So long `open` tries: a head may have begun to listen everywhere else a moment ago."""
 _AGAIN_S = 0.2
+_IDLE_S = 0.01
+"""How long references that have died wait for others, to be released by one message."""
 _LEAVE_S = 5.0
 _FATAL = frozenset(
     {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND}
 )
-_Out = queue.SimpleQueue[bytes | None | bool]
-"""What one stream is to send: bodies, None to look at what has died, False to end."""
 
 
 class Link:
@@ -58,7 +66,7 @@ class Link:
         secret: of the cluster.
         on_message: takes a message.
         on_lost: takes the reason why there will be no more messages.
-        on_idle: called on the sending thread after `wake`.
+        on_idle: called on the same thread after `wake`.
     """
 
     def __init__(
@@ -78,14 +86,19 @@ class Link:
         self.lock = threading.RLock()  # reentrant only to know who holds it, see `Requests.interrupts`
         self._room = threading.Condition(self.lock)
         self._stream = Stream()
-        self._out: _Out = queue.SimpleQueue()
+        self._unsent: deque[bytes] = deque()  # of this connection
+        self._is_woken = False  # the thread knows that there is something to send
         self._is_ready = False  # the peer has said how far it has received
         self._has_begun = False  # it has said anything: there is a driver process
-        self._closing = threading.Event()
+        self._is_closing = False
         self._call: Any = None
         self._channel: Any = None
         self.failure: Exception | None = None
-        self._receiver = threading.Thread(target=self._run, name="remote-driver", daemon=True)
+        self._opened: Future[None] = Future()
+        self._loop = asyncio.new_event_loop()
+        self._work = asyncio.Event()
+        self._main: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name="remote-driver", daemon=True)
 
     def open(self) -> None:
         """Connects.
@@ -93,23 +106,12 @@ class Link:
         Raises:
             ConnectionError: nobody is there, or they do not fit together; the message says why.
         """
-        deadline = time.monotonic() + _OPEN_S
-        while True:
-            try:
-                self._connect(False)
-                break
-            except (grpc.RpcError, HandshakeError) as error:
-                self._disconnect()
-                if _may_come(error) and time.monotonic() < deadline:
-                    time.sleep(_AGAIN_S)
-                    continue
-                raise ConnectionError(
-                    f"Failed to connect to the server for remote drivers at ray://{self._address}: {_reason(error)}"
-                ) from None
-            except BaseException:
-                self._disconnect()
-                raise
-        self._receiver.start()
+        self._thread.start()
+        try:
+            self._opened.result()
+        except BaseException:
+            self.close()
+            raise
 
     def send(self, message: AnyMessage, waits: bool = False) -> None:
         """Sends a message, now or after the cut. `waits`: while much is unacknowledged, for room.
@@ -129,27 +131,101 @@ class Link:
                 raise self.failure
             body = self._stream.send(message)
             if self._is_ready:
-                self._out.put(body)
+                self._unsent.append(body)
+                if not self._is_woken:
+                    self._is_woken = True
+                    self._rouse(self._work.set)
 
     def wake(self) -> None:
-        """Has `on_idle` called. Finalizers may call it."""
-        self._out.put(None)
+        """Has `on_idle` called soon. Finalizers may call it."""
+        if self.failure is None:
+            self._rouse(self._idle_soon)
 
     def leave(self) -> None:
         """The session is about to end: a broken connection is not made again."""
-        self._closing.set()
+        self._is_closing = True
 
     def close(self) -> None:
         """Ends the connection, not the session: the driver process is told by a message."""
-        self._closing.set()
+        self._is_closing = True
         self.fail(ConnectionError("The connection to the cluster was closed."), tell=False)
-        self._disconnect()
-        if self._receiver.is_alive() and threading.current_thread() is not self._receiver:
-            self._receiver.join(_LEAVE_S)
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._rouse(self._end)
+            self._thread.join(_LEAVE_S)
 
-    # ------------------------------------------------------------ connecting
+    def fail(self, error: Exception, tell: bool = True) -> None:
+        """Nothing can be sent any more, for this reason. An earlier one stays."""
+        with self.lock:
+            if self.failure is None:
+                self.failure = error
+            self._room.notify_all()
+        if tell:
+            self._on_lost(self.failure)
 
-    def _connect(self, resumes: bool) -> None:
+    # ------------------------------------------------------------ the thread
+
+    def _rouse(self, callback: Callable[[], object]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(callback)
+
+    def _idle_soon(self) -> None:
+        self._loop.call_later(_IDLE_S, self._idle)
+
+    def _idle(self) -> None:
+        if self.failure is None:
+            self._on_idle()
+
+    def _end(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._live())
+        except asyncio.CancelledError:
+            pass
+        except BaseException as error:
+            log.exception("The connection to the cluster ended unexpectedly.")
+            self.fail(ConnectionError(f"The connection to the cluster is lost: {error!r}"))
+        finally:
+            if not self._opened.done():
+                self._opened.set_exception(ConnectionError("The connection to the cluster was closed."))
+
+    async def _live(self) -> None:
+        """The whole life of the connection."""
+        self._main = asyncio.current_task()
+        if self._is_closing:  # before `_end` could find this task
+            return
+        try:
+            try:
+                await self._open()
+            except Exception as error:
+                self._opened.set_exception(error)
+                return
+            self._opened.set_result(None)
+            while True:
+                cut = await self._work_until_cut()
+                if self._is_closing or self.failure is not None or not await self._reconnect(cut):
+                    return
+        finally:
+            await self._disconnect()
+
+    async def _open(self) -> None:
+        deadline = time.monotonic() + _OPEN_S
+        while True:
+            try:
+                await self._connect(False)
+                return
+            except (grpc.RpcError, HandshakeError) as error:
+                if not _may_come(error) or time.monotonic() > deadline:
+                    raise ConnectionError(
+                        f"Failed to connect to the server for remote drivers at ray://{self._address}: {_reason(error)}"
+                    ) from None
+            await self._disconnect()
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _connect(self, resumes: bool) -> None:
         """Makes a channel and a stream.
 
         Raises:
@@ -158,13 +234,13 @@ class Link:
             ConnectionError: the head is of another version.
         """
         channel = self._channel = (
-            grpc.secure_channel(self._address, tls.channel_credentials(grpc), OPTIONS)
+            grpc.aio.secure_channel(self._address, tls.channel_credentials(grpc), OPTIONS)
             if tls.is_wanted()
-            else grpc.insecure_channel(self._address, OPTIONS)
+            else grpc.aio.insecure_channel(self._address, OPTIONS)
         )
         handshake = Handshake(self._secret, is_client=True)
         greeting = Greeting(handshake.greeting, PROTOCOL, versions.own_python(), versions.own_version())
-        replied = channel.unary_unary(f"/{SERVICE}/Greet", None, None)(
+        replied = await channel.unary_unary(f"/{SERVICE}/Greet")(
             frames.encode([msgspec.msgpack.encode(greeting)]), timeout=_GREET_TIMEOUT_S
         )
         try:
@@ -183,112 +259,40 @@ class Link:
             ("resume", "1" if resumes else "0"),
         )
         with self.lock:
-            self._out.put(False)
             self._is_ready = False
-            out = self._out = queue.SimpleQueue()
-            out.put(self._stream.acknowledgement())
-            out.put(None)
-        self._call = channel.stream_stream(f"/{SERVICE}/Connect", None, None)(
-            self._envelopes(out), metadata=metadata
-        )
+            self._unsent.clear()
+            self._unsent.append(self._stream.acknowledgement())
+        self._work.set()
+        self._call = channel.stream_stream(f"/{SERVICE}/Connect")(metadata=metadata)
 
-    def _disconnect(self) -> None:
-        """The call is gone afterwards: one that is collected when the interpreter ends waits for a lock, which a thread
-        of gRPC may hold that does not run any more."""
-        self._out.put(False)
+    async def _disconnect(self) -> None:
         call, self._call = self._call, None
         channel, self._channel = self._channel, None
         if call is not None:
             call.cancel()
         if channel is not None:
-            channel.close()
+            await channel.close()
 
-    # ------------------------------------------------------------ sending
-
-    def _envelopes(self, out: _Out) -> Iterator[bytes]:
-        """What one stream sends. Runs on a thread of gRPC."""
-        while True:
-            item = out.get()
-            bodies: list[bytes] = []
-            size = 0
-            idle = False
-            while True:
-                if item is False:
-                    return
-                if isinstance(item, bytes):
-                    bodies.append(item)
-                    size += len(item)
-                else:
-                    idle = True
-                if size > ENVELOPE_BYTES:
-                    break
-                try:
-                    item = out.get_nowait()
-                except queue.Empty:
-                    break
-            if bodies:
-                yield frames.encode(bodies)
-            if idle and self.failure is None:
-                self._on_idle()
-
-    # ------------------------------------------------------------ receiving
-
-    def _run(self) -> None:
-        while True:
-            error = self._receive()
-            if self._closing.is_set() or self.failure is not None:
-                self._disconnect()  # `close` may have come while the connection was made again
-                return
-            if _is_fatal(error) or not self._reconnect(error):
-                break
-        if not self._closing.is_set():
-            self._disconnect()
-
-    def _receive(self) -> Exception:
-        """Takes what comes, until the stream breaks. Returns why it did."""
-        call = self._call
-        if call is None:
-            return ConnectionError("the connection was closed")
+    async def _work_until_cut(self) -> Exception:
+        """Sends and receives, until the stream breaks. Returns why it did."""
+        sending = asyncio.create_task(self._send_all(self._call))
         try:
-            for envelope in call:
-                for body in frames.decode(envelope):
-                    with self.lock:
-                        message = self._stream.receive(body)
-                        if not self._is_ready:
-                            self._is_ready = self._has_begun = True
-                            for again in self._stream.again():
-                                self._out.put(again)
-                        elif self._stream.is_acknowledgement_due:
-                            self._out.put(self._stream.acknowledgement())
-                        self._room.notify_all()
-                    if message is not None:
-                        self._on_message(message)
-            return ConnectionError("the head closed the connection")
-        except grpc.RpcError as error:
-            broken: Exception = error
-            # The call is its own error, which its frames refer to: see `_disconnect`.
-            broken.__traceback__ = None
-            if _is_fatal(broken):
-                self.fail(_ended(broken))
-            return broken
-        except Exception as error:  # it would come again on a new connection
-            log.exception("A message of the head cannot be handled.")
-            self.fail(
-                ConnectionError(
-                    "The connection to the cluster is lost: a message of the head cannot be handled "
-                    f"({type(error).__name__}: {error}). This is a bug; the log has its traceback."
-                )
-            )
-            return error
+            return await self._receive_all(self._call)
+        finally:
+            sending.cancel()
+            await asyncio.wait([sending])
 
-    def _reconnect(self, why: Exception) -> bool:
+    async def _reconnect(self, why: Exception) -> bool:
         """Connects again within the grace period; False when that is over or in vain."""
         deadline = time.monotonic() + GRACE_S
         log.warning("The connection to the cluster broke (%s). Reconnecting for %g s.", _reason(why), GRACE_S)
-        while not self._closing.wait(_AGAIN_S):
-            self._disconnect()
+        while True:
+            await self._disconnect()
+            await asyncio.sleep(_AGAIN_S)
+            if self._is_closing:
+                return False
             try:
-                self._connect(self._has_begun)
+                await self._connect(self._has_begun)
                 return True
             except grpc.RpcError as error:
                 if _is_fatal(error):
@@ -307,16 +311,62 @@ class Link:
                     )
                 )
                 return False
-        return False
 
-    def fail(self, error: Exception, tell: bool = True) -> None:
-        """Nothing can be sent any more, for this reason. An earlier one stays."""
+    # ------------------------------------------------------------ one stream
+
+    async def _send_all(self, call: Any) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            bodies: list[bytes] = []
+            size = 0
+            with self.lock:
+                self._is_woken = False
+                while self._unsent and size <= ENVELOPE_BYTES:
+                    bodies.append(self._unsent.popleft())
+                    size += len(bodies[-1])
+                if self._unsent:
+                    self._work.set()
+            if bodies:
+                try:
+                    await call.write(frames.encode(bodies))
+                except (grpc.RpcError, asyncio.InvalidStateError):
+                    return  # receiving says why
+
+    async def _receive_all(self, call: Any) -> Exception:
+        try:
+            while (envelope := await call.read()) is not grpc.aio.EOF:
+                for body in frames.decode(envelope):
+                    self._receive(body)
+            return ConnectionError("the head closed the connection")
+        except grpc.RpcError as error:
+            broken: Exception = error
+            if _is_fatal(broken):
+                self.fail(_ended(broken))
+            return broken
+        except Exception as error:  # it would come again on a new connection
+            log.exception("A message of the head cannot be handled.")
+            self.fail(
+                ConnectionError(
+                    "The connection to the cluster is lost: a message of the head cannot be handled "
+                    f"({type(error).__name__}: {error}). This is a bug; the log has its traceback."
+                )
+            )
+            return error
+
+    def _receive(self, body: bytes) -> None:
         with self.lock:
-            if self.failure is None:
-                self.failure = error
+            message = self._stream.receive(body)
+            if not self._is_ready:
+                self._is_ready = self._has_begun = True
+                self._unsent.extend(self._stream.again())
+                self._work.set()
+            elif self._stream.is_acknowledgement_due:
+                self._unsent.append(self._stream.acknowledgement())
+                self._work.set()
             self._room.notify_all()
-        if tell:
-            self._on_lost(self.failure)
+        if message is not None:
+            self._on_message(message)
 
 
 def _may_come(error: Exception) -> bool:

@@ -18,7 +18,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import grpc.aio
@@ -36,26 +36,29 @@ from .messages import PROTOCOL, Greeting, GreetReply
 log = logging.getLogger(__name__)
 _MAX_GREETINGS = 1000
 """So many programs may be between Greet and Connect."""
-_READ_BYTES = 1 << 20
 _LIMIT_BYTES = 4 << 20
 _END_S = 2.0
 
 
-class Relay:
-    """One session: a driver process, and the connection of its program, if there is one at the moment."""
+class Relay(asyncio.Protocol):
+    """One session: a driver process, and the connection of its program, if there is one at the moment.
 
-    def __init__(self, process: asyncio.subprocess.Process, relay: socket.socket) -> None:
+    It is the protocol of the socket to the driver process, so that no task lies between that and gRPC's stream.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self._socket = relay
+        self._incoming = frames.RelayDecoder()
         self._epoch = 0
         self._handler: asyncio.Task[Any] | None = None
         self.ended = asyncio.Event()
         """The driver process has ended."""
-        self._reader: asyncio.StreamReader
-        self._writer: asyncio.StreamWriter
+        self._transport: asyncio.Transport
+        self._is_writable = asyncio.Event()  # the socket takes more
+        self._is_writable.set()
+        self._is_lost = asyncio.Event()  # the driver process has closed its end
         self._news = asyncio.Event()
         self._waiting = bytearray()  # envelopes for the program
-        self._has_room = asyncio.Event()
         self._is_finished = False
         self._status: int | None = None  # the driver process has ended by itself
 
@@ -70,28 +73,47 @@ class Relay:
                 stdin=asyncio.subprocess.DEVNULL, pass_fds=[theirs.fileno()], cwd="/", env=daemon_environment(),
                 process_group=0,
             )  # fmt: skip
-        relay = cls(process, ours)
-        relay._reader, relay._writer = await asyncio.open_unix_connection(sock=ours, limit=_LIMIT_BYTES)
+        relay = cls(process)
+        await asyncio.get_running_loop().create_unix_connection(lambda: relay, sock=ours)
         return relay
 
-    async def run(self) -> None:
-        """Takes what the driver process says, until it has ended."""
-        incoming = frames.RelayDecoder()
-        try:
-            while data := await self._reader.read(_READ_BYTES):
-                for epoch, kind, payload in incoming.feed(data):
-                    if kind == frames.FINISHED:
-                        self._is_finished = True
-                    elif epoch == self._epoch:
-                        self._waiting += payload  # envelopes are joined by joining their bytes
-                self._news.set()
-                if len(self._waiting) > _LIMIT_BYTES:
-                    self._has_room.clear()
-                    await self._has_room.wait()
-        except OSError as error:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is ready."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(_LIMIT_BYTES)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The driver process has ended, or is about to."""
+        if error is not None:
             log.warning("a driver process broke off: %s", error)
+        self._is_writable.set()
+        self._is_lost.set()
+
+    def data_received(self, data: bytes) -> None:
+        """The driver process has said something."""
+        for epoch, kind, payload in self._incoming.feed(data):
+            if kind == frames.FINISHED:
+                self._is_finished = True
+            elif epoch == self._epoch:
+                self._waiting += payload  # envelopes are joined by joining their bytes
+        self._news.set()
+        if len(self._waiting) > _LIMIT_BYTES:
+            self._transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        """The driver process reads more slowly than its program writes."""
+        self._is_writable.clear()
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self._is_writable.set()
+
+    async def run(self) -> None:
+        """Returns when the driver process has ended."""
+        try:
+            await self._is_lost.wait()
         finally:
-            self._writer.close()
+            self._transport.close()
             if not self._is_finished:  # the program is to know how it died
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_END_S):
@@ -108,10 +130,9 @@ class Relay:
             before.cancel()
             await asyncio.wait([before])
         self._epoch += 1
-        self._waiting.clear()
-        self._has_room.set()
+        self._take_waiting()
         epoch = self._epoch
-        self._writer.write(frames.relayed(epoch, frames.ATTACHED))
+        self._transport.write(frames.relayed(epoch, frames.ATTACHED))
         inward = asyncio.create_task(self._inward(requests, epoch))
         outward = asyncio.create_task(self._outward(context, epoch))
         try:
@@ -122,30 +143,32 @@ class Relay:
             await asyncio.gather(inward, outward, return_exceptions=True)
             if self._epoch == epoch:
                 self._epoch += 1  # what the driver process still says to this connection has no reader
-            self._waiting.clear()
-            self._has_room.set()
-            if not self.ended.is_set():
-                self._writer.write(frames.relayed(epoch, frames.DETACHED))
+            self._take_waiting()
+            if not self._is_lost.is_set():
+                self._transport.write(frames.relayed(epoch, frames.DETACHED))
         if self.ended.is_set() and not self._is_finished:
             how = "has ended" if self._status is None else _end(self._status)
             await context.abort(grpc.StatusCode.NOT_FOUND, f"its driver process {how}{_GONE}")
 
     async def _inward(self, requests: AsyncIterator[bytes], epoch: int) -> None:
         async for envelope in requests:
-            self._writer.write(frames.relayed(epoch, frames.ENVELOPE, envelope))
-            await self._writer.drain()
+            self._transport.write(frames.relayed(epoch, frames.ENVELOPE, envelope))
+            await self._is_writable.wait()
 
     async def _outward(self, context: Any, epoch: int) -> None:
         while True:
             await self._news.wait()
             self._news.clear()
             while self._waiting and epoch == self._epoch:
-                envelope = bytes(self._waiting)
-                self._waiting.clear()
-                self._has_room.set()
-                await context.write(envelope)
+                await context.write(self._take_waiting())
             if self.ended.is_set():
                 return
+
+    def _take_waiting(self) -> bytes:
+        waiting = bytes(self._waiting)
+        self._waiting.clear()
+        self._transport.resume_reading()
+        return waiting
 
     async def end(self) -> None:
         """Ends the driver process."""

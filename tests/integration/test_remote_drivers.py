@@ -327,6 +327,25 @@ def test_the_older_way_to_connect(head: RemoteHead) -> None:
     assert head.run(program, RAY_ADDRESS="") == "older 1\n"
 
 
+def test_a_forked_child_has_no_connection_and_leaves_the_parents_alone(head: RemoteHead) -> None:
+    program = """
+        import os, sys
+        import runtime as ray
+        from runtime import exceptions
+        ray.init()
+        seven = ray.remote(lambda: 7)
+        assert ray.get(seven.remote()) == 7
+        pid = os.fork()
+        if pid == 0:
+            try:
+                ray.get(seven.remote())
+            except exceptions.RaySystemError:
+                sys.exit(3)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), ray.get(seven.remote()))
+    """
+    assert head.run(program) == "3 7\n"
+
+
 def test_shutdown_leaves_no_call_of_grpc_for_the_end_of_the_interpreter(head: RemoteHead) -> None:
     program = """
         import gc
@@ -336,7 +355,7 @@ def test_shutdown_leaves_no_call_of_grpc_for_the_end_of_the_interpreter(head: Re
         import grpc
         ray.get(ray.put(1))
         ray.shutdown()
-        print([found for found in gc.get_objects() if isinstance(found, grpc.Call)])
+        print([found for found in gc.get_objects() if isinstance(found, (grpc.Call, grpc.aio.Call))])
     """
     assert head.run(program) == "[]\n"
 
