@@ -100,5 +100,5 @@ def _selector(labels: Mapping[str, str]) -> str:
 def why_infeasible(labels: Mapping[str, str]) -> str:
     """Why no present node can ever hold the resources in `describe`."""
     if labels:
-        return "No available node types can fulfill the resource request with these labels"
-    return "No available node types can fulfill the resource request"
+        return "No available node types can fulfill resource request with these labels"
+    return "No available node types can fulfill resource request"

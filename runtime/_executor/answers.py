@@ -119,7 +119,7 @@ class Answers:
             f"{setup.class_name}.{push.method}" if setup is not None and push.method else name,
             pid=os.getpid(),
             ip=self._links.session.node_host,
-            actor_repr=instance_name(assignment.actor, setup.class_name) if setup is not None else None,
+            actor_repr=self._actor_name(),
             actor_id=setup.actor_id.hex() if setup is not None else None,
         )
         if push.method == "__init__":
@@ -128,6 +128,13 @@ class Answers:
             wrapped = wrapped.because_of(exceptions.TaskCancelledError(ids.TaskID(push.task_id)))
         retry = bool(push.retry_on) and _is_one_of(wrapped.cause, push.retry_on)
         return Done(push.task_id, [self._owner.error_value(wrapped)], seconds, True, retry)
+
+    def _actor_name(self) -> str | None:
+        setup, assignment = self._assignment.setup, self._assignment
+        if setup is None:
+            return None
+        actor = assignment.actor if assignment.actor is not None else assignment.unfinished
+        return instance_name(actor, setup.class_name)
 
     def partly_failed(
         self, connection: Connection, push: Push, running: Execution, partial: PartialResult, seconds: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ class Assignment:
 
     Attributes:
         actor: the user's object, once it is constructed.
+        unfinished: the same while its constructor runs, and after that has failed.
         setup: how the actor was to be made, from the start of its construction on.
         is_async: whether the actor's calls run on event loops.
         current_name: whose output the process prints.
@@ -31,6 +33,7 @@ class Assignment:
         self._prefix = ""  # of the names of the actor's methods
         self.devices = Devices()
         self.actor: Any = None
+        self.unfinished: Any = None
         self.setup: ActorSetup | None = None
         self.is_async = False
         self.current_name = ""
@@ -67,6 +70,17 @@ class Assignment:
         """The actor's class is loaded: calls are named after it."""
         self._prefix = f"{full_name(cls)}."
         running.function_name = f"{self._prefix}__init__"
+
+    def construct(self, cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Calls the class. Errors of the constructor show the `repr` of the instance."""
+        if any("__call__" in vars(base) for base in type(cls).__mro__ if base not in (type, object)):
+            return cls(*args, **kwargs)  # as its metaclass wants it
+        actor = cls.__new__(cls, *args, **kwargs)
+        if isinstance(actor, cls):
+            self.unfinished = actor
+            actor.__init__(*args, **kwargs)
+            self.unfinished = None
+        return actor
 
     def constructed(self, actor: Any) -> None:
         """The actor is there."""

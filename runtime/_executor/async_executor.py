@@ -24,6 +24,9 @@ from .owner_side import OwnerSide
 from .process_end import end_fork
 from .results import PartialResult, Results
 
+Construct = Callable[[Any, Sequence[Any], Mapping[str, Any]], Any]
+"""Makes an instance of a class with positional and keyword arguments."""
+
 
 class Methods(Protocol):
     """Finds what a call runs."""
@@ -99,10 +102,14 @@ class AsyncExecutor:
             set()
         )  # of these, those that the limit of their group holds up
 
-    def construct(self, cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Makes the actor, in the loop: a constructor may start tasks there, or be a coroutine itself."""
+    def construct(self, make: Construct, cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Makes the actor, in the loop: a constructor may start tasks there, or be a coroutine itself.
+
+        Args:
+            make: calls the class, of a constructor that is no coroutine.
+        """
         asyncio.set_event_loop(self._default.loop)
-        return self._default.loop.run_until_complete(_construct(cls, args, kwargs))
+        return self._default.loop.run_until_complete(_construct(make, cls, args, kwargs))
 
     def serve(self) -> None:
         """Starts the loops. Without groups this turns the main thread into the loop, until the process is to end."""
@@ -223,9 +230,9 @@ class AsyncExecutor:
             results.stream(connection, push, result, running)  # says what is wrong
 
 
-async def _construct(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+async def _construct(make: Construct, cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     if not inspect.iscoroutinefunction(cls.__init__):
-        return cls(*args, **kwargs)
+        return make(cls, args, kwargs)
     actor = cls.__new__(cls, *args, **kwargs)
     await actor.__init__(*args, **kwargs)
     return actor

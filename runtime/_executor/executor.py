@@ -257,7 +257,7 @@ class Executor:
         assert running is not None
         assignment.becomes_actor(setup, running)
         self.results.backpressure.limit = setup.stream_limit
-        cls = self._owner.functions.load(push.key)
+        cls = self._owner.functions.load(push.key, setup.class_name)
         assignment.knows_class(cls, running)
         concurrent: ConcurrentCalls | None = None
         if is_async(cls):
@@ -266,9 +266,9 @@ class Executor:
                 self._links, self._owner, self._calls, self.results, self._answers, self.endings, self, setup
             )
             self.endings.concurrent = concurrent
-            actor = self._async.construct(cls, args, kwargs)
+            actor = self._async.construct(assignment.construct, cls, args, kwargs)
         else:
-            actor = cls(*args, **kwargs)
+            actor = assignment.construct(cls, args, kwargs)
         assignment.constructed(actor)
         if concurrent is None and (setup.max_concurrency > 1 or setup.concurrency_groups):
             concurrent = ThreadedExecutor(self._links.pump, self._answers, self.endings, self, setup)

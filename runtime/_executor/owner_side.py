@@ -25,7 +25,7 @@ class Definitions(Protocol):
     def name(self, key: bytes) -> str:
         """The full name of a function or class; "" if nobody sent it."""
 
-    def load(self, key: bytes) -> Any:
+    def load(self, key: bytes, class_name: str = "") -> Any:
         """The function or class. Runs user code: not under the lock."""
 
 

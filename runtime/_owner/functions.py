@@ -219,8 +219,11 @@ class Functions:
         known = self._pickled.get(key)
         return known[1] if known else ""
 
-    def load(self, key: bytes) -> Any:
+    def load(self, key: bytes, class_name: str = "") -> Any:
         """The function or class of a key; a class that nobody sent comes from the control store.
+
+        Args:
+            class_name: of an actor.
 
         Raises:
             RuntimeError: it cannot be unpickled, e.g. because a module is missing here.
@@ -243,7 +246,7 @@ class Functions:
                 what = (
                     f"The remote function failed to import on the worker: {name}:"
                     if name
-                    else "The actor class failed to import on the worker:"
+                    else f"The actor with name {class_name} failed to import on the worker:"
                 )
                 raise RuntimeError(
                     f"{what} {type(error).__name__}: {error}. Does it need a module that is missing there? A "

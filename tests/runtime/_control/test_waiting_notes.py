@@ -31,11 +31,11 @@ def test_an_actor_that_no_node_can_hold() -> None:
             assert told(r) == []
             await asyncio.sleep(3)
             assert told(r) == [
-                "2 A actor(s) wait for {CPU: 9}: No available node types can fulfill the resource request"
+                "2 A actor(s) wait for {CPU: 9}: No available node types can fulfill resource request"
             ]
             await r.ask(AutoscalerReport(b"{}", [("{CPU: 9}", "no node type is that big")]))
             await asyncio.sleep(2)
-            assert told(r)[1].endswith("the resource request (no node type is that big)")
+            assert told(r)[1].endswith("resource request (no node type is that big)")
             await asyncio.sleep(20)
             assert len(told(r)) == 2
             await asyncio.sleep(20)
@@ -52,7 +52,7 @@ def test_an_actor_whose_labels_no_node_has() -> None:
             await asyncio.sleep(4)
             (line,) = told(r)
             assert line.endswith(
-                "with labels {zone: a}: No available node types can fulfill the resource request with these labels"
+                "with labels {zone: a}: No available node types can fulfill resource request with these labels"
             )
 
     run_virtual(main())

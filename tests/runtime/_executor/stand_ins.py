@@ -94,7 +94,7 @@ class Functions:
     def name(self, key: bytes) -> str:
         return f"module.{key.decode()}"
 
-    def load(self, key: bytes) -> Any:
+    def load(self, key: bytes, class_name: str = "") -> Any:
         return self.known[key]
 
 

@@ -147,6 +147,25 @@ def a_constructor_that_fails() -> None:
     ray.get(ray.remote(Broken).remote().ok.remote())
 
 
+def a_constructor_of_a_class_with_a_repr() -> None:
+    class Named:
+        def __init__(self) -> None:
+            self.name = "half made"
+            raise ValueError("in the constructor")
+
+        def __repr__(self) -> str:
+            return f"<{self.name}>"
+
+    ray.get(ray.remote(Named).remote().__ray_ready__.remote())
+
+
+def an_error_of_a_function_that_travels() -> None:
+    def travels() -> None:
+        raise ValueError("far away")
+
+    ray.get(ray.remote(travels).remote())
+
+
 def a_call_of_a_dead_actor() -> None:
     actor = ray.remote(Calls).remote()
     with pytest.raises(exceptions.ActorDiedError):
@@ -164,6 +183,16 @@ def a_module_that_workers_lack() -> None:
     sys.modules["only_in_the_driver"] = module
     try:
         ray.get(ray.remote(module.function).remote())
+    finally:
+        del sys.modules["only_in_the_driver"]
+
+
+def an_actor_of_a_module_that_workers_lack() -> None:
+    module = types.ModuleType("only_in_the_driver")
+    exec("class OfTheDriver: pass", vars(module))
+    sys.modules["only_in_the_driver"] = module
+    try:
+        ray.get(ray.remote(vars(module)["OfTheDriver"]).remote().__ray_ready__.remote())
     finally:
         del sys.modules["only_in_the_driver"]
 
@@ -404,6 +433,18 @@ ERRORS: list[tuple[str, Callable[[], Any], str, str]] = [
         r"because of an error raised in its creation task, ray::Broken\.__init__\(\) \(pid=\d+, ip=",
     ),
     (
+        "a constructor of a class with a repr",
+        a_constructor_of_a_class_with_a_repr,
+        "ActorDiedError",
+        r"ray::\S*Named\.__init__\(\) \(pid=\d+, ip=[\d.]+, actor_id=\w+, repr=<half made>\)",
+    ),
+    (
+        "the lines of a function that travels",
+        an_error_of_a_function_that_travels,
+        "ValueError",
+        r'File ".*test_words\.py", line \d+, in travels\n    raise ValueError\("far away"\)',
+    ),
+    (
         "a dead actor",
         a_call_of_a_dead_actor,
         "ActorDiedError",
@@ -421,6 +462,12 @@ ERRORS: list[tuple[str, Callable[[], Any], str, str]] = [
         a_module_that_workers_lack,
         "RuntimeError",
         "The remote function failed to import on the worker",
+    ),
+    (
+        "a missing module of an actor",
+        an_actor_of_a_module_that_workers_lack,
+        "ActorDiedError",
+        "The actor with name OfTheDriver failed to import on the worker",
     ),
     (
         "pending calls",
@@ -669,7 +716,31 @@ PROGRAMS: list[tuple[str, str, list[str]]] = [
         infeasible = ray.remote(resources={"nosuch": 1})(lambda: 1).remote()
         sys.stdin.readline()
         """,
-        ["No available node types can fulfill (the )?resource request"],
+        ["No available node types can fulfill resource request"],
+    ),
+    (
+        "SIGTERM handlers of the program and of an actor",
+        """
+        import os, signal, sys
+
+        @ray.remote
+        class Stopped:
+            def __init__(self):
+                signal.signal(signal.SIGTERM, lambda *_: print("the actor's handler", flush=True))
+
+            def stop(self):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        def stop(*_):
+            print("the program's handler", flush=True)
+            sys.exit(0)
+
+        stopped = Stopped.remote()
+        ray.get([stopped.stop.remote(), stopped.stop.remote()])
+        signal.signal(signal.SIGTERM, stop)
+        os.kill(os.getpid(), signal.SIGTERM)
+        """,
+        ["the actor's handler", "the program's handler"],
     ),
     (
         "an error that nobody catches",
