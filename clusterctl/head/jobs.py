@@ -132,7 +132,7 @@ class JobSupervisor:
         if not _NAME.fullmatch(name):
             raise JobError(400, f"'{name}' is no valid job id: letters, digits, '.', '_' and '-' only")
         if name in self._jobs:
-            raise JobError(409, f"a job with submission_id '{name}' already exists: choose another")
+            raise JobError(409, f"Job with submission_id {name} already exists: choose another")
         try:
             runtime_env = of_task(request.runtime_env)
         except (TypeError, ValueError) as error:
@@ -170,7 +170,7 @@ class JobSupervisor:
         """
         record = self._jobs.get(name)
         if record is None:
-            raise JobError(404, f"job '{name}' does not exist; `clusterctl job list` shows all")
+            raise JobError(404, f"Job {name} does not exist; `clusterctl job list` shows all")
         return self._queue.shown(record)
 
     def list(self) -> list[JobRecord]:
@@ -198,7 +198,7 @@ class JobSupervisor:
         record = self.get(name)
         if not record.status.is_final:
             raise JobError(
-                400, f"job '{name}' is in a non-terminal state, {record.status.value}; stop it first"
+                400, f"Job '{name}' is in a non-terminal state, {record.status.value}; stop it first"
             )
         del self._jobs[name]
         await self._control.call(messages.KvDelete(JOBS, name.encode()))

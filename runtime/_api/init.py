@@ -150,9 +150,9 @@ def init(
             _connect_remote(remote, namespace, job, environment, log_to_driver, logging_config)
             return context_of_session()
         agent_path = init_arguments.agent_of(address, own, kwargs)
-        level = (
-            logging.DEBUG if settings.SUBMISSION_ID.get() else logging.INFO
-        )  # jobs know that they have a cluster
+        # Jobs know that they have a cluster; those that were written for Ray may be read for these lines.
+        is_quiet = settings.SUBMISSION_ID.get() and sys.modules.get("ray") is not sys.modules["runtime"]
+        level = logging.DEBUG if is_quiet else logging.INFO
         done = "Connected to Ray cluster."
         if agent_path:
             log.log(level, "Connecting to existing Ray cluster at address: %s...", address or agent_path)

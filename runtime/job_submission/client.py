@@ -119,8 +119,12 @@ class JobSubmissionClient:
 
         Raises:
             RuntimeError: the head refuses the job, or a job with this id exists.
+            TypeError: a value of `metadata` is no string.
             ValueError: `runtime_env` is wrong.
         """
+        for value in (metadata or {}).values():
+            if not isinstance(value, str):
+                raise TypeError(f"metadata values must be strings, got {type(value)}")
         request = {
             "entrypoint": entrypoint,
             "submission_id": submission_id or job_id or new_submission_id(),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import pathlib
+import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -57,8 +59,14 @@ def test_a_job_from_submission_to_deletion(client: JobSubmissionClient, tmp_path
     assert client.get_job_info(info.job_id).submission_id == job
     assert job in [one.submission_id for one in client.list_jobs()]
     assert client.delete_job(job) is True
-    with pytest.raises(RuntimeError, match=r"404.*does not exist"):
+    with pytest.raises(RuntimeError, match=rf"Request failed with status code 404: Job {job} does not exist"):
         client.get_job_info(job)
+
+
+def test_metadata_are_strings(client: JobSubmissionClient) -> None:
+    numbers: dict[str, Any] = {"team": 5}
+    with pytest.raises(TypeError, match="metadata values must be strings, got <class 'int'>"):
+        client.submit_job(entrypoint="true", metadata=numbers)
 
 
 def test_failures_have_a_status_and_a_message(client: JobSubmissionClient) -> None:
@@ -69,7 +77,7 @@ def test_failures_have_a_status_and_a_message(client: JobSubmissionClient) -> No
     assert "failed with exit code 3" in info.message
     assert info.driver_exit_code == 3
     assert info.error_type == "JOB_ENTRYPOINT_COMMAND_ERROR"
-    with pytest.raises(RuntimeError, match="already exists"):
+    with pytest.raises(RuntimeError, match="Job with submission_id fails already exists"):
         client.submit_job(entrypoint="true", submission_id="fails")
 
 
@@ -102,7 +110,10 @@ def test_a_driver_of_the_cluster_needs_no_address(client: JobSubmissionClient) -
     )
     job = client.submit_job(entrypoint=f'python -m runtime.compat.ray -c "{program}"')
     assert ends(client, job), client.get_job_logs(job)
-    assert client.get_job_logs(job) == "inner\n"
+    *said, last = client.get_job_logs(job).splitlines()
+    assert last == "inner"
+    assert re.search(r"Connecting to existing Ray cluster at address: .*\.\.\.", said[0])
+    assert said[1].endswith("Connected to Ray cluster.") or "Connected to Ray cluster. " in said[1]
     assert ends(client, "inner")
     assert client.get_job_logs("inner") == "from inside\n"
 
