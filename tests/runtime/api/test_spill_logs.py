@@ -12,7 +12,7 @@ from tests.polling import eventually
 from tests.under_test import init, ray
 
 MIB = 2**20
-LINE = r"\(\S+\) Spilled \d+ MiB, \d+ objects, write throughput \d+ MiB/s\."
+LINE = r"\(\S+\)\S* Spilled \d+ MiB, \d+ objects, write throughput \d+ MiB/s\."
 
 
 @pytest.fixture(autouse=True)
