@@ -26,6 +26,7 @@ from runtime._ownership.failures import (
     ObjectFailure,
     OutOfMemory,
     OwnerDied,
+    ReplayDiffers,
     StaleHandle,
     StreamEnded,
     TaskFailure,
@@ -105,6 +106,11 @@ _TASK_ERRORS: Final[Mapping[type, Callable[[Any], exceptions.RayError]]] = {
     ),
     StreamEnded: lambda _failure: exceptions.ObjectRefStreamEndOfStreamError(
         "the generator has no more values"
+    ),
+    ReplayDiffers: lambda failure: exceptions.StreamingGeneratorReplayInconsistentError(
+        f"Streaming generator task {failure.task_id.hex()} was re-executed for lost values and produced "
+        f"{failure.given} objects, expected {failure.expected}. Its output must be the same each time it runs, "
+        "or max_retries=0 must switch the re-execution off."
     ),
     OutOfMemory: lambda failure: exceptions.OutOfMemoryError(failure.reason),
     Unschedulable: lambda failure: exceptions.TaskUnschedulableError(failure.reason),

@@ -47,6 +47,14 @@ class StreamEnded(TaskFailure, frozen=True):
     """A generator has no more values."""
 
 
+class ReplayDiffers(TaskFailure, frozen=True):
+    """A generator that ran again for lost values gave another number of values than the first time."""
+
+    task_id: bytes
+    given: int
+    expected: int
+
+
 class Cancelled(TaskFailure, frozen=True):
     """It was cancelled."""
 

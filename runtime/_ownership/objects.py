@@ -249,9 +249,13 @@ class ObjectTable:
             self._outbox.drop_copies(object_id, useless, outdated=new.offset < 0)
 
     def add_location(self, entry: Entry, node_id: bytes) -> None:
-        """One more node has a copy."""
+        """One more node has a copy, of a value that another one may have replaced meanwhile."""
         value = entry.value
-        if value is not None and value.kind >= STORED and node_id not in value.locations:
+        if value is None:
+            return
+        if value.kind < STORED:
+            self._outbox.drop_copies(entry.object_id, [node_id], outdated=False)
+        elif node_id not in value.locations:
             entry.value = msgspec.structs.replace(value, locations=(*value.locations, node_id))
 
     def on_location(self, _link: Link, message: AddLocation, _correlation: int) -> None:

@@ -19,7 +19,7 @@ from runtime._core.fsm import Edge, InvalidTransition
 from runtime._wire.messages.worker import ReleaseHold, StreamConsumed, StreamItem, StreamPaused, Value
 
 from .borrowing import Borrowing
-from .failures import NotRebuilt, StreamEnded
+from .failures import NotRebuilt, ReplayDiffers, StreamEnded
 from .objects import ObjectTable
 from .outbox import Outbox
 from .records import INLINE, STORED, Entry, Link, Submission
@@ -107,7 +107,9 @@ class Stream:
         self._upcoming_ref: Any = None
         self._keepers: dict[Link, None] = {}  # the workers that keep references for us
         self._unregistered = 0  # how many items have references whose owners do not know of us yet
+        self._expected: int | None = None  # how many items its task gave, once it has ended without an error
         self._repeated: set[bytes] = set()  # the items that came again while REPEATING
+        self._given = 0  # how many items the last attempt gave while REPEATING
 
     @property
     def ended(self) -> bool:
@@ -164,6 +166,7 @@ class Stream:
         entry = objects.table.entries.get(object_id) if message.index < self._count else None
         if self.source is SourceState.REPEATING:
             self._repeated.add(object_id)
+            self._given = message.index + 1
         if entry is not None and value.nested:
             self._take_nested(entry, value)
         if entry is not None and value.kind == STORED:
@@ -191,21 +194,52 @@ class Stream:
 
     def end(self, error: Value | None) -> Value:
         """The task is over. Returns the value of `completed`."""
-        was_ended = self.ended
+        before = self.source
         self._move_source(SourceState.ENDED)
-        value = self._end_repetition(error) if was_ended else self._end_items(error)
+        if before is SourceState.YIELDING:
+            value = self._end_items(error)
+        else:
+            self._end_repetition(error, before is SourceState.REPEATING)
+            value = error or NONE
         self._release_hold()
         return value
 
-    def _end_repetition(self, error: Value | None) -> Value:
+    def _end_repetition(self, error: Value | None, has_run: bool) -> None:
+        failure = error
+        if has_run and self.raised and error is not None:  # the error is the last item
+            failure = None
+            self._fail_item(self._given, error)
+            self._given += 1
+        if has_run and failure is None and self._expected not in (None, self._given):
+            assert self._expected is not None
+            failure = self._outbox.error(ReplayDiffers(self._task_id, self._given, self._expected))
+        if (
+            has_run and failure is not None
+        ):  # no item in a store counts: another run may have given other values
+            for index in range(self._count):
+                self._fail_item(index, failure)
         for object_id, entry in list(self.lost.items()):
-            if error is not None or object_id not in self._repeated:  # else it was lost once more
+            if failure is not None or object_id not in self._repeated:  # else it was lost once more
                 del self.lost[object_id]
-                self._objects.set_value(entry, error or self._not_made_again(entry))
-        return error or NONE
+                self._objects.set_value(entry, failure or self._not_made_again(entry))
+
+    def _fail_item(self, index: int, error: Value) -> None:
+        """Gives an item an error, unless it has a value that cannot be lost."""
+        objects, object_id = self._objects, ids.object_id(self._task_id, index + 2)
+        entry = objects.table.entries.get(object_id)
+        if entry is None or index >= self._count:
+            return
+        self.lost.pop(object_id, None)
+        if entry.value is None:
+            objects.set_value(entry, error)
+        elif entry.value.kind == STORED:
+            objects.supersede(entry, object_id, error)
+            objects.set_value(entry, error)  # readers are to know that there are errors
 
     def _end_items(self, error: Value | None) -> Value:
         last = error
+        if error is None:
+            self._expected = self._count
         if error is not None and self.reader is not ReaderState.ABANDONED:
             if self.raised:
                 last = None
@@ -252,6 +286,8 @@ class Stream:
         """The task runs once more for the items in `lost`."""
         self._move_source(SourceState.REPEATING)
         self._repeated.clear()
+        self._given = 0
+        self.raised = False
 
     # ------------------------------------------------------------ back-pressure
 

@@ -145,6 +145,14 @@ def test_a_reference_of_ours_that_comes_back_too_late_is_freed(process: Process)
     assert process.failures == [Freed(object_name("gone"))]
 
 
+def test_a_copy_of_a_value_that_an_error_has_replaced_is_dropped(process: Process) -> None:
+    entry = process.objects.own(object_name("x"), 1)
+    process.objects.set_value(entry, ERROR)
+    process.objects.add_location(entry, FIRST)
+    assert process.dropped == [(entry.object_id, [FIRST], False)]
+    assert entry.value == ERROR
+
+
 def test_copies_are_known_and_dropped_when_a_value_is_made_again(process: Process) -> None:
     entry = own(process, "x", stored(FIRST))
     link = process.network.link(process, process, True)

@@ -9,7 +9,7 @@ import pytest
 
 from runtime._core import ids
 from runtime._core.fsm import InvalidTransition, reachable_states
-from runtime._ownership.failures import NotRebuilt, StreamEnded
+from runtime._ownership.failures import NotRebuilt, ReplayDiffers, StreamEnded
 from runtime._ownership.records import INLINE, INLINE_ERROR, STORED, Entry
 from runtime._ownership.streams import (
     NONE,
@@ -415,9 +415,8 @@ def test_a_lost_item_comes_again(caller: Caller, stream: Stream) -> None:
 
 def test_an_item_that_does_not_come_again_is_an_error(caller: Caller, stream: Stream) -> None:
     caller.item(0, value=STORED_AT)
-    stream.end(None)
-    ref = take(stream)
-    entry = ref.entry
+    stream.end(ERROR)  # how many there should be is not known
+    entry = take(stream).entry
     entry.value = None
     stream.lose(entry)
     stream.begin_again()
@@ -425,20 +424,58 @@ def test_an_item_that_does_not_come_again_is_an_error(caller: Caller, stream: St
     assert entry.value == Value(INLINE_ERROR, NotRebuilt.__name__.encode())
 
 
-def test_a_task_that_yields_more_when_it_runs_again_gives_no_more_items(
-    caller: Caller, stream: Stream
-) -> None:
-    caller.item(0, value=STORED_AT)
-    stream.end(None)
-    expected = stream.items[0]
-    expected.entry.value = None
-    stream.lose(expected.entry)
-    stream.begin_again()
-    for index in range(2):
-        caller.item(index, value=STORED_AT)
-    stream.end(None)
-    assert list(stream.items) == [expected]
-    assert caller.process.dropped == [(ids.object_id(TASK, 3), [b"node"], True)]
+class TestRunsForLostItemsThatEndOtherwise:
+    """The first of three items is lost, the second is in the same store, the third came inside its message."""
+
+    @pytest.fixture
+    def items(self, caller: Caller, stream: Stream) -> list[Any]:
+        for index in range(3):
+            caller.item(index, value=STORED_AT if index < 2 else None)
+        stream.end(None)
+        refs = [take(stream) for _ in range(3)]
+        refs[0].entry.value = None
+        stream.lose(refs[0].entry)
+        stream.begin_again()
+        return refs
+
+    @pytest.mark.parametrize("count", [0, 1, 2, 4])
+    def test_another_number_of_items_fails_all_that_are_stored(
+        self, caller: Caller, stream: Stream, items: list[Any], count: int
+    ) -> None:
+        for index in range(count):
+            caller.item(index, value=STORED_AT)
+        stream.end(None)
+        differs = Value(INLINE_ERROR, ReplayDiffers.__name__.encode())
+        assert [ref.entry.value for ref in items[:2]] == [differs] * 2
+        assert (items[2].entry.value in (differs, NONE)) == (count > 2)
+        assert not stream.items
+        assert not stream.lost
+        assert (ids.object_id(TASK, 5), [b"node"], True) in caller.process.dropped or count < 4
+
+    def test_as_many_items_are_taken_although_an_attempt_gave_fewer(
+        self, caller: Caller, stream: Stream, items: list[Any]
+    ) -> None:
+        for index in (0, 1, 0, 1, 2):
+            caller.item(index, value=STORED_AT)
+        stream.end(None)
+        assert [ref.entry.value for ref in items] == [STORED_AT] * 3
+
+    def test_a_failure_from_outside_fails_all_that_are_stored(
+        self, caller: Caller, stream: Stream, items: list[Any]
+    ) -> None:
+        caller.item(0, value=STORED_AT)
+        assert stream.end(ERROR) == ERROR
+        assert [ref.entry.value for ref in items[:2]] == [ERROR] * 2
+        assert items[2].entry.value.data == b"item 2"
+
+    def test_an_error_of_user_code_takes_the_place_of_an_item(
+        self, caller: Caller, stream: Stream, items: list[Any]
+    ) -> None:
+        caller.item(0, value=STORED_AT)
+        stream.raised = True
+        stream.end(ERROR)
+        assert items[0].entry.value == Value(INLINE_ERROR, ReplayDiffers.__name__.encode())
+        assert items[1].entry.value == ERROR
 
 
 def test_an_item_that_is_lost_while_its_task_runs_frees_the_worker_to_end(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
+import pathlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -129,29 +132,64 @@ def test_values_of_a_generator(nodes: Nodes) -> None:
     assert [int(ray.get(ref, timeout=60)[0]) for ref in refs] == [0, 2, 3]
 
 
-def test_a_generator_that_gives_fewer_values_when_it_runs_again(nodes: Nodes) -> None:
-    @ray.remote(num_cpus=0)
-    class Counter:
-        def __init__(self) -> None:
-            self.until = 4
+def test_values_of_an_actors_generator(nodes: Nodes) -> None:
+    @ray.remote(max_restarts=-1, max_task_retries=2)
+    class Counting:
+        def count(self, until: int) -> Iterator[Any]:
+            for value in range(until):
+                yield np.full(SIZE, value)
 
-        def fewer(self) -> int:
-            self.until -= 1
-            return self.until + 1
-
-    counter = Counter.options(resources={"node:__internal_head__": 0.001}).remote()
-
-    @ray.remote
-    def count(counter: Any) -> Iterator[Any]:
-        for value in range(ray.get(counter.fewer.remote())):
-            yield np.full(SIZE, value)
-
-    refs = list(count.remote(counter))
+    counting = Counting.remote()
+    refs = list(counting.count.remote(4))
     finish(*refs)
     nodes.lose()
-    assert ray.get(refs[0], timeout=60)[0] == 0
-    with pytest.raises(exceptions.RayError):
-        ray.get(refs[3], timeout=60)
+    assert [int(ray.get(ref, timeout=60)[0]) for ref in refs] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("second", [0, 3, 6])
+def test_a_generator_that_gives_another_number_of_values_when_it_runs_again(
+    nodes: Nodes, tmp_path: pathlib.Path, second: int
+) -> None:
+    @ray.remote
+    def count(marker: pathlib.Path) -> Iterator[Any]:
+        until = second if marker.exists() else 5
+        marker.touch()
+        for value in range(until):
+            yield np.full(SIZE, value)
+
+    refs = list(count.remote(tmp_path / "ran"))
+    finish(*refs)
+    nodes.lose()
+    with contextlib.suppress(exceptions.StreamingGeneratorReplayInconsistentError):
+        ray.get(refs[4], timeout=60)  # may come before the end that shows the difference
+    for ref in refs[:4]:
+        assert eventually(lambda ref=ref: differs(ref))
+
+
+def differs(ref: Any) -> bool:
+    try:
+        ray.get(ref, timeout=60)
+    except exceptions.StreamingGeneratorReplayInconsistentError:
+        return True
+    return False
+
+
+def test_a_generator_that_fails_when_it_runs_again(nodes: Nodes, tmp_path: pathlib.Path) -> None:
+    @ray.remote(max_retries=1)
+    def count(marker: pathlib.Path) -> Iterator[Any]:
+        runs_again = marker.exists()
+        marker.touch()
+        for value in range(3):
+            if runs_again and value == 1:
+                os._exit(1)
+            yield np.full(SIZE, value)
+
+    refs = list(count.remote(tmp_path / "ran"))
+    finish(*refs)
+    nodes.lose()
+    for ref in reversed(refs):
+        with pytest.raises(exceptions.WorkerCrashedError):
+            ray.get(ref, timeout=60)
 
 
 def test_a_task_that_gives_something_else_when_it_runs_again(nodes: Nodes) -> None:
