@@ -33,6 +33,7 @@ from runtime._process.core_worker import Core, current, current_or_none
 from runtime._wire.messages.base import ErrorKind, ErrorReply
 from runtime._wire.messages.control import ActorInfo, ActorSpec, GetNamedActor
 from runtime._wire.messages.worker import ActorSetup, StreamOptions
+from runtime._wire.serialization import collector
 from runtime.object_ref import ObjectRef
 
 ASYNC_MAX_CONCURRENCY = 1000
@@ -555,9 +556,9 @@ def _new_handle(core: Core, actor: Actor, shape: ActorShape, counted: bool = Tru
 def _rebuild(actor_id: bytes, shape: bytes, ref: ObjectRef | None) -> ActorHandle:
     core = current()
     decoded = decode_shape(shape)
-    entry = ref._entry if ref is not None else None
+    entry = ref._entry if ref is not None and collector.borrows else None
     actor = core.actors.actor(actor_id, entry, decoded.ordered)
-    return _new_handle(core, actor, decoded, counted=ref is not None)
+    return _new_handle(core, actor, decoded, counted=entry is not None)
 
 
 def _rebuild_method(handle: ActorHandle, name: str) -> ActorMethod:

@@ -325,7 +325,10 @@ def is_forbidden_out_of_band(object_id: bytes) -> bool:
 
 
 def rebuild(binary: bytes, owner: bytes) -> ObjectRef:
-    """Unpickles a reference; the process becomes a borrower unless it owns the object."""
+    """Unpickles a reference; the process becomes a borrower unless it owns the object (but see
+    `serialization.not_borrowing`)."""
+    if not collector.borrows:
+        return ObjectRef(binary)
     core = _current()
     ref = core.objects.borrow(binary, owner)
     made = collector.unpickled

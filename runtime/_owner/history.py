@@ -329,11 +329,12 @@ def _described(error: bytes) -> tuple[str, str]:
     if not error:
         return "TASK_EXECUTION_EXCEPTION", ""
     try:
-        raised, _ = serialization.deserialize(error)
-        name = next(
-            (name for cls, name in _ERROR_TYPES if isinstance(raised, cls)), "TASK_EXECUTION_EXCEPTION"
-        )
-        return name, str.__str__(str(raised))  # no subclass of str: a message cannot hold it
+        with serialization.not_borrowing():
+            raised, _ = serialization.deserialize(error)
+            name = next(
+                (name for cls, name in _ERROR_TYPES if isinstance(raised, cls)), "TASK_EXECUTION_EXCEPTION"
+            )
+            return name, str.__str__(str(raised))  # no subclass of str: a message cannot hold it
     except BaseException as problem:  # it is the user's code, which may raise SystemExit too
         reason = "".join(traceback.format_exception_only(problem)).strip()  # even if its `__str__` raises
         return "TASK_EXECUTION_EXCEPTION", f"the error cannot be read here: {reason}"

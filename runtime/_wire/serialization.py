@@ -7,12 +7,13 @@ which ships functions and classes of `__main__` by value. References inside valu
 
 from __future__ import annotations
 
+import contextlib
 import io
 import marshal
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any
 
@@ -30,6 +31,7 @@ class Collector(threading.local):
     unpickled: list[Any] | None = None
     writable: Callable[[Any], Any] | None = None  # turns a buffer into one that may be written to
     after: Callable[[], None] | None = None  # what references want to happen once all of a value are made
+    borrows: bool = True  # whether references made while unpickling are counted by their owners
 
 
 collector = Collector()
@@ -213,6 +215,17 @@ def deserialize(
         collector.unpickled = previous
         collector.writable = before
         _finish()
+
+
+@contextlib.contextmanager
+def not_borrowing() -> Iterator[None]:
+    """For values that are rebuilt to be read and dropped, in this thread. No owner is told of the references in them:
+    what kept their objects while the values were on their way may be gone."""
+    before, collector.borrows = collector.borrows, False
+    try:
+        yield
+    finally:
+        collector.borrows = before
 
 
 def aligned(buffer: bytes) -> memoryview:

@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from runtime import object_ref
 from runtime._core.tasks import TaskState
 from runtime._owner import history
 from runtime._owner.history import _described
 from runtime._wire import serialization
 from runtime._wire.messages.node import TasksTold
+from tests.runtime._owner.lone_process import OWNER, LoneProcess
 
 
 def leave() -> None:
@@ -70,6 +72,30 @@ def test_an_error_that_cannot_be_described(error: Exception, reason: str) -> Non
 def test_an_error_is_described() -> None:
     data = serialization.serialize(ValueError("bad luck")).data
     assert _described(data) == ("TASK_EXECUTION_EXCEPTION", "bad luck")
+
+
+class ShowsReference(Exception):
+    def __str__(self) -> str:
+        return repr(self.args[0])
+
+
+def test_references_in_an_error_that_is_described_are_not_borrowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What kept their objects while the error was on its way may be gone."""
+    process = LoneProcess()
+    monkeypatch.setattr(object_ref, "_current", lambda: process)
+    monkeypatch.setattr(object_ref, "_current_or_none", lambda: process)
+    entry = process.objects.entry_of(b"o" * 28, OWNER)
+    ref = process.objects.new_ref(entry)
+    data = serialization.serialize(ShowsReference(ref)).data
+    del ref, entry
+    process.objects.drain()
+    assert process.objects.table.entries == {}
+    sent = [list(peer.sent) for peer in process.others.values()]
+    assert _described(data) == ("TASK_EXECUTION_EXCEPTION", f"ObjectRef({'6f' * 28})")
+    process.objects.drain()
+    assert process.objects.table.entries == {}
+    assert [list(peer.sent) for peer in process.others.values()] == sent
+    assert serialization.collector.borrows
 
 
 def test_a_text_of_a_class_of_its_own_becomes_a_plain_one() -> None:
