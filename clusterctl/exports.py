@@ -1,7 +1,8 @@
 """One file with all that this machine knows of a cluster, for a colleague or another machine.
 
 The file has the cluster's record, its YAML, its secret, its own key pair and pinned host keys. It never has the
-operator's private key (`auth.ssh_private_key`), credentials of a cloud, or logs.
+operator's private key (`auth.ssh_private_key`), credentials of a cloud, or logs. What the YAML itself holds, such as
+the `config` of an external provider, is in it.
 """
 
 from __future__ import annotations

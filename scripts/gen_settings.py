@@ -32,6 +32,7 @@ EXCEPTIONS = {
     "runtime/_node/environments/venv.py::build": "the environment of an installer",
     "runtime/_node/zygote_spawn.py::daemon_environment": "the environment of a daemon",
     "runtime/_process/zygote.py::_apply_environment": "sets the user's env_vars in a worker",
+    "runtime/_remote_driver/__init__.py::": "sets what gRPC reads",
     "runtime/compat/_common/utils.py::env_integer": "reads a variable that its caller names, as Ray's helper does",
     "runtime/compat/_common/utils.py::env_float": "reads a variable that its caller names, as Ray's helper does",
     "runtime/compat/_common/utils.py::env_bool": "reads a variable that its caller names, as Ray's helper does",

@@ -23,6 +23,7 @@ _VALUES = {
 class Group:
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
+        self.switched_on: set[str] = set()
 
     def groups(self) -> list[pathlib.Path]:
         """The groups in it."""
@@ -35,7 +36,9 @@ class Group:
         with contextlib.suppress(OSError):
             for name in (above / "cgroup.controllers").read_text().split():
                 if name in _VALUES:
-                    (above / "cgroup.subtree_control").write_text(f"+{name}")
+                    if name not in (above / "cgroup.subtree_control").read_text().split():
+                        (above / "cgroup.subtree_control").write_text(f"+{name}")
+                        self.switched_on.add(name)
                     return name, *_VALUES[name]
         pytest.skip(f"the control group {above} has no controller to give")
 
@@ -54,17 +57,16 @@ def parent_group() -> Iterator[Group]:
             break
     else:
         pytest.skip("no control group hierarchy of version 2 can be written here")
-    before = (folder.parent / "cgroup.subtree_control").read_text().split()
+    group = Group(folder)
     try:
-        yield Group(folder)
+        yield group
     finally:
         for root, folders, _ in os.walk(folder, topdown=False):
             for name in folders:
                 with contextlib.suppress(OSError):
                     os.rmdir(os.path.join(root, name))
         assert eventually(lambda: _is_removed(folder))
-        after = (folder.parent / "cgroup.subtree_control").read_text().split()
-        for name in set(after) - set(before):
+        for name in group.switched_on:
             with contextlib.suppress(OSError):  # another test has it
                 (folder.parent / "cgroup.subtree_control").write_text(f"-{name}")
 

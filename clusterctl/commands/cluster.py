@@ -104,9 +104,9 @@ def export_cluster(
 ) -> None:
     """Writes all that this machine knows of a cluster to one file, for a colleague or another machine.
 
-    The file has the cluster's record, its YAML, its secret and its own key. It does not have your SSH key or your
-    credentials. Anyone who has the file controls the cluster, so only you may read it. The cluster's owner and this
-    machine's access stay as they are.
+    The file has the cluster's record, its YAML, its secret and its own key, and what the YAML itself holds, such as the
+    `config` of an external provider. It does not have your SSH key or your cloud's credentials. Anyone who has the file
+    controls the cluster, so only you may read it. The cluster's owner and this machine's access stay as they are.
 
     \b
       clusterctl cluster export training training.cluster
@@ -117,6 +117,7 @@ def export_cluster(
     from clusterctl import exports
     from clusterctl.errors import UsageProblem
     from clusterctl.home import Home
+    from clusterctl.spec.platforms.external import ExternalProvider
 
     home = Home.find()
     name = home.resolve(cluster).name
@@ -127,12 +128,20 @@ def export_cluster(
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise UsageProblem(f"{file} exists already", "Name a file that does not exist yet.") from None
-    with open(descriptor, "wb") as out:
-        out.write(data)
+    except OSError as error:
+        raise UsageProblem(f"{file} cannot be written: {error.strerror or error}") from error
+    try:
+        with open(descriptor, "wb") as out:
+            out.write(data)
+    except BaseException:
+        os.unlink(file)  # part of the secrets, of no use
+        raise
     output.say(f"cluster '{name}' is exported to {file}")
     output.progress(
         "anyone who has this file controls the cluster: send it over a safe channel, then delete it"
     )
+    if isinstance(record.spec.provider, ExternalProvider) and record.spec.provider.config:
+        output.warn("the file has the provider's `config`, with the credentials that may be in it")
     if key := record.spec.auth.ssh_private_key:
         output.warn(
             f"machines are entered with {key}, which is not in the file: the other side needs its own"

@@ -72,7 +72,7 @@ def files_for_head(config: ExternalProvider) -> tuple[tuple[str, str], ...]:
 
 def _modules(module: str) -> Iterator[tuple[str, Path]]:
     """(name on sys.path, file) of the outermost package with an `__init__.py` that the module is in, or of the module
-    itself."""
+    itself. Hidden files, such as `.env` and `.git`, stay here."""
     parts = module.split(".")
     for length in range(1, len(parts) + 1):
         file = sys.modules[".".join(parts[:length])].__file__
@@ -80,9 +80,12 @@ def _modules(module: str) -> Iterator[tuple[str, Path]]:
             continue
         path = Path(file)
         if path.name != "__init__.py":
-            yield f"{'/'.join(parts[:length])}.py", path
+            yield "/".join((*parts[: length - 1], path.name)), path
             return
         for inner in sorted(path.parent.rglob("*")):
-            if inner.is_file() and "__pycache__" not in inner.parts:
-                yield f"{'/'.join(parts[:length])}/{inner.relative_to(path.parent)}", inner
+            name = inner.relative_to(path.parent)
+            if inner.is_file() and not any(
+                part.startswith(".") or part == "__pycache__" for part in name.parts
+            ):
+                yield f"{'/'.join(parts[:length])}/{name}", inner
         return

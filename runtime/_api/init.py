@@ -418,9 +418,9 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
             if printing is not None and not core.forked:
                 printing.take_rest(core.call_agent, core.job_id)
                 printing.close()  # while there is a connection: the program's own `sys.stdout` may call the API
-            core_worker.set_current(None)
             if _daemon is None and not core.forked:  # else nobody is there to ask
-                core.history.report()
+                core.history.report()  # while this is the current process: errors are rebuilt
+            core_worker.set_current(None)
             core.close()
             stacks.unregister()
         _stop_daemon()

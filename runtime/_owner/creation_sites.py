@@ -25,7 +25,7 @@ class SiteIds(ids.TaskIds):
     def __init__(self, job_id: bytes) -> None:
         super().__init__(job_id)
         self._sites: OrderedDict[bytes, str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may submit a task
 
     def task(self) -> bytes:
         """See `TaskIds.task`."""

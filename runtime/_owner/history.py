@@ -130,8 +130,8 @@ class History:
         # a container, the garbage collector does not visit it again and again.
         self._ended: deque[tuple[Any, ...]] = deque(maxlen=KEPT_TASKS)
         self.spans: deque[Span] = deque(maxlen=KEPT_TASKS)
-        # What had ended last and was submitted last, when we told of it.
-        self._told: tuple[tuple[Any, ...] | None, bytes] = None, b""
+        # What had ended last and how many were pending, when we told of it.
+        self._told: tuple[tuple[Any, ...] | None, int] = None, 0
         self._due_s = 0.0  # when to tell again; 0: there was no news
 
     def ended(self, task: Submission, failed: bool, error: bytes = b"", seconds: float = 0.0) -> None:
@@ -168,8 +168,8 @@ class History:
             self._due_s = now + TELL_S
             self._tell(agent)
 
-    def _latest(self) -> tuple[tuple[Any, ...] | None, bytes]:
-        return self._ended[-1] if self._ended else None, next(reversed(self._pending), b"")
+    def _latest(self) -> tuple[tuple[Any, ...] | None, int]:
+        return self._ended[-1] if self._ended else None, len(self._pending)
 
     def _tell(self, agent: Agent) -> None:
         last, _ = self._told

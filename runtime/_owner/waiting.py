@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 LOOKS = 16
 """So often a waiting thread looks at all its objects; then it asks each of them to call back."""
+BRINGS = 64
+"""A list that was looked through for values to bring here is looked through again when 1/BRINGS as many have come."""
+_NEVER = -(1 << 62)
 
 
 def split(refs: Sequence[Any], found: list[int]) -> tuple[list[Any], list[Any]]:
@@ -65,7 +68,8 @@ class Waiter:
         self._known: deque[list[ObjectRef]] = deque(maxlen=1)
         self._fetching: dict[bytes, list[Callable[[], None]]] = {}  # who wants to know when it is here
         self._ahead_bytes = 0  # on their way here though nobody waits for them
-        self._brought = -1  # `Objects.elsewhere` when all that was ready was here or on its way
+        self._is_full = False  # no more may be on their way until one has come
+        self._brought = _NEVER  # `Objects.elsewhere` when all that was ready was here or on its way
 
     # ------------------------------------------------------------ lists that were checked before
 
@@ -114,7 +118,7 @@ class Waiter:
         """
         found = self._wait(refs, num_returns, timeout_s, fetch)
         if not fetch:
-            self._brought = -1
+            self._brought = _NEVER
         elif len(found) < len(refs) and self._objects.elsewhere:
             self._bring(refs, known)
         return found
@@ -219,7 +223,7 @@ class Waiter:
                 entry.callbacks.append(callback)
                 self._value_requests.ask(entry)
             else:
-                self._fetch(entry, callback)
+                self._await_copy(entry, callback)
 
         with self._links.lock:
             self._value_requests.ask_all(ref._entry for ref in refs)
@@ -242,7 +246,8 @@ class Waiter:
     def _bring(self, refs: Sequence[ObjectRef], known: bool) -> None:
         """Starts to bring here what exists elsewhere, as far as there is room. `known`: see `wait`."""
         elsewhere = self._objects.elsewhere
-        if known and self._brought == elsewhere:
+        # Long lists are looked through more rarely, so that the cost for each value does not grow with the list.
+        if self._is_full or (known and elsewhere - self._brought <= len(refs) // BRINGS):
             return
         self._brought = elsewhere
         missing = [
@@ -260,22 +265,27 @@ class Waiter:
                 if value is None or self._is_here(entry) or entry.object_id in self._fetching:
                     continue
                 if self._ahead_bytes and self._ahead_bytes + value.size_bytes > self._store.ahead_limit_bytes:
-                    self._brought = -1  # the next call goes on
+                    self._is_full = True
                     break
-                self._ahead_bytes += value.size_bytes
-                self._fetch(entry, partial(self._arrived, value.size_bytes))
+                self._fetch(entry, [], value.size_bytes)
 
-    def _arrived(self, size_bytes: int) -> None:
-        self._ahead_bytes -= size_bytes
-
-    def _fetch(self, entry: Entry, callback: Callable[[], None]) -> None:
-        """Brings a copy to this node, and calls back when there is news of it. Keeps the object until then. Under the
-        lock."""
+    def _await_copy(self, entry: Entry, callback: Callable[[], None]) -> None:
+        """Brings a copy to this node, and calls back when there is news of it. Under the lock."""
         waiting = self._fetching.get(entry.object_id)
         if waiting is not None:
             waiting.append(callback)
-            return
-        self._fetching[entry.object_id] = [callback]
+        else:
+            self._fetch(entry, [callback])
+
+    def _fetch(self, entry: Entry, waiting: list[Callable[[], None]], ahead_bytes: int = 0) -> None:
+        """Brings a copy to this node, and keeps the object until then. Under the lock.
+
+        Args:
+            waiting: who is called back when there is news of it.
+            ahead_bytes: its size, if nobody waits for it yet.
+        """
+        self._fetching[entry.object_id] = waiting
+        self._ahead_bytes += ahead_bytes
         entry.hold()
         value, reader = entry.value, self._reader
         assert value is not None
@@ -288,8 +298,14 @@ class Waiter:
                 refusal = reader.rebuild_lost(entry, value, lost)
                 if refusal is not None:
                     entry.value = self._objects.error_value(refusal)
-            entry.fetched = error is None or error.kind != ErrorKind.LOST  # else `get` says what is wrong
-            for callback in self._fetching.pop(entry.object_id):
+            del self._fetching[entry.object_id]
+            # Those who wait are told of other errors by `get`. Without them a later try may do better.
+            entry.fetched = error is None or (error.kind != ErrorKind.LOST and bool(waiting))
+            if ahead_bytes:
+                self._ahead_bytes -= ahead_bytes
+                if self._is_full:
+                    self._is_full, self._brought = False, _NEVER
+            for callback in waiting:
                 callback()
             self._objects.release(entry)
 

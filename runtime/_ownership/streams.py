@@ -165,6 +165,8 @@ class Stream:
         # What it yields beyond its first end is no item: the reader knows of the end.
         entry = objects.table.entries.get(object_id) if message.index < self._count else None
         if self.source is SourceState.REPEATING:
+            if not message.index:  # perhaps of another attempt
+                self._repeated.clear()
             self._repeated.add(object_id)
             self._given = message.index + 1
         if entry is not None and value.nested:

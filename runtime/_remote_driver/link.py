@@ -56,6 +56,18 @@ _LEAVE_S = 5.0
 _FATAL = frozenset(
     {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.NOT_FOUND}
 )
+_OPENED_S = _OPEN_S + 2 * _GREET_TIMEOUT_S
+_was_opened = False
+_is_unusable = False
+"""gRPC's threads do not survive a fork: a child of a process that has used it can neither connect nor wait."""
+
+
+def _after_fork() -> None:
+    global _is_unusable
+    _is_unusable = _was_opened
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class Link:
@@ -91,6 +103,7 @@ class Link:
         self._is_ready = False  # the peer has said how far it has received
         self._has_begun = False  # it has said anything: there is a driver process
         self._is_closing = False
+        self._gives_up_s: float | None = None  # when, as the connection has broken and nothing has come since
         self._call: Any = None
         self._channel: Any = None
         self.failure: Exception | None = None
@@ -104,11 +117,24 @@ class Link:
         """Connects.
 
         Raises:
-            ConnectionError: nobody is there, or they do not fit together; the message says why.
+            ConnectionError: nobody is there, or they do not fit together; the message says why. Or this process was
+                forked from one that had used a connection.
         """
+        global _was_opened
+        if _is_unusable:
+            raise ConnectionError(
+                "This process was forked from one that had connected to ray://, and gRPC does not work in such a "
+                "child. Start it by multiprocessing's method 'spawn', or as a program of its own."
+            )
+        _was_opened = True
         self._thread.start()
         try:
-            self._opened.result()
+            try:
+                self._opened.result(_OPENED_S)
+            except TimeoutError:
+                raise ConnectionError(
+                    f"ray://{self._address} did not answer within {_OPENED_S:g} s."
+                ) from None
         except BaseException:
             self.close()
             raise
@@ -195,6 +221,7 @@ class Link:
     async def _live(self) -> None:
         """The whole life of the connection."""
         self._main = asyncio.current_task()
+        self._loop.set_exception_handler(_unless_another_was_first)
         if self._is_closing:  # before `_end` could find this task
             return
         try:
@@ -284,12 +311,24 @@ class Link:
 
     async def _reconnect(self, why: Exception) -> bool:
         """Connects again within the grace period; False when that is over or in vain."""
-        deadline = time.monotonic() + GRACE_S
-        log.warning("The connection to the cluster broke (%s). Reconnecting for %g s.", _reason(why), GRACE_S)
+        if self._gives_up_s is None:
+            self._gives_up_s = time.monotonic() + GRACE_S
+            log.warning(
+                "The connection to the cluster broke (%s). Reconnecting for %g s.", _reason(why), GRACE_S
+            )
         while True:
             await self._disconnect()
             await asyncio.sleep(_AGAIN_S)
             if self._is_closing:
+                return False
+            if time.monotonic() > self._gives_up_s:
+                self.fail(
+                    ConnectionError(
+                        f"The connection to the cluster at ray://{self._address} is lost: it broke, and could not be "
+                        f"made again within {GRACE_S:g} s ({_reason(why)}). The driver process has ended, and with it "
+                        "what it owned. Is the head still up? Call shutdown() and init() to start again."
+                    )
+                )
                 return False
             try:
                 await self._connect(self._has_begun)
@@ -302,15 +341,6 @@ class Link:
             except (HandshakeError, ConnectionError) as error:
                 self.fail(ConnectionError(f"The connection to the cluster is lost: {error}"))
                 return False
-            if time.monotonic() > deadline:
-                self.fail(
-                    ConnectionError(
-                        f"The connection to the cluster at ray://{self._address} is lost: it broke, and could not be "
-                        f"made again within {GRACE_S:g} s ({_reason(why)}). The driver process has ended, and with it "
-                        "what it owned. Is the head still up? Call shutdown() and init() to start again."
-                    )
-                )
-                return False
 
     # ------------------------------------------------------------ one stream
 
@@ -322,7 +352,7 @@ class Link:
             size = 0
             with self.lock:
                 self._is_woken = False
-                while self._unsent and size <= ENVELOPE_BYTES:
+                while self._unsent and (not bodies or size + len(self._unsent[0]) <= ENVELOPE_BYTES):
                     bodies.append(self._unsent.popleft())
                     size += len(bodies[-1])
                 if self._unsent:
@@ -332,6 +362,15 @@ class Link:
                     await call.write(frames.encode(bodies))
                 except (grpc.RpcError, asyncio.InvalidStateError):
                     return  # receiving says why
+                except Exception as error:  # it would come again on a new connection
+                    log.exception("A message to the head cannot be sent.")
+                    self.fail(
+                        ConnectionError(
+                            f"The connection to the cluster is lost: a message cannot be sent ({error!r})."
+                        )
+                    )
+                    call.cancel()
+                    return
 
     async def _receive_all(self, call: Any) -> Exception:
         try:
@@ -359,6 +398,7 @@ class Link:
             message = self._stream.receive(body)
             if not self._is_ready:
                 self._is_ready = self._has_begun = True
+                self._gives_up_s = None
                 self._unsent.extend(self._stream.again())
                 self._work.set()
             elif self._stream.is_acknowledgement_due:
@@ -367,6 +407,12 @@ class Link:
             self._room.notify_all()
         if message is not None:
             self._on_message(message)
+
+
+def _unless_another_was_first(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """All loops that use gRPC are woken by one socket, and all but the first find it empty: no harm, and no log."""
+    if not isinstance(context.get("exception"), BlockingIOError):
+        loop.default_exception_handler(context)
 
 
 def _may_come(error: Exception) -> bool:

@@ -125,6 +125,7 @@ class Relay(asyncio.Protocol):
 
     async def serve(self, requests: AsyncIterator[bytes], context: Any) -> None:
         """Relays between the driver process and a program, until either is gone. An earlier connection ends."""
+        was_over = self.ended.is_set()
         before, self._handler = self._handler, asyncio.current_task()
         if before is not None and not before.done():
             before.cancel()
@@ -146,7 +147,7 @@ class Relay(asyncio.Protocol):
             self._take_waiting()
             if not self._is_lost.is_set():
                 self._transport.write(frames.relayed(epoch, frames.DETACHED))
-        if self.ended.is_set() and not self._is_finished:
+        if self.ended.is_set() and (was_over or not self._is_finished):
             how = "has ended" if self._status is None else _end(self._status)
             await context.abort(grpc.StatusCode.NOT_FOUND, f"its driver process {how}{_GONE}")
 
@@ -157,12 +158,12 @@ class Relay(asyncio.Protocol):
 
     async def _outward(self, context: Any, epoch: int) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
             while self._waiting and epoch == self._epoch:
                 await context.write(self._take_waiting())
             if self.ended.is_set():
                 return
+            await self._news.wait()
+            self._news.clear()
 
     def _take_waiting(self) -> bytes:
         waiting = bytes(self._waiting)

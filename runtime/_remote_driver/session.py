@@ -184,8 +184,8 @@ class Session:
         """Leaves the cluster."""
         core, self._core_or_none = self._core_or_none, None
         if core is not None:
+            core.history.report()  # while this is the current process: errors are rebuilt
             core_worker.set_current(None)
-            core.history.report()
             core.close()
 
     # ------------------------------------------------------------ answers

@@ -176,14 +176,15 @@ def cloud_pickler() -> Any:
     return _cloud_class
 
 
-def _reduce_code(code: CodeType) -> tuple[Any, ...]:
+def _reduce_code(code: CodeType) -> Any:
     """Code with the name of its file, which tracebacks need to show lines: cloudpickle leaves the name out since 3.1.3.
     Bytecode belongs to one minor version of Python anyway."""
-    try:
-        data = marshal.dumps(code, 2)  # the last version without references, so equal code gives equal bytes
-    except ValueError:
-        data = marshal.dumps(code)  # newer Pythons have constants that older versions cannot write
-    return marshal.loads, (data,)
+    for version in (2, marshal.version):  # 2 has no references, so equal code gives equal bytes
+        try:
+            return marshal.loads, (marshal.dumps(code, version),)
+        except ValueError:  # a constant that is new in this Python, or that somebody has put there
+            continue
+    return NotImplemented
 
 
 def not_serializable(what: str, error: TypeError) -> TypeError:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,3 +75,36 @@ def test_actors_that_call_each_other_are_let_go() -> None:
     del first, second
     assert eventually(lambda: not any(map(is_alive, pids)))
     assert eventually(everything_is_free)
+
+
+LEAVES = """
+    import runtime as ray
+
+    @ray.remote(num_cpus=0)
+    class Actor:
+        def fail(self, me):
+            raise ValueError(me)
+
+    ray.init("auto", log_to_driver=False)
+    actor = Actor.remote()
+    try:
+        ray.get(actor.fail.remote(actor))
+    except ValueError as error:
+        print(type(error.cause.args[0].fail).__name__)
+    ray.shutdown()
+    print(ray.is_initialized())
+"""
+
+
+def test_an_error_that_holds_a_handle_starts_no_new_session_when_the_program_leaves() -> None:
+    """The last tasks are reported then, and their errors are rebuilt for that."""
+    address = ray.get_runtime_context().gcs_address
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(LEAVES)],
+        env={**os.environ, "RAY_ADDRESS": address},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "ActorMethod\nFalse\n"

@@ -14,7 +14,10 @@ import pytest
 
 from tests.testbed.hosts import Host, Testbed, missing
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
+pytestmark = [
+    pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here"),
+    pytest.mark.timeout(400),
+]
 ROOT = Path(__file__).resolve().parents[2]
 PORT = 10001
 ARRAY_BYTES = 500_000_000

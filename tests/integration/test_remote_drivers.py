@@ -346,6 +346,24 @@ def test_a_forked_child_has_no_connection_and_leaves_the_parents_alone(head: Rem
     assert head.run(program) == "3 7\n"
 
 
+def test_init_in_a_forked_child_says_why_it_cannot_connect(head: RemoteHead) -> None:
+    program = """
+        import os, sys
+        import runtime as ray
+        ray.init()
+        assert ray.get(ray.put(7)) == 7
+        pid = os.fork()
+        if pid == 0:
+            try:
+                ray.init(ignore_reinit_error=True)
+            except ConnectionError as error:
+                os._exit(3 if "spawn" in str(error) else 4)
+            os._exit(5)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), ray.get(ray.put(7)))
+    """
+    assert head.run(program) == "3 7\n"
+
+
 def test_shutdown_leaves_no_call_of_grpc_for_the_end_of_the_interpreter(head: RemoteHead) -> None:
     program = """
         import gc

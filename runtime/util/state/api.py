@@ -174,8 +174,8 @@ def list_tasks(
     _explain: bool = False,
 ) -> list[TaskState]:
     """The tasks and calls, a row per attempt: the last 10 000 that each live process has submitted, and of all ended
-    processes 10 000: the last 1 000 of each, or the last 200 of one that was killed, without those of its last two
-    seconds; see `list_actors`."""
+    processes 10 000: the last 1 000 of each, or the last 200 of one that was killed. What a killed process did in its
+    last two seconds is unknown: tasks that ended then count as failed. See `list_actors`."""
     return _list(TaskState, partial(_tasks, filters or (), limit), address, filters, limit, timeout, detail)
 
 

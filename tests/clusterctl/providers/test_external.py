@@ -87,6 +87,9 @@ def test_a_package_travels_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for path in (package.parent / "__init__.py", package / "__init__.py", package.parent / "prices.json"):
         path.write_text("")
     (package / "machines.py").write_text("from examples.providers.directories import Directories\n")
+    (package.parent / ".env").write_text("TOKEN=secret")  # hidden files stay here
+    (package.parent / ".git").mkdir()
+    (package.parent / ".git" / "config").write_text("")
     ours = spec("whole_provider.inner.machines:Directories")
     providers.make(ours, "one", {"owner": "o"})
     names = [name for name, _ in external.files_for_head(ours.provider)]  # type: ignore[arg-type]

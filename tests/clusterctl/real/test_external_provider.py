@@ -12,6 +12,8 @@ from clusterctl import processes
 from tests.clusterctl.cli import Cli, alive
 from tests.polling import eventually
 
+pytestmark = pytest.mark.timeout(400)
+
 FOLDER = pathlib.Path(__file__).parents[3] / "examples" / "providers"
 SPEC = str(FOLDER / "directories.yaml")
 

@@ -16,6 +16,8 @@ from tests.clusterctl.real.test_ssh import SPEC, what_is_left
 from tests.polling import eventually
 from tests.testbed.sshd import BARE, USER, SshTestbed, missing
 
+pytestmark = pytest.mark.timeout(600)
+
 
 def folder(path: Path) -> Cli:
     path.mkdir()

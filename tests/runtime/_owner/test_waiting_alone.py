@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runtime._owner.waiting import LOOKS, split
+from runtime._owner.waiting import BRINGS, LOOKS, split
 from runtime._ownership.records import INLINE, STORED
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Ok
 from runtime._wire.messages.worker import AddLocation, Value
@@ -190,3 +190,26 @@ def test_what_is_on_its_way_is_kept(process: LoneProcess) -> None:
     assert process.store.freed == []
     asked.pop()(ErrorReply(ErrorKind.LOST, "no copy is left"))
     assert process.store.freed == [name]
+
+
+def test_what_found_no_room_ahead_is_tried_again_when_it_is_waited_for(process: LoneProcess) -> None:
+    refs = [process.objects.put(1), elsewhere(process)]
+    prefetch(process, ErrorReply(ErrorKind.FULL, "no room"))
+    assert process.waiter.wait(refs, 1, 0, fetch=True) == [0]
+    fetched = prefetch(process, None)
+    assert process.waiter.wait(refs[1:], 1, 0, fetch=True) == [0]
+    assert fetched == [refs[1].binary()]
+
+
+def test_a_long_list_is_not_looked_through_for_each_new_value(process: LoneProcess) -> None:
+    count = 4 * BRINGS
+    refs = [process.objects.put(1), elsewhere(process), *pending(process, count)]
+    fetched = prefetch(process, None)
+    process.waiter.wait(refs, 1, 0, fetch=True)
+    seen = []
+    for ref in refs[2:]:
+        process.objects.set_value(ref._entry, Value(STORED, b"", (), (), (ELSEWHERE,), 10))
+        process.waiter.wait(refs, 1, 0, fetch=True, known=True)
+        seen.append(len(fetched))
+    assert len(set(seen)) <= BRINGS
+    assert seen[-1] > count - 2 * count // BRINGS

@@ -33,6 +33,12 @@ def session(no_leaks: None) -> Iterator[None]:
         ray.shutdown()
 
 
+def has_ended(worker_id: str) -> bool:
+    """Between the end of its connection and that of its process a worker is not listed."""
+    row = state.get_worker(worker_id)
+    return row is not None and row.is_alive is False
+
+
 @ray.remote(num_cpus=0)
 class Counter:
     def __init__(self) -> None:
@@ -389,7 +395,7 @@ def test_tasks_and_workers_of_a_driver_that_has_left() -> None:
     assert failed.error_type == "TASK_EXECUTION_EXCEPTION"
     assert "as asked" in failed.error_message
     assert state.get_task(finished.task_id).state == "FINISHED"
-    assert eventually(lambda: state.get_worker(worker_id).is_alive is False)
+    assert eventually(lambda: has_ended(worker_id))
     row = state.get_worker(worker_id)
     assert row.worker_type == "DRIVER"
     living, dead = (
@@ -460,7 +466,7 @@ def test_tasks_and_workers_of_an_actor_that_has_ended() -> None:
     ended, crashed = ray.get([parent.work.remote(), crashes.work.remote()])
     parent.__ray_terminate__.remote()
     crashes.crash.remote()
-    assert eventually(lambda: all(not state.get_worker(one).is_alive for one in (ended, crashed)))
+    assert eventually(lambda: has_ended(ended) and has_ended(crashed))
     assert state.get_worker(ended).exit_type.startswith("INTENDED")
     row = state.get_worker(crashed)
     assert row.exit_type == "SYSTEM_ERROR"
@@ -471,7 +477,7 @@ def test_tasks_and_workers_of_an_actor_that_has_ended() -> None:
 
 def test_a_worker_that_ends_after_max_calls() -> None:
     worker_id = ray.get(ray.remote(max_calls=1)(lambda: ray.get_runtime_context().get_worker_id()).remote())
-    assert eventually(lambda: state.get_worker(worker_id).is_alive is False)
+    assert eventually(lambda: has_ended(worker_id))
     row = state.get_worker(worker_id)
     assert row.exit_type == "INTENDED_USER_EXIT"
     assert "Worker exits with an exit code 0" in row.exit_detail
@@ -503,7 +509,7 @@ def test_a_driver_that_was_killed_is_an_event() -> None:
         rows = state.list_cluster_events(filters=[("severity", "=", "ERROR")], limit=1000, detail=True)
         return [row for row in rows if row["custom_fields"].get("job_id") == job_id]
 
-    assert eventually(lambda: state.get_worker(worker_id).is_alive is False)
+    assert eventually(lambda: has_ended(worker_id))
     assert state.get_worker(worker_id).exit_type == "SYSTEM_ERROR"
     assert eventually(events)
     (event,) = events()
