@@ -98,6 +98,10 @@ class ShellTimedOut(ShellError):
     """No answer at all within the time allowed."""
 
 
+class CommandTimedOut(ShellTimedOut):
+    """The machine answered, and a command ran there for longer than it may."""
+
+
 class ShellAuthFailed(ShellError):
     """The machine answered and rejected our identity: waiting will not help."""
 

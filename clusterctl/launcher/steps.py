@@ -11,7 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from autoscaler.provider import CommandResult, SetupError, Shell, ShellError, ShellLost
+from autoscaler.provider import (
+    CommandResult,
+    CommandTimedOut,
+    SetupError,
+    Shell,
+    ShellError,
+    ShellLost,
+    ShellTimedOut,
+)
 from clusterctl.shell import archive, hidden
 from clusterctl.sync import transfer
 from clusterctl.sync.transfer import Mount, SyncError
@@ -20,8 +28,8 @@ from . import readiness
 
 _STEP_TIMEOUT_S = 1800.0
 _ATTEMPTS = 3
-_BACK_S = 30.0
-"""So long a machine whose connection broke may be silent."""
+_BACK_S = 60.0
+"""So long a machine whose connection broke, or that did not answer, may be silent."""
 _LAST_LINES = 10
 _NEXT = "\x1enext"
 """The line between what two steps of one round trip print."""
@@ -116,8 +124,8 @@ class Trip:
         self._began = 0.0
 
     def run(self) -> str:
-        """Runs its steps; one whose connection breaks is run again, with those before it, when the machine answers
-        again: steps are safe to repeat. Returns what the last one printed.
+        """Runs its steps; one whose connection breaks, or that cannot begin, is run again, with those before it, when
+        the machine answers again: steps are safe to repeat. Returns what the last one printed.
 
         Raises:
             SetupError: a step failed.
@@ -128,7 +136,9 @@ class Trip:
                 output = self._attempt()
                 self._log.write(self._done())
                 return output
-            except ShellLost as error:
+            except CommandTimedOut as error:
+                raise self._failed(str(error)) from error
+            except (ShellLost, ShellTimedOut) as error:
                 if not left:
                     raise self._failed(f"{error}, {_ATTEMPTS} times") from error
                 self._log.write(f"{error}; once more")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import IO, cast
 
-from autoscaler.provider import CommandResult, Shell, ShellError, ShellTimedOut, Streams
+from autoscaler.provider import CommandResult, CommandTimedOut, Shell, ShellError, Streams
 
 from . import archive, hidden, marks
 from .forwarding import OnTunnel
@@ -84,9 +84,9 @@ class ContainerShell:
                 on_output=take,
                 stdin=stdin,
             )
-        except ShellTimedOut as error:
+        except CommandTimedOut as error:
             self._kill(mark)
-            raise ShellTimedOut(f"the command did not end within {timeout_s} s: {command}") from error
+            raise CommandTimedOut(f"the command did not end within {timeout_s} s: {command}") from error
         except BaseException:
             self._kill(mark)
             raise
@@ -110,9 +110,9 @@ class ContainerShell:
             return self._machine.pipe(
                 self._exec(flags, values, _BEGIN + _RUN), streams, env=values, timeout_s=timeout_s
             )
-        except ShellTimedOut as error:
+        except CommandTimedOut as error:
             self._kill(mark)
-            raise ShellTimedOut(f"the command did not end within {timeout_s} s: {command}") from error
+            raise CommandTimedOut(f"the command did not end within {timeout_s} s: {command}") from error
         except BaseException:
             self._kill(mark)
             raise

@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from autoscaler.provider import CommandResult, ShellTimedOut, Streams
+from autoscaler.provider import CommandResult, CommandTimedOut, Streams
 
 from . import hidden, terminal
 from .feeding import Feeder
@@ -57,7 +57,7 @@ class LocalShell:
                 raise
             if output is None:
                 os.killpg(process.pid, signal.SIGKILL)
-                raise ShellTimedOut(f"the command did not end within {timeout_s} s: {command}")
+                raise CommandTimedOut(f"the command did not end within {timeout_s} s: {command}")
             status = process.wait()
         return CommandResult(status, output)
 
@@ -84,7 +84,9 @@ class LocalShell:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 if isinstance(error, subprocess.TimeoutExpired):
-                    raise ShellTimedOut(f"the command did not end within {timeout_s} s: {command}") from None
+                    raise CommandTimedOut(
+                        f"the command did not end within {timeout_s} s: {command}"
+                    ) from None
                 raise
 
     def put(self, local: str, remote: str) -> None:

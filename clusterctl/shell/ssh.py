@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, cast
 
-from autoscaler.provider import CommandResult, ShellError, ShellTimedOut, Streams
+from autoscaler.provider import CommandResult, CommandTimedOut, ShellError, ShellTimedOut, Streams
 from clusterctl import settings
 
 from . import archive, hidden, terminal
@@ -77,7 +77,7 @@ class SshShell:
                 output = Output(on_output)
                 status = running.finish(output.take)
         except Late:
-            raise ShellTimedOut(f"the command did not end within {timeout_s} s: {command}") from None
+            raise CommandTimedOut(f"the command did not end within {timeout_s} s: {command}") from None
         finally:
             if feeder is not None:
                 feeder.end()  # the channel is closed
@@ -108,7 +108,7 @@ class SshShell:
                 status = running.finish(lambda data: write_all(streams.stdout, data))
                 errors.finish()
         except Late:
-            raise ShellTimedOut(f"the command did not end within {timeout_s} s: {command}") from None
+            raise CommandTimedOut(f"the command did not end within {timeout_s} s: {command}") from None
         finally:
             if local is not None:
                 local.stop()

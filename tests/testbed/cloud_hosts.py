@@ -4,7 +4,6 @@ and with its keys, and ends when the cloud stops or deletes it. What a machine w
 
 from __future__ import annotations
 
-import contextlib
 import email
 import os
 import queue
@@ -217,9 +216,6 @@ class CloudHosts(Testbed):
         holder = self._hold_host(name, place, self._hidden, self._shared, disk=f"/proc/{inner}/ns/mnt")
         host = Host(name, address, holder)
         host._booted()
-        # The link of an earlier boot goes only when the kernel has taken its namespace apart.
-        with contextlib.suppress(subprocess.CalledProcessError):  # as a rule there is none
-            self._ip("link", "del", name)
         self._plug(host)
         return host
 
@@ -229,6 +225,7 @@ class CloudHosts(Testbed):
         self.hosts.remove(machine.host)
         self._holders.remove(machine.host._holder)
         _kill(machine.host._holder)
+        self._unplug(machine.host)
         machine.host, machine.is_open = None, True
 
 

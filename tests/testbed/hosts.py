@@ -212,6 +212,7 @@ class Testbed:
         self._holders.remove(host._holder)
         host._holder.kill()
         host._holder.communicate()
+        self._unplug(host)
         shutil.rmtree(os.path.join(self._places, host.name), ignore_errors=True)
 
     def _boot(self, name: str, address: str) -> Host:
@@ -234,6 +235,15 @@ class Testbed:
         peer = ("name", "eth0", "address", _hardware(host.address), "netns", str(host.init))
         self._ip("link", "add", host.name, "type", "veth", "peer", *peer)
         self._ip("link", "set", host.name, "master", "bridge", "up")
+
+    def _unplug(self, host: Host) -> None:
+        """Takes an ended host off the network. It would stay there for minutes, and answer for its addresses: the
+        kernel keeps its namespace for as long as connections of its processes owe something to others."""
+        enter = ("nsenter", f"--net={self._network}")
+        gone = [*enter, "ip", "link", "del", host.name]  # fails where the namespace has gone already
+        subprocess.run(
+            gone, check=False, timeout=_START_S, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
 
     def _connect(self, host: Host, prefix: int) -> None:
         self._plug(host)

@@ -27,6 +27,20 @@ _CONNECT = """
 import socket, sys
 print(socket.create_connection((sys.argv[1], 7000)).recv(100).decode())
 """
+_SEND = """
+import os, socket, sys
+connection = socket.create_connection((sys.argv[1], 7001))
+print("connected", flush=True)
+sys.stdin.readline()
+connection.sendall(b"into the dark")
+os._exit(0)
+"""
+_TAKE = """
+import socket, sys
+with socket.create_server((sys.argv[1], 7001)) as listener:
+    print("ready", flush=True)
+    listener.accept()[0].recv(100)
+"""
 _HOLD = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
@@ -79,6 +93,28 @@ def test_hosts_come_and_go() -> None:
             listen(bed.boot("i3", "172.31.0.7", 16))
             assert name_at(first.address) == "i3"
             assert name_at(second.address) == "i2"
+
+
+def test_a_host_that_has_ended_is_off_the_network_whatever_its_kernel_still_has_to_send() -> None:
+    python = getattr(sys, "_base_executable", sys.executable)
+    with Testbed(0) as bed:
+        bed.join_network("172.31.255.254", 16)
+        first, second = bed.boot("i1", "172.31.0.7", 16), bed.boot("i2", "172.31.99.7", 16)
+        taker = second.popen([python, "-c", _TAKE, second.address], stdout=subprocess.PIPE, text=True)
+        assert taker.stdout.readline() == "ready\n"
+        sender = first.popen(
+            [python, "-c", _SEND, second.address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert sender.stdout.readline() == "connected\n"
+        bed.cut_off(second)
+        sender.communicate("\n", timeout=60)
+        bed.end(first)
+        with bed.inside():
+            links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+        assert " i1@" not in links
+        assert " i2@" in links
+        bed.end(second)
+        taker.communicate(timeout=60)
 
 
 def test_a_killed_owner_takes_its_hosts_along() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from autoscaler.provider import (
     CommandResult,
+    CommandTimedOut,
     Machine,
     MachineState,
     NodeType,
@@ -414,32 +415,43 @@ def test_commands_have_no_terminal_and_ask_nobody(tmp_path: pathlib.Path) -> Non
 
 
 class BreakingShell(ScriptedShell):
-    """Its connection breaks while the start command runs, so many times."""
+    """The start command fails with this error, so many times."""
 
-    def __init__(self, home: str, times: int) -> None:
+    def __init__(self, home: str, times: int, error: ShellError) -> None:
         super().__init__(home, [])
         self._left = times
+        self._error = error
 
     def run(self, command: str, **options: Any) -> CommandResult:  # type: ignore[override]
         if "echo started" in command and self._left:
             self._left -= 1
-            raise ShellLost("the connection was lost")
+            raise self._error
         return super().run(command, **options)
 
 
+@pytest.mark.parametrize("error", [ShellLost("no luck"), ShellTimedOut("no luck")])
 @pytest.mark.parametrize(("times", "comes_up"), [(2, True), (3, False)])
-def test_a_step_whose_connection_breaks_is_run_again(
-    tmp_path: pathlib.Path, times: int, comes_up: bool
+def test_a_step_whose_connection_breaks_or_is_silent_is_run_again(
+    tmp_path: pathlib.Path, times: int, comes_up: bool, error: ShellError
 ) -> None:
     (tmp_path / "home").mkdir()
     log = io.StringIO()
-    shell = BreakingShell(str(tmp_path / "home"), times)
+    shell = BreakingShell(str(tmp_path / "home"), times, error)
     if comes_up:
         assert setup.run(shell, facts(tmp_path), SetupLog(log), deadline_s=0.0) == "started\n"
     else:
-        with pytest.raises(SetupError, match="copy the private files: the connection was lost, 3 times"):
+        with pytest.raises(SetupError, match="copy the private files: no luck, 3 times"):
             setup.run(shell, facts(tmp_path), SetupLog(log), deadline_s=0.0)
     assert log.getvalue().count("once more") == 2
+
+
+def test_a_step_that_takes_too_long_is_not_run_again(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "home").mkdir()
+    log = io.StringIO()
+    shell = BreakingShell(str(tmp_path / "home"), 1, CommandTimedOut("too long"))
+    with pytest.raises(SetupError, match="copy the private files: too long"):
+        setup.run(shell, facts(tmp_path), SetupLog(log), deadline_s=0.0)
+    assert "once more" not in log.getvalue()
 
 
 def test_a_young_machine_may_get_its_keys_late(
