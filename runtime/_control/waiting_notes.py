@@ -11,10 +11,7 @@ from runtime._control.group_table import Group
 from runtime._core.lease_queue import INFEASIBLE_PATIENCE_S, PATIENCE_S
 from runtime._core.placement import is_group_resource
 from runtime._core.resources import describe, why_infeasible
-from runtime._wire.messages.control import AutoscalerReport, LogBatch
-
-SOURCE = "cluster"
-"""The name in front of the lines, where output of workers has the name of their task or actor."""
+from runtime._wire.messages.control import AUTOSCALER, AutoscalerReport, LogBatch
 
 REPEAT_S = 30.0
 _LOOK_S = 0.5
@@ -93,7 +90,7 @@ class WaitingNotes:
             if now - wait.since >= patience and now - wait.told.get(why, -REPEAT_S) >= REPEAT_S:
                 wait.told[why] = now
                 line = f"{count} {what}: {why}"
-                self._send(LogBatch(job_id, b"", "", _NO_PID, SOURCE, True, [line]))
+                self._send(LogBatch(job_id, b"", "", _NO_PID, AUTOSCALER, True, [line]))
         self.wake()
 
     def _waiting_actors(self) -> Iterable[_Waiting]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from runtime._system import settings
+from runtime._wire.messages.control import AUTOSCALER
 from runtime._wire.messages.node import DriverLogs
 
 from . import progress
@@ -45,7 +46,8 @@ class LogPrinter:
     printed once; the last of them with the number of repeats follows when the window ends.
 
     The environment decides what is folded: RAY_DEDUP_LOGS=0 nothing, RAY_DEDUP_LOGS_ALLOW_REGEX what is never folded,
-    RAY_DEDUP_LOGS_SKIP_REGEX what is never even printed, RAY_DEDUP_LOGS_AGG_WINDOW_S the window.
+    RAY_DEDUP_LOGS_SKIP_REGEX what is never even printed, RAY_DEDUP_LOGS_AGG_WINDOW_S the window. RAY_SCHEDULER_EVENTS=0
+    leaves out why work waits.
 
     Args:
         host: the driver's own host: lines from there carry no address.
@@ -73,6 +75,8 @@ class LogPrinter:
         self._colors = settings.COLOR_PREFIX.get()
         self._allowed = settings.DEDUP_ALLOW.get()
         self._skipped = settings.DEDUP_SKIP.get()
+        self._explains_waits = settings.SCHEDULER_EVENTS.get()
+        self._began = time.monotonic()
         self._hinted = False
         self._seen: OrderedDict[str, _Repeat] = OrderedDict()  # the first that was printed comes first
         self._lock = threading.Lock()
@@ -80,11 +84,13 @@ class LogPrinter:
 
     def print(self, batch: DriverLogs, now: float | None = None) -> None:
         """Prints the lines of a batch."""
+        if _is_autoscaler(batch) and not self._explains_waits:
+            return
         at = time.monotonic() if now is None else now
         source = (batch.host, batch.pid)
         with self._lock:
             self._expire(at)
-            prefix = self._prefix(batch)
+            prefix = self._prefix(batch, at)
             for line in batch.lines:
                 if progress.TOKEN in line and self._take_bar(line):
                     continue
@@ -154,12 +160,14 @@ class LogPrinter:
                 hint, self._hinted = ("" if self._hinted else _HINT), True
                 self._write(f"{repeat.last}{note}{hint}\n", repeat.error)
 
-    def _prefix(self, batch: DriverLogs) -> str:
+    def _prefix(self, batch: DriverLogs, now: float) -> str:
         if not self._with_prefix and batch.pid:
             return ""
         where = "" if batch.host == self._host else f", ip={batch.host}"
         name = f"{batch.name} " if batch.name else ""
         text = f"({name}pid={batch.pid}{where})" if batch.pid else f"({batch.name})"
+        if _is_autoscaler(batch):
+            text = f"({batch.name} +{_elapsed(now - self._began)})"
         stream = self._stream(batch.is_error_stream)
         if stream.closed or not (stream.isatty() if self._colors is None else self._colors):
             return text + " "
@@ -186,6 +194,17 @@ class LogPrinter:
         finally:
             if bars is not None:
                 bars.unhide_bars()
+
+
+def _is_autoscaler(batch: DriverLogs) -> bool:
+    return not batch.pid and batch.name == AUTOSCALER
+
+
+def _elapsed(seconds: float) -> str:
+    """A time since the start, as in 1h2m3s."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return (f"{hours}h" if hours else "") + (f"{minutes}m" if hours or minutes else "") + f"{rest}s"
 
 
 def _pieces(text: str, stream: TextIO) -> Iterator[tuple[str, int]]:

@@ -78,6 +78,11 @@ DEDUP_WINDOW_S = _program.number(
 )
 DEDUP_ALLOW = _program.pattern("RAY_DEDUP_LOGS_ALLOW_REGEX", "Always print lines in which this is found.")
 DEDUP_SKIP = _program.pattern("RAY_DEDUP_LOGS_SKIP_REGEX", "Never print lines in which this is found.")
+SCHEDULER_EVENTS = _program.flag(
+    "RAY_SCHEDULER_EVENTS",
+    "Print why actors, placement groups and explicit requests wait.",
+    default=True,
+)
 COLOR_PREFIX = _program.optional_flag(
     "RAY_COLOR_PREFIX",
     "Colour the prefix of workers' lines: 1 always, 0 never.",

@@ -193,6 +193,10 @@ class WorkersDead(Message, frozen=True, array_like=True, tag=131):
     worker_ids: list[bytes]
 
 
+AUTOSCALER = "autoscaler"
+"""The name, with process 0, in front of lines that say why work waits."""
+
+
 class LogBatch(Message, frozen=True, array_like=True, tag=132):
     """Agent -> control -> the agent of the job's driver -> driver, one-way: new lines of a worker's output."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import select
+import time
 from collections.abc import Iterator
 from typing import TextIO
 
@@ -12,6 +13,7 @@ import pytest
 from runtime._process import driver_logs
 from runtime._process.driver_logs import LogPrinter, _Repeat
 from runtime._system import settings
+from runtime._wire.messages.control import AUTOSCALER
 from runtime._wire.messages.node import DriverLogs
 
 HOST = "10.0.0.1"
@@ -72,6 +74,25 @@ def test_errors_go_to_the_error_stream(screen: Screen) -> None:
     screen.print("oh", error=True)
     assert screen.shown() == []
     assert screen.err.getvalue() == "(f pid=1) oh\n"
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(11.9, "11s"), (75, "1m15s"), (3607, "1h0m7s")])
+def test_the_autoscaler_says_how_long_the_driver_has_run(screen: Screen, seconds: float, shown: str) -> None:
+    screen.print("work waits", pid=0, name=AUTOSCALER, now=time.monotonic() + seconds)
+    assert screen.shown() == [f"(autoscaler +{shown}) work waits"]
+
+
+def test_lines_of_the_cluster_itself_have_its_name(screen: Screen) -> None:
+    screen.print("a worker died", pid=0, name="cluster")
+    assert screen.shown() == ["(cluster) a worker died"]
+
+
+def test_the_autoscaler_can_be_silenced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_SCHEDULER_EVENTS", "0")
+    screen = Screen()
+    screen.print("work waits", pid=0, name=AUTOSCALER)
+    screen.print("a worker died", pid=0, name="cluster")
+    assert screen.shown() == ["(cluster) a worker died"]
 
 
 def test_one_process_may_repeat_itself(screen: Screen) -> None:
