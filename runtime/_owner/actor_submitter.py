@@ -15,7 +15,7 @@ from runtime._ownership.arguments import fill
 from runtime._ownership.borrowing import Borrowing
 from runtime._ownership.calls import Actor, Call, Calls
 from runtime._ownership.failures import ArgumentFailed, ConstructorFailed, NotCreated, StaleHandle
-from runtime._ownership.records import NO_ARGUMENTS, Entry, PackedArguments
+from runtime._ownership.records import NO_ARGUMENTS, Entry, PackedArguments, hold_all
 from runtime._ownership.streams import Streams
 from runtime._wire import serialization
 from runtime._wire.messages import codec
@@ -120,8 +120,7 @@ class ActorSubmitter:
             calls.registered(actor, reply)
 
         with links.lock:
-            for entry in closure:
-                entry.hold()
+            hold_all(closure)
             kept = [*packed.held, *closure]
             handle = None if spec.detached else objects.own(handle_object_id(spec.actor_id))
             actor = calls.create(spec.actor_id, ordered, handle, kept, bool(spec.name))

@@ -10,7 +10,15 @@ from typing import Any
 
 from runtime._ownership.borrowing import Borrowing
 from runtime._ownership.failures import ArgumentFailed
-from runtime._ownership.records import INLINE, INLINE_ERROR, NO_ARGUMENTS, STORED, Entry, PackedArguments
+from runtime._ownership.records import (
+    INLINE,
+    INLINE_ERROR,
+    NO_ARGUMENTS,
+    STORED,
+    Entry,
+    PackedArguments,
+    hold_all,
+)
 from runtime._ownership.released import Released
 from runtime._wire import serialization
 from runtime._wire.messages.worker import Argument, ObjectLost, Push, Value
@@ -70,8 +78,7 @@ class ArgumentPacker:
         value = Value(INLINE, serialized.data, tuple(map(bytes, serialized.buffers)))
         held = entries + serialized.references
         with self._links.lock:
-            for entry in held:
-                entry.hold()
+            hold_all(held)
             if held:
                 self._store.say_all()
         return PackedArguments(value, entries, places, held)

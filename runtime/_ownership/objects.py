@@ -13,7 +13,7 @@ from runtime._wire.messages.worker import AddLocation, Value
 
 from .failures import Freed
 from .outbox import Outbox
-from .records import INLINE, STORED, Entry, Link, after
+from .records import INLINE, STORED, Entry, Link, after, release_all
 from .references import ReferenceTable
 from .released import NOWHERE, Released
 
@@ -89,9 +89,8 @@ class ObjectTable:
     def release_all(self, entries: Iterable[Entry]) -> None:
         """Takes one hold of each away."""
         dead: list[Entry] = []
-        for entry in entries:
-            if entry.release():
-                dead += self._end(entry)
+        for entry in release_all(entries):
+            dead += self._end(entry)
         if dead:
             self.bury(dead)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from runtime._executor.owner_side import Arguments
 from runtime._owner.arguments import LostArguments
 from runtime._owner.lost_arguments import CallArguments
-from runtime._ownership.records import Entry
+from runtime._ownership.records import Entry, hold_all
 from runtime._transport.connection import Connection
 from runtime._wire.messages.worker import Push
 
@@ -46,8 +46,7 @@ class OwnerSide:
 
     def hold(self, entries: Iterable[Entry]) -> None:
         self._core.store.say_all()
-        for entry in entries:
-            entry.hold()
+        hold_all(entries)
 
     def unregistered(self, entries: Iterable[Entry]) -> list[Entry]:
         table = self._table

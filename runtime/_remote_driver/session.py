@@ -20,7 +20,7 @@ from runtime._owner.actor_submitter import handle_object_id
 from runtime._owner.errors import encode_address
 from runtime._owner.functions import Function
 from runtime._ownership.calls import Actor
-from runtime._ownership.records import INLINE, INLINE_ERROR, PackedArguments
+from runtime._ownership.records import INLINE, INLINE_ERROR, PackedArguments, hold_all
 from runtime._ownership.tasks import TaskOptions
 from runtime._process import core_worker
 from runtime._process.core_worker import Core
@@ -422,8 +422,7 @@ class Session:
         core = self._core
         entries, held = self._entries(args.entries), self._entries(args.held)
         with core.lock:
-            for entry in held:
-                entry.hold()
+            hold_all(held)
             core.store.say_all()
         return PackedArguments(Value(INLINE, args.data, args.buffers), entries, args.places, held)
 
