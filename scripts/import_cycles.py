@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Fails when modules of a package import each other in a circle.
+"""Fails when modules of one of the packages import each other in a circle.
 
 Every import statement counts: those inside functions, and those that only the type checker sees (`if TYPE_CHECKING`).
 A circle that exists only for the type checker is reported as such.
 
-    scripts/import_cycles.py [--root FOLDER] [--package NAME]
+    scripts/import_cycles.py [--root FOLDER] PACKAGE...
 """
 
 from __future__ import annotations
@@ -150,9 +150,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--root", type=pathlib.Path, default=ROOT, help="the folder that holds the package")
-    parser.add_argument("--package", default="runtime")
+    parser.add_argument("packages", nargs="+", metavar="PACKAGE")
     options = parser.parse_args()
-    found = cycles(options.root, options.package)
+    found = [cycle for package in options.packages for cycle in cycles(options.root, package)]
     for cycle in found:
         kind = "for the type checker only" if cycle.for_types_only else "at run time"
         print(f"{len(cycle.modules)} modules import each other ({kind}): {', '.join(sorted(cycle.modules))}")

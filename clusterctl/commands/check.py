@@ -39,10 +39,11 @@ def check(
     if spec is None:
         raise UsageProblem("which file is to be checked?", "clusterctl check FILE")
     from autoscaler.provider import ProviderError
-    from clusterctl import plan_view, providers
+    from clusterctl import plan_view
     from clusterctl.errors import from_provider
     from clusterctl.home import Home
     from clusterctl.launcher import checks, costs, node_types, shipping
+    from clusterctl.providers import registry
     from clusterctl.spec.load import cluster_limit, load_file
 
     try:
@@ -56,9 +57,9 @@ def check(
     name = loaded.cluster_name
     record = home.read(name)  # of a cluster that is there: its own machines and ports are no problem
     provider = (
-        providers.make(loaded, record.cluster_id, record.provider_settings)
+        registry.make(loaded, record.cluster_id, record.provider_settings)
         if record is not None
-        else providers.make(loaded, name, home.provider_settings(name))
+        else registry.make(loaded, name, home.provider_settings(name))
     )
     kinds = node_types.node_types(loaded, provider.default_resources())
     estimate = None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from autoscaler.provider import Machine
     from clusterctl.home import ClusterRecord, Home
     from clusterctl.launcher.down import Ended
-    from clusterctl.providers import OperatorProvider
+    from clusterctl.providers.protocol import OperatorProvider
     from clusterctl.spec.definition import ClusterSpec
 
 

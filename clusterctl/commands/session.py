@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from autoscaler.provider import Machine, Shell
     from clusterctl.api_client import ApiClient
     from clusterctl.home import ClusterRecord, Home
-    from clusterctl.providers import OperatorProvider
+    from clusterctl.providers.protocol import OperatorProvider
 
 _DOCTOR = "`clusterctl doctor` looks for what is wrong."
 _PATIENCE_S = 10.0
@@ -119,9 +119,9 @@ class Session:
         return isinstance(self.record.spec.runtime, RayRuntime)
 
     def provider(self) -> OperatorProvider:
-        from clusterctl import providers
+        from clusterctl.providers import registry
 
-        return providers.make(self.record.spec, self.record.cluster_id, self.record.provider_settings)
+        return registry.make(self.record.spec, self.record.cluster_id, self.record.provider_settings)
 
     def machines(self) -> list[Machine]:
         from clusterctl.launcher.machines import existing

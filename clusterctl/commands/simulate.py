@@ -49,10 +49,11 @@ def simulate(
     from autoscaler.rehearsal.platform import Timing
     from autoscaler.rehearsal.rehearse import rehearse
     from autoscaler.rehearsal.trace import TraceError, load
-    from clusterctl import providers, simulate_view, sizing
+    from clusterctl import simulate_view, sizing
     from clusterctl.errors import CliError, NotFound, UsageProblem
     from clusterctl.home import Home
     from clusterctl.launcher import node_types
+    from clusterctl.providers import registry
     from clusterctl.spec import overrides
     from clusterctl.spec.load import load_file
 
@@ -65,7 +66,7 @@ def simulate(
         raise NotFound(f"there is no file {demand}", "docs/simulate.md describes traces.") from None
     except OSError as error:
         raise UsageProblem(f"{demand} cannot be read: {error.strerror or error}") from None
-    provider = providers.make(loaded, loaded.cluster_name, Home.find().provider_settings(loaded.cluster_name))
+    provider = registry.make(loaded, loaded.cluster_name, Home.find().provider_settings(loaded.cluster_name))
     loaded = overrides.resized(loaded, max_workers or ())
     config = node_types.autoscaler_config(loaded, loaded.cluster_name, provider.default_resources(), "")
     trace = sizing.priced(trace, config, provider, price or ())

@@ -21,14 +21,14 @@ from autoscaler.provider import (
     ShellRefused,
     ShellTimedOut,
 )
-from clusterctl import providers
 from clusterctl.errors import CliError, NotFound, TimedOut, Unreachable
 from clusterctl.home import ClusterRecord, Home, spec_hash
 from clusterctl.launcher import look, node_types, reach
 from clusterctl.launcher.containers import shell_of
 from clusterctl.launcher.machines import head_of, lives
 from clusterctl.launcher.plan import Health
-from clusterctl.providers import OperatorProvider
+from clusterctl.providers import registry
+from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.providers.ssh.hosts import located
 from clusterctl.shell.connections import HostKeyChanged
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
@@ -53,7 +53,7 @@ def collect(home: Home, name: str, spec: ClusterSpec, file: str, record: Cluster
         record: what is remembered, if it can be read.
     """
     settings = record.provider_settings if record else home.provider_settings(name)
-    provider = providers.make(spec, record.cluster_id if record else name, settings)
+    provider = registry.make(spec, record.cluster_id if record else name, settings)
     found: dict[str, Any] = {
         "name": name,
         "up": record.up_command if record else f"clusterctl up {shlex.quote(file)}",
@@ -72,7 +72,7 @@ def collect(home: Home, name: str, spec: ClusterSpec, file: str, record: Cluster
         strangers = [
             machine.id
             for other in others
-            for machine in providers.make(spec, other, settings).list()
+            for machine in registry.make(spec, other, settings).list()
             if machine.state is not MachineState.GONE
         ]
     except (CliError, ProviderError, ShellError, OSError) as error:

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from autoscaler.provider import SPOT, Machine, NotFound, ProviderError
 from clusterctl.errors import CliError
 from clusterctl.launcher import lease_guard, machines
-from clusterctl.providers import OperatorProvider
+from clusterctl.providers.protocol import OperatorProvider
 
 log = logging.getLogger(__name__)
 

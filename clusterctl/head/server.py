@@ -21,9 +21,10 @@ import uvicorn
 from autoscaler.config import AutoscalerConfig
 from autoscaler.loop import Autoscaler
 from autoscaler.status import Report
-from clusterctl import providers
 from clusterctl.launcher import node_types
 from clusterctl.launcher.worker_setup import WorkerSetup
+from clusterctl.providers import registry
+from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec
 from runtime._clients.control import ControlClient
 from runtime._control.storage import StorageError
@@ -359,7 +360,7 @@ class Autoscaling:
             self.steps.pop(instance_id, None)
 
     @property
-    def provider(self) -> providers.OperatorProvider:
+    def provider(self) -> OperatorProvider:
         return self._settings[1]
 
     @property
@@ -389,10 +390,8 @@ class Autoscaling:
             await asyncio.sleep(_AGAIN_S)
             self._autoscaler = Autoscaler(*self._settings, self._control)
 
-    def _configure(
-        self, spec: ClusterSpec
-    ) -> tuple[AutoscalerConfig, providers.OperatorProvider, WorkerSetup]:
-        provider = providers.make(spec, self._cluster_id, self._provider_settings)
+    def _configure(self, spec: ClusterSpec) -> tuple[AutoscalerConfig, OperatorProvider, WorkerSetup]:
+        provider = registry.make(spec, self._cluster_id, self._provider_settings)
         config = node_types.autoscaler_config(
             spec, self._cluster_id, provider.default_resources(), self._log_dir
         )

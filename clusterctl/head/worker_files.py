@@ -10,7 +10,7 @@ from typing import Protocol
 
 from autoscaler.provider import Machine, ProviderError, SetupError, ShellError
 from clusterctl.launcher.worker_setup import WorkerSetup
-from clusterctl.providers import OperatorProvider
+from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.sync.transfer import SyncError
 from runtime._clients.control import ControlClient
 from runtime._wire.messages import control as messages

@@ -21,7 +21,7 @@ from autoscaler.provider import (
 )
 from clusterctl.errors import SetupFailed, from_provider
 from clusterctl.home import ClusterRecord, Home, Launch
-from clusterctl.providers import OperatorProvider
+from clusterctl.providers.protocol import OperatorProvider
 
 from . import machines
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from autoscaler.provider import NodeType, Problem
 from clusterctl.artefacts import architectures
 from clusterctl.artefacts.target import NoRuntime, Target
-from clusterctl.providers import OperatorProvider
+from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
 from clusterctl.spec.docker import image_of
 

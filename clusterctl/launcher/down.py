@@ -11,11 +11,11 @@ import msgspec
 
 from autoscaler.provider import SPOT, Machine, MachineState, ProviderError, ShellError, Transient
 from clusterctl import home as homes
-from clusterctl import providers
 from clusterctl.errors import CliError, TimedOut, Unreachable, from_provider
 from clusterctl.home import ClusterRecord, Home
-from clusterctl.providers import OperatorProvider
+from clusterctl.providers import registry
 from clusterctl.providers.ownership import ForeignCluster
+from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
 
 from . import machines, reach, setup
@@ -37,15 +37,15 @@ def cluster_providers(
     """One provider per life of the cluster that has, or may have, machines: the remembered one and those
     that only their tags tell of. Where there is none, the one of the name, for what was made around machines."""
     settings = record.provider_settings if record else home.provider_settings(name)
-    probe = providers.make(spec, record.cluster_id if record else name, settings)
+    probe = registry.make(spec, record.cluster_id if record else name, settings)
     ids = machines.lives(probe, record, name)
-    return [providers.make(spec, cluster_id, settings) for cluster_id in ids] or [probe]
+    return [registry.make(spec, cluster_id, settings) for cluster_id in ids] or [probe]
 
 
 def foreign(home: Home, name: str, spec: ClusterSpec) -> Sequence[ForeignCluster]:
     """The clusters of that name that belong to other owners."""
     try:
-        return providers.make(spec, name, home.provider_settings(name)).foreign(name)
+        return registry.make(spec, name, home.provider_settings(name)).foreign(name)
     except ProviderError as error:
         raise from_provider(error) from error
 
@@ -53,7 +53,7 @@ def foreign(home: Home, name: str, spec: ClusterSpec) -> Sequence[ForeignCluster
 def adopted(home: Home, spec: ClusterSpec, cluster: ForeignCluster) -> OperatorProvider:
     """The provider of another owner's cluster, to end it as its owner would."""
     settings = {**home.adopted_settings(cluster.cluster_id), **cluster.owner.settings()}
-    return providers.make(spec, cluster.cluster_id, settings)
+    return registry.make(spec, cluster.cluster_id, settings)
 
 
 def to_end(remembered: ClusterSpec, given: ClusterSpec | None) -> ClusterSpec:
@@ -217,4 +217,4 @@ def _remove_boot_entry(provider: OperatorProvider, record: ClusterRecord, head: 
 
 
 def _provider(record: ClusterRecord) -> OperatorProvider:
-    return providers.make(record.spec, record.cluster_id, record.provider_settings)
+    return registry.make(record.spec, record.cluster_id, record.provider_settings)

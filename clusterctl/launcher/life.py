@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from autoscaler.provider import Machine, MachineState, ProviderError, Shell, ShellError
-from clusterctl.providers import OperatorProvider
+from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
 
 from .containers import container_of, shell_of, stopped_container

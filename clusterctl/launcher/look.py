@@ -9,7 +9,7 @@ from clusterctl import home as homes
 from clusterctl.api_client import Answer
 from clusterctl.errors import NotFound, TimedOut, Unreachable
 from clusterctl.home import ClusterRecord, Home
-from clusterctl.providers import OperatorProvider
+from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
 from clusterctl.sync.transfer import SyncError
 

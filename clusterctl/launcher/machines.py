@@ -11,7 +11,7 @@ from autoscaler.provider import Machine, MachineState, MachineTags, NotFound, Pr
 from clusterctl.errors import NotFound as Gone
 from clusterctl.errors import TimedOut, from_provider
 from clusterctl.home import ClusterRecord
-from clusterctl.providers import OperatorProvider
+from clusterctl.providers.protocol import OperatorProvider
 
 _DEADLINE_S = 300.0
 _ASK_AGAIN_S = 30.0

@@ -8,7 +8,7 @@ from enum import Enum
 from autoscaler.provider import Machine, MachineState, ProviderError
 from clusterctl import home as homes
 from clusterctl.home import ClusterRecord, Home
-from clusterctl.providers import OperatorProvider
+from clusterctl.providers.protocol import OperatorProvider
 
 from . import machines
 

@@ -10,7 +10,7 @@ from autoscaler.provider import Machine, MachineState, ProviderError
 from clusterctl.api_client import ApiClient, TunnelLog
 from clusterctl.errors import Unreachable
 from clusterctl.home import ClusterRecord, Home
-from clusterctl.providers import OperatorProvider
+from clusterctl.providers.protocol import OperatorProvider
 
 _NETWORK_PATIENCE_S = 60.0
 """A network in between may fail for a while."""

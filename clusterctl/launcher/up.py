@@ -29,7 +29,6 @@ from autoscaler.provider import (
     ShellError,
 )
 from clusterctl import home as homes
-from clusterctl import providers
 from clusterctl.api_client import ApiClient
 from clusterctl.artefacts.target import Target
 from clusterctl.errors import CliError, Interrupted, SetupFailed, from_provider
@@ -37,7 +36,8 @@ from clusterctl.head.config import HeadConfig
 from clusterctl.head.record import NO_BOOT_ENTRY, DaemonRecord
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.plan_view import changes
-from clusterctl.providers import OperatorProvider
+from clusterctl.providers import registry
+from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit
@@ -361,7 +361,7 @@ class Up:
             self._home.secret_file(self.record.name),
             config_file,
             head.address,
-            providers.for_head(self._spec, self._provider).files,
+            registry.for_head(self._spec, self._provider).files,
             None if self._provider.head_extras is None else self._shipment,
             self._home.digests_file(self.record.name),
         )
@@ -425,7 +425,7 @@ class Up:
     def _prepare_for_new_spec(self) -> None:
         """So that the provider knows what the new spec names, and what only the old one does."""
         machines.existing(
-            providers.make(self.record.spec, self.record.cluster_id, self.record.provider_settings)
+            registry.make(self.record.spec, self.record.cluster_id, self.record.provider_settings)
         )
         self._provider = self._make_provider(self.record.cluster_id)
         try:
@@ -489,14 +489,14 @@ class Up:
             labels=dict(kind.labels),
             instance_id=head.instance_id,
             spec=self._spec,
-            provider_settings=dict(providers.for_head(self._spec, self._provider).settings),
+            provider_settings=dict(registry.for_head(self._spec, self._provider).settings),
             restarts=self._provider.capabilities.restarts_head,
             in_container=containers.container_of(self._spec, kind.name, is_head=True) is not None,
             shutdown_ends=self._provider.capabilities.shutdown_ends,
         )
 
     def _make_provider(self, cluster_id: str) -> OperatorProvider:
-        return providers.make(self._spec, cluster_id, self.record.provider_settings)
+        return registry.make(self._spec, cluster_id, self.record.provider_settings)
 
     def _remove(self, why: str) -> str:
         """Takes away what was made so far, undisturbed by further Ctrl-C; returns where the log of the head's set-up is

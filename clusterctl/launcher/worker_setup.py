@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from autoscaler.provider import Machine, NodeType, ProviderError, SetupError, Shell
-from clusterctl.providers import OperatorProvider
+from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec
 
 from . import containers, setup, shipping, steps

@@ -17,9 +17,9 @@ from pathlib import Path
 from autoscaler.provider import Config
 from clusterctl.providers.ssh import hosts
 from clusterctl.shell import words
-from clusterctl.shell.connections import SshTarget
 from clusterctl.shell.ssh import SshShell
 from clusterctl.shell.ssh_config import SshConfig
+from clusterctl.shell.target import SshTarget
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.node_dir import NODE_FOLDER, SOCKETS, session_dir, sockets_dir
 

@@ -7,15 +7,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from clusterctl.errors import UsageProblem
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.node_dir import NODE_FOLDER
 from clusterctl.spec.platforms.external import ExternalProvider
 
-if TYPE_CHECKING:
-    from . import OperatorProvider
+from .protocol import OperatorProvider
 
 _FOLDER = "provider"
 """In the folder of the head's node: the provider's module, and packages that setup commands put beside it."""
@@ -23,7 +21,7 @@ _SETTING = "provider_folder"
 """Setting of the head's provider: a folder that modules are imported from."""
 _ADVICE = "Install its package, or name its folder in PYTHONPATH. See docs/adding-a-provider.md."
 
-Make = Callable[[ClusterSpec, str, Mapping[str, str]], "OperatorProvider"]
+Make = Callable[[ClusterSpec, str, Mapping[str, str]], OperatorProvider]
 
 
 def load(config: ExternalProvider, settings: Mapping[str, str], members: frozenset[str]) -> Make:

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 from autoscaler.provider import ShellAuthFailed
 
+from .target import SshTarget
+
 if TYPE_CHECKING:
     import paramiko
 
-    from .connections import SshTarget
 
 _REVOKED = "@revoked"
 _RSA = "ssh-rsa"

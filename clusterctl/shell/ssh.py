@@ -21,12 +21,13 @@ from clusterctl import settings
 
 from . import archive, hidden, terminal
 from .channel import Broken, Channel
-from .connections import CONNECT_S, CONNECTIONS, SshTarget
+from .connections import CONNECT_S, CONNECTIONS
 from .feeding import Feeder
 from .forwarding import OnTunnel, forwarded
 from .output import Output
 from .piping import LocalInput, RemoteErrors, write_all
 from .running import Late, Running
+from .target import SshTarget
 
 _BLOCK = 65536
 _STALL_S = 60.0

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from clusterctl.errors import UsageProblem
 
-from .connections import SshTarget
+from .target import SshTarget
 
 DEFAULT = "~/.ssh/config"
 NONE = "none"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from . import known_hosts
-from .connections import SshTarget
+from .target import SshTarget
 
 
 def stanzas(hosts: Mapping[str, SshTarget], jump_name: str) -> Iterator[str]:

@@ -22,8 +22,9 @@ from autoscaler import provider as protocol
 from autoscaler.provider import Machine, MachineTags, NodeType
 from clusterctl import processes
 from clusterctl.artefacts.target import Target
-from clusterctl.providers import ForHead, ownership
+from clusterctl.providers import ownership
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
+from clusterctl.providers.protocol import ForHead
 from clusterctl.shell.local import LocalShell
 from clusterctl.spec.definition import ClusterSpec
 

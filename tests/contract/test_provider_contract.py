@@ -30,10 +30,10 @@ from autoscaler.provider import (
     ShellTimedOut,
 )
 from autoscaler.simulation import SimulatedProvider
-from clusterctl import providers
-from clusterctl.providers import OperatorProvider
+from clusterctl.providers import registry
 from clusterctl.providers.gcp import api as apis
 from clusterctl.providers.ownership import OWNER_NAME_TAG, ForeignCluster, Owner
+from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.shell.connections import CONNECTIONS
 from clusterctl.spec.load import load_text
 from tests.polling import eventually
@@ -78,7 +78,7 @@ def external(root: Path) -> Platform:
     )
 
     def make(cluster: str, owner: Owner = OWNER) -> OperatorProvider:
-        return providers.make(spec, cluster, owner.settings())
+        return registry.make(spec, cluster, owner.settings())
 
     return Platform(make, real=True, make_of=make)
 

@@ -16,10 +16,11 @@ import pytest
 from autoscaler.provider import Shell, ShellError, ShellTimedOut, Streams
 from clusterctl.launcher.containers import Container
 from clusterctl.launcher.steps import in_bash
-from clusterctl.shell.connections import CONNECTIONS, SshTarget
+from clusterctl.shell.connections import CONNECTIONS
 from clusterctl.shell.container import ContainerShell
 from clusterctl.shell.local import LocalShell
 from clusterctl.shell.ssh import SshShell
+from clusterctl.shell.target import SshTarget
 from tests.polling import eventually
 from tests.testbed import podman
 from tests.testbed.sshd import USER, SshTestbed, missing

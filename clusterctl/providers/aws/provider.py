@@ -30,9 +30,10 @@ from autoscaler.provider import (
     Transient,
 )
 from clusterctl.artefacts.target import Target
-from clusterctl.providers import ForHead, ownership
+from clusterctl.providers import ownership
 from clusterctl.providers.access import SshAccess
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
+from clusterctl.providers.protocol import ForHead
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.platforms.aws import AwsProvider
 

@@ -32,9 +32,10 @@ from autoscaler.provider import (
 )
 from clusterctl.artefacts import architectures
 from clusterctl.artefacts.target import Target
-from clusterctl.providers import ForHead, ownership
+from clusterctl.providers import ownership
 from clusterctl.providers.access import SshAccess
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
+from clusterctl.providers.protocol import ForHead
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.platforms.gcp import GcpProvider
 from runtime._system import files

@@ -34,8 +34,9 @@ from autoscaler.provider import (
 )
 from clusterctl import processes
 from clusterctl.artefacts.target import Target
-from clusterctl.providers import ForHead, ownership
+from clusterctl.providers import ownership
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Owner
+from clusterctl.providers.protocol import ForHead
 from clusterctl.shell.local import LocalShell
 from clusterctl.spec.platforms.local import LocalNodeConfig
 from runtime._system import settings

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from autoscaler.provider import CommandResult, ProviderError, ShellError, ShellTimedOut
-from clusterctl.shell.connections import SshTarget
 from clusterctl.shell.ssh import SshShell
+from clusterctl.shell.target import SshTarget
 
 from . import claim as claims
 from . import hosts

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from autoscaler.provider import MachineTags, Problem, ShellAuthFailed, ShellError
 from clusterctl.artefacts.target import LEAST_PYTHON, Target, Unsupported, text
 from clusterctl.shell import words
-from clusterctl.shell.connections import HostKeyChanged, SshTarget
+from clusterctl.shell.connections import HostKeyChanged
 from clusterctl.shell.ssh import SshShell
+from clusterctl.shell.target import SshTarget
 
 from . import claim as claims
 from .claim import Claim, Facts

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import msgspec
 
-from clusterctl.shell.connections import SshTarget
 from clusterctl.shell.ssh_config import SshConfig
+from clusterctl.shell.target import SshTarget
 from clusterctl.spec.definition import Auth, ClusterSpec
 from clusterctl.spec.platforms.ssh import SshProvider, split_machine
 

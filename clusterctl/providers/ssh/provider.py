@@ -35,11 +35,13 @@ from autoscaler.provider import (
     Transient,
 )
 from clusterctl.artefacts.target import Target, Unsupported
-from clusterctl.providers import ForHead, identity, ownership
+from clusterctl.providers import identity, ownership
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
-from clusterctl.shell.connections import CONNECTIONS, SshTarget
+from clusterctl.providers.protocol import ForHead
+from clusterctl.shell.connections import CONNECTIONS
 from clusterctl.shell.ssh import SshShell
 from clusterctl.shell.ssh_config import SshConfig
+from clusterctl.shell.target import SshTarget
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.docker import all_in_containers

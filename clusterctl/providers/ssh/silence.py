@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from autoscaler.provider import ShellError, ShellTimedOut
-from clusterctl.shell.connections import SshTarget
+from clusterctl.shell.target import SshTarget
 
 
 class Silent(ShellTimedOut):

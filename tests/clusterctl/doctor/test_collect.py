@@ -7,10 +7,10 @@ import pathlib
 import pytest
 
 from autoscaler.provider import Machine, MachineState
-from clusterctl import providers
 from clusterctl.doctor.collect import _ask_head
 from clusterctl.doctor.facts import Api, Entry, Seen
 from clusterctl.home import UP, Home, new_record
+from clusterctl.providers import registry
 from clusterctl.spec.load import load_text
 from tests.clusterctl.answering import answering
 
@@ -34,6 +34,6 @@ def test_who_answers_at_the_heads_port(tmp_path: pathlib.Path, status: int, body
         record.state, record.api_url = UP, url
         home.write(record)
         home.new_secret("c")
-        provider = providers.make(record.spec, record.cluster_id, record.provider_settings)
+        provider = registry.make(record.spec, record.cluster_id, record.provider_settings)
         found = _ask_head(home, record, provider, HEAD, {HEAD.id: Seen(Entry.OPEN)})
     assert found["api"] is says

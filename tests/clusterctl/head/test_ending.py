@@ -10,7 +10,7 @@ import pytest
 from autoscaler.provider import Auth, Capabilities, Machine, MachineState, MachineTags, ProviderError
 from clusterctl.head import ending
 from clusterctl.launcher import lease_guard
-from clusterctl.providers import OperatorProvider
+from clusterctl.providers.protocol import OperatorProvider
 
 HEAD = Machine("h", MachineState.RUNNING, "head", {MachineTags.ROLE: MachineTags.HEAD})
 WORKER = Machine("w", MachineState.RUNNING, "w", {})

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from autoscaler.provider import LaunchRequest, LaunchResult, Machine
-from clusterctl import providers
 from clusterctl.errors import CliError
 from clusterctl.home import ClusterRecord, Home, new_record
 from clusterctl.launcher import buying, node_types, ray_nodes
 from clusterctl.launcher.buying import Buyer
-from clusterctl.providers import OperatorProvider
+from clusterctl.providers import registry
+from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec.load import load_text
 from tests.testbed.aws import Aws, Fault, as_a_person
 
@@ -64,7 +64,7 @@ class Run:
 
     def provider(self) -> OperatorProvider:
         record = self.record()
-        return providers.make(self.spec, record.cluster_id, record.provider_settings)
+        return registry.make(self.spec, record.cluster_id, record.provider_settings)
 
     def buyer(self, provider: OperatorProvider | None = None) -> Buyer:
         """Of a new process."""

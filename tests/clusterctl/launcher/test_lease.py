@@ -14,8 +14,9 @@ from clusterctl.launcher import setup
 from clusterctl.launcher.node_look import Found
 from clusterctl.launcher.setup import NodeFacts
 from clusterctl.launcher.steps import SetupLog, Trip
-from clusterctl.shell.connections import CONNECTIONS, SshTarget
+from clusterctl.shell.connections import CONNECTIONS
 from clusterctl.shell.ssh import SshShell
+from clusterctl.shell.target import SshTarget
 from clusterctl.spec.load import load_text
 from tests.polling import eventually
 from tests.testbed.hosts import OPERATOR

@@ -13,7 +13,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from autoscaler.provider import Machine, MachineState, MachineTags
-from clusterctl import providers
+from clusterctl.providers import registry
 from clusterctl.home import Home, new_record
 from clusterctl.launcher import reach
 from clusterctl.spec.load import load_text
@@ -26,7 +26,7 @@ record.api_url = "http://127.0.0.1:8265"
 home.write(record)
 home.new_secret(record.name)
 assert home.read(record.name) == record
-provider = providers.make(spec, record.cluster_id, record.provider_settings)
+provider = registry.make(spec, record.cluster_id, record.provider_settings)
 client = reach.api(home, record, provider)
 assert client._url != record.api_url, "through a port of this machine"
 print([name for name in ("boto3", "botocore", "google.cloud.compute_v1") if name in sys.modules])

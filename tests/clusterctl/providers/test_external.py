@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl import providers
 from clusterctl.errors import SpecError, UsageProblem
-from clusterctl.providers import OperatorProvider, external
+from clusterctl.providers import external, registry
+from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import load_text
 
@@ -22,7 +22,7 @@ def spec(path: str, more: str = "") -> ClusterSpec:
 
 
 def make(path: str) -> OperatorProvider:
-    return providers.make(spec(path), "one", {"owner": "o"})
+    return registry.make(spec(path), "one", {"owner": "o"})
 
 
 def test_a_class_is_named_as_package_module_class() -> None:
@@ -65,7 +65,7 @@ def test_rays_node_providers_are_refused_with_advice() -> None:
 
 def test_the_head_gets_the_module_and_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = spec("examples.providers.directories:Directories")
-    for_head = providers.for_head(ours, providers.make(ours, "one", {"owner": "o", "root": str(tmp_path)}))
+    for_head = registry.for_head(ours, registry.make(ours, "one", {"owner": "o", "root": str(tmp_path)}))
     ((name, file),) = for_head.files  # `examples` is a namespace, of which only this is needed
     assert name == "provider/examples/providers/directories.py"
     assert Path(file).read_text().startswith('"""A provider in one file')
@@ -75,7 +75,7 @@ def test_the_head_gets_the_module_and_finds_it(tmp_path: Path, monkeypatch: pyte
     folder.mkdir(parents=True)
     (folder / "only_on_the_head.py").write_text("from examples.providers.directories import Directories\n")
     monkeypatch.setattr(sys, "path", [*sys.path])
-    again = providers.make(spec("only_on_the_head:Directories"), "one", for_head.settings)
+    again = registry.make(spec("only_on_the_head:Directories"), "one", for_head.settings)
     assert again.settings() == {"root": str(tmp_path), "owner": "o"}
     assert sys.path[-1] == str(folder)
 
@@ -91,7 +91,7 @@ def test_a_package_travels_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (package.parent / ".git").mkdir()
     (package.parent / ".git" / "config").write_text("")
     ours = spec("whole_provider.inner.machines:Directories")
-    providers.make(ours, "one", {"owner": "o"})
+    registry.make(ours, "one", {"owner": "o"})
     names = [name for name, _ in external.files_for_head(ours.provider)]  # type: ignore[arg-type]
     assert names == [
         "provider/whole_provider/__init__.py",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from clusterctl import providers
 from clusterctl.errors import UsageProblem
+from clusterctl.providers import registry
 from clusterctl.spec.load import load_file
 
 CONFIGS = Path(__file__).parents[3] / "cluster-configs"
@@ -35,10 +35,10 @@ def test_a_package_that_is_missing_is_named_with_how_to_get_it(
     monkeypatch.setattr(importlib.util, "find_spec", found)
     settings = {"owner": "o", "folder": str(tmp_path)}
     with pytest.raises(UsageProblem, match=f"package of {module}, which is not installed") as missing:
-        providers.make(load_file(str(CONFIGS / f"{file}.yaml"), {}), "c-1", settings)
+        registry.make(load_file(str(CONFIGS / f"{file}.yaml"), {}), "c-1", settings)
     assert f"pip install 'clusterctl[{file.partition('-')[0]}]'" in missing.value.hint
 
 
 def test_a_package_whose_folder_is_missing_is_missing() -> None:
-    assert not providers._is_there("no_such_package.module")
-    assert providers._is_there("json.decoder")
+    assert not registry._is_there("no_such_package.module")
+    assert registry._is_there("json.decoder")

@@ -40,9 +40,10 @@ from clusterctl.providers.ssh.claim import Claim, Facts, _count, id_on
 from clusterctl.providers.ssh.provider import SshMachines
 from clusterctl.providers.ssh.silence import Silences
 from clusterctl.shell import kept
-from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged, SshTarget
+from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged
 from clusterctl.shell.ssh import SshShell
 from clusterctl.shell.ssh_config import SshConfig
+from clusterctl.shell.target import SshTarget
 from clusterctl.spec.load import load_text
 from tests.polling import eventually
 from tests.testbed.hosts import Host

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from autoscaler.provider import ShellAuthFailed
-from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged, SshTarget
+from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged
 from clusterctl.shell.ssh import SshShell
 from clusterctl.shell.ssh_config import SshConfig
+from clusterctl.shell.target import SshTarget
 from tests.clusterctl.cli import Cli, alive
 from tests.testbed.hosts import Host
 from tests.testbed.sshd import BARE, USER, SshTestbed, missing, new_key

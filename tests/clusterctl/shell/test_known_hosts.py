@@ -10,7 +10,7 @@ from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
 from autoscaler.provider import ShellAuthFailed
 from clusterctl.shell import known_hosts
-from clusterctl.shell.connections import SshTarget
+from clusterctl.shell.target import SshTarget
 
 
 def key() -> paramiko.PKey:

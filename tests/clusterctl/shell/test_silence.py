@@ -17,9 +17,10 @@ import pytest
 from autoscaler.provider import ShellLost, ShellTimedOut
 from clusterctl.shell import archive, connections, ssh, terminal, watched
 from clusterctl.shell.channel import Channel
-from clusterctl.shell.connections import CONNECTIONS, SshTarget
+from clusterctl.shell.connections import CONNECTIONS
 from clusterctl.shell.running import Running
 from clusterctl.shell.ssh import SshShell
+from clusterctl.shell.target import SshTarget
 from tests.polling import eventually
 from tests.testbed.sshd import USER, SshTestbed, missing
 

@@ -22,8 +22,9 @@ import pytest
 from autoscaler.provider import ShellAuthFailed, ShellError, ShellLost, ShellRefused, ShellTimedOut
 from clusterctl.shell import agent, connections, kept, ssh, terminal, watched
 from clusterctl.shell.channel import Channel
-from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged, SshTarget
+from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged
 from clusterctl.shell.ssh import SshShell
+from clusterctl.shell.target import SshTarget
 from tests.polling import eventually, stays
 from tests.testbed.sshd import BARE, USER, SshTestbed, missing, new_key
 from tests.testbed.sshd import connections as connections_made
@@ -525,7 +526,7 @@ def test_a_shell_that_ended_or_waited_for_long_is_asked_nothing(
 
 ASKS = """
 import os, signal, sys
-from clusterctl.shell.connections import SshTarget
+from clusterctl.shell.target import SshTarget
 from clusterctl.shell.ssh import SshShell
 target = SshTarget(sys.argv[1], sys.argv[2], user=sys.argv[3], key_file=sys.argv[4])
 print(SshShell(target).ask("echo asked", timeout_s=60).output, flush=True)
@@ -561,7 +562,7 @@ def test_a_slow_machine_gets_its_files_all_the_same(
 
 TERMINAL = """
 import sys
-from clusterctl.shell.connections import SshTarget
+from clusterctl.shell.target import SshTarget
 from clusterctl.shell.ssh import SshShell
 target = SshTarget(sys.argv[1], sys.argv[2], user=sys.argv[3], key_file=sys.argv[4])
 sys.exit(SshShell(target, {"MARK": "m"}).interactive(sys.argv[5], env={"MORE": "n"}))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from clusterctl.errors import UsageProblem
-from clusterctl.shell.connections import SshTarget
 from clusterctl.shell.ssh_config import SshConfig
+from clusterctl.shell.target import SshTarget
 
 BASE = SshTarget("", "/pins")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.shell.connections import SshTarget
 from clusterctl.shell.ssh_stanzas import stanzas
+from clusterctl.shell.target import SshTarget
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh") is None, reason="there is no OpenSSH client")
 

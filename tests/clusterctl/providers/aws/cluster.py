@@ -15,8 +15,8 @@ from autoscaler.provider import (
     Problem,
 )
 from clusterctl.launcher import node_types
-from clusterctl.providers import make
 from clusterctl.providers.aws.provider import AwsMachines
+from clusterctl.providers.registry import make
 from clusterctl.spec.load import load_text
 from tests.testbed.aws import REGION, Aws
 

@@ -10,7 +10,7 @@ from autoscaler.provider import (
     NotFound,
     Transient,
 )
-from clusterctl.providers import make
+from clusterctl.providers.registry import make
 from tests.clusterctl.providers.aws.cluster import Make
 from tests.polling import eventually
 from tests.testbed.aws import Aws, Fault

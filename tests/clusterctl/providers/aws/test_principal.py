@@ -8,9 +8,9 @@ import boto3
 import pytest
 
 from autoscaler.provider import MachineTags
-from clusterctl.providers import make
 from clusterctl.providers.aws import clients, principal
 from clusterctl.providers.aws.provider import AwsMachines
+from clusterctl.providers.registry import make
 from tests.clusterctl.providers.aws.cluster import Cluster, Make
 from tests.testbed.aws import REGION, Aws
 

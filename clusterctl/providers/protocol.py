@@ -1,0 +1,74 @@
+"""What the launcher and the head ask of a provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from autoscaler.provider import NodeType, Problem, Provider
+from clusterctl.artefacts.target import Target
+
+from .ownership import ForeignCluster
+
+
+@dataclass(frozen=True, slots=True)
+class ForHead:
+    """Settings of the head's provider, and private files that it needs: (name in its node's folder, file
+    here)."""
+
+    settings: Mapping[str, str]
+    files: Sequence[tuple[str, str]] = ()
+
+
+class OperatorProvider(Provider, Protocol):
+    """What the launcher asks beyond the autoscaler's needs."""
+
+    def check_offline(self, node_types: Sequence[NodeType]) -> list[Problem]:
+        """The part of `check` that needs neither a network nor credentials."""
+        ...
+
+    def stop(self, ids: Sequence[str]) -> None:
+        """Ends what runs on the machines and keeps the machines."""
+        ...
+
+    def start(self, ids: Sequence[str]) -> None:
+        """Starts stopped machines."""
+        ...
+
+    def clusters(self, name: str) -> Sequence[str]:
+        """Ids of the clusters of that name and our owner that have machines, from tags alone."""
+        ...
+
+    def foreign(self, name: str) -> Sequence[ForeignCluster]:
+        """The clusters of that name that belong to other owners, from tags alone."""
+        ...
+
+    def settings(self) -> Mapping[str, str]:
+        """What another process needs besides the spec to make this provider again (resolved defaults)."""
+        ...
+
+    def default_resources(self) -> dict[str, float]:
+        """What a machine brings when its node type names nothing."""
+        ...
+
+    def for_head(self) -> ForHead:
+        """What the head needs to make this provider again."""
+        ...
+
+    def targets(self, node_types: Sequence[NodeType]) -> Mapping[str, Target]:
+        """What the runtimes of nodes of these types are made for, by type, as far as that is known before there are
+        any. Follows a `check`."""
+        ...
+
+    @property
+    def head_extras(self) -> Sequence[str] | None:
+        """Which of our extras the head needs besides the runtime; None: nodes get nothing from us, they find it all,
+        with this very interpreter."""
+        ...
+
+
+MEMBERS = frozenset(
+    name for protocol in (Provider, OperatorProvider) for name in vars(protocol) if not name.startswith("_")
+)
+"""What a provider must have."""
