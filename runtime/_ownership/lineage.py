@@ -31,7 +31,7 @@ class Lineage:
         self._objects = objects
         self._outbox = outbox
         self.limit_bytes = limit_bytes
-        self._kept: dict[Submission, int] = {}  # the oldest first; their sizes
+        self._kept: dict[bytes, Submission] = {}  # by task id, the oldest first
         self._bytes = 0
         self.rerun: Callable[[Submission], None]
         """Queues a task once more that was over; set by `Outcomes`."""
@@ -52,13 +52,14 @@ class Lineage:
                 entry.dependents += 1
             for entry in packed.lineage:
                 self._objects.release(entry)
-        size = DESCRIPTION_BYTES
-        if packed.value is not None:
-            size += packed.value.inline_bytes
-        self._kept[task] = size
-        self._bytes += size
+        self._kept[task.push.task_id] = task
+        self._bytes += _description_bytes(task)
         while self._bytes > self.limit_bytes and self._kept:
-            self._drop(self._let_go(next(iter(self._kept))))
+            self._drop(self._let_go(next(iter(self._kept.values()))))
+
+    def kept(self, task_id: bytes) -> Submission | None:
+        """The finished task of this id, if it may have to run again."""
+        return self._kept.get(task_id)
 
     def close(self) -> None:
         """The process leaves the cluster: nothing runs again."""
@@ -121,7 +122,7 @@ class Lineage:
         pending = [task]
         while pending:
             task = pending.pop()
-            if task in self._kept:  # else it runs already
+            if task is not None and self._keeps(task):  # else it runs already
                 pending += self._run_again(task, asker)
 
     def _refusal(self, entry: Entry, asker: bytes) -> NotRebuilt | None:
@@ -134,7 +135,7 @@ class Lineage:
             reason = "TASK_CANCELLED"
         elif task.state is not TaskState.FINISHED:
             return None
-        elif task not in self._kept:
+        elif not self._keeps(task):
             reason = "LINEAGE_EVICTED"
         elif not task.retries:
             reason = "MAX_ATTEMPTS_EXCEEDED"
@@ -149,7 +150,7 @@ class Lineage:
     def _run_again(self, task: Submission, asker: bytes) -> list[Submission | None]:
         """Starts a kept task. Returns those that must run first."""
         objects = self._objects
-        self._bytes -= self._kept.pop(task)
+        self._take_out(task)
         task.retries -= task.retries > 0
         for result in task.entries:
             if self._is_freed(result):  # and will be once more
@@ -193,12 +194,12 @@ class Lineage:
             task, entry.task = entry.task, None
             if task is not None:
                 task.stored_results -= 1
-                if task in self._kept and not task.stored_results:
+                if self._keeps(task) and not task.stored_results:
                     entries += self._let_go(task)
 
     def _let_go(self, task: Submission) -> list[Entry]:
         """Returns the results that were only kept for this task."""
-        self._bytes -= self._kept.pop(task)
+        self._take_out(task)
         arguments, task.packed.lineage = task.packed.lineage, []
         useless = []
         for entry in arguments:
@@ -208,7 +209,19 @@ class Lineage:
         self.release_arguments(task)
         return useless
 
+    def _keeps(self, task: Submission) -> bool:
+        return task.push.task_id in self._kept
+
+    def _take_out(self, task: Submission) -> None:
+        del self._kept[task.push.task_id]
+        self._bytes -= _description_bytes(task)
+
     def release_arguments(self, task: Submission) -> None:
         """Lets go of what the arguments of a task that is over refer to."""
         held, task.packed.held = task.packed.held, []
         self._objects.release_all(held)
+
+
+def _description_bytes(task: Submission) -> int:
+    value = task.packed.value
+    return DESCRIPTION_BYTES + (value.inline_bytes if value is not None else 0)

@@ -74,14 +74,15 @@ class Outcomes:
     # ------------------------------------------------------------ cancelling
 
     def cancel(self, object_id: bytes, force: bool, recursive: bool) -> None:
-        """Cancels what makes an object. When it is over, the object is not rebuilt any more."""
-        task = self.pending.get(ids.task_id_of(object_id))
+        """Cancels what makes an object. When it is over, nothing of it is rebuilt any more."""
+        task_id = ids.task_id_of(object_id)
+        task = self.pending.get(task_id)
         if task is not None:
             self._cancel(task, force, recursive)
             return
-        entry = self._objects.table.entries.get(object_id)
-        if entry is not None and entry.task is not None:
-            entry.task.cancelled = True
+        finished = self._lineage.kept(task_id)
+        if finished is not None:
+            finished.cancelled = True
 
     def _cancel(self, task: Submission, force: bool, recursive: bool) -> None:
         task.cancelled = True

@@ -131,6 +131,17 @@ def test_what_a_cancelled_task_gave_is_not_rebuilt(owner: Owner, when: str) -> N
     assert refusal.reason == "OBJECT_UNRECONSTRUCTABLE_TASK_CANCELLED"
 
 
+def test_cancelling_any_result_after_the_end_is_for_all_of_the_task(owner: Owner) -> None:
+    task = owner.submit(retries=-1, results=2)
+    small, stored = task.entries
+    link = owner.grant("w", task)
+    owner.done(link, pushed(link), PLAIN, Value(STORED, b"", (), (), (b"n" * 28,), 10))
+    owner.outcomes.cancel(small.object_id, False, False)
+    refusal = owner.lineage.rebuild(stored)
+    assert refusal is not None
+    assert refusal.reason == "OBJECT_UNRECONSTRUCTABLE_TASK_CANCELLED"
+
+
 def test_children_are_cancelled_from_the_last_to_the_first(owner: Owner) -> None:
     children = [owner.submit(parent=b"p") for _ in range(3)]
     other = owner.submit(parent=b"q")

@@ -282,6 +282,23 @@ def test_what_a_cancelled_task_gave_is_not_made_again(nodes: Nodes) -> None:
         ray.get(ref, timeout=60)
 
 
+def test_what_a_cancelled_generator_gave_is_not_made_again(nodes: Nodes) -> None:
+    @ray.remote
+    def count(until: int) -> Iterator[Any]:
+        for value in range(until):
+            yield np.full(SIZE, value)
+
+    generator = count.remote(2)
+    refs = list(generator)
+    finish(*refs, generator.completed())
+    ray.cancel(generator)
+    nodes.lose()
+    words = "TASK_CANCELLED" if OWN else "TASK_CANCELLED|MAX_ATTEMPTS_EXCEEDED"
+    for ref in refs:
+        with pytest.raises(exceptions.ObjectReconstructionFailedError, match=words):
+            ray.get(ref, timeout=60)
+
+
 def test_an_argument_that_was_put_is_kept_for_the_results_sake(nodes: Nodes) -> None:
     ref = add.remote(ray.put(np.zeros(SIZE)), 1)
     finish(ref)

@@ -159,9 +159,8 @@ class Cluster:
         for process in self.processes:
             if process.core.address.worker_id == owner and process.alive:
                 entry = process.entries.get(object_id)
-                return (
-                    entry is not None and entry.task is not None and entry.task in process.core.lineage._kept
-                )
+                task = entry.task if entry is not None else None
+                return task is not None and process.core.lineage.kept(task.push.task_id) is task
         return False
 
     def _process_ended(self, connection: SimConnection) -> None:
