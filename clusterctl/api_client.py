@@ -42,6 +42,14 @@ class Answer:
                 "Another program may have taken the port: `clusterctl doctor` looks for what is wrong.",
             ) from None
 
+    def mapping(self) -> Mapping[str, Any]:
+        """The JSON object that a successful answer has; empty: it has none."""
+        try:
+            said = self.json()
+        except NotFound:
+            return {}
+        return said if self.status == 200 and isinstance(said, dict) else {}
+
     @property
     def complaint(self) -> str:
         """What a head says that is wrong; "": nothing, or it is no head that answers."""

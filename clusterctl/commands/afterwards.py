@@ -65,7 +65,7 @@ def of_job(session: Session, api: ApiClient, stop: bool, down: bool) -> Iterator
         yield
         return
     act = "ends" if down else "stops"
-    if session.runs_ray:
+    if not session.has_our_head:
         later = f"The cluster runs on until `clusterctl {'down' if down else 'stop'}`."
     else:
         _hand_over(session, api, down)

@@ -99,7 +99,7 @@ def _show_setup(session: Session, instance: str, lines: int) -> bool:
     them up itself."""
     from clusterctl.errors import NotFound
 
-    if session.runs_ray:
+    if not session.record.spec.runtime.autoscales:
         kept = (session.home.folder(session.record.name) / "logs").glob(f"setup-{glob.escape(instance)}*.log")
         shown = [_show_own(path, lines, None) for path in sorted(kept)]
         return any(shown)

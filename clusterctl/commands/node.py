@@ -25,7 +25,7 @@ def list_nodes(which: Which = None, cluster: Cluster = None, json: Json = False)
     from .session import label, open_session
 
     session = open_session(cluster or which)
-    if session.runs_ray:
+    if not session.has_our_head:
         machines = [
             {"instance_id": label(m), "node_type": m.node_type, "state": m.state.value, "address": m.address}
             for m in session.machines()

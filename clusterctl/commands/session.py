@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from autoscaler.provider import Machine, Shell
     from clusterctl.api_client import ApiClient
     from clusterctl.home import ClusterRecord, Home
+    from clusterctl.launcher.runtimes.protocol import NodeRuntime
     from clusterctl.providers.protocol import OperatorProvider
 
 _DOCTOR = "`clusterctl doctor` looks for what is wrong."
@@ -51,13 +52,14 @@ class Session:
         """The same, for what only our engine's head has.
 
         Raises:
-            UsageProblem: the cluster runs Ray itself.
+            UsageProblem: the cluster runs another.
         """
         from clusterctl.errors import UsageProblem
 
-        if self.runs_ray:
+        if not self.has_our_head:
             raise UsageProblem(
-                f"cluster '{self.record.name}' runs Ray itself, which has nothing of the kind",
+                f"cluster '{self.record.name}' runs {self.record.spec.runtime.name} itself, which has nothing of the "
+                "kind",
                 "docs/from-ray.md says what there is; Ray's own commands: clusterctl exec 'ray --help'",
             )
         return self.api()
@@ -112,11 +114,15 @@ class Session:
             self.home.write(self.record)
 
     @property
-    def runs_ray(self) -> bool:
-        """Whether the machines run Ray itself, not our engine: its API has the same jobs, and none of the rest."""
-        from clusterctl.spec.definition import RayRuntime
+    def has_our_head(self) -> bool:
+        """Whether the head runs our daemon. The API of another's has the same jobs, and none of the rest."""
+        return self.record.spec.runtime.has_our_head
 
-        return isinstance(self.record.spec.runtime, RayRuntime)
+    def runtime(self) -> NodeRuntime:
+        """What runs on the machines."""
+        from clusterctl.launcher.runtimes.chosen import runtime_of
+
+        return runtime_of(self.record.spec)
 
     def provider(self) -> OperatorProvider:
         from clusterctl.providers import registry
@@ -128,17 +134,9 @@ class Session:
 
         return existing(self.provider())
 
-    def environment(self) -> dict[str, str]:
-        """What a person's programs on a node get besides the machine's environment: where the cluster is, and the mark
-        by which its head knows that somebody works there (`clusterctl.head.log_ins`)."""
-        address = self.record.control_address
-        if self.runs_ray:
-            from clusterctl.launcher import ray_nodes
-
-            host, secret = address.rpartition(":")[0], self.home.secret(self.record.name)
-            return ray_nodes.environment(self.record.spec, host, secret) if address else {}
-        where = {"CLUSTERCTL_ADDRESS": address} if address else {}
-        return {**where, "CLUSTERCTL_LOGIN": "1"}
+    def environment(self) -> Mapping[str, str]:
+        """What a person's programs on a node get besides the machine's environment: where the cluster is."""
+        return self.runtime().environment(self.home, self.record)
 
     def shell(self, machine: Machine) -> Shell:
         from autoscaler.provider import ProviderError

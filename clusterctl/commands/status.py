@@ -36,8 +36,8 @@ def status(
     from .session import open_session
 
     session = open_session(cluster or which)
-    if session.runs_ray:
-        _of_ray(session, json)
+    if command := session.runtime().status_command:
+        _by_command(session, command, json)
         return
     try:
         report = session.api().request("GET", "/api/cluster_status", patience_s=1.0).json()
@@ -65,14 +65,15 @@ def _machines(session: Session, json: bool, **more: object) -> None:
         output.say(f"  {line}")
 
 
-def _of_ray(session: Session, json: bool) -> None:
-    """A cluster that runs Ray itself: the provider's listing, and what Ray says."""
+def _by_command(session: Session, command: str, json: bool) -> None:
+    """The provider's listing, and what the runtime's own command prints on the head."""
     from clusterctl.errors import Unreachable
 
     with session.entered(session.head()) as shell:
-        said = shell.run("ray status", env=session.environment(), timeout_s=60.0)
-    _machines(session, json, ray_status=said.output)
+        said = shell.run(command, env=session.environment(), timeout_s=60.0)
+    runtime = session.record.spec.runtime
+    _machines(session, json, **{f"{runtime.__struct_config__.tag}_status": said.output})
     if not json:
         output.say(said.output.rstrip())
     if said.exit_status:
-        raise Unreachable("Ray does not answer on the head", f"Run: {session.record.up_command}")
+        raise Unreachable(f"{runtime.name} does not answer on the head", f"Run: {session.record.up_command}")

@@ -93,8 +93,8 @@ def submit(
         raise UsageProblem("--env takes NAME=VALUE")
     asked = environment.read(runtime_env, runtime_env_json)
     folder, excludes = working_dir or asked.get("working_dir"), asked.get("excludes") or ()
-    overridable = () if folder or session.runs_ray else ("working_dir",)
-    compat = ray_compat and not session.runs_ray
+    overridable = () if folder or not session.has_our_head else ("working_dir",)
+    compat = ray_compat and session.has_our_head
     package, entrypoint = client.prepare(script, arguments or [], folder, compat, excludes, output.progress)
     api = session.api()
     ready = environment.upload_files(api, asked, package, variables)

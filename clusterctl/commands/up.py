@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from clusterctl.launcher.plan import Plan, Restart
     from clusterctl.launcher.up import Up, UpResult
     from clusterctl.progress import Progress
-    from clusterctl.spec.definition import ClusterSpec
 
 T = TypeVar("T")
 READY_S = 600.0
@@ -105,6 +104,7 @@ def bring_up(
     from clusterctl.home import Home
     from clusterctl.launcher import checks
     from clusterctl.launcher.plan import Restart
+    from clusterctl.launcher.up import Up
     from clusterctl.progress import Progress
     from clusterctl.providers.ssh.hosts import located
     from clusterctl.spec.load import load_file
@@ -120,7 +120,7 @@ def bring_up(
     with home.locked(loaded.cluster_name, "up"):
         progress = Progress(on_event=output.as_json_line if json else None)
         is_renamed = loaded.cluster_name != read.cluster_name
-        run = _run_of(loaded)(home, loaded, spec, progress, timeout, is_renamed, dry_run)
+        run = Up(home, loaded, spec, progress, timeout, is_renamed, dry_run)
         if dry_run:
             _rehearse(run, restart, json)
             return
@@ -155,17 +155,6 @@ def _file_of(word: str, cluster_name: str | None) -> tuple[str, str | None]:
             f"'{word}' is a known cluster, which --cluster-name cannot rename", "Name its YAML."
         )
     return record.spec_file, record.name if record.is_renamed else None
-
-
-def _run_of(spec: ClusterSpec) -> type[Up]:
-    from clusterctl.launcher.up import Up
-    from clusterctl.spec.definition import RayRuntime
-
-    if not isinstance(spec.runtime, RayRuntime):
-        return Up
-    from clusterctl.launcher.ray_up import RayUp
-
-    return RayUp
 
 
 def _refuse(problems: Sequence[Problem]) -> None:

@@ -31,7 +31,7 @@ from clusterctl.providers import registry
 from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.providers.ssh.hosts import located
 from clusterctl.shell.connections import HostKeyChanged
-from clusterctl.spec.definition import ClusterSpec, RayRuntime
+from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import load_file
 from clusterctl.spec.overrides import renamed
 
@@ -60,7 +60,7 @@ def collect(home: Home, name: str, spec: ClusterSpec, file: str, record: Cluster
         "down": f"clusterctl down {name if record else shlex.quote(file)}",
         "own_version": clusterctl.__version__,
         "busy": _busy(home, name),
-        "runs_ray": isinstance(spec.runtime, RayRuntime),
+        "has_our_head": spec.runtime.has_our_head,
         "setup_log": _tail(os.path.join(home.folder(name), "logs", "head-setup.log")),
     }
     if record is not None:
@@ -165,12 +165,7 @@ def _ask_head(
 ) -> dict[str, Any]:
     out: dict[str, Any] = {"api_port": urlsplit(record.api_url).port or 0}
     can_be_entered = head is not None and head.id in seen and seen[head.id].entry is Entry.OPEN
-    if (
-        head is None
-        or not record.api_url
-        or not can_be_entered
-        or isinstance(record.spec.runtime, RayRuntime)
-    ):
+    if head is None or not record.api_url or not can_be_entered or not record.spec.runtime.has_our_head:
         return out
     try:
         health, words = look.answer(home, record, provider)

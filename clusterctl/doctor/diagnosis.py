@@ -151,7 +151,7 @@ def _head(facts: Facts) -> Iterator[Finding]:
             )
         return
     seen = facts.seen.get(head.id)
-    if seen is not None and seen.entry is Entry.OPEN and not facts.runs_ray:
+    if seen is not None and seen.entry is Entry.OPEN and facts.has_our_head:
         yield from _heads_daemons(facts, head, seen)
 
 
@@ -229,7 +229,7 @@ def _machine(facts: Facts, machine: Machine, seen: Seen) -> Iterator[Finding]:
     if seen.skew_s is not None and abs(seen.skew_s) > _MOST_SKEW_S:
         advice = "Set it, and keep it right (chrony, systemd-timesyncd): times in logs and status mislead otherwise."
         yield _warning(f"the clock of {name} is {seen.skew_s:+.0f} s off", advice, machine.id)
-    if facts.runs_ray:
+    if not facts.has_our_head:
         return
     kind = "memory" if seen.file_system in _IN_MEMORY else "network" if seen.file_system in _REMOTE else ""
     if kind:

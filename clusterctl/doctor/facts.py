@@ -114,7 +114,7 @@ class Facts:
         own_version: clusterctl's, here.
         status: the head's `/api/cluster_status`, or empty.
         failures: the latest nodes that could not be made, one for each reason.
-        runs_ray: its nodes run Ray itself, whose daemons are not ours to judge.
+        has_our_head: its nodes run daemons of ours, which can be judged; those of Ray cannot.
         setup_log: the end of the head's set-up, as it is kept here.
     """
 
@@ -140,5 +140,5 @@ class Facts:
     head_version: tuple[str, str] | None = None
     status: Mapping[str, Any] = field(default_factory=dict)
     failures: Sequence[Failure] = ()
-    runs_ray: bool = False
+    has_our_head: bool = True
     setup_log: Sequence[str] = ()

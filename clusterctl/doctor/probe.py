@@ -7,6 +7,7 @@ import shlex
 
 from clusterctl.head.record import NO_BOOT_ENTRY
 from clusterctl.launcher import life
+from clusterctl.launcher.runtimes.engine_nodes import READ_RECORD
 
 from .facts import Entry, Seen
 
@@ -32,7 +33,7 @@ s=${{CLUSTERCTL_SESSION_DIR:-/nonexistent}}
 [ -n "$CLUSTERCTL_SHARES_HOST" ] || echo fs $(stat -f -c %T "$s" 2>/dev/null)
 set -- $(df -Pk "$HOME" 2>/dev/null | tail -n 1); echo disk $4
 {_PYTHON} -c {shlex.quote(_VERSIONS)} 2>&1 | sed 's/^/python /'
-{life.READ_RECORD}
+{READ_RECORD}
 for process in /proc/[0-9]*; do
   words=$(tr '\\0' ' ' 2>/dev/null < $process/cmdline) || continue
   case "$words" in

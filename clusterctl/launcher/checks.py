@@ -9,7 +9,7 @@ from autoscaler.provider import NodeType, Problem
 from clusterctl.artefacts import architectures
 from clusterctl.artefacts.target import NoRuntime, Target
 from clusterctl.providers.protocol import OperatorProvider
-from clusterctl.spec.definition import ClusterSpec, RayRuntime
+from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.docker import image_of
 
 from .costs import Costs
@@ -32,7 +32,7 @@ def problems(
         ProviderError: the platform cannot be asked.
     """
     found = [*files(spec), *(provider.check_offline(kinds) if offline else provider.check(kinds))]
-    if provider.head_extras is None or isinstance(spec.runtime, RayRuntime):
+    if provider.head_extras is None or not spec.runtime.is_uploaded:
         return found  # nothing is shipped
     known = {} if offline or any(problem.fatal for problem in found) else provider.targets(kinds)
     head = spec.head_node_type
@@ -51,8 +51,7 @@ def files(spec: ClusterSpec) -> list[Problem]:
     """Those of the files that it names, of which the machines need not be asked."""
     named = {"auth.ssh_private_key": spec.auth.ssh_private_key}
     named |= {f"file_mounts {target}": source for target, source in spec.file_mounts.items()}
-    if isinstance(spec.runtime, RayRuntime):
-        named["runtime.wheelhouse"] = spec.runtime.wheelhouse
+    named |= spec.runtime.files()
     return [
         Problem(f"{key}: there is no {source}", "Correct the path.")
         for key, source in named.items()

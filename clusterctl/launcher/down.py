@@ -16,9 +16,10 @@ from clusterctl.home import ClusterRecord, Home
 from clusterctl.providers import registry
 from clusterctl.providers.ownership import ForeignCluster
 from clusterctl.providers.protocol import OperatorProvider
-from clusterctl.spec.definition import ClusterSpec, RayRuntime
+from clusterctl.spec.definition import ClusterSpec
 
-from . import machines, reach, setup
+from . import machines, reach
+from .runtimes.chosen import runtime_of
 
 _ENTRY_S = 30.0
 
@@ -162,7 +163,7 @@ def end_workers(
     ending = workers_of(record, keeps_minimum)
     if not keeps_minimum:
         less = without_minimum(record.spec)
-        if not isinstance(less.runtime, RayRuntime) and less != record.spec:
+        if less.runtime.autoscales and less != record.spec:
             reach.api(home, record, provider).put("/api/autoscaler/config", msgspec.json.encode(less))
             record.spec, record.spec_hash = less, homes.spec_hash(less)
             home.write(record)
@@ -206,12 +207,13 @@ def stop(home: Home, record: ClusterRecord, progress: Callable[[str], None]) -> 
 def _remove_boot_entry(provider: OperatorProvider, record: ClusterRecord, head: Machine) -> None:
     """So that the head stays away also if somebody else starts its machine. Where the machine cannot be entered the
     entry stays: `up` ends what it starts."""
-    if head.state is not MachineState.RUNNING or isinstance(record.spec.runtime, RayRuntime):
+    command = runtime_of(record.spec).removal_of_boot_entry(record.cluster_id)
+    if head.state is not MachineState.RUNNING or not command:
         return
     with contextlib.suppress(ShellError, ProviderError, OSError):
         shell = provider.shell(head)
         try:
-            shell.run(setup.removal_of_boot_entry(record.cluster_id), timeout_s=_ENTRY_S)
+            shell.run(command, timeout_s=_ENTRY_S)
         finally:
             shell.close()
 

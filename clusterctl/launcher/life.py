@@ -13,46 +13,13 @@ from enum import Enum
 
 from autoscaler.provider import Machine, MachineState, ProviderError, Shell, ShellError
 from clusterctl.providers.protocol import OperatorProvider
-from clusterctl.spec.definition import ClusterSpec, RayRuntime
+from clusterctl.spec.definition import ClusterSpec
 
 from .containers import container_of, shell_of, stopped_container
+from .runtimes.chosen import runtime_of
 
 _ASK_S = 15.0
 _AT_ONCE = 32
-
-READ_RECORD = """\
-daemon=$(tr -d '\\n' 2>/dev/null < "$s/daemon.json"); echo daemon $daemon
-pid=$(echo "$daemon" | sed -n 's/.*"pid": *\\([0-9]*\\).*/\\1/p')
-[ -z "$pid" ] || echo stat $(cat /proc/$pid/stat 2>/dev/null)
-echo boot $(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
-"""
-"""Script: prints the record in session folder $s, and what the kernel says of its process. See `is_recorded`."""
-
-_QUESTION = f"""\
-s=${{CLUSTERCTL_SESSION_DIR:-}}
-[ -n "$s" ] && [ -r /proc/self/stat ] || {{ echo "its /proc or its session folder cannot be read"; exit 1; }}
-[ ! -e "$s/daemon.json" ] || [ -r "$s/daemon.json" ] || {{ echo "$s/daemon.json cannot be read"; exit 1; }}
-{READ_RECORD}
-for file in $(grep -lF -e "$s" /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null); do
-  p=${{file%/*}}
-  case "$(tr '\\0' ' ' 2>/dev/null < "$p/cmdline")" in
-    *" clusterctl"".head "*|*" clusterctl"".head.keeper "*|*" clusterctl"".head.join "*|*" runtime"."_node "*)
-      echo "process ${{p#/proc/}}" ;;
-  esac
-done
-echo looked
-"""
-"""A daemon whose record was removed, e.g. by a program that tidies /tmp, is found in the process list.
-The quotes keep the shell that has this script among its arguments from finding itself."""
-
-_QUESTION_OF_RAY = """\
-[ -r /proc/self/stat ] || { echo "its /proc cannot be read"; exit 1; }
-for file in $(grep -lxE -e 'gcs_server|raylet' /proc/[0-9]*/comm 2>/dev/null); do
-  p=${file%/*}
-  [ ! -O "$p" ] || echo "process ${p#/proc/}"
-done
-echo looked
-"""
 
 
 class Life(Enum):
@@ -121,12 +88,11 @@ def is_recorded(record: str, stat: str, boot_id: str) -> bool:
 
 
 def _ask(spec: ClusterSpec, machine: Machine, shell: Shell) -> Proof:
-    question = _QUESTION_OF_RAY if isinstance(spec.runtime, RayRuntime) else _QUESTION
     container = container_of(spec, machine.node_type, machine.is_head)
     if container is not None:
         stopped = shell.run(stopped_container(container.name), timeout_s=_ASK_S)
         if stopped.exit_status == 0 and stopped.output.strip() == "stopped":
             return Proof(Life.ENDED)
     inside = shell_of(spec, machine.node_type, machine.is_head, shell)
-    answer = inside.run(question, timeout_s=_ASK_S)
+    answer = inside.run(runtime_of(spec).life_question, timeout_s=_ASK_S)
     return read(answer.output, answer.exit_status)

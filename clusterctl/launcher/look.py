@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 from autoscaler.provider import Machine, MachineState, ProviderError, ShellError
 from clusterctl import home as homes
-from clusterctl.api_client import Answer
-from clusterctl.errors import NotFound, TimedOut, Unreachable
+from clusterctl.errors import TimedOut, Unreachable
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.providers.protocol import OperatorProvider
-from clusterctl.spec.definition import ClusterSpec, RayRuntime
+from clusterctl.spec.definition import ClusterSpec
 from clusterctl.sync.transfer import SyncError
 
 from . import life, machines, node_types, reach, setup
 from .life import Life
 from .notice import notice
 from .plan import Change, Facts, Health
+from .runtimes.chosen import runtime_of
 
 _ANSWER_S = 3.0
 _SHELL_S = 15.0
@@ -157,33 +157,10 @@ def answer(home: Home, record: ClusterRecord, provider: OperatorProvider) -> tup
         return Health.SILENT, error.message
     except TimedOut as error:
         return Health.SLOW, error.message
-    found = judged(said, None if isinstance(record.spec.runtime, RayRuntime) else record.cluster_id)
+    found = runtime_of(record.spec).health(said, record.cluster_id)
     if found is Health.SILENT:
         return found, f"another program answers at the port of its API ({record.api_url})"
     return found, ""
-
-
-def judged(answer: Answer, cluster_id: str | None) -> Health:
-    """How the head is that answers so when asked for its version. Where it is not the head that answers, the head is
-    not there, and another program has its port. Pure.
-
-    Args:
-        cluster_id: None: Ray's dashboard is asked, which knows nothing of our ids.
-    """
-    is_ray = cluster_id is None
-    if answer.status in (401, 403) and (is_ray or answer.complaint):
-        return Health.DENIED
-    # It answers that it cannot: its control store is coming back, or of Ray's dashboard the part that is asked.
-    if answer.status == 500 if is_ray else answer.status in (503, 504) and answer.complaint:
-        return Health.SLOW
-    try:
-        said = answer.json()
-    except NotFound:
-        return Health.SILENT
-    if answer.status != 200 or not isinstance(said, dict):
-        return Health.SILENT
-    is_ours = "ray_version" in said if is_ray else said.get("cluster_id") == cluster_id
-    return Health.ANSWERS if is_ours else Health.SILENT
 
 
 def _trouble(provider: OperatorProvider, head: Machine) -> str:

@@ -1,5 +1,5 @@
 """Turns a machine into a node: the steps are computed purely, then run through the machine's shell and
-logged.
+logged. What runs on the node, and its own facts, are in `runtimes`.
 
 The same code serves `up` for the head and the head's autoscaler for workers.
 """
@@ -13,20 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
-from autoscaler.provider import (
-    Machine,
-    NodeType,
-    SetupError,
-    Shell,
-    machine_labels,
-)
+from autoscaler.provider import NodeType, SetupError, Shell
 from clusterctl.artefacts.target import NoRuntime, Target, Unsupported
-from clusterctl.head.order import JoinOrder
 from clusterctl.shell import archive
 from clusterctl.shell.container import ContainerShell
-from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.sync import transfer
 from clusterctl.sync.rules import rules
@@ -44,11 +34,8 @@ NODE_FOLDER = "~/.clusterctl-node"
 PYTHON = '"${CLUSTERCTL_PYTHON:-python3}"'
 BASE_PYTHON = '"${CLUSTERCTL_BASE_PYTHON:-python3}"'
 """Of a machine that gets the runtime from us: what that runs on."""
-START = f"{PYTHON} -m clusterctl start"
-STOP = f"{START} --stop"
 ORPHAN_MINUTES = 10.0
 """So long a worker's machine that costs waits for its head."""
-KEYS_S = readiness.KEYS_S
 _PACK = "find the runtime"
 _INSTALL = "install the runtime"
 _LOOK_TIMEOUT_S = 60.0
@@ -67,7 +54,7 @@ class NodeFacts:
     """All that decides a node's steps."""
 
     is_head: bool
-    start: str  # "": nothing is started
+    start: str = ""  # "": nothing is started
     secret_file: str = ""  # "": none travels
     files: tuple[tuple[str, str], ...] = ()  # further private files: (name in the node's folder, file here)
     mounts: tuple[Mount, ...] = ()
@@ -157,18 +144,6 @@ def only_start(facts: NodeFacts) -> NodeFacts:
     )
 
 
-def removal_of_boot_entry(cluster_id: str) -> str:
-    """Command for the head's machine: nothing starts the head after a reboot any more."""
-    file = f"{NODE_FOLDER}/boot_entry.py"
-    return f"[ ! -f {file} ] || {BASE_PYTHON} -I {file} {shlex.quote(cluster_id)}"
-
-
-def ending_what_runs(facts: NodeFacts) -> NodeFacts:
-    """The same node, whose machine was booted: what its boot entry has started ends first, for it has the configuration
-    of before."""
-    return replace(facts, start=f"{STOP} && {facts.start}")
-
-
 def _users(key: str, commands: Sequence[str]) -> list[Step]:
     return [Step(f"{key}[{index}]", command, is_users=True) for index, command in enumerate(commands)]
 
@@ -232,102 +207,61 @@ def heads_mounts(spec: ClusterSpec) -> tuple[Mount, ...]:
     )
 
 
-def head_facts(
-    spec: ClusterSpec,
-    secret_file: str,
-    config_file: str,
-    host: str,
-    files: Sequence[tuple[str, str]] = (),
-    runtime: Callable[[Target], Shipment] | None = None,
-    digests: str = "",
-) -> NodeFacts:
-    """Facts of the head, seen from the operator's machine.
+def head_facts(spec: ClusterSpec, host: str, digests: str, is_cloud: bool = False) -> NodeFacts:
+    """What a spec says of the head, whatever runs there.
 
     Args:
         host: the head's address, as the cluster's other machines reach it.
-        files: further private ones, (there, here).
-        runtime: makes what is shipped; None: the machine has it, with this very Python.
+        is_cloud: its platform may take a while to let our key in.
     """
-    config = "head.json"
     return NodeFacts(
         is_head=True,
-        start=f"{START} --head --config {NODE_FOLDER}/{config} --secret-file {NODE_FOLDER}/secret --json",
-        secret_file=secret_file,
-        files=((config, config_file), *files),
-        python=sys.version_info[:2] if runtime is None else None,
-        runtime=runtime,
-        container=containers.container_of(spec, spec.head_node_type, is_head=True),
-        env=commands_env(host),
         mounts=operators_mounts(spec),
         digests=digests,
         ready=spec.ready_command,
         initialization=tuple(spec.initialization_commands),
         commands=tuple(spec.setup_commands),
         kind_commands=tuple(spec.head_setup_commands),
-        start_commands=tuple(ray_start.parse_start(spec.head_start_ray_commands).commands),
+        container=containers.container_of(spec, spec.head_node_type, is_head=True),
+        env=_commands_env(host),
+        keys_s=readiness.KEYS_S if is_cloud else 0.0,
     )
-
-
-def commands_env(head_host: str) -> dict[str, str]:
-    """What the spec's commands find in their environment: where the head is, in our word and in Ray's, and that nobody
-    is there to be asked."""
-    return {**_ASKS_NOBODY, "CLUSTERCTL_HEAD_IP": head_host, "RAY_HEAD_IP": head_host}
 
 
 def worker_facts(
     spec: ClusterSpec,
-    machine: Machine,
     node_type: NodeType,
-    instance_id: str,
-    control_address: str,
-    secret_file: str,
-    runtime: Callable[[Target], Shipment] | None = None,
-    digests: str = "",
-    holds_lease: bool = False,
+    head_address: str,
+    mounts: tuple[Mount, ...],
+    digests: str,
+    is_cloud: bool = False,
 ) -> NodeFacts:
-    """Facts of a worker, seen from the head: file mounts come from where the head has them.
+    """What a spec says of a worker, whatever runs there.
 
     Args:
-        holds_lease: its machine shuts itself down when the head is gone.
+        head_address: HOST:PORT, where workers reach the head.
+        is_cloud: its platform may take a while to let our key in, and its machine shuts itself down when the head is
+            gone.
     """
-    labels = machine_labels(node_type, machine.zone, machine.market)
-    order = JoinOrder(
-        address=control_address,
-        host=machine.address,
-        secret_file=f"{NODE_FOLDER}/secret",
-        node_type=node_type.name,
-        instance_id=instance_id,
-        resources=dict(node_type.resources),
-        labels=labels,
-    )
     return NodeFacts(
         is_head=False,
-        start=join_command(order),
-        reaches=control_address,
-        secret_file=secret_file,
-        runtime=runtime,
-        container=containers.container_of(spec, node_type.name, is_head=False),
-        env=commands_env(control_address.rpartition(":")[0].strip("[]")),
-        mounts=heads_mounts(spec),
+        mounts=mounts,
         digests=digests,
         ready=spec.ready_command,
         initialization=tuple(node_type.setup.get("initialization_commands", ())),
         commands=tuple(node_type.setup.get("setup_commands", ())),
         kind_commands=tuple(node_type.setup.get("worker_setup_commands", ())),
-        start_commands=tuple(ray_start.parse_start(spec.worker_start_ray_commands).commands),
-        lease=control_address if holds_lease else "",
-        keys_s=KEYS_S if holds_lease else 0.0,
+        container=containers.container_of(spec, node_type.name, is_head=False),
+        env=_commands_env(head_address.rpartition(":")[0].strip("[]")),
+        lease=head_address if is_cloud else "",
+        keys_s=readiness.KEYS_S if is_cloud else 0.0,
     )
 
 
-def join_command(order: JoinOrder) -> str:
-    """Starts the node agent in the background, and waits until it says that it is up, or is gone. Why, it says
-    itself, if nobody killed it."""
-    words = shlex.quote(msgspec.json.encode(order).decode())
-    return (
-        f"record=$({PYTHON} -P -m clusterctl.head.join {words} &)\n"
-        'echo "${record:?the node agent did not come up; its log is in the folder of its session}"'
-    )
+def _commands_env(head_host: str) -> dict[str, str]:
+    """What the spec's commands find in their environment: where the head is, in our word and in Ray's, and that nobody
+    is there to be asked."""
+    return {**_ASKS_NOBODY, "CLUSTERCTL_HEAD_IP": head_host, "RAY_HEAD_IP": head_host}
 
 
 @contextmanager

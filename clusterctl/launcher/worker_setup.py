@@ -13,6 +13,7 @@ from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec
 
 from . import containers, setup, shipping, steps
+from .runtimes import engine_nodes
 from .setup import NodeFacts
 
 _MOST_LOGS = 200
@@ -112,7 +113,7 @@ class WorkerSetup:
 
     def _facts(self, machine: Machine, node_type: NodeType, instance_id: str) -> NodeFacts:
         runtime = None if self._provider.head_extras is None else shipping.for_worker
-        return setup.worker_facts(
+        return engine_nodes.worker_facts(
             self._spec,
             machine,
             node_type,

@@ -5,7 +5,9 @@ Keys keep the names of Ray's cluster YAML where Ray has them. What belongs to on
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, field
 
@@ -60,9 +62,39 @@ class EngineRuntime(
 ):
     """Our engine, in the version of the launcher, which uploads it."""
 
+    name: ClassVar[str] = "the engine"
+    is_uploaded: ClassVar[bool] = True
+    """The launcher uploads it to the machines, which need nothing but Python."""
+    has_our_head: ClassVar[bool] = True
+    """A daemon of ours runs on the head: it serves the whole API, keeps files in sync and can end the cluster."""
+    autoscales: ClassVar[bool] = True
+    """The head makes and ends workers. Otherwise `up` does, and there are always min_workers."""
+    runs_start_commands: ClassVar[bool] = False
+    """`ray start` commands are run as they are. Otherwise their options are read, and our own command is run."""
+    shares_machines: ClassVar[bool] = True
+    """Several nodes can run on one machine."""
+    has_sockets_apart: ClassVar[bool] = True
+    """Its Unix sockets, whose paths must be short, are in another folder than its files."""
+
+    def files(self) -> Mapping[str, str]:
+        """Local files that it names, by key."""
+        return {}
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """What is wrong with it: key and message."""
+        yield from ()
+
 
 class RayRuntime(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="ray"):
     """Ray itself. Machines are made, set up and terminated as for the engine; features of the engine are missing."""
+
+    name: ClassVar[str] = "Ray"
+    is_uploaded: ClassVar[bool] = False
+    has_our_head: ClassVar[bool] = False
+    autoscales: ClassVar[bool] = False
+    runs_start_commands: ClassVar[bool] = True
+    shares_machines: ClassVar[bool] = False
+    has_sockets_apart: ClassVar[bool] = False
 
     version: Annotated[
         str, Meta(description="Version that pip installs into its own environment. Default: the newest.")
@@ -80,6 +112,17 @@ class RayRuntime(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
             description="Local folder with Ray's wheels, for machines without internet.", extra={"env": True}
         ),
     ] = ""
+
+    def files(self) -> Mapping[str, str]:
+        """See `EngineRuntime.files`."""
+        return {"runtime.wheelhouse": self.wheelhouse}
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """See `EngineRuntime.problems`."""
+        if self.python and (self.version or self.wheelhouse):
+            yield "python", "with runtime.python nothing is installed; remove it, or the other key"
+        if self.version and not re.fullmatch(r"[0-9][0-9A-Za-z.+]*", self.version):
+            yield "version", f"'{self.version}' is not a version, such as 2.60.0"
 
 
 class Docker(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
 
@@ -13,7 +12,7 @@ from msgspec import inspect
 from clusterctl.errors import NotFound, SpecError
 
 from . import on_premise, ray_yaml
-from .definition import ClusterSpec, Docker, RayRuntime
+from .definition import ClusterSpec, Docker
 from .platforms.external import CLASS_PATH, ExternalProvider
 from .platforms.local import LocalNodeConfig
 from .platforms.ssh import SshNodeConfig, SshProvider
@@ -24,7 +23,6 @@ NODE_CONFIGS: Mapping[str, type[msgspec.Struct]] = {"local": LocalNodeConfig, "s
 """What `node_config` may hold, by provider type. Of clouds it is their own business, and checked by their providers."""
 
 _COMMON_RESOURCES = {name.lower(): name for name in ("CPU", "GPU", "memory", "object_store_memory")}
-_VERSION = re.compile(r"[0-9][0-9A-Za-z.+]*")
 
 
 def load_file(
@@ -148,7 +146,7 @@ def _check_across(spec: ClusterSpec, reader: Reader) -> None:
             reader.problem_at(
                 (*path, "min_workers"), f"min_workers {node_type.min_workers} is above max_workers {limit}"
             )
-        scales = name != spec.head_node_type and not isinstance(spec.runtime, RayRuntime)
+        scales = name != spec.head_node_type and spec.runtime.autoscales
         if limit is None and spec.max_workers is None and scales:
             reader.warn_at(
                 path,
@@ -165,8 +163,7 @@ def _check_across(spec: ClusterSpec, reader: Reader) -> None:
 
 def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
     """Keys that are valid and that this version cannot honour: said, never ignored."""
-    if isinstance(spec.runtime, RayRuntime):
-        _check_ray(spec, spec.runtime, reader)
+    _check_runtime(spec, reader)
     if isinstance(spec.provider, ExternalProvider) and not CLASS_PATH.fullmatch(spec.provider.class_path):
         reader.problem_at(
             ("provider", "class"),
@@ -212,33 +209,33 @@ def _check_node_dir(given: str, path: Path, spec: ClusterSpec, reader: Reader) -
         reader.problem_at(path, "a local machine keeps everything in its own folder: set provider.root")
 
 
-def _check_ray(spec: ClusterSpec, runtime: RayRuntime, reader: Reader) -> None:
-    if provider_type(spec) == "local":
+def _check_runtime(spec: ClusterSpec, reader: Reader) -> None:
+    runtime = spec.runtime
+    for key, message in runtime.problems():
+        reader.problem_at(("runtime", key), message)
+    if provider_type(spec) == "local" and not runtime.shares_machines:
         reader.problem_at(
             ("runtime", "kind"),
-            "Ray cannot run on local machines, because its nodes on one host end each other; use another provider",
+            f"{runtime.name} cannot run on local machines, because its nodes on one host end each other; use another "
+            "provider",
         )
-    if spec.autostop is not None:
+    if spec.autostop is not None and not runtime.has_our_head:
         reader.problem_at(
             ("autostop",),
-            "Ray has no head of ours that could watch for idleness; end the cluster with clusterctl down",
+            f"{runtime.name} has no head of ours that could watch for idleness; end the cluster with clusterctl down",
         )
     for key in ("cluster_synced_files", "file_mounts_sync_continuously"):
-        if getattr(spec, key):
+        if getattr(spec, key) and not runtime.has_our_head:
             reader.problem_at(
-                (key,), "a cluster that runs Ray itself has no process that could do it; use file_mounts"
+                (key,),
+                f"a cluster that runs {runtime.name} itself has no process that could do it; use file_mounts",
             )
-    if runtime.python and (runtime.version or runtime.wheelhouse):
-        reader.problem_at(
-            ("runtime", "python"), "with runtime.python nothing is installed; remove it, or the other key"
-        )
-    if runtime.version and not _VERSION.fullmatch(runtime.version):
-        reader.problem_at(("runtime", "version"), f"'{runtime.version}' is not a version, such as 2.60.0")
     for name, kind in spec.available_node_types.items():
-        if kind.max_workers is not None and kind.max_workers > kind.min_workers:
+        if not runtime.autoscales and kind.max_workers is not None and kind.max_workers > kind.min_workers:
             reader.warn_at(
                 ("available_node_types", name, "max_workers"),
-                f"nothing scales a cluster that runs Ray itself: there are always min_workers, {kind.min_workers}",
+                f"nothing scales a cluster that runs {runtime.name} itself: there are always min_workers, "
+                f"{kind.min_workers}",
             )
 
 
@@ -261,7 +258,7 @@ def worker_limit(spec: ClusterSpec, name: str) -> int:
     """How many workers of the node type `name` the autoscaler may run. The head's type has none unless it
     says so."""
     node_type = spec.available_node_types[name]
-    if isinstance(spec.runtime, RayRuntime):
+    if not spec.runtime.autoscales:
         return node_type.min_workers
     if node_type.max_workers is not None:
         return node_type.max_workers
@@ -272,6 +269,6 @@ def worker_limit(spec: ClusterSpec, name: str) -> int:
 
 def cluster_limit(spec: ClusterSpec) -> int:
     """How many workers the autoscaler may run in all."""
-    if spec.max_workers is not None and not isinstance(spec.runtime, RayRuntime):
+    if spec.max_workers is not None and spec.runtime.autoscales:
         return spec.max_workers
     return sum(worker_limit(spec, name) for name in spec.available_node_types)

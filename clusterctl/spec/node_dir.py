@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .definition import ClusterSpec, RayRuntime
+from .definition import ClusterSpec
 
 NODE_FOLDER = ".clusterctl-node"
 """In the home directory of the machine's user."""
@@ -19,15 +19,15 @@ def node_dir(spec: ClusterSpec, node_type: str) -> str:
 def session_dir(spec: ClusterSpec, node_type: str, home: str, unique: str) -> str:
     """The folder of a node's state, logs, environments and spilled objects.
 
-    Ray keeps its Unix sockets in this folder, and a home directory is too long a path for them: a node that runs Ray
-    stays in /tmp unless the spec names another place.
+    A home directory is too long a path for Unix sockets: a runtime that keeps them in this folder, as Ray does, stays
+    in /tmp unless the spec names another place.
 
     Args:
         home: the home directory of the machine's user.
         unique: names this node on its machine.
     """
     given = node_dir(spec, node_type)
-    if not given and isinstance(spec.runtime, RayRuntime):
+    if not given and not spec.runtime.has_sockets_apart:
         return sockets_dir(unique)
     base = (given or f"~/{NODE_FOLDER}").rstrip("/")
     if base == "~" or base.startswith("~/"):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import yaml
 
 from . import editing
-from .definition import ClusterSpec, RayRuntime
+from .definition import ClusterSpec
 from .positions import Path, Problem, at
 from .ray_start import parse_start
 from .reader import Reader
@@ -102,7 +102,7 @@ def translate(root: yaml.Node) -> list[Problem]:
 
 def check(spec: ClusterSpec, reader: Reader) -> None:
     """Looks at the commands: what cannot be understood is a problem, what is not done as Ray does it a warning."""
-    runs_ray = isinstance(spec.runtime, RayRuntime)
+    runtime = spec.runtime
     for key, commands in (
         ("head_start_ray_commands", spec.head_start_ray_commands),
         ("worker_start_ray_commands", spec.worker_start_ray_commands),
@@ -113,14 +113,14 @@ def check(spec: ClusterSpec, reader: Reader) -> None:
             except ValueError as error:
                 reader.problem_at((key, index), str(error))
                 continue
-            unknown = [name for name in found.unknown if not runs_ray or name in _PORTS]
+            unknown = [name for name in found.unknown if not runtime.runs_start_commands or name in _PORTS]
             if unknown:
                 words = f"only the node's shell knows the value of {', '.join(unknown)}: write it as it is"
                 reader.problem_at((key, index), words)
-            if found.unused and not runs_ray:
+            if found.unused and not runtime.runs_start_commands:
                 reader.warn_at((key, index), "not used: " + ", ".join(found.unused))
     for path, command in _setup_commands(spec):
-        if _INSTALLS_RAY.search(command) and not runs_ray:
+        if _INSTALLS_RAY.search(command) and runtime.is_uploaded:
             reader.warn_at(
                 path, "it installs Ray, which the nodes do not need: the engine is brought along; remove it"
             )

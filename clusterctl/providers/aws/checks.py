@@ -27,7 +27,7 @@ from autoscaler.provider import (
 )
 from clusterctl.artefacts.architectures import MACHINES
 from clusterctl.artefacts.target import LEAST_PYTHON, Target, text
-from clusterctl.spec.definition import ClusterSpec, RayRuntime
+from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.platforms.aws import AwsProvider
 
 from . import identity, launches, network, tagging
@@ -259,7 +259,7 @@ def _uses_its_python(facts: Facts, name: str) -> bool:
     spec = facts.spec
     kind = spec.available_node_types.get(name)
     in_container = spec.docker is not None or (kind is not None and kind.docker is not None)
-    return facts.config.python == "python3" and not in_container and not isinstance(spec.runtime, RayRuntime)
+    return facts.config.python == "python3" and not in_container and spec.runtime.is_uploaded
 
 
 def target(facts: Facts, node_type: NodeType) -> Target | None:

@@ -18,7 +18,7 @@ import pytest
 
 import runtime
 from clusterctl.head.order import JoinOrder
-from clusterctl.launcher.setup import join_command
+from clusterctl.launcher.runtimes.engine_nodes import join_command
 from runtime._node.zygote_spawn import daemon_environment
 from runtime._session import Daemon, new_session_dir, start_control, write_secret
 from tests.polling import eventually

@@ -10,8 +10,9 @@ import pytest
 from autoscaler.provider import LaunchRequest, LaunchResult, Machine
 from clusterctl.errors import CliError
 from clusterctl.home import ClusterRecord, Home, new_record
-from clusterctl.launcher import buying, node_types, ray_nodes
+from clusterctl.launcher import buying, node_types
 from clusterctl.launcher.buying import Buyer
+from clusterctl.launcher.runtimes import ray_nodes
 from clusterctl.providers import registry
 from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec.load import load_text

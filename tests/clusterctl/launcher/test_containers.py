@@ -11,6 +11,7 @@ from clusterctl.launcher.containers import Container, container_of
 from clusterctl.launcher.node_look import Found
 from clusterctl.launcher.node_types import head_change, worker_hash
 from clusterctl.launcher.plan import Change
+from clusterctl.launcher.runtimes import engine_nodes
 from clusterctl.providers.ssh.checks import Examined, problems_of
 from clusterctl.providers.ssh.claim import Facts
 from clusterctl.spec.docker import all_in_containers
@@ -66,7 +67,7 @@ def test_options_by_role() -> None:
 
 def test_the_order_of_steps() -> None:
     spec = load_text(f"{OWN}docker: {{image: img}}\ninitialization_commands: [i]\nsetup_commands: [s]\n")
-    facts = setup.head_facts(spec, "/secret", "/config", "1.2.3.4")
+    facts = engine_nodes.head_facts(spec, "/secret", "/config", "1.2.3.4")
     before = setup.steps_before(facts)
     assert all(step.on_machine for step in before)
     assert [step.name for step in before] == [
@@ -101,7 +102,7 @@ def test_another_image_makes_other_nodes() -> None:
 
 def test_a_container_in_which_something_runs_is_kept() -> None:
     spec = load_text(f"{OWN}docker: {{image: i}}\n")
-    facts = setup.without_start(setup.head_facts(spec, "/secret", "/config", "1.2.3.4"))
+    facts = setup.without_start(engine_nodes.head_facts(spec, "/secret", "/config", "1.2.3.4"))
     assert not any(step.name.startswith("pull") for step in setup.steps_before(facts))
     assert facts.container is not None
     assert facts.container.keeps

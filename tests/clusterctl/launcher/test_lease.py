@@ -12,6 +12,7 @@ import pytest
 from autoscaler.provider import Machine, MachineState, NodeType
 from clusterctl.launcher import setup
 from clusterctl.launcher.node_look import Found
+from clusterctl.launcher.runtimes import engine_nodes
 from clusterctl.launcher.setup import NodeFacts
 from clusterctl.launcher.steps import SetupLog, Trip
 from clusterctl.shell.connections import CONNECTIONS
@@ -31,7 +32,9 @@ FAKE = '#!/bin/sh\necho "$(id -un) $*" >> /run/shutdown-said\n'
 
 
 def facts_of(head: str, holds_lease: bool) -> NodeFacts:
-    return setup.worker_facts(SPEC, WORKER, NodeType("w"), "w-1", head, "/secret", holds_lease=holds_lease)
+    return engine_nodes.worker_facts(
+        SPEC, WORKER, NodeType("w"), "w-1", head, "/secret", is_cloud=holds_lease
+    )
 
 
 def test_only_machines_that_cost_hold_a_lease_and_they_do_before_anything_slow() -> None:

@@ -27,6 +27,7 @@ from clusterctl.errors import NotFound
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.launcher import look, reach
 from clusterctl.launcher.plan import Change, Facts, Health
+from clusterctl.launcher.runtimes.ray import Ray
 from clusterctl.shell.forwarding import Tunnel, _Loopback, forwarded
 from clusterctl.spec.load import load_text
 from tests.clusterctl.answering import answering
@@ -163,7 +164,7 @@ def test_a_head_that_answers_that_it_cannot_is_no_dead_one(home: Home, status: i
     ],
 )
 def test_rays_dashboard_is_known_by_its_version(answer: Answer, health: Health) -> None:
-    assert look.judged(answer, cluster_id=None) is health
+    assert Ray().health(answer, "c-1") is health
 
 
 def test_without_the_secret_nothing_is_planned(home: Home) -> None:

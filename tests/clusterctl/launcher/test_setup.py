@@ -29,6 +29,7 @@ from autoscaler.provider import (
 from clusterctl.head.order import JoinOrder
 from clusterctl.launcher import readiness, setup
 from clusterctl.launcher.node_look import Found
+from clusterctl.launcher.runtimes import engine_nodes
 from clusterctl.launcher.setup import NodeFacts
 from clusterctl.launcher.shipping import Archive, Shipment
 from clusterctl.launcher.steps import SetupLog, Step, trips
@@ -106,7 +107,7 @@ def run(tmp_path: pathlib.Path, node: NodeFacts, errors: list[ShellError] | None
 
 
 def test_the_heads_steps_in_order() -> None:
-    steps = setup.steps(setup.head_facts(SPEC, "/secret", "/config", "10.0.0.1"), Found())
+    steps = setup.steps(engine_nodes.head_facts(SPEC, "/secret", "/config", "10.0.0.1"), Found())
     assert steps[0].input == (archive.File("secret", "/secret"), archive.File("head.json", "/config"))
     assert [step.name for step in steps] == [
         "copy the private files",
@@ -217,7 +218,7 @@ def test_private_files_stay_private(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_workers_start_command_carries_all_and_no_secret() -> None:
-    node = setup.worker_facts(SPEC, MACHINE, WORKER, "i-1", "1.2.3.4:5", "/secret")
+    node = engine_nodes.worker_facts(SPEC, MACHINE, WORKER, "i-1", "1.2.3.4:5", "/secret")
     assert node.reaches == "1.2.3.4:5"
     commands = [step for step in setup.steps(node, Found()) if "setup_commands" in step.name]
     assert [(step.name, step.command) for step in commands] == [
@@ -254,8 +255,8 @@ def test_all_steps_run_and_the_last_output_is_returned(tmp_path: pathlib.Path) -
 
 
 def test_commands_know_the_head_and_are_read_by_bash(tmp_path: pathlib.Path) -> None:
-    head = setup.head_facts(SPEC, "/secret", "/config", "10.0.0.9")
-    worker = setup.worker_facts(SPEC, MACHINE, WORKER, "i-1", "[fd00::1]:5", "/secret")
+    head = engine_nodes.head_facts(SPEC, "/secret", "/config", "10.0.0.9")
+    worker = engine_nodes.worker_facts(SPEC, MACHINE, WORKER, "i-1", "[fd00::1]:5", "/secret")
     assert (head.env["RAY_HEAD_IP"], worker.env["RAY_HEAD_IP"]) == ("10.0.0.9", "fd00::1")
     commands = ('echo "at $RAY_HEAD_IP, $CLUSTERCTL_HEAD_IP"', "[[ abc == a* ]] && echo 'it is bash' &> file")
     _, log = run(tmp_path, facts(tmp_path, commands=commands, env=head.env))
@@ -396,7 +397,7 @@ def test_the_head_brings_workers_what_it_has(tmp_path: pathlib.Path, monkeypatch
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "made").write_text("by the head")
     spec = msgspec.structs.replace(SPEC, cluster_synced_files=["~/made", "~/never-made"])
-    found = setup.worker_facts(spec, MACHINE, WORKER, "i", "a:1", "/secret").mounts
+    found = engine_nodes.worker_facts(spec, MACHINE, WORKER, "i", "a:1", "/secret").mounts
     assert [(mount.target, mount.source) for mount in found] == [
         ("~/data", f"{tmp_path}/data"),
         ("~/made", f"{tmp_path}/made"),
@@ -408,7 +409,7 @@ def test_commands_have_no_terminal_and_ask_nobody(tmp_path: pathlib.Path) -> Non
         "for n in 0 1 2; do [ ! -t $n ] || echo terminal $n; done; (: < /dev/tty) 2>/dev/null && echo has tty; "
         "read answer || echo nobody answers; echo $DEBIAN_FRONTEND $PIP_NO_INPUT $GIT_TERMINAL_PROMPT"
     )
-    node = setup.head_facts(SPEC, "/secret", "/config", "1.2.3.4")
+    node = engine_nodes.head_facts(SPEC, "/secret", "/config", "1.2.3.4")
     _, log = run(tmp_path, facts(tmp_path, commands=(look,), env=node.env))
     shown = [line.split("   ", 1)[1] for line in log.splitlines() if "   " in line]
     assert shown == ["nobody answers", "noninteractive 1 0", "started"]

@@ -21,10 +21,9 @@ from autoscaler.provider import Machine, MachineTags, NodeType, machine_labels
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
 
-from . import node_types
-from .containers import container_of
-from .setup import BASE_PYTHON, KEYS_S, NODE_FOLDER, NodeFacts, commands_env, operators_mounts
-from .steps import Step
+from .. import node_types, setup
+from ..setup import BASE_PYTHON, NODE_FOLDER, NodeFacts
+from ..steps import Step
 
 PORT = 6379
 DASHBOARD_PORT = 8265
@@ -39,6 +38,16 @@ _NONE_RUNS = "pgrep -f '[r]aylet|[g]cs_server|/[r]ay/' > /dev/null 2>&1; [ $? = 
 _RAY_START = re.compile(r"\bray\s+start\b(?!.*--temp-dir)", re.DOTALL)
 _AUTOSCALING = re.compile(r"\s--autoscaling-config(=|\s+)\S+")
 _INSTALL_S = 1800.0
+
+LIFE_QUESTION = """\
+[ -r /proc/self/stat ] || { echo "its /proc cannot be read"; exit 1; }
+for file in $(grep -lxE -e 'gcs_server|raylet' /proc/[0-9]*/comm 2>/dev/null); do
+  p=${file%/*}
+  [ ! -O "$p" ] || echo "process ${p#/proc/}"
+done
+echo looked
+"""
+"""Script: prints the processes of Ray that are the user's. See `life.read`."""
 
 
 def port(spec: ClusterSpec) -> int:
@@ -60,27 +69,20 @@ def environment(spec: ClusterSpec, head_host: str, secret: str) -> dict[str, str
     }
 
 
-def head_facts(spec: ClusterSpec, machine: Machine, kind: NodeType, secret: str, digests: str) -> NodeFacts:
-    """Facts of the head."""
+def head_facts(
+    spec: ClusterSpec, machine: Machine, kind: NodeType, secret: str, digests: str, is_cloud: bool = False
+) -> NodeFacts:
+    """Facts of the head. `is_cloud`: see `setup.head_facts`."""
     command = (
         f"--head --port={port(spec)} --dashboard-port={dashboard_port(spec)} "
         f"--node-ip-address={machine.address} --disable-usage-stats"
     )
-    return _facts(
-        spec,
-        machine,
-        machine.address,
-        kind,
-        secret,
-        digests,
-        commands=tuple(spec.setup_commands),
-        initialization=tuple(spec.initialization_commands),
-        kind_commands=tuple(spec.head_setup_commands),
-        start=(
-            *(_given(spec.head_start_ray_commands) or _default(command)),
-            f"ray health-check --address {machine.address}:{port(spec)}",
-        ),
+    start = (
+        *(_given(spec.head_start_ray_commands) or _default(command)),
+        f"ray health-check --address {machine.address}:{port(spec)}",
     )
+    common = setup.head_facts(spec, machine.address, digests, is_cloud)
+    return _with_ray(common, start, spec, machine, kind, secret)
 
 
 def worker_facts(
@@ -90,62 +92,33 @@ def worker_facts(
     kind: NodeType,
     secret: str,
     digests: str,
-    holds_lease: bool = False,
+    is_cloud: bool = False,
 ) -> NodeFacts:
-    """Facts of a worker. `holds_lease`: its machine shuts itself down when the head is gone."""
+    """Facts of a worker. `is_cloud`: see `setup.worker_facts`."""
     command = (
         f'--address="$RAY_HEAD_IP:{port(spec)}" --node-ip-address={machine.address} --disable-usage-stats'
     )
-    facts = _facts(
-        spec,
-        machine,
-        head_host,
-        kind,
-        secret,
-        digests,
-        commands=tuple(kind.setup["setup_commands"]),
-        initialization=tuple(kind.setup["initialization_commands"]),
-        kind_commands=tuple(kind.setup["worker_setup_commands"]),
-        start=_given(spec.worker_start_ray_commands) or _default(command),
-    )
-    if not holds_lease:
-        return facts
-    return replace(facts, lease=f"{head_host}:{port(spec)}", keys_s=KEYS_S)
+    start = _given(spec.worker_start_ray_commands) or _default(command)
+    head = f"{head_host}:{port(spec)}"
+    common = setup.worker_facts(spec, kind, head, setup.operators_mounts(spec), digests, is_cloud)
+    return _with_ray(common, start, spec, machine, kind, secret)
 
 
-def _facts(
-    spec: ClusterSpec,
-    machine: Machine,
-    head_host: str,
-    kind: NodeType,
-    secret: str,
-    digests: str,
-    *,
-    commands: tuple[str, ...],
-    initialization: tuple[str, ...],
-    kind_commands: tuple[str, ...],
-    start: tuple[str, ...],
+def _with_ray(
+    facts: NodeFacts, start: tuple[str, ...], spec: ClusterSpec, machine: Machine, kind: NodeType, secret: str
 ) -> NodeFacts:
     assert isinstance(spec.runtime, RayRuntime)
-    container = container_of(spec, kind.name, machine.is_head)
     named = spec.available_node_types[kind.name].resources
     overridden = {"RAY_OVERRIDE_RESOURCES": msgspec.json.encode(named).decode()} if named else {}
     labels = machine_labels(kind, machine.zone, machine.market)
-    return NodeFacts(
-        is_head=machine.is_head,
+    return replace(
+        facts,
         start="true",  # the start commands do it
-        mounts=operators_mounts(spec),
-        digests=digests,
-        ready=spec.ready_command,
-        initialization=initialization,
-        commands=commands,
-        kind_commands=kind_commands,
         start_commands=start,
         looks=False,
-        install=tuple(_install(spec.runtime, container is not None)),
-        container=container,
+        install=tuple(_install(spec.runtime, facts.container is not None)),
         env={
-            **commands_env(head_host),
+            **facts.env,
             **_token(secret),
             **overridden,
             "RAY_OVERRIDE_LABELS": msgspec.json.encode(labels).decode(),

@@ -10,8 +10,9 @@ import sys
 import pytest
 
 from autoscaler.provider import Machine, MachineState, MachineTags
-from clusterctl.launcher import node_types, ray_nodes, setup
+from clusterctl.launcher import node_types, setup
 from clusterctl.launcher.node_look import Found
+from clusterctl.launcher.runtimes import ray_nodes
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit, load_text, read_text
 
@@ -90,7 +91,7 @@ def test_a_worker() -> None:
 def test_a_worker_that_costs_holds_a_lease() -> None:
     kind = next(kind for kind in node_types.node_types(spec(), {}) if kind.name == "w")
     machine = Machine("m1", MachineState.RUNNING, "w", {}, "10.0.0.2")
-    facts = ray_nodes.worker_facts(spec(), machine, "10.0.0.1", kind, "token", "", holds_lease=True)
+    facts = ray_nodes.worker_facts(spec(), machine, "10.0.0.1", kind, "token", "", is_cloud=True)
     assert facts.lease == "10.0.0.1:6379"
     assert "lease" in commands(facts)
 

@@ -1,0 +1,136 @@
+"""The cluster that one run of `up` works on."""
+
+from __future__ import annotations
+
+import os
+
+from autoscaler.provider import Machine, MachineState, NodeType, ProviderError, Shell
+from clusterctl import home as homes
+from clusterctl.api_client import ApiClient
+from clusterctl.artefacts.target import Target
+from clusterctl.errors import from_provider
+from clusterctl.home import Home
+from clusterctl.providers import registry
+from clusterctl.providers.protocol import OperatorProvider
+from clusterctl.spec.definition import ClusterSpec
+
+from . import machines, node_types, reach, shipping
+from .shipping import Shipment
+from .wait import Watcher
+
+
+class Cluster:
+    """What the spec wants, what is remembered, and the ways to the machines.
+
+    Attributes:
+        watcher: told what happens.
+        timeout_s: for the workers to join.
+        is_known: there was a record of it.
+        made_head: the head's machine, if this run has made it.
+        head_id: the id of the head's machine; "": there is none.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        spec: ClusterSpec,
+        spec_file: str,
+        watcher: Watcher,
+        timeout_s: float,
+        is_renamed: bool,
+    ) -> None:
+        self.home = home
+        self.spec = spec
+        self.watcher = watcher
+        self.timeout_s = timeout_s
+        self._spec_file = os.path.abspath(spec_file)
+        self._is_renamed = is_renamed
+        known = home.read(spec.cluster_name)
+        self.is_known = known is not None
+        self.record = known or homes.new_record(home, spec, spec_file, is_renamed)
+        self.provider = self.provider_of(self.record.cluster_id)
+        self.made_head: Machine | None = None
+        self.head_id = self.record.head.id if self.record.head else ""
+        self._shipped: tuple[Target, Shipment] | None = None
+
+    def provider_of(self, cluster_id: str) -> OperatorProvider:
+        """The provider of one id of the cluster."""
+        return registry.make(self.spec, cluster_id, self.record.provider_settings)
+
+    def renew(self) -> None:
+        """Gives the cluster a new id, a new secret and an empty record."""
+        self.home.renew(self.record.name)
+        self.record = homes.new_record(self.home, self.spec, self._spec_file, self._is_renamed)
+        self.provider = self.provider_of(self.record.cluster_id)
+
+    def kinds(self) -> tuple[NodeType, ...]:
+        """The node types."""
+        return node_types.node_types(self.spec, self.provider.default_resources())
+
+    def head_kind(self) -> NodeType:
+        """The head's node type."""
+        return next(kind for kind in self.kinds() if kind.name == self.spec.head_node_type)
+
+    def api(self) -> ApiClient:
+        """The API of the head."""
+        return reach.api(self.home, self.record, self.provider)
+
+    def shell(self, machine: Machine) -> Shell:
+        """The shell of a machine."""
+        try:
+            return self.provider.shell(machine)
+        except ProviderError as error:
+            raise from_provider(error) from error
+
+    def head(self) -> Machine:
+        """The head's machine, when it runs."""
+        made = self.made_head
+        is_up = made is not None and made.state is MachineState.RUNNING and made.address
+        if made is not None and made.id == self.head_id and is_up:
+            return made
+        return machines.await_running(self.provider, self.head_id)
+
+    def shipment(self, target: Target) -> Shipment:
+        """The runtime that travels to the head."""
+        if self._shipped is None or self._shipped[0] != target:
+            extras = self.provider.head_extras or ()
+            self._shipped = target, shipping.packed(target, self.home.cache, extras)
+        return self._shipped[1]
+
+    def pack_for_here(self) -> None:
+        """Most machines have the Python and the CPU that are here."""
+        target = Target.here()
+        is_shipped = self.spec.runtime.is_uploaded and self.provider.head_extras is not None
+        if is_shipped and target is not None and self._shipped is None:
+            self.shipment(target)
+
+    def digests_file(self) -> str:
+        """Where digests of the mounts' files are kept."""
+        return self.home.digests_file(self.record.name)
+
+    def log_file(self, name: str) -> str:
+        """Where a setup log is kept."""
+        return str(self.home.folder(self.record.name) / "logs" / name)
+
+    def prepare_for_new_spec(self) -> None:
+        """So that the provider knows what the new spec names, and what only the old one does."""
+        machines.existing(
+            registry.make(self.record.spec, self.record.cluster_id, self.record.provider_settings)
+        )
+        self.provider = self.provider_of(self.record.cluster_id)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Makes at the provider what the node types need."""
+        try:
+            machines.patiently(lambda: self.provider.prepare(self.kinds()))
+        except ProviderError as error:
+            raise from_provider(error) from error
+
+    def remember_spec(self) -> None:
+        """From now on the cluster goes by this spec, also if the rest of this `up` fails: `down` must look wherever it
+        says that there are machines."""
+        self.record.spec, self.record.spec_hash = self.spec, homes.spec_hash(self.spec)
+        self.record.stops_itself |= self.spec.autostop is not None
+        self.record.spec_file, self.record.is_renamed = self._spec_file, self._is_renamed
+        self.home.write(self.record)
