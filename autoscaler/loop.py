@@ -13,6 +13,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -422,6 +423,8 @@ class Autoscaler:
 
     async def _create(self, effect: Create) -> None:
         request = effect.request
+        if self._provider.capabilities.machines_join:
+            request = replace(request, join_tokens=self._setup.join_tokens(request))
         try:
             result = await self._ask(lambda: self._provider.create(request), "create")
         except ProviderError as error:

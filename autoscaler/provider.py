@@ -216,6 +216,9 @@ class LaunchRequest:
             first one did create, and returns it.
         instance_ids: one per machine; machine i carries `instance_ids[i]` as its tag `INSTANCE_ID`.
         tags: all other tags of every machine.
+        join_tokens: for a platform whose machines join by themselves (`Capabilities.machines_join`), what machine i
+            joins with (`clusterctl start` reads it from the environment variable CLUSTERCTL_JOIN_TOKEN). As secret as
+            the cluster's secret.
     """
 
     token: str
@@ -224,6 +227,7 @@ class LaunchRequest:
     offer: Offer
     tags: Mapping[str, str]
     instance_ids: tuple[str, ...]
+    join_tokens: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if self.count != len(self.instance_ids) or self.count < 1:
@@ -313,6 +317,8 @@ class Capabilities:
             been without their head for long.
         restarts_head: the head's machine gets a keeper process and a crontab line, which restart the head after a
             crash and a reboot. False where machines share the crontab of a host, or end with their node.
+        machines_join: workers' machines bring the runtime, e.g. in an image, and join by themselves with what `create`
+            gives them. Nothing is installed on them, and they need no shell for that.
     """
 
     stop_start: bool = False
@@ -324,6 +330,7 @@ class Capabilities:
     max_per_create: int = 100
     shutdown_ends: bool = False
     restarts_head: bool = True
+    machines_join: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,6 +486,10 @@ class Provider(Protocol):
 class NodeSetup(Protocol):
     """Turns a machine into a node: waits for its shell, installs, starts the node agent. Same code for head
     and workers."""
+
+    def join_tokens(self, request: LaunchRequest) -> tuple[str, ...]:
+        """What the machines of a request join with, where they do so by themselves. The same for the same request."""
+        ...
 
     def run(self, machine: Machine, node_type: NodeType, instance_id: str, log_path: str) -> None:
         """Blocks until the agent was started there with `instance_id` and the node type's name, resources and

@@ -138,7 +138,8 @@ nodes = typer.Typer(
         "\b\n"
         "  clusterctl node list\n"
         "  clusterctl node exec 3a56d39878 nvidia-smi\n"
-        "  clusterctl node logs 3a56d39878"
+        "  clusterctl node logs 3a56d39878\n"
+        "  clusterctl node token"
     ),
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -146,6 +147,7 @@ nodes = typer.Typer(
 _add(nodes, "list", node.list_nodes, "node ")
 _add(nodes, "exec", node.exec_node, "node ", cls=ClusterFirst, context_settings=_PASS_ON)
 _add(nodes, "logs", logs.logs, "node ", cls=ClusterFirst)
+_add(nodes, "token", node.print_token, "node ")
 app.add_typer(nodes, name="node")
 
 clusters = typer.Typer(

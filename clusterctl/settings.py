@@ -5,6 +5,8 @@ No other module of `clusterctl` reads one. docs/settings.md is made of both tabl
 
 from __future__ import annotations
 
+import os
+
 from runtime._system.variables import Section
 
 _commands = Section("Commands of `clusterctl`", "Read on the operator's machine.")
@@ -71,4 +73,19 @@ LOGIN = _machines.text(
     "Marks what a person started with `exec` or `attach`; `clusterctl autostop` counts it as use of the cluster.",
 )
 
+JOIN_TOKEN = _machines.text(
+    "CLUSTERCTL_JOIN_TOKEN",
+    "What `clusterctl start` joins a cluster by when no `--address` is given: the head's address, the cluster's secret "
+    "and what the node brings. `clusterctl node token` prints one.",
+    kind="joining token",
+    shown_default="none",
+)
+
 SECTIONS: tuple[Section, ...] = (_commands, _machines)
+
+
+def take_join_token() -> str:
+    """The joining token, which nothing that this process starts inherits. It may be "", and is at a second call."""
+    token = JOIN_TOKEN.get()
+    os.environ.pop(JOIN_TOKEN.name, None)
+    return token

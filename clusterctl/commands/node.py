@@ -1,4 +1,4 @@
-"""`clusterctl node list|exec`; `node logs` is `logs`."""
+"""`clusterctl node list|exec|token`; `node logs` is `logs`."""
 
 from __future__ import annotations
 
@@ -63,3 +63,29 @@ def exec_node(
 
     words = command[1:] if len(command) > 1 and command[0] == "--" else command
     execute(words, cluster=cluster, node=node, timeout=timeout)
+
+
+def print_token() -> None:
+    """Prints what another machine joins by, on the machine of the head: its address and the cluster's secret, as one
+    string. Who has it may do anything on the cluster.
+
+    The head must be started with --host, an address that the other machine reaches.
+
+    \b
+      clusterctl start --head --host 10.0.0.1
+      export CLUSTERCTL_JOIN_TOKEN="$(clusterctl node token)"   give it to the other machine, and there:
+      clusterctl start --block
+    """
+    from pathlib import Path
+
+    from clusterctl.errors import NotFound
+    from clusterctl.head import daemons
+    from clusterctl.head.order import JoinToken
+
+    record = daemons.head_here()
+    if record is None:
+        raise NotFound(
+            "no head runs on this machine", "Run it on the head's: clusterctl exec 'clusterctl node token'"
+        )
+    secret = Path(record.secret_file).read_text(encoding="ascii").strip()
+    output.say(JoinToken(address=record.control_address, secret=secret).text())

@@ -11,6 +11,7 @@ from clusterctl import output
 from .options import Json
 
 if TYPE_CHECKING:
+    from clusterctl.head.order import JoinToken
     from clusterctl.head.record import DaemonRecord
 
 
@@ -21,9 +22,14 @@ def start(
     ] = None,
     secret_file: Annotated[str | None, typer.Option(help="A file with the cluster's secret.")] = None,
     host: Annotated[
-        str,
-        typer.Option("--host", "--node-ip-address", help="The address of this machine, for the other nodes."),
-    ] = "127.0.0.1",
+        str | None,
+        typer.Option(
+            "--host",
+            "--node-ip-address",
+            help="The address of this machine, for the other nodes. Default: 127.0.0.1 of a head; of a node the one by "
+            "which it reaches the head.",
+        ),
+    ] = None,
     port: Annotated[int, typer.Option(help="Port of a head's control store. 0: any free port.")] = 0,
     api_port: Annotated[
         int, typer.Option("--api-port", "--dashboard-port", help="Port of a head's API. 0: any free port.")
@@ -67,18 +73,22 @@ def start(
     \b
       clusterctl start --head                                    prints how other machines join
       clusterctl start --address 10.0.0.1:4321 --secret-file F   on the other machines
+      CLUSTERCTL_JOIN_TOKEN=... clusterctl start --block         in containers (`clusterctl node token` prints it)
       clusterctl start --stop                                    stops either
     """
     import msgspec
 
     from clusterctl.errors import UsageProblem
-    from clusterctl.head import daemons
+    from clusterctl.head import daemons, worker
     from clusterctl.head.order import JoinOrder
-    from clusterctl.head.worker import start_worker
     from runtime._core.labels import parse_labels
 
-    if sum((head, address is not None, stop)) != 1:
-        raise UsageProblem("say one of --head, --address HOST:PORT and --stop")
+    ways = sum((head, address is not None, stop))
+    token = _token() if not ways else None
+    if ways != 1 and token is None:
+        raise UsageProblem(
+            "say one of --head, --address HOST:PORT and --stop, or set CLUSTERCTL_JOIN_TOKEN to join by it"
+        )
     if stop:
         ended = daemons.stop_here()
         output.say(f"{ended} ended" if ended else "nothing was started here")
@@ -108,16 +118,29 @@ def start(
     if object_spilling_directory is not None:
         daemons.spill_to(object_spilling_directory)
     if head:
-        record = daemons.start_head(config, secret_file, host, port, api_port, client_port, amounts, marks)
+        record = daemons.start_head(
+            config, secret_file, host or "127.0.0.1", port, api_port, client_port, amounts, marks
+        )
+    elif token is not None:
+        record = worker.join(
+            msgspec.structs.replace(
+                token,
+                resources=token.resources | amounts,
+                labels=token.labels | marks,
+                node_type=node_type or token.node_type,
+                instance_id=instance_id or token.instance_id,
+            ),
+            host or "",
+        )
     else:
         assert address is not None
         if secret_file is None:
             raise UsageProblem("--address needs --secret-file: the head's secret, copied to this machine")
-        record = start_worker(
+        record = worker.start_worker(
             JoinOrder(
                 address=address,
                 secret_file=secret_file,
-                host=host,
+                host=host or worker.own_address(address),
                 resources=amounts,
                 labels=marks,
                 node_type=node_type,
@@ -127,7 +150,7 @@ def start(
     if json:
         lines = [msgspec.json.encode(record).decode()]
     elif not head:
-        lines = [f"this machine has joined {address} (node {record.node_id[:12]})"]
+        lines = [f"this machine has joined {record.control_address} (node {record.node_id[:12]})"]
     else:
         lines = [
             f"the head runs: control store {record.control_address}, API {record.api_url}",
@@ -140,6 +163,21 @@ def start(
         daemons.wait_for_end(record, lambda: output.say("\n".join(lines)))
     else:
         output.say("\n".join(lines))
+
+
+def _token() -> JoinToken | None:
+    """What this machine is to join by. Nothing that is started here inherits it."""
+    from clusterctl import settings
+    from clusterctl.errors import UsageProblem
+    from clusterctl.head.order import JoinToken
+
+    text = settings.take_join_token()
+    if not text:
+        return None
+    try:
+        return JoinToken.parse(text.strip())
+    except ValueError as error:
+        raise UsageProblem(f"CLUSTERCTL_JOIN_TOKEN: {error}") from None
 
 
 def _way_in(record: DaemonRecord) -> str:

@@ -104,6 +104,14 @@ def stop_here() -> int:
     return ended
 
 
+def head_here() -> DaemonRecord | None:
+    """The head that runs on this machine, if there is one."""
+    named = settings.SESSION_DIR.get()
+    sessions = [named] if named else [session for _, session in hand_started()]
+    found = [record for record in map(running, sessions) if record is not None and record.role == "head"]
+    return found[0] if found else None
+
+
 def spill_to(folder: str) -> None:
     """Daemons that this process starts put objects there when memory is short."""
     os.environ[engine_settings.SPILLING_DIRECTORY.name] = os.path.abspath(os.path.expanduser(folder))

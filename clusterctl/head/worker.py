@@ -2,28 +2,76 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from typing import Any
 
 from clusterctl import processes
-from clusterctl.errors import CliError
+from clusterctl.errors import CliError, Unreachable
 from runtime._node.options import NodeOptions
 from runtime._session.coming_up import DaemonError, node_amounts
+from runtime._system import files
 
-from .order import JoinOrder
+from .order import JoinOrder, JoinToken
 from .record import DaemonRecord, boot_id, remember, running
 from .session import secret_of, session_dir, sockets_dir, turn
 
 
-def start_worker(order: JoinOrder) -> DaemonRecord:
+def join(token: JoinToken, host: str = "") -> DaemonRecord:
+    """Starts a node agent here that joins the cluster of a token; does nothing when it runs already.
+
+    Args:
+        host: address of this machine, for the other nodes; "": the one by which it reaches the head.
+
+    Raises:
+        CliError: as `start_worker`.
+    """
+    session = session_dir()
+    secret_file = f"{session}/secret"
+    files.replace(secret_file, token.secret.encode())
+    order = JoinOrder(
+        address=token.address,
+        secret_file=secret_file,
+        host=host or own_address(token.address),
+        resources=token.resources,
+        labels=token.labels,
+        node_type=token.node_type,
+        instance_id=token.instance_id,
+    )
+    return start_worker(order, session)
+
+
+def own_address(control: str) -> str:
+    """The address by which this machine reaches a head. Nothing is sent.
+
+    Raises:
+        Unreachable: there is no way there, or its name is not known.
+    """
+    host, _, port = control.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as way:
+            way.connect(address)
+            return str(way.getsockname()[0])
+    except (OSError, ValueError) as error:
+        raise Unreachable(
+            f"there is no way to the head at {control}: {error}", "Correct the address, or give --host."
+        ) from error
+
+
+def start_worker(order: JoinOrder, session: str = "") -> DaemonRecord:
     """Starts a node agent here that joins a cluster; does nothing when it runs already.
+
+    Args:
+        session: the session's folder; "": the machine's own, or a new one.
 
     Raises:
         CliError: it did not start or could not join; the message has its own words.
     """
     from runtime._session.daemons import start_node  # who becomes the agent needs none of it
 
-    session = session_dir()
+    session = session or session_dir()
     with turn(session):
         found = running(session)
         if found is not None:

@@ -31,7 +31,8 @@ def problems(
     Raises:
         ProviderError: the platform cannot be asked.
     """
-    found = [*files(spec), *(provider.check_offline(kinds) if offline else provider.check(kinds))]
+    found = [*files(spec), *unused(spec, provider)]
+    found += provider.check_offline(kinds) if offline else provider.check(kinds)
     if provider.head_extras is None or not spec.runtime.is_uploaded:
         return found  # nothing is shipped
     known = {} if offline or any(problem.fatal for problem in found) else provider.targets(kinds)
@@ -56,6 +57,28 @@ def files(spec: ClusterSpec) -> list[Problem]:
         Problem(f"{key}: there is no {source}", "Correct the path.")
         for key, source in named.items()
         if source and not os.path.exists(os.path.expanduser(source))
+    ]
+
+
+def unused(spec: ClusterSpec, provider: OperatorProvider) -> list[Problem]:
+    """What is not done on workers that join by themselves, with what their image has."""
+    if not provider.capabilities.machines_join:
+        return []
+    kinds = spec.available_node_types.values()
+    given = {
+        "file_mounts": spec.file_mounts,
+        "setup_commands": spec.setup_commands,
+        "worker_setup_commands": spec.worker_setup_commands
+        or any(kind.worker_setup_commands for kind in kinds),
+    }
+    return [
+        Problem(
+            f"{key} is not for the workers of this provider: they bring what they need, and join by themselves",
+            "Put it into their image.",
+            fatal=False,
+        )
+        for key, value in given.items()
+        if value
     ]
 
 

@@ -8,7 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from autoscaler.provider import Machine, NodeType, ProviderError, SetupError, Shell
+from autoscaler.provider import (
+    LaunchRequest,
+    Machine,
+    NodeType,
+    ProviderError,
+    SetupError,
+    Shell,
+    machine_labels,
+)
+from clusterctl.head.order import JoinToken
 from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec
 
@@ -48,11 +57,27 @@ class WorkerSetup:
         self._log_dir = log_dir
         self._digests = digests
         self._changes = 0
+        self._machines_join = provider.capabilities.machines_join
 
     @property
     def syncs_continuously(self) -> bool:
         """Whether workers shall get what changes of their own accord."""
         return self._spec.file_mounts_sync_continuously
+
+    def join_tokens(self, request: LaunchRequest) -> tuple[str, ...]:
+        """See `NodeSetup.join_tokens`."""
+        kind, secret = request.node_type, Path(self._secret_file).read_text(encoding="ascii").strip()
+        return tuple(
+            JoinToken(
+                address=self._control_address,
+                secret=secret,
+                resources=dict(kind.resources),
+                labels=machine_labels(kind, request.offer.zone, request.offer.market),
+                node_type=kind.name,
+                instance_id=instance_id,
+            ).text()
+            for instance_id in request.instance_ids
+        )
 
     def run(self, machine: Machine, node_type: NodeType, instance_id: str, log_path: str) -> None:
         """See `NodeSetup.run`."""
@@ -60,6 +85,9 @@ class WorkerSetup:
         tell = partial(self._on_step, instance_id)
         with setup.open_log(log_path) as log:
             log.write(f"machine {machine.id}, instance {instance_id}, node type {node_type.name}")
+            if self._machines_join:
+                log.write("it joins by itself; its own log says why, if it does not")
+                return
             facts = self._facts(machine, node_type, instance_id)
             seen = self._changes
             try:
@@ -82,8 +110,8 @@ class WorkerSetup:
             SetupError: a step failed.
         """
         kind = self._node_types.get(machine.node_type)
-        if kind is None:
-            return  # the spec knows its type no more: it will be drained
+        if kind is None or self._machines_join:
+            return  # the spec knows its type no more, and it will be drained; or it has what its image has
         facts = setup.without_start(self._facts(machine, kind, machine.instance_id))
         log_path = os.path.join(self._log_dir, f"setup-{machine.instance_id}.log")
         with setup.open_log(log_path) as log, self._shell(machine) as shell:
@@ -105,6 +133,8 @@ class WorkerSetup:
             SyncError: a file cannot be read or written.
             SetupError, ShellError: it cannot be entered.
         """
+        if self._machines_join:
+            return
         with self._shell(machine) as shell:
             inside = containers.shell_of(self._spec, machine.node_type, False, shell)
             steps.bring(inside, setup.heads_mounts(self._spec), self._digests)

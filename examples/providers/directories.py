@@ -12,10 +12,12 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from autoscaler import provider as protocol
@@ -155,6 +157,32 @@ class Directories:
     def _everyone(self) -> Iterator[Machine]:
         folders = sorted(self._root.iterdir()) if self._root.is_dir() else []
         return (machine for machine in map(_read, folders) if machine is not None)
+
+
+class JoiningDirectories(Directories):
+    """The same platform, as if its machines booted an image that has the runtime: workers join by themselves."""
+
+    @property
+    def capabilities(self) -> protocol.Capabilities:
+        return replace(super().capabilities, machines_join=True)
+
+    def create(self, request: protocol.LaunchRequest) -> protocol.LaunchResult:
+        result = super().create(request)
+        for machine, token in zip(result.machines, request.join_tokens, strict=False):  # a head gets none
+            if not processes.of_machines([machine.id])[machine.id]:
+                folder = self._root / machine.id
+                environment = {**os.environ, **_environment(folder), "CLUSTERCTL_JOIN_TOKEN": token}
+                with (folder / "boot.log").open("ab") as log:
+                    subprocess.Popen(
+                        [sys.executable, "-m", "clusterctl", "start", "--block"],
+                        env=environment,
+                        cwd=folder,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        start_new_session=True,
+                    )
+        return result
 
 
 def default_root() -> str:

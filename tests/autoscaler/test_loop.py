@@ -10,9 +10,21 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, cast
 
+import pytest
+
 from autoscaler.config import AutoscalerConfig
 from autoscaler.loop import Autoscaler, _either
-from autoscaler.provider import Machine, MachineTags, NodeType, Offer, ProviderError, SetupError
+from autoscaler.provider import (
+    Capabilities,
+    LaunchRequest,
+    LaunchResult,
+    Machine,
+    MachineTags,
+    NodeType,
+    Offer,
+    ProviderError,
+    SetupError,
+)
 from autoscaler.simulation import Faults, SimulatedProvider
 from autoscaler.status import Report
 from runtime._clients.control import ControlClient
@@ -112,6 +124,9 @@ class Setup:
             raise self.failure
         asyncio.run_coroutine_threadsafe(self._start(instance_id, node_type), self._loop).result(60)
 
+    def join_tokens(self, request: LaunchRequest) -> tuple[str, ...]:
+        return tuple(f"token of {name}" for name in request.instance_ids)
+
     async def _start(self, instance_id: str, node_type: NodeType) -> None:
         agent = Agent(instance_id, node_type, self._store)
         agent.busy = self.busy
@@ -207,6 +222,32 @@ def test_who_is_cancelled_when_the_event_comes_does_not_go_on() -> None:
         assert waiting.cancelled()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_machines_that_join_by_themselves_are_given_what_they_join_with(joins: bool) -> None:
+    requests: list[LaunchRequest] = []
+
+    class Joining(SimulatedProvider):
+        @property
+        def capabilities(self) -> Capabilities:
+            return replace(super().capabilities, machines_join=joins)
+
+        def create(self, request: LaunchRequest) -> LaunchResult:
+            requests.append(request)
+            return super().create(request)
+
+    async def scenario(rig: Rig) -> None:
+        rig.provider = Joining("cluster")
+        async with rig.run():
+            await rig.running(2)
+
+    play(scenario, quick(replace(SMALL, min_workers=2)))
+    for request in requests:
+        expected = tuple(f"token of {name}" for name in request.instance_ids) if joins else ()
+        assert request.join_tokens == expected
+        assert "token of" not in repr(request)
+    assert sum(request.count for request in requests) == 2
 
 
 def test_the_minimum_comes_up() -> None:

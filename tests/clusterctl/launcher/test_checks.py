@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from autoscaler.provider import ON_DEMAND, NodeType, Offer, Problem
+from autoscaler.provider import ON_DEMAND, Capabilities, NodeType, Offer, Problem
 from autoscaler.simulation import SimulatedProvider
 from clusterctl.artefacts.target import NoRuntime, Target
 from clusterctl.launcher.checks import problems, unlike, unoffered
@@ -105,6 +105,25 @@ class Shipping(SimulatedProvider):
         return []
 
     check_offline = check
+
+
+class Joining(Shipping):
+    """A platform whose workers join by themselves."""
+
+    head_extras = None  # type: ignore[assignment]
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(machines_join=True)
+
+
+def test_what_is_not_done_on_workers_that_join_by_themselves_is_said() -> None:
+    spec = load_text(TEXT + "setup_commands: ['true']\nhead_setup_commands: ['true']\n")
+    found = problems(spec, Joining("id"), node_types(spec, {}), lambda target: None)
+    assert [(problem.what.partition(" ")[0], problem.fatal) for problem in found] == [
+        ("setup_commands", False)
+    ]
+    assert problems(load_text(TEXT), Joining("id"), node_types(spec, {}), lambda target: None) == []
 
 
 def test_a_runtime_that_is_not_to_be_had_is_a_problem_before_money() -> None:

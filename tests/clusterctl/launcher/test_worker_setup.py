@@ -8,7 +8,18 @@ from typing import Any, cast
 
 import pytest
 
-from autoscaler.provider import Capabilities, Machine, MachineState, NodeType, NotFound, SetupError
+from autoscaler.provider import (
+    SPOT,
+    Capabilities,
+    LaunchRequest,
+    Machine,
+    MachineState,
+    NodeType,
+    NotFound,
+    Offer,
+    SetupError,
+)
+from clusterctl.head.order import JoinToken
 from clusterctl.launcher.worker_setup import WorkerSetup
 from clusterctl.spec.load import load_text
 
@@ -31,3 +42,39 @@ def test_a_setup_that_cannot_enter_the_machine_has_a_log_all_the_same(tmp_path: 
     with pytest.raises(SetupError, match="given back"):
         setup.run(Machine("m", MachineState.RUNNING, "w", {}), kind, "i", str(log))
     assert "machine m, instance i, node type w" in log.read_text()
+
+
+def test_machines_that_join_by_themselves_are_not_entered(tmp_path: Path) -> None:
+    def shell(machine: Machine) -> Any:
+        raise AssertionError("nobody is asked in")
+
+    provider = SimpleNamespace(shell=shell, head_extras=None, capabilities=Capabilities(machines_join=True))
+    kind = NodeType("w", {"CPU": 1}, {"team": "x"})
+    secret = tmp_path / "secret"
+    secret.write_text("s\n")
+    setup = WorkerSetup(SPEC, cast(Any, provider), [kind], "10.0.0.1:1", str(secret), str(tmp_path))
+    request = LaunchRequest("t", kind, 2, Offer("a", SPOT), {}, ("i", "j"))
+    tokens = setup.join_tokens(request)
+    assert [JoinToken.parse(token) for token in tokens] == [
+        JoinToken(
+            address="10.0.0.1:1",
+            secret="s",
+            resources={"CPU": 1},
+            labels={
+                "ray.io/node-group": "w",
+                "ray.io/availability-zone": "a",
+                "ray.io/market-type": "spot",
+                "team": "x",
+            },
+            node_type="w",
+            instance_id=name,
+        )
+        for name in ("i", "j")
+    ]
+    assert setup.join_tokens(request) == tokens
+    machine = Machine("m", MachineState.RUNNING, "w", {})
+    log = tmp_path / "setup-i.log"
+    setup.run(machine, kind, "i", str(log))
+    setup.refresh(machine)
+    setup.bring(machine)
+    assert "it joins by itself" in log.read_text()

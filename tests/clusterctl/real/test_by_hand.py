@@ -44,6 +44,35 @@ def test_a_head_and_a_node_started_by_hand(cli: Cli) -> None:
     assert cli.run("start", "--stop").out == "nothing was started here\n"
 
 
+def test_a_node_that_joins_by_a_token(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = cli.run("node", "token")
+    assert ran.status != 0
+    assert "no head runs on this machine" in ran.err
+    head = cli.run("start", "--head", "--host", "127.0.0.2", "--num-cpus", "1", "--json").json()
+    token = cli.run("node", "token").out.strip()
+    monkeypatch.setenv("CLUSTERCTL_JOIN_TOKEN", token)
+    ran = cli.run("start", "--num-cpus", "2", "--labels", "zone=a", "--json")
+    assert ran.status == 0, ran.err
+    node = ran.json()
+    assert node["control_address"] == head["control_address"]
+    secret = pathlib.Path(node["secret_file"])
+    assert secret.parent == pathlib.Path(node["session_dir"])
+    assert secret.stat().st_mode & 0o077 == 0
+    assert token.encode() not in pathlib.Path(f"/proc/{node['pid']}/environ").read_bytes()
+    api = ApiClient(head["api_url"], secret.read_text().strip(), "by-hand")
+    assert eventually(lambda: len([n for n in api.get("/api/nodes") if n["state"] == "ALIVE"]) == 2)
+    (found,) = (each for each in api.get("/api/nodes") if not each["is_head"])
+    api.close()
+    assert (found["resources_total"]["CPU"], found["labels"]["zone"]) == (2, "a")
+    monkeypatch.setenv("CLUSTERCTL_JOIN_TOKEN", token[:-9])
+    ran = cli.run("start")
+    assert ran.status != 0
+    assert "the joining token is damaged" in ran.err
+    assert token[:-9] not in ran.err
+    monkeypatch.delenv("CLUSTERCTL_JOIN_TOKEN")
+    assert cli.run("start", "--stop").out == "2 ended\n"
+
+
 def test_the_api_of_a_head_that_other_machines_reach_is_on_its_loopback_only(cli: Cli) -> None:
     head = cli.run("start", "--head", "--host", "127.0.0.2", "--json").json()
     assert head["control_address"].startswith("127.0.0.2:")
