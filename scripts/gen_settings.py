@@ -42,6 +42,7 @@ EXCEPTIONS = {
     "clusterctl/head/boot_entry.py::_run": "the environment of crontab",
     "clusterctl/head/daemons.py::spill_to": "sets what the daemons read that it starts",
     "clusterctl/head/server.py::Head._serve": "the environment of jobs",
+    "clusterctl/settings.py::take_join_token": "takes a secret out of what daemons inherit",
     "clusterctl/home.py::Home.find": "HOME, beside the setting for the state folder",
     "clusterctl/jobs/placed.py::Entrypoint.run": "the environment of a job's command",
     "clusterctl/jobs/placed.py::main": "takes a message of the head out of the environment of the job",
