@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from autoscaler.provider import ProviderError, ShellError
 from clusterctl import output
 from clusterctl.errors import CliError, process_status
-from clusterctl.shell import marks
+from clusterctl.shell import scripts
 
 from .session import label
 
@@ -101,7 +101,7 @@ def _side_by_side(work: Sequence[Callable[[], None]], on_interrupt: Callable[[],
 
 def _kill(session: Session, machines: Sequence[Machine], mark: str) -> None:
     """Kills the command and all that it started, which are known by a mark in their environment."""
-    script = marks.kill(_MARK, mark)
+    script = scripts.kill_marked(_MARK, mark)
 
     def kill(machine: Machine) -> None:
         try:

@@ -20,7 +20,7 @@ from autoscaler.provider import (
     ShellLost,
     ShellTimedOut,
 )
-from clusterctl.shell import archive, hidden
+from clusterctl.shell import archive, scripts
 from clusterctl.sync import transfer
 from clusterctl.sync.transfer import Mount, SyncError
 
@@ -204,9 +204,9 @@ def in_bash(command: str) -> str:
     Debian's bash reads ~/.bashrc whenever it believes that sshd has started it, which would make a difference between
     ways into a machine.
     """
-    evaluate = shlex.quote(hidden.evaluate())
+    evaluate = shlex.quote(scripts.evaluate())
     return (
-        f"unset SSH_CLIENT SSH2_CLIENT\nexport {hidden.VARIABLE}={shlex.quote(command)}\n"
+        f"unset SSH_CLIENT SSH2_CLIENT\nexport {scripts.VARIABLE}={shlex.quote(command)}\n"
         f'! shell=$(command -v bash) || exec "$shell" --norc -c {evaluate}\nexec sh -c {evaluate}'
     )
 

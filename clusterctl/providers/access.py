@@ -16,7 +16,7 @@ from pathlib import Path
 
 from autoscaler.provider import Config
 from clusterctl.providers.ssh import hosts
-from clusterctl.shell import words
+from clusterctl.shell import scripts
 from clusterctl.shell.ssh import SshShell
 from clusterctl.shell.ssh_config import SshConfig
 from clusterctl.shell.target import SshTarget
@@ -130,7 +130,7 @@ class SshAccess:
         return {
             "PATH": f"{runtime}:{_PATH}",
             "CLUSTERCTL_PYTHON": f"{runtime}/python",
-            "CLUSTERCTL_BASE_PYTHON": words.in_home(self._python, home),
+            "CLUSTERCTL_BASE_PYTHON": scripts.in_home(self._python, home),
             "CLUSTERCTL_SESSION_DIR": session_dir(self._spec, node_type, home, short),
             SOCKETS: sockets_dir(short),
             "PYTHONUNBUFFERED": "1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import tarfile
 from collections.abc import Iterable, Iterator
@@ -69,6 +70,30 @@ def unpacking(folder: str) -> str:
     free = f"df -Pk {folder} 2>/dev/null | {{ read -r line; read -r disk size used free rest; echo ${{free:-1024}}; }}"
     full = f'{{ [ "$({free})" -ge 1024 ] || echo "the disk of {folder} is full"; false; }}'
     return f"{{ [ -d {folder} ] || mkdir -p {folder}; }} && {{ tar -xpof - -C {folder} || {full}; }}"
+
+
+def receiving(local: str, target: str) -> str:
+    """Command: unpacks its input, which is what `pack` makes of `local`, as `target` (see `place`)."""
+    parent = shlex.quote(os.path.dirname(target))
+    if not os.path.isdir(local):
+        return unpacking(parent)
+    quoted = shlex.quote(target)
+    make = f"mkdir -p {parent} && {{ [ -d {quoted} ] || mkdir -m {mode_of(local):o} {quoted}; }}"
+    return f"{make} && {unpacking(quoted)}"
+
+
+def sending(target: str) -> str:
+    """Command: packs a file or folder for `unpack`."""
+    parent, name = map(shlex.quote, os.path.split(target))
+    quoted = shlex.quote(target)
+    return f"if [ -d {quoted} ]; then tar -cf - -C {quoted} .; else tar -chf - -C {parent} -- {name}; fi"
+
+
+def place(remote: str) -> str:
+    """A machine's path as commands there take it, whatever it begins with; relative ones begin in the home folder."""
+    path = remote.rstrip("/") or "/"
+    path = "." if path == "~" else path.removeprefix("~/")
+    return path if path.startswith("/") else f"./{path}"
 
 
 def unpack(stream: IO[bytes], local: str) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, TypeVar
 
 from autoscaler.provider import ShellError, ShellLost
 
@@ -15,10 +16,38 @@ from .watched import Watched, channel_errors
 if TYPE_CHECKING:
     import paramiko
 
+T = TypeVar("T")
 
-_NEAR_WINDOW = 2**18
-"""So much may be on its way to a command on a machine that is near. sshd lets it be two megabytes, and copies what the
-command has not taken yet with each packet that comes: for a young connection that is most of what a transfer costs."""
+
+def in_time(work: Callable[[], T], deadline: float | None, late: Callable[[T], object] | None = None) -> T:
+    """What `work` returns, which waits without a limit of its own. It runs in a thread, which ends with the connection
+    at the latest.
+
+    Args:
+        deadline: on the monotonic clock.
+        late: is given what `work` returns when nobody waits for it any more.
+
+    Raises:
+        TimeoutError: it did not end in time.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    def end(ended: Future[T]) -> None:
+        if late is not None and ended.exception() is None:
+            late(ended.result())
+
+    threading.Thread(target=run, name="waits for SSH", daemon=True).start()
+    try:
+        return future.result(None if deadline is None else max(0.0, deadline - time.monotonic()))
+    except BaseException:
+        future.add_done_callback(end)
+        raise
 
 
 class Broken(OSError):
@@ -28,17 +57,21 @@ class Broken(OSError):
 class Channel:
     """One channel, of a session or of a tunnel. What waits without a limit ends with the connection at the latest.
 
+    Args:
+        stream: what its connection is spoken over.
+
     Attributes:
         machine: what it is called in errors.
-        waits: a shell at the other end waits for a script.
     """
 
-    def __init__(self, channel: paramiko.Channel, machine: str) -> None:
+    def __init__(self, channel: paramiko.Channel, machine: str, stream: Watched) -> None:
         self._channel = channel
+        self._stream = stream
         self.machine = machine
-        self.waits = False
-        self._answer = _Answer()
-        channel.event = self._answer
+
+    def watched(self, machine: str) -> Watched:
+        """What the connection to another machine is spoken over, through this tunnel."""
+        return Watched(self._channel, machine, self._stream)
 
     # -- a session's beginning
 
@@ -49,19 +82,13 @@ class Channel:
             ShellError: it is refused; ShellLost: the connection ended.
             TimeoutError: there is no answer at `deadline`, on the monotonic clock.
         """
-        with self._requested("gives no terminal: its sshd refuses one (PermitTTY?)", deadline):
-            self._channel.get_pty(kind, columns, rows)
+        refusal = "gives no terminal: its sshd refuses one (PermitTTY?)"
+        self._request(lambda: self._channel.get_pty(kind, columns, rows), refusal, deadline)
 
     def execute(self, command: str, deadline: float) -> None:
         """Begins a command. Raises what `terminal` does."""
-        with self._requested("runs no command: its sshd refuses to", deadline):
-            self._channel.exec_command(command)
-        transport = self._channel.get_transport()
-        stream: Watched = transport.sock
-        # OpenSSH grants again what was taken, however little; another server may wait until half of its own is.
-        if stream.is_near and "OpenSSH" in transport.remote_version:
-            with self._channel.lock:
-                self._channel.out_window_size = min(self._channel.out_window_size, _NEAR_WINDOW)
+        refusal = "runs no command: its sshd refuses to"
+        self._request(lambda: self._channel.exec_command(command), refusal, deadline)
 
     # -- what goes through
 
@@ -130,17 +157,10 @@ class Channel:
             ShellLost: the connection ended before the command.
             TimeoutError: it is not known at `deadline`.
         """
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        if not self._channel.status_event.wait(left):
-            raise TimeoutError
-        if self._channel.exit_status < 0 and not self._channel.eof_received:
+        status = int(in_time(self._channel.recv_exit_status, deadline))
+        if status < 0 and not self.has_ended:
             raise self.lost()
-        return int(self._channel.exit_status)
-
-    @property
-    def is_open(self) -> bool:
-        """Nothing is known of an end."""
-        return not (self._channel.closed or self._channel.eof_received)
+        return status
 
     @property
     def has_ended(self) -> bool:
@@ -149,10 +169,7 @@ class Channel:
 
     def lost(self, error: BaseException | None = None) -> ShellLost:
         """The error that says so, with what is known of the reason."""
-        transport = self._channel.get_transport()
-        stream: Watched = transport.sock
-        reason = transport.saved_exception or error
-        why = stream.silent or (f"{type(reason).__name__}: {reason}".rstrip(": ") if reason else None)
+        why = self._stream.silent or (f"{type(error).__name__}: {error}".rstrip(": ") if error else None)
         words = f": {why}" if why else ""
         return ShellLost(f"the connection to {self.machine} was lost while a command ran there{words}")
 
@@ -165,13 +182,11 @@ class Channel:
         with contextlib.suppress(*channel_errors()):  # what the connection's end has closed already
             self._channel.close()
 
-    @contextlib.contextmanager
-    def _requested(self, refusal: str, deadline: float) -> Iterator[None]:
+    def _request(self, request: Callable[[], None], refusal: str, deadline: float) -> None:
         import paramiko
 
-        self._answer.deadline = deadline
         try:
-            yield
+            in_time(request, deadline)
         except TimeoutError:
             raise
         except channel_errors() as error:
@@ -179,15 +194,3 @@ class Channel:
             if isinstance(error, paramiko.SSHException) and self._channel.eof_sent:
                 raise ShellError(f"{self.machine} {refusal}") from error
             raise self.lost(error) from error
-
-
-class _Answer(threading.Event):
-    """For the answer to a request paramiko waits without a limit; with this one until the deadline."""
-
-    deadline = 0.0
-
-    def wait(self, timeout: float | None = None) -> bool:
-        left = max(0.0, self.deadline - time.monotonic())
-        if not super().wait(left if timeout is None else min(left, timeout)):
-            raise TimeoutError
-        return True

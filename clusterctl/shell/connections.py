@@ -21,10 +21,9 @@ import getpass
 import logging
 import os
 import socket
-import struct
 import threading
 import time
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -37,13 +36,11 @@ from autoscaler.provider import (
     ShellTimedOut,
 )
 
-from . import agent, certificates, known_hosts
-from .channel import Channel
-from .kept import Kept
-from .opening import GivenUp, Opening
+from . import keys, known_hosts
+from .channel import Channel, in_time
 from .proxy import Proxy
 from .target import SshTarget
-from .watched import Watched
+from .watched import Watched, channel_errors
 
 if TYPE_CHECKING:
     import paramiko
@@ -51,28 +48,16 @@ if TYPE_CHECKING:
 CONNECT_S = 20.0
 """How long a connection may take, greetings and keys included."""
 _SESSIONS = 8
-"""At once, of one connection. sshd allows ten."""
-_SPARE = 2
-"""The rest is for those that it has not yet noticed the end of, and for those that came too late. The one that is kept
-goes where there is no room for it."""
-_OPEN_S = 5.0
-"""How long the opening of a session may take at least: whatever is slower counts against `_SPARE`."""
+"""At once, of one connection. sshd allows ten: it may not have noticed the end of some yet, and others come late."""
 _FULL_RETRY_S = 0.1
 _CLOSE_S = 0.2
+_NEVER_S = 3600.0
+"""A channel that has not come by then does not."""
 _UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT, errno.EHOSTDOWN)
-_TIMED_OUT = ("timeout", "timed out", "no existing session")
-_HUNG_UP = ("banner", "eof", "negotiation failed", "session not active")
-"""What paramiko says of it; the class of its error does not."""
+_ROUNDING_S = 0.05
+"""paramiko measures its waits by another clock."""
 _BOOTING = "nologin"
 """In what pam_nologin says while a machine lets nobody in yet."""
-_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
-"""They bring their own MAC; that of others is compared in Python, byte by byte."""
-_KEY_EXCHANGES = ("mlkem768x25519-sha256", "ecdh-sha2-nistp256")
-"""The one that withstands quantum computers, where there is one; then that which sshd leaves to OpenSSL: it computes
-curve25519, which is no stronger, by plain C of its own."""
-_MIN_RTT = 148
-"""Where Linux's `struct tcp_info` has the shortest round trip, in microseconds."""
-_NEAR_US = 5000
 _CONNECT_FAILED = 2
 """SSH_OPEN_CONNECT_FAILED of RFC 4254: sshd has tried."""
 
@@ -81,22 +66,58 @@ class HostKeyChanged(ShellError):
     """The machine shows another host key than the one that is pinned."""
 
 
-@dataclass(slots=True)
-class _Entry:
-    """The connection to one target, or the place for it. `lock` is held while it is made.
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    """One that is logged in.
 
     Attributes:
-        late: sessions of this connection for which nobody waits any more. Those that have ended count no more.
+        stream: what it is spoken over.
+        proxy: where that leads through a command.
     """
+
+    client: paramiko.SSHClient
+    transport: paramiko.Transport
+    stream: Watched
+    proxy: Proxy | None
+
+    @property
+    def is_alive(self) -> bool:
+        return bool(self.transport.is_active())
+
+    def open(self, kind: str, destination: tuple[str, int] | None, deadline: float) -> paramiko.Channel:
+        """A new channel; one that comes too late is closed then. Raises TimeoutError, and what paramiko raises."""
+        source = ("127.0.0.1", 0) if destination else None
+
+        def late(channel: paramiko.Channel) -> None:
+            with contextlib.suppress(*channel_errors()):
+                channel.close()
+
+        def work() -> paramiko.Channel:
+            return self.transport.open_channel(kind, destination, source, timeout=_NEVER_S)
+
+        return in_time(work, deadline, late)
+
+    def end(self) -> None:
+        self.client.close()
+        if self.proxy is not None:
+            self.proxy.end()
+
+
+@dataclass(slots=True)
+class _Entry:
+    """The connection to one target, or the place for it. `lock` is held while it is made."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     sessions: threading.BoundedSemaphore = field(
         default_factory=lambda: threading.BoundedSemaphore(_SESSIONS)
     )
-    client: paramiko.SSHClient | None = None
-    proxy: Proxy | None = None
-    late: list[Opening] = field(default_factory=list)
-    kept: Kept = field(default_factory=Kept)
+    connection: _Connection | None = None
+
+    def disconnect(self) -> None:
+        """To be called with `lock`."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.end()
 
 
 class Connections:
@@ -107,48 +128,30 @@ class Connections:
         self._entries: dict[SshTarget, _Entry] = {}
 
     @contextlib.contextmanager
-    def session(self, target: SshTarget, deadline: float, *, is_new: bool = True) -> Iterator[Channel]:
-        """A session channel, closed at the end. Connects first where it must. If a shell waits in it at the end, it is
-        kept for whoever needs no new one.
+    def session(self, target: SshTarget, deadline: float) -> Iterator[Channel]:
+        """A new session channel, closed at the end. Connects first where it must.
 
         Args:
             deadline: on the monotonic clock, for what happens before the body begins.
-            is_new: nothing has run in it.
         """
-        entry = self._entry(target)
-        if not entry.sessions.acquire(timeout=max(0.0, deadline - time.monotonic())):
+        sessions = self._entry(target).sessions
+        if not sessions.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise ShellTimedOut(f"{target}: no session became free in time")
         try:
-            age = entry.kept.age
-            channel = None if is_new else entry.kept.take()
-            if channel is None:
-                channel = Channel(self._open(entry, target, deadline, "session", None), str(target))
-                age = entry.kept.age
-            try:
+            with contextlib.closing(self._open(target, deadline, None)) as channel:
                 yield channel
-            except BaseException:
-                channel.waits = False
-                raise
-            finally:
-                if channel.waits:
-                    entry.kept.put(channel, age)
-                else:
-                    channel.close()
-                    entry.kept.end_age()
         finally:
-            entry.sessions.release()
+            sessions.release()
 
     def tunnel(self, target: SshTarget, host: str, port: int, deadline: float) -> Channel:
         """A channel that leads to a port that the machine reaches. The caller closes it."""
-        return Channel(self._tunnel(target, host, port, deadline), str(target))
+        return self._open(target, deadline, (host, port))
 
     def close(self, target: SshTarget) -> None:
         """Ends the connection, if there is one; the next use makes another."""
-        with self._lock:
-            entry = self._entries.get(target)
-        if entry is not None:
-            with entry.lock:
-                _disconnect(entry)
+        entry = self._entry(target)
+        with entry.lock:
+            entry.disconnect()
 
     def close_all(self) -> None:
         """Ends all connections; those that lead through others first."""
@@ -160,147 +163,103 @@ class Connections:
                 timeout=_CLOSE_S
             )  # or somebody waits for a machine that does not answer
             try:
-                _disconnect(entry)
+                entry.disconnect()
             finally:
                 if held:
                     entry.lock.release()
 
     # -- inside
 
-    def _tunnel(self, target: SshTarget, host: str, port: int, deadline: float) -> paramiko.Channel:
-        return self._open(self._entry(target), target, deadline, "direct-tcpip", (host, port))
-
     def _entry(self, target: SshTarget) -> _Entry:
         with self._lock:
             return self._entries.setdefault(target, _Entry())
 
-    def _open(
-        self,
-        entry: _Entry,
-        target: SshTarget,
-        deadline: float,
-        kind: str,
-        destination: tuple[str, int] | None,
-    ) -> paramiko.Channel:
+    def _open(self, target: SshTarget, deadline: float, destination: tuple[str, int] | None) -> Channel:
+        """A tunnel to `destination`, or a session."""
         import paramiko
 
+        entry, kind = self._entry(target), "direct-tcpip" if destination else "session"
         retried = False
         while True:
-            transport, fresh = self._transport(entry, target, deadline)
-            opening = Opening(transport, kind, destination)
+            connection, is_new = self._connection(entry, target, deadline)
             try:
-                return opening.wait(max(_OPEN_S, deadline - time.monotonic()))
-            except GivenUp:
-                # Slow, or silent: what runs over it may go on, until it is given up.
-                if destination is not None:
-                    raise ShellTimedOut(f"{target} opens no way to {destination[0]} in time") from None
-                self._note_late(entry, transport, opening)
-                raise ShellTimedOut(f"{target} opens no session in time") from None
-            except (EOFError, OSError) as error:
-                lost: Exception = error
-            except paramiko.SSHException as error:
-                if not transport.is_active():
-                    lost = error
-                else:  # refused; of refusals at the same time paramiko tells the reason of one only
-                    reason = getattr(error, "text", error)
+                channel = connection.open(kind, destination, deadline)
+                return Channel(channel, str(target), connection.stream)
+            except TimeoutError:  # what runs over the connection may go on: it is slow, or `Watched` ends it
+                what = f"way to {destination[0]}" if destination else "session"
+                raise ShellTimedOut(f"{target} opens no {what} in time") from None
+            except channel_errors() as error:
+                if isinstance(error, paramiko.SSHException) and connection.is_alive:
                     if destination is not None:
                         raise _no_tunnel(target, destination[1], error) from error
                     if time.monotonic() + _FULL_RETRY_S > deadline:
+                        # Of refusals at the same time paramiko tells the reason of one only.
+                        reason = getattr(error, "text", error)
                         raise ShellTimedOut(f"{target} opens no further session: {reason}") from error
-                    entry.kept.end_age()
                     time.sleep(_FULL_RETRY_S)  # its own limit of sessions; others end
                     continue
-            self._drop(entry, transport)
-            if fresh or retried:
-                why = transport.sock.silent or str(lost) or type(lost).__name__
-                raise ShellLost(f"the connection to {target} is lost: {why}") from lost
+                with entry.lock:
+                    if entry.connection is connection:
+                        entry.disconnect()
+                if is_new or retried:
+                    why = connection.stream.silent or str(error) or type(error).__name__
+                    raise ShellLost(f"the connection to {target} is lost: {why}") from error
             retried = True  # it had died unnoticed
 
-    def _transport(
-        self, entry: _Entry, target: SshTarget, deadline: float
-    ) -> tuple[paramiko.Transport, bool]:
+    def _connection(self, entry: _Entry, target: SshTarget, deadline: float) -> tuple[_Connection, bool]:
         """The live connection, and whether it was made just now."""
         if not entry.lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise ShellTimedOut(f"{target} does not answer in time")
         try:
-            transport = entry.client.get_transport() if entry.client else None
-            if transport is not None and transport.is_active():
-                return transport, False
-            _disconnect(entry)
+            if entry.connection is not None and entry.connection.is_alive:
+                return entry.connection, False
+            entry.disconnect()
             limit_s = min(CONNECT_S, max(0.1, deadline - time.monotonic()))
-            self._connect(entry, target, time.monotonic() + limit_s)
-            assert entry.client is not None
-            transport = entry.client.get_transport()
-            assert transport is not None
-            return transport, True
+            entry.connection = self._connect(target, time.monotonic() + limit_s)
+            return entry.connection, True
         finally:
             entry.lock.release()
 
-    def _drop(self, entry: _Entry, transport: paramiko.Transport) -> None:
-        with entry.lock:
-            if entry.client is not None and entry.client.get_transport() is transport:
-                _disconnect(entry)
-
-    def _note_late(self, entry: _Entry, transport: paramiko.Transport, opening: Opening) -> None:
-        """Until it has come it takes a place; where too many do the connection is given up."""
-        with entry.lock:
-            if entry.client is None or entry.client.get_transport() is not transport:
-                return
-            entry.late = [late for late in (*entry.late, opening) if not late.has_ended]
-            if len(entry.late) > _SPARE:
-                _disconnect(entry)
-
-    def _connect(self, entry: _Entry, target: SshTarget, deadline: float) -> None:
+    def _connect(self, target: SshTarget, deadline: float) -> _Connection:
         # An agent may hold the key of an identity file that only has its public half, or wants a passphrase.
         is_shut_out = bool(target.key_file) or (
-            target.identities_only and any(map(_is_usable, target.identities))
+            target.identities_only and any(map(keys.is_usable, target.identities))
         )
-        no_agent = "" if is_shut_out else agent.silence()
-        try:
-            with _translated(target):
-                stream = self._stream(entry, target, deadline)
-                try:
-                    allow_agent = not (is_shut_out or no_agent)
-                    entry.client = _log_in(stream, target, deadline, allow_agent)
-                except BaseException:
-                    stream.close()
-                    raise
-        except ShellError as error:
-            if entry.proxy is not None and (words := entry.proxy.last_words()):
-                raise type(error)(f"{error}; its proxy command says: {words}") from error
-            if no_agent and isinstance(error, ShellAuthFailed):
-                raise ShellAuthFailed(f"{error}; {no_agent}") from error
-            raise
-        finally:
-            if entry.client is None:
-                _disconnect(entry)
+        no_agent = "" if is_shut_out else keys.agent_silence()
+        with contextlib.ExitStack() as opened:
+            proxy: Proxy | None = None
+            try:
+                if target.jump is None and target.proxy_command:
+                    user = target.user or getpass.getuser()
+                    proxy = Proxy.start(target.proxy_command, target.host, target.port, user)
+                    opened.callback(proxy.end)
+                stream = self._stream(target, proxy, deadline)
+                opened.callback(stream.close)
+                client = _log_in(stream, target, deadline, not (is_shut_out or no_agent))
+            except ShellError as error:
+                if proxy is not None and (words := proxy.last_words()):
+                    raise type(error)(f"{error}; its proxy command says: {words}") from error
+                if no_agent and isinstance(error, ShellAuthFailed):
+                    raise ShellAuthFailed(f"{error}; {no_agent}") from error
+                raise
+            except OSError as error:
+                raise _unreached(target, error) from error
+            opened.pop_all()
+            return _Connection(client, client.get_transport(), stream, proxy)
 
-    def _stream(self, entry: _Entry, target: SshTarget, deadline: float) -> Watched:
+    def _stream(self, target: SshTarget, proxy: Proxy | None, deadline: float) -> Watched:
         """What SSH is spoken over: a socket, or a channel through another machine."""
         if target.jump is not None:
             try:
-                channel = self._tunnel(target.jump, target.host, target.port, deadline)
+                tunnel = self.tunnel(target.jump, target.host, target.port, deadline)
             except PortClosed as error:  # of the machine itself, not of a port that somebody asked for
                 raise ShellRefused(str(error)) from error
-            return Watched(channel, str(target), channel.get_transport().sock)
-        if target.proxy_command:
-            user = target.user or getpass.getuser()
-            entry.proxy = Proxy.start(target.proxy_command, target.host, target.port, user)
-            return Watched(entry.proxy.stream, str(target))
+            return tunnel.watched(str(target))
+        if proxy is not None:
+            return Watched(proxy.stream, str(target))
         stream = _connected(target.host, target.port, deadline)
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return Watched(stream, str(target), is_near=_is_near(stream))
-
-
-def _is_usable(identity: str) -> bool:
-    """Whether a file holds a private key that needs no passphrase."""
-    import paramiko
-
-    try:
-        paramiko.PKey.from_path(identity)
-    except Exception:  # paramiko and cryptography have a kind of their own for each way to be no key
-        return False
-    return True
+        return Watched(stream, str(target))
 
 
 CONNECTIONS = Connections()
@@ -333,24 +292,8 @@ def _no_tunnel(target: SshTarget, port: int, error: paramiko.SSHException) -> Sh
     return ShellError(f"{target}: its sshd opens no tunnel to port {port}: {reason}")
 
 
-def _is_near(stream: socket.socket) -> bool:
-    """Whether the kernel has seen an answer within milliseconds. Other systems than Linux do not say."""
-    asked = getattr(socket, "TCP_INFO", None)
-    info = b"" if asked is None else stream.getsockopt(socket.IPPROTO_TCP, asked, _MIN_RTT + 4)
-    return len(info) == _MIN_RTT + 4 and struct.unpack_from("I", info, _MIN_RTT)[0] < _NEAR_US
-
-
-def _disconnect(entry: _Entry) -> None:
-    if entry.client is not None:
-        entry.client.close()
-        entry.client, entry.late = None, []
-        entry.kept.end_age()
-    if entry.proxy is not None:
-        entry.proxy.end()
-        entry.proxy = None
-
-
 def _log_in(stream: Watched, target: SshTarget, deadline: float, allow_agent: bool) -> paramiko.SSHClient:
+    """The only place that knows what can go wrong in it."""
     import paramiko
 
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it logs it raises, too
@@ -368,115 +311,101 @@ def _log_in(stream: Watched, target: SshTarget, deadline: float, allow_agent: bo
             banner_timeout=left,
             auth_timeout=left,
             channel_timeout=left,
-            pkey=certificates.key_of(target.certificate, target.identities) if target.certificate else None,
+            pkey=keys.certified(target.certificate, target.identities) if target.certificate else None,
             key_filename=os.path.expanduser(target.key_file) if target.key_file else [*target.identities],
             allow_agent=allow_agent,
             look_for_keys=not (target.key_file or target.identities),
             transport_factory=functools.partial(_transport, known.algorithms),
         )
+    except BaseException as error:
         transport = client.get_transport()
-        assert transport is not None
-        stream.watch(lambda: _ask(transport))
-        return client
-    except paramiko.AuthenticationException as error:
-        transport = client.get_transport()
-        said = (transport.get_banner() if transport else None) or b""
-        _close(client)
-        if _BOOTING in said.decode(errors="replace"):
-            raise ShellRefused(f"{target} lets nobody in while it boots") from error
-        raise
-    except BaseException:
-        _close(client)
-        raise
+        is_connected, said = False, b""
+        if transport is not None:
+            is_connected, said = transport.is_active(), transport.get_banner() or b""
+            transport.packetizer.complete_handshake()  # or the timer that watches over it keeps the process
+        client.close()
+        if not isinstance(error, (*channel_errors(), paramiko.hostkeys.InvalidHostKey, ValueError)):
+            raise
+        is_late = time.monotonic() > deadline - _ROUNDING_S
+        raise _not_entered(target, error, is_late, is_connected, said.decode(errors="replace")) from error
+    transport = client.get_transport()
+    stream.watch(lambda: threading.Thread(target=_ask, args=(transport,), daemon=True).start())
+    return client
 
 
 def _transport(host_keys: Container[str], stream: Watched, **options: object) -> paramiko.Transport:
-    """One that prefers what is cheap among the algorithms that it knows, and host keys of these types; the others
-    stay."""
+    """One that prefers host keys of these types."""
     import paramiko
 
     transport = paramiko.Transport(stream, **options)
     security = transport.get_security_options()
-    security.ciphers = sorted(security.ciphers, key=lambda name: name not in _CIPHERS)
     security.key_types = sorted(security.key_types, key=lambda name: name not in host_keys)
-    security.kex = sorted(security.kex, key=lambda name: name not in _KEY_EXCHANGES)
     return transport
 
 
-def _close(client: paramiko.SSHClient) -> None:
-    """Of one that may be in the middle of the greetings: the timer that watches over them ends with it."""
-    transport = client.get_transport()
-    if transport is not None:
-        transport.packetizer.complete_handshake()
-    client.close()
-
-
 def _ask(transport: paramiko.Transport) -> None:
-    """Sends a request that no sshd knows, to which each has to say so. By the transport's own thread."""
-    from paramiko import Message
-    from paramiko.common import cMSG_GLOBAL_REQUEST
-
-    if not transport.clear_to_send.is_set():
-        return  # keys are exchanged anew, which is owed an answer, too
-    request = Message()
-    request.add_byte(cMSG_GLOBAL_REQUEST)
-    request.add_string("keepalive@openssh.com")
-    request.add_boolean(True)
-    transport.packetizer.send_message(request)
+    """Sends a request that no sshd knows, to which each has to say so."""
+    with contextlib.suppress(*channel_errors()):
+        transport.global_request("keepalive@openssh.com", wait=True)
 
 
-def _is_one_of(words: Sequence[str], error: Exception) -> bool:
-    return any(word in str(error).lower() for word in words)
+def _not_entered(
+    target: SshTarget, error: BaseException, is_late: bool, is_connected: bool, banner: str
+) -> ShellError:
+    """Why nobody got in.
 
-
-@contextlib.contextmanager
-def _translated(target: SshTarget) -> Iterator[None]:
-    """The only place that knows what can go wrong below."""
+    Args:
+        is_late: it took as long as it may.
+        is_connected: the connection is there still.
+        banner: what the machine said before.
+    """
     import paramiko
 
     tried = target.key_file or " or ".join(target.identities) or "any key of the agent or of ~/.ssh"
-    try:
-        yield
-    except ShellError:
-        raise
-    except paramiko.BadHostKeyException as error:
-        raise HostKeyChanged(
-            f"{target} shows the host key {error.key.fingerprint} and not {error.expected_key.fingerprint}, by which "
-            "it is known. If the machine was installed anew, remove its old key: "
-            f"{known_hosts.removal(target)}; otherwise somebody may be listening in between"
-        ) from error
-    except paramiko.hostkeys.InvalidHostKey as error:
-        raise ShellError(
-            f"{target}: {target.known_hosts} has a line that is no host key; remove it: {error.line}"
-        ) from error
-    except paramiko.PasswordRequiredException as error:
-        advice = "give it to an agent (ssh-add), and leave out auth.ssh_private_key"
-        raise ShellAuthFailed(f"{target}: the private key has a passphrase: {advice}") from error
-    except paramiko.AuthenticationException as error:
-        if _is_one_of(_TIMED_OUT, error):
-            raise ShellTimedOut(f"{target} does not answer: {error}") from error
-        raise ShellAuthFailed(f"{target} does not accept {tried}: {error}") from error
-    except socket.gaierror as error:
-        raise ShellError(f"{target}: the name is not known: {error.strerror}") from error
-    except TimeoutError as error:
-        raise ShellTimedOut(f"{target} does not answer") from error
-    except (ConnectionError, EOFError) as error:
-        raise ShellRefused(f"{target} refuses the connection") from error
-    except paramiko.ssh_exception.IncompatiblePeer as error:
-        raise ShellError(f"{target} speaks another kind of SSH: {error}") from error
-    except paramiko.SSHException as error:
-        if isinstance(error.__cause__ or error.__context__, TimeoutError) or _is_one_of(_TIMED_OUT, error):
-            raise ShellTimedOut(f"{target} does not answer: {error}") from error
-        if _is_one_of(_HUNG_UP, error):
-            raise ShellRefused(f"{target} hangs up: {error}") from error
-        if "key" in str(error).lower() or "authentication methods" in str(error):
-            raise ShellAuthFailed(f"{target} cannot be entered with {tried}: {error}") from error
-        raise ShellError(f"{target}: {error}") from error
-    except OSError as error:
-        if error.errno in _UNREACHABLE:
-            raise ShellTimedOut(f"{target} cannot be reached: {error.strerror}") from error
-        if target.key_file and error.filename == os.path.expanduser(target.key_file):
-            raise ShellAuthFailed(f"{target}: the key {target.key_file}: {error.strerror}") from error
-        raise ShellError(f"{target}: {error}") from error
-    except ValueError as error:  # a key file in an unknown form
-        raise ShellAuthFailed(f"{target}: the key {target.key_file}: {error}") from error
+    match error:
+        case paramiko.BadHostKeyException():
+            return HostKeyChanged(
+                f"{target} shows the host key {error.key.fingerprint} and not {error.expected_key.fingerprint}, by "
+                "which it is known. If the machine was installed anew, remove its old key: "
+                f"{known_hosts.removal(target)}; otherwise somebody may be listening in between"
+            )
+        case paramiko.hostkeys.InvalidHostKey():
+            return ShellError(
+                f"{target}: {target.known_hosts} has a line that is no host key; remove it: {error.line}"
+            )
+        case paramiko.PasswordRequiredException():
+            advice = "give it to an agent (ssh-add), and leave out auth.ssh_private_key"
+            return ShellAuthFailed(f"{target}: the private key has a passphrase: {advice}")
+        case paramiko.AuthenticationException() if _BOOTING in banner:
+            return ShellRefused(f"{target} lets nobody in while it boots")
+        case paramiko.ssh_exception.IncompatiblePeer():
+            return ShellError(f"{target} speaks another kind of SSH: {error}")
+        case paramiko.SSHException() if is_late or isinstance(error.__context__, TimeoutError):
+            return ShellTimedOut(f"{target} does not answer: {error}")
+        case paramiko.AuthenticationException():
+            return ShellAuthFailed(f"{target} does not accept {tried}: {error}")
+        case paramiko.SSHException() if is_connected:  # it lets in whoever has a key that we do not have
+            return ShellAuthFailed(f"{target} cannot be entered with {tried}: {error}")
+        case paramiko.SSHException():
+            return ShellRefused(f"{target} hangs up: {error}")
+        case EOFError():
+            return ShellRefused(f"{target} refuses the connection")
+        case OSError():
+            return _unreached(target, error)
+        case _:  # a key file in an unknown form
+            return ShellAuthFailed(f"{target}: the key {target.key_file}: {error}")
+
+
+def _unreached(target: SshTarget, error: OSError) -> ShellError:
+    """What a socket's error says of a machine, or a file's of a key."""
+    if isinstance(error, socket.gaierror):
+        return ShellError(f"{target}: the name is not known: {error.strerror}")
+    if isinstance(error, TimeoutError):
+        return ShellTimedOut(f"{target} does not answer")
+    if isinstance(error, ConnectionError):
+        return ShellRefused(f"{target} refuses the connection")
+    if error.errno in _UNREACHABLE:
+        return ShellTimedOut(f"{target} cannot be reached: {error.strerror}")
+    if target.key_file and error.filename == os.path.expanduser(target.key_file):
+        return ShellAuthFailed(f"{target}: the key {target.key_file}: {error.strerror}")
+    return ShellError(f"{target}: {error}")

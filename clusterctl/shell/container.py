@@ -6,17 +6,16 @@ import base64
 import contextlib
 import io
 import os
-import re
 import secrets
 import shlex
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import IO, cast
 
 from autoscaler.provider import CommandResult, CommandTimedOut, Shell, ShellError, Streams
 
-from . import archive, hidden, marks
+from . import archive, scripts
 from .forwarding import OnTunnel
 
 _ENGINE = "~/.clusterctl-node/engine"
@@ -26,7 +25,6 @@ _KILL_S = 10.0
 _COPY_S = 1800.0
 _FAILED = "-FAILED"
 _BLOCK = 1 << 20
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _PASSED_ON = ("CLUSTERCTL_MACHINE", "CLUSTERCTL_SESSION_DIR", "CLUSTERCTL_SOCKETS_DIR")
 """Of the machine's environment."""
 _TO_HOME = """\
@@ -43,8 +41,8 @@ export PATH="$bin:$PATH" CLUSTERCTL_PYTHON=$bin/python
 """
 
 _INSIDE = "CLUSTERCTL_INSIDE"
-"""The command for the container; the machine's own shell uses `hidden.VARIABLE`."""
-_RUN = f"exec /bin/sh -c {shlex.quote(hidden.evaluate(_INSIDE))}"
+"""The command for the container; the machine's own shell uses `scripts.VARIABLE`."""
+_RUN = f"exec /bin/sh -c {shlex.quote(scripts.evaluate(_INSIDE))}"
 
 
 class ContainerShell:
@@ -76,7 +74,7 @@ class ContainerShell:
         inside = f"exec 2>&1; echo '{_IN}'; {_BEGIN}{_RUN}"
         flags = "-i" if stdin is not None else ""
         values = {**(env or {}), _MARK: mark, _INSIDE: command}
-        try:
+        with self._killed(mark, command, timeout_s):
             result = self._machine.run(
                 self._exec(flags, values, inside),
                 env=values,
@@ -84,12 +82,6 @@ class ContainerShell:
                 on_output=take,
                 stdin=stdin,
             )
-        except CommandTimedOut as error:
-            self._kill(mark)
-            raise CommandTimedOut(f"the command did not end within {timeout_s} s: {command}") from error
-        except BaseException:
-            self._kill(mark)
-            raise
         if not is_in:
             raise ShellError(f"container {self._name}: {result.output.strip()[-1000:]}")
         return CommandResult(result.exit_status, result.output.removeprefix(f"{_IN}\n"))
@@ -106,47 +98,28 @@ class ContainerShell:
         mark = secrets.token_hex(8)
         flags = "" if streams.stdin is None else "-i"
         values = {**(env or {}), _MARK: mark, _INSIDE: command}
-        try:
-            return self._machine.pipe(
-                self._exec(flags, values, _BEGIN + _RUN), streams, env=values, timeout_s=timeout_s
-            )
-        except CommandTimedOut as error:
-            self._kill(mark)
-            raise CommandTimedOut(f"the command did not end within {timeout_s} s: {command}") from error
-        except BaseException:
-            self._kill(mark)
-            raise
+        script = self._exec(flags, values, _BEGIN + _RUN)
+        with self._killed(mark, command, timeout_s):
+            return self._machine.pipe(script, streams, env=values, timeout_s=timeout_s)
 
     def put(self, local: str, remote: str) -> None:
-        target = _path(remote)
-        parent, name = os.path.split(target)
-        quoted = shlex.quote(target)
-        folder = target if os.path.isdir(local) else parent
-        make = f"mkdir -p {shlex.quote(parent)}"
-        if os.path.isdir(local):
-            make += f" && {{ [ -d {quoted} ] || mkdir -m {archive.mode_of(local):o} {quoted}; }}"
+        target = archive.place(remote)
         with tempfile.TemporaryFile() as packed:
-            archive.pack(local, name, cast(IO[bytes], packed))
+            archive.pack(local, os.path.basename(target), cast(IO[bytes], packed))
             packed.seek(0)
             blocks = iter(lambda: packed.read(_BLOCK), b"")
-            result = self.run(
-                f"{make} && tar -xpof - -C {shlex.quote(folder)}", stdin=blocks, timeout_s=_COPY_S
-            )
+            result = self.run(archive.receiving(local, target), stdin=blocks, timeout_s=_COPY_S)
         if result.exit_status:
             raise ShellError(f"copying {local} to {remote}: {result.output.strip()[-1000:]}")
 
     def get(self, remote: str, local: str) -> None:
-        target = _path(remote)
-        parent, name = os.path.split(target)
+        target = archive.place(remote)
         quoted = shlex.quote(target)
         check = f"[ -e {quoted} ] || {{ echo '!' {quoted}: No such file; exit 1; }}"
-        pack = (
-            f"if [ -d {quoted} ]; then tar -cf - -C {quoted} .; "
-            f"else tar -chf - -C {shlex.quote(parent)} -- {shlex.quote(name)}; fi"
-        )
         # What tar says comes behind what it packs: the two have one way here, on which they could meet in a line.
         send = (
-            f"exec 3>&1; said=$({{ {{ {pack} || echo {_FAILED} >&2; }} | base64 -w 65536 >&3; }} 2>&1); "
+            f"exec 3>&1; said=$({{ {{ {archive.sending(target)} || echo {_FAILED} >&2; }} | base64 -w 65536 >&3; }} "
+            "2>&1); "
             f'case $said in *{_FAILED}) echo "! ${{said%{_FAILED}}}"; exit 1;; esac'
         )
         words: list[str] = []
@@ -183,22 +156,23 @@ class ContainerShell:
 
     def _exec(self, flags: str, env: Mapping[str, str], inside: str) -> str:
         """The machine's command. Values of the environment are passed on by name, so that no process list has them."""
-        for name in env:
-            if not _NAME.match(name):
-                raise ValueError(f"{name!r} is no name of an environment variable")
+        scripts.check_names(env)
         names = " ".join(f"-e {name}" for name in (*env, *_PASSED_ON))
         return (
             f"{_TO_HOME}engine=$(cat {_ENGINE}) || exit 1; "
             f"exec $engine exec {flags} {names} {shlex.quote(self._name)} /bin/sh -c {shlex.quote(inside)}"
         )
 
-    def _kill(self, mark: str) -> None:
-        """Kills what a command started, by the mark in its environment: it does not end with who waits for it."""
-        with contextlib.suppress(ShellError, OSError):
-            self._machine.run(self._exec("", {}, marks.kill(_MARK, mark)), timeout_s=_KILL_S)
-
-
-def _path(remote: str) -> str:
-    path = remote.rstrip("/") or "/"
-    path = "." if path == "~" else path.removeprefix("~/")
-    return path if path.startswith("/") else f"./{path}"
+    @contextlib.contextmanager
+    def _killed(self, mark: str, command: str, timeout_s: float | None) -> Iterator[None]:
+        """Kills what a command started when it fails, by the mark in its environment: it does not end with who waits
+        for it."""
+        try:
+            yield
+        except BaseException as error:
+            kill = self._exec("", {}, scripts.kill_marked(_MARK, mark))
+            with contextlib.suppress(ShellError, OSError):
+                self._machine.run(kill, timeout_s=_KILL_S)
+            if isinstance(error, CommandTimedOut):
+                raise CommandTimedOut(f"the command did not end within {timeout_s} s: {command}") from error
+            raise

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from autoscaler.provider import CommandResult, CommandTimedOut, Streams
 
-from . import hidden, terminal
-from .feeding import Feeder
+from . import scripts, terminal
 from .forwarding import OnTunnel
-from .output import Output
+from .piping import Feeder, Output
 
 
 class LocalShell:
@@ -37,29 +36,14 @@ class LocalShell:
         stdin: Iterable[bytes] | None = None,
     ) -> CommandResult:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        output = Output(on_output)
         with (
             _input(stdin) as descriptor,
-            subprocess.Popen(
-                ["/bin/sh", "-c", hidden.evaluate()],
-                cwd=self._home,
-                env=self._variables(command, env),
-                stdin=descriptor,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            ) as process,
+            self._started(command, env, timeout_s, descriptor, subprocess.PIPE, subprocess.STDOUT) as process,
         ):
-            try:
-                output = _collect(process, deadline, on_output)
-            except BaseException:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                raise
-            if output is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                raise CommandTimedOut(f"the command did not end within {timeout_s} s: {command}")
+            _collect(process, deadline, output)
             status = process.wait()
-        return CommandResult(status, output)
+        return CommandResult(status, output.end())
 
     def pipe(
         self,
@@ -69,25 +53,9 @@ class LocalShell:
         env: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> int:
-        with subprocess.Popen(
-            ["/bin/sh", "-c", hidden.evaluate()],
-            cwd=self._home,
-            env=self._variables(command, env),
-            stdin=subprocess.DEVNULL if streams.stdin is None else streams.stdin,
-            stdout=streams.stdout,
-            stderr=streams.stderr,
-            start_new_session=True,
-        ) as process:
-            try:
-                return process.wait(timeout_s)
-            except BaseException as error:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                if isinstance(error, subprocess.TimeoutExpired):
-                    raise CommandTimedOut(
-                        f"the command did not end within {timeout_s} s: {command}"
-                    ) from None
-                raise
+        stdin = subprocess.DEVNULL if streams.stdin is None else streams.stdin
+        with self._started(command, env, timeout_s, stdin, streams.stdout, streams.stderr) as process:
+            return process.wait(timeout_s)
 
     def put(self, local: str, remote: str) -> None:
         _copy(local, self._resolve(remote))
@@ -107,8 +75,36 @@ class LocalShell:
     def close(self) -> None:
         pass  # nothing is kept open
 
-    def _variables(self, command: str, env: Mapping[str, str] | None) -> dict[str, str]:
-        return {**self._environment, **(env or {}), hidden.VARIABLE: command}
+    @contextlib.contextmanager
+    def _started(
+        self,
+        command: str,
+        env: Mapping[str, str] | None,
+        timeout_s: float | None,
+        stdin: int,
+        stdout: int,
+        stderr: int,
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """A process group for a command; all of it is killed when the body fails."""
+        with subprocess.Popen(
+            ["/bin/sh", "-c", scripts.evaluate()],
+            cwd=self._home,
+            env={**self._environment, **(env or {}), scripts.VARIABLE: command},
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        ) as process:
+            try:
+                yield process
+            except BaseException as error:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise CommandTimedOut(
+                        f"the command did not end within {timeout_s} s: {command}"
+                    ) from None
+                raise
 
     def _resolve(self, remote: str) -> str:
         path = remote[2:] if remote.startswith("~/") else remote
@@ -126,30 +122,29 @@ def _input(data: Iterable[bytes] | None) -> Iterator[int]:
         return
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        feeder = Feeder(data, ours.sendall, lambda: ours.shutdown(socket.SHUT_WR))
-        feeder.start()
-        try:
-            yield theirs.fileno()
-        finally:
+
+        def shut() -> None:
             with contextlib.suppress(OSError):
                 ours.shutdown(socket.SHUT_RDWR)
-            feeder.end()
-        feeder.check()
+
+        with Feeder(data, shut) as feeder:
+            feeder.start(ours.sendall, lambda: ours.shutdown(socket.SHUT_WR))
+            yield theirs.fileno()
 
 
-def _collect(
-    process: subprocess.Popen[bytes], deadline: float | None, on_output: Callable[[str], None] | None
-) -> str | None:
-    """Reads until the command ended, or returns None at the deadline.
+def _collect(process: subprocess.Popen[bytes], deadline: float | None, output: Output) -> None:
+    """Reads until the command ended.
 
     It does not wait for the end of the stream: a daemon that the command left behind may hold that open for
     ever.
+
+    Raises:
+        subprocess.TimeoutExpired: it does not end by the deadline, on the monotonic clock.
     """
     assert process.stdout is not None
     descriptor = process.stdout.fileno()
     os.set_blocking(descriptor, False)
     ended = os.pidfd_open(process.pid)
-    output = Output(on_output)
 
     def take() -> bool:
         try:
@@ -166,17 +161,16 @@ def _collect(
             while True:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    return None
+                    raise subprocess.TimeoutExpired(process.args, 0)
                 ready = {key.fd for key, _ in selector.select(left)}
                 if descriptor in ready and not take() and ended not in ready:
                     selector.unregister(descriptor)  # closed its output; still runs
                 if ended in ready:
                     while take():
                         pass
-                    break
+                    return
     finally:
         os.close(ended)
-    return output.end()
 
 
 def _copy(source: str, target: str) -> None:

@@ -22,9 +22,12 @@ from typing import Protocol
 
 from clusterctl.errors import process_status
 
+from .piping import write_all
+
 _END_OF_INPUT = b"\x04"
 _AGAIN_S = 0.3
 _MANY = 4096
+_BLOCK = 65536
 
 
 def join(arguments: Sequence[str], folder: str, environment: Mapping[str, str]) -> int:
@@ -51,12 +54,12 @@ class Terminal(Protocol):
         """Readable when there is something to read."""
         ...
 
-    def read(self) -> bytes:
+    def recv(self, size: int, /) -> bytes:
         """Some of what the program shows; empty when the last process on the other side has left."""
         ...
 
-    def write(self, data: bytes) -> None:
-        """Types all of it."""
+    def sendall(self, data: bytes, /) -> None:
+        """Types all of it. Raises OSError when nobody is on the other side."""
         ...
 
     def resize(self, rows: int, columns: int) -> None:
@@ -89,47 +92,46 @@ class _Master:
     def fileno(self) -> int:
         return self.descriptor
 
-    def read(self) -> bytes:
+    def recv(self, size: int, /) -> bytes:
         try:
-            return os.read(self.descriptor, 65536)
+            return os.read(self.descriptor, size)
         except OSError as error:
             if error.errno != errno.EIO:  # EIO: the last process on the other side has left
                 raise
             return b""
 
-    def write(self, data: bytes) -> None:
-        _write(self.descriptor, data)
+    def sendall(self, data: bytes, /) -> None:
+        write_all(self.descriptor, data)
 
     def resize(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
 def _copy(stdin: int, stdout: int, terminal: Terminal, changed: int) -> None:
+    def send(data: bytes) -> None:
+        with contextlib.suppress(OSError):  # it has ended, and reading says so
+            terminal.sendall(data)
+
     shown = terminal.fileno()
     sources = [stdin, shown, changed]
     while True:
         # A program that was not listening yet missed the end, so it is typed until the program has ended.
         ready = select.select(sources, [], [], None if stdin in sources else _AGAIN_S)[0]
         if not ready:
-            terminal.write(_END_OF_INPUT)
+            send(_END_OF_INPUT)
         if changed in ready:
             os.read(changed, _MANY)
             terminal.resize(*window_size())
         if shown in ready:
-            data = terminal.read()
+            data = terminal.recv(_BLOCK)
             if not data:
                 return
-            _write(stdout, data)
+            write_all(stdout, data)
         if stdin in ready:
-            data = os.read(stdin, 65536)
+            data = os.read(stdin, _BLOCK)
             if not data:
                 sources.remove(stdin)
-            terminal.write(data or _END_OF_INPUT)
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
+            send(data or _END_OF_INPUT)
 
 
 @contextlib.contextmanager

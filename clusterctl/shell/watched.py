@@ -16,8 +16,6 @@ SILENCE_S = 30.0
 TURN_S = 1.0
 """So long one turn of reading or writing waits. paramiko's tenth of a second costs each idle connection a percent of a
 core; it needs that only to see that the connection was closed, which wakes whoever waits here."""
-_AHEAD = 2**15
-"""So much is read at once: paramiko asks for a packet in two or three pieces."""
 
 
 def channel_errors() -> tuple[type[Exception], ...]:
@@ -57,25 +55,16 @@ class Watched:
     Args:
         machine: what the other side is called.
         over: what the stream leads over, if it is a channel of another connection.
-
-    Attributes:
-        is_near: the way there is short, so that little need be on it.
     """
 
-    def __init__(
-        self, stream: Stream, machine: str, over: Watched | None = None, is_near: bool = False
-    ) -> None:
-        self.is_near = is_near
+    def __init__(self, stream: Stream, machine: str, over: Watched | None = None) -> None:
         self._stream = stream
         self._machine = machine
         self._over = over
         self._ask: Callable[[], None] | None = None
         self._heard = 0.0
         self._asked: float | None = None
-        self._stalled: float | None = None
         self._silent: Silent | None = None
-        self._ahead = b""
-        self._at = 0
 
     @property
     def silent(self) -> Silent | None:
@@ -86,39 +75,27 @@ class Watched:
         """Begins.
 
         Args:
-            ask: asks the other side something that it answers whatever it is. Called by the thread that reads.
+            ask: asks the other side something that it answers whatever it is. It must not wait.
         """
         self._heard = time.monotonic()
         self._ask = ask
         self._stream.settimeout(TURN_S)
 
     def recv(self, size: int) -> bytes:
-        if self._at == len(self._ahead):
-            self._ahead, self._at = self._receive(max(size, _AHEAD)), 0
-        data = self._ahead[self._at : self._at + size]
-        self._at += len(data)
-        return data
-
-    def _receive(self, size: int) -> bytes:
         try:
             data = self._stream.recv(size)
         except TimeoutError:
-            ask = self._ask
-            if ask is not None and self._is_due():
-                ask()
+            self._check()
             raise
-        self._heard, self._asked, self._stalled = time.monotonic(), None, None
+        self._heard, self._asked = time.monotonic(), None
         return data
 
     def send(self, data: bytes) -> int:
         try:
-            sent = self._stream.send(data)
+            return self._stream.send(data)
         except TimeoutError:
-            if self._ask is not None:
-                self._stall()
+            self._check()  # also paramiko's reading thread may be the one that cannot write
             raise
-        self._stalled = None
-        return sent
 
     def settimeout(self, timeout: float | None) -> None:
         self._stream.settimeout(timeout)
@@ -132,35 +109,18 @@ class Watched:
 
     _closed = False  # paramiko looks at it, as at a socket's
 
-    def _is_due(self) -> bool:
-        """Whether it is time to ask. From then on an answer is owed.
-
-        Raises:
-            Silent: it is owed for too long.
-        """
-        self._check()
-        if self._asked is not None or self._stalled is not None or not self._is_quiet():
-            return False
-        self._asked = time.monotonic()
-        return True
-
-    def _stall(self) -> None:
-        """It reads nothing, and says nothing. What it was sent waits for it already, so that a question would wait
-        behind that, and whoever asks with it. The question comes as soon as it reads again.
-
-        Raises:
-            Silent: that has lasted too long.
-        """
-        self._check()
-        if self._stalled is None and self._is_quiet():
-            self._stalled = time.monotonic()
-
-    def _is_quiet(self) -> bool:
-        return time.monotonic() - self._heard >= KEEPALIVE_S
-
     def _check(self) -> None:
-        since = [at for at in (self._asked, self._stalled) if at is not None]
-        if self._silent is None and since and time.monotonic() - min(since) >= SILENCE_S:
-            self._silent = Silent(self._machine)
+        """Asks when it is time.
+
+        Raises:
+            Silent: the answer is owed for too long.
+        """
+        now = time.monotonic()
+        if self._silent is None and self._ask is not None and now - self._heard >= KEEPALIVE_S:
+            if self._asked is None:
+                self._asked = now
+                self._ask()
+            elif now - self._asked >= SILENCE_S:
+                self._silent = Silent(self._machine)
         if self._silent is not None:
             raise self._silent

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from autoscaler.provider import MachineTags, Problem, ShellAuthFailed, ShellError
 from clusterctl.artefacts.target import LEAST_PYTHON, Target, Unsupported, text
-from clusterctl.shell import words
+from clusterctl.shell import scripts
 from clusterctl.shell.connections import HostKeyChanged
 from clusterctl.shell.ssh import SshShell
 from clusterctl.shell.target import SshTarget
@@ -86,7 +86,7 @@ def question(python: str, ports: Sequence[int] = ()) -> str:
     """What a machine is asked: its first line of answer is `python`, its interface, the C library, the bytes free on
     disk, the time and those of the ports that are taken, or empty where no Python works; then comes the answer to
     `LOOK`."""
-    command = f"answer=$({words.path(python)} {_ASK} {' '.join(map(str, ports))} 2>/dev/null); echo $answer"
+    command = f"answer=$({scripts.path(python)} {_ASK} {' '.join(map(str, ports))} 2>/dev/null); echo $answer"
     return f"{command}\n{claims.LOOK}"
 
 

@@ -16,7 +16,7 @@ import msgspec
 from autoscaler.provider import Machine, MachineState, MachineTags, ShellError
 from clusterctl import processes
 from clusterctl.providers.ownership import OWNER_NAME_TAG, OWNER_TAG, Owner
-from clusterctl.shell import words
+from clusterctl.shell import scripts
 from clusterctl.spec.node_dir import NODE_FOLDER, SOCKETS, sockets_dir
 from clusterctl.sync import receiver
 
@@ -83,7 +83,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
             processes.TAG: self.id,
             "PATH": f"{runtime}:{self.path}",
             "CLUSTERCTL_PYTHON": f"{runtime}/python",
-            "CLUSTERCTL_BASE_PYTHON": words.in_home(python, self.home),
+            "CLUSTERCTL_BASE_PYTHON": scripts.in_home(python, self.home),
             "CLUSTERCTL_SESSION_DIR": self.session_dir,
             SOCKETS: sockets_dir(self.session_dir),
             "PYTHONUNBUFFERED": "1",
@@ -202,9 +202,9 @@ def give_back(claim: Claim, python: str) -> tuple[str, Mapping[str, str]]:
     command = f"""\
 cd && case "$(cat {FILE})" in *{shlex.quote(_id_in(claim))}*) ;; *) exit {NOT_OURS};; esac
 [ ! -f {FOLDER}/leave ] || . {FOLDER}/leave || exit 1
-stuck=$({words.path(python)} -I -c 'import os; exec(os.environ["END"])') || exit 1
+stuck=$({scripts.path(python)} -I -c 'import os; exec(os.environ["END"])') || exit 1
 [ -z "$stuck" ] || {{ echo "$stuck"; exit 1; }}
-[ ! -d {FOLDER}/sync ] || {words.path(python)} -I -c 'import os; exec(os.environ["TAKE_BACK"])' || exit 1
+[ ! -d {FOLDER}/sync ] || {scripts.path(python)} -I -c 'import os; exec(os.environ["TAKE_BACK"])' || exit 1
 rm -rf {session} {sockets}; rmdir "$(dirname {session})" 2>/dev/null
 for entry in {FOLDER}/* {FOLDER}/.[!.]*; do [ "$entry" = {FILE} ] || rm -rf "$entry"; done
 rm -rf {FOLDER}"""

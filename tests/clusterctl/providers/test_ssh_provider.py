@@ -39,7 +39,6 @@ from clusterctl.providers.ssh.checks import Examined, problems_of
 from clusterctl.providers.ssh.claim import Claim, Facts, _count, id_on
 from clusterctl.providers.ssh.provider import SshMachines
 from clusterctl.providers.ssh.silence import Silences
-from clusterctl.shell import kept
 from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged
 from clusterctl.shell.ssh import SshShell
 from clusterctl.shell.ssh_config import SshConfig
@@ -465,7 +464,6 @@ def test_machines_of_a_new_cluster_are_asked_once_for_all(
     bed: SshTestbed, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asking, "_LATELY_S", 3600.0)
-    monkeypatch.setattr(kept, "_FRESH_S", 0.0)  # so that each question has a session of its own
     provider = make()
     before = [sessions(host) for host in bed.hosts]
     assert provider.list() == []

@@ -1,4 +1,4 @@
-"""Scripts one after another in one shell of each kind, without a machine: the session is a pair of pipes."""
+"""A script in a shell of each kind, without a machine: the session is a pair of pipes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from autoscaler.provider import ShellError
+from autoscaler.provider import CommandTimedOut, ShellError
 from clusterctl.shell.channel import Broken, Channel
-from clusterctl.shell.running import Late, Running
+from clusterctl.shell.running import Running
 from tests.shells import SHELLS
 
 LIMIT_S = 30.0
@@ -33,12 +33,9 @@ class Pipes:
     def __init__(self, shell: Sequence[str]) -> None:
         self._shell = shell
         self._process: subprocess.Popen[bytes] | None = None
-        self.waits = False
         self.has_ended = False
-        self.began = 0
 
     def execute(self, command: str, deadline: float) -> None:
-        self.began += 1
         words = ["/bin/sh", "-c", command.replace("/bin/sh", shlex.join(self._shell))]
         self._process = subprocess.Popen(
             words,
@@ -108,76 +105,59 @@ def session(shell: Sequence[str]) -> Iterator[Pipes]:
         pipes.close()
 
 
-def run(pipes: Pipes, script: str, *, is_last: bool = False, limit_s: float = LIMIT_S) -> tuple[int, bytes]:
-    running = Running(cast(Channel, pipes), script, time.monotonic() + limit_s, is_last=is_last)
+def running_in(pipes: Pipes, script: str, limit_s: float = LIMIT_S) -> Running:
+    late = CommandTimedOut("too late")
+    running = Running(cast(Channel, pipes), script, late, time.monotonic() + limit_s)
     running.begin(LIMIT_S)
+    return running
+
+
+def run(pipes: Pipes, script: str, limit_s: float = LIMIT_S) -> tuple[int, bytes]:
     output = bytearray()
-    return running.finish(output.extend), bytes(output)
+    return running_in(pipes, script, limit_s).finish(output.extend), bytes(output)
 
 
-def asked(script: str) -> str:
+def apart(script: str) -> str:
     return f"(\n{script}\n) </dev/null 2>&1\n"
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=shlex.join)
 @settings(max_examples=20, deadline=None)
-@given(st.lists(st.tuples(BYTES, st.integers(0, 255)), max_size=4))
-@example([(bytes(range(1, 256)) * 2, 1)])
-@example([(b"\\c\\0101\\x41\\\\n\\\n'\"$x`x`%s-n\r", 2)])
-@example([(b"\x01\xc2\x01\x7f", 3), (b"\n} \n)", 0)])
-@example([(b"\n long \\ lines \xff\n" * 6000, 4), (b"x", 5)])
-def test_each_script_has_its_own_output_and_status(
-    shell: Sequence[str], scripts: list[tuple[bytes, int]]
-) -> None:
+@given(BYTES, st.integers(0, 255))
+@example(bytes(range(1, 256)) * 2, 1)
+@example(b"\\c\\0101\\x41\\\\n\\\n'\"$x`x`%s-n\r", 2)
+@example(b"\x01\xc2\x01\x7f", 3)
+@example(b"\n} \n)", 0)
+@example(b"\n long \\ lines \xff\n" * 6000, 4)
+@example(b"<0123456789abcdef", 5)
+def test_a_script_has_all_its_output_and_its_status(shell: Sequence[str], data: bytes, status: int) -> None:
     with session(shell) as pipes:
-        for data, status in scripts:
-            script = f"printf %s {shlex.quote(os.fsdecode(data))}; exit {status}"
-            assert run(pipes, asked(script)) == (status, data)
-        assert pipes.began == min(1, len(scripts))
+        script = f"printf %s {shlex.quote(os.fsdecode(data))}; exit {status}"
+        assert run(pipes, apart(script)) == (status, data)
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=shlex.join)
-def test_a_script_finds_nothing_of_those_before_it(shell: Sequence[str]) -> None:
-    look = 'echo "$A $(umask) $PWD $-"; cat; trap'
+def test_nobody_waits_for_what_a_script_leaves_running(shell: Sequence[str]) -> None:
     with session(shell) as pipes:
-        before = run(pipes, asked(look))
-        changes = "export A=1; A=2; umask 0; cd /; set -f; trap 'echo trapped' EXIT; exec 3<&0; f() { :; }"
-        assert run(pipes, asked(f"{changes}; exit 9")) == (9, b"trapped\n")
-        assert run(pipes, asked(look)) == before
-        assert run(pipes, asked("seq 100000 | tail -n 1; seq 100000"))[1].count(b"\n") == 100001
-        assert run(pipes, asked("sleep 300 >/dev/null 2>&1 &")) == (0, b"")  # nobody waits for it
-        assert run(pipes, asked(look)) == before
-        assert pipes.began == 1
-        assert run(pipes, "echo last\n", is_last=True) == (0, b"last\n")
-        assert not pipes.waits
+        assert run(pipes, apart("sleep 300 & echo begun")) == (0, b"begun\n")
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=shlex.join)
-def test_what_is_said_too_late_is_no_answer_to_the_next(shell: Sequence[str]) -> None:
+def test_input_that_a_script_leaves_is_never_run(shell: Sequence[str]) -> None:
     with session(shell) as pipes:
-        assert run(pipes, "(sleep 0.05; echo too late) &\n") == (0, b"")
-        pipes.await_output(LIMIT_S)
-        assert run(pipes, asked("echo in time")) == (0, b"in time\n")
-
-
-@pytest.mark.parametrize("shell", SHELLS, ids=shlex.join)
-def test_input_that_a_last_script_leaves_is_never_run(shell: Sequence[str]) -> None:
-    with session(shell) as pipes:
-        running = Running(cast(Channel, pipes), "read -r line\n", time.monotonic() + LIMIT_S)
-        running.begin(LIMIT_S)
+        running = running_in(pipes, "read -r line\n")
         pipes.sendall(b"one\necho two\necho three\n")
         output = bytearray()
         assert running.finish(output.extend) == 0
-        assert (bytes(output), pipes.waits) == (b"", False)
+        assert bytes(output) == b""
         assert pipes.recv(99, LIMIT_S) == b""
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=shlex.join)
-def test_the_input_of_a_last_script_is_all_its_own(shell: Sequence[str]) -> None:
+def test_the_input_of_a_script_is_all_its_own(shell: Sequence[str]) -> None:
     with session(shell) as pipes:
         long = f': {"x" * 100_000}\nread -r line; echo "<$line>"; cat\n'
-        running = Running(cast(Channel, pipes), long, time.monotonic() + LIMIT_S)
-        running.begin(LIMIT_S)
+        running = running_in(pipes, long)
         pipes.sendall(b"one\ntwo\nthree")
         pipes.shutdown_write()
         output = bytearray()
@@ -186,12 +166,10 @@ def test_the_input_of_a_last_script_is_all_its_own(shell: Sequence[str]) -> None
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=shlex.join)
-def test_a_shell_that_is_killed_by_a_script_waits_for_none(shell: Sequence[str]) -> None:
+def test_a_script_that_is_killed_has_failed_after_what_it_said(shell: Sequence[str]) -> None:
     with session(shell) as pipes:
-        assert run(pipes, asked("echo one")) == (0, b"one\n")
-        status, output = run(pipes, asked("echo two; kill -KILL $$; kill -KILL 0"))
+        status, output = run(pipes, apart("echo two; kill -KILL $$; kill -KILL 0"))
         assert (status != 0, output) == (True, b"two\n")
-        assert not pipes.waits
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=shlex.join)
@@ -208,8 +186,7 @@ def test_nothing_of_a_script_runs_that_is_none_or_does_not_come_whole(
 
         pipes.sendall = send_and_end  # type: ignore[method-assign]
         with contextlib.suppress(ShellError):
-            run(pipes, asked(f"touch {tmp_path}/ran\n{broken}"))
-        assert not pipes.waits
+            run(pipes, apart(f"touch {tmp_path}/ran\n{broken}"))
     with session(shell) as pipes:
         sendall = pipes.sendall
 
@@ -219,21 +196,15 @@ def test_nothing_of_a_script_runs_that_is_none_or_does_not_come_whole(
 
         pipes.sendall = send_a_part  # type: ignore[method-assign]
         with pytest.raises(ShellError, match="here runs no command"):
-            run(pipes, asked(f"touch {tmp_path}/ran"))
+            run(pipes, apart(f"touch {tmp_path}/ran"))
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_script_that_takes_too_long_leaves_no_shell_that_waits() -> None:
-    with session(SHELLS[0]) as pipes:
-        assert run(pipes, asked("echo one")) == (0, b"one\n")
-        with pytest.raises(Late):
-            run(pipes, asked("sleep 300"), limit_s=0.1)
-        assert not pipes.waits
+def test_a_script_that_takes_too_long_is_given_up() -> None:
+    with session(SHELLS[0]) as pipes, pytest.raises(CommandTimedOut, match="too late"):
+        run(pipes, apart("sleep 300"), limit_s=0.1)
 
 
-def test_a_shell_that_ended_before_it_was_asked_is_an_error() -> None:
-    with session(SHELLS[0]) as pipes:
-        run(pipes, asked(":"))
-        pipes.kill()
-        with pytest.raises(ShellError, match="here runs no command"):
-            run(pipes, asked("echo one"))
+def test_a_shell_that_ends_at_once_is_an_error() -> None:
+    with session(["/bin/false"]) as pipes, pytest.raises(ShellError, match="here runs no command"):
+        run(pipes, apart("echo one"))

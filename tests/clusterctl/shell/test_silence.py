@@ -15,7 +15,7 @@ from typing import IO, Any
 import pytest
 
 from autoscaler.provider import ShellLost, ShellTimedOut
-from clusterctl.shell import archive, connections, ssh, terminal, watched
+from clusterctl.shell import archive, ssh, terminal, watched
 from clusterctl.shell.channel import Channel
 from clusterctl.shell.connections import CONNECTIONS
 from clusterctl.shell.running import Running
@@ -71,7 +71,6 @@ class Silenced:
             self._limits.setattr(watched, "KEEPALIVE_S", 0.1)
             self._limits.setattr(watched, "SILENCE_S", silence_s)
             self._limits.setattr(ssh, "_KILL_S", 0.2)
-            self._limits.setattr(connections, "_OPEN_S", 0.2)
             if self._how == "cut":
                 self._bed.cut_off(self._host)
             else:
@@ -144,9 +143,9 @@ def test_each_wait_ends(silenced: Silenced, tmp_path: pathlib.Path, monkeypatch:
     silenced.end()
 
     def joined(remote: Any) -> None:
-        remote.read()
+        remote.recv(65536)
         silenced.begin()
-        remote.read()
+        remote.recv(65536)
 
     with monkeypatch.context() as patch, open(os.devnull) as stdin:
         patch.setattr(sys, "stdin", stdin)

@@ -80,22 +80,18 @@ def test_whoever_answers_goes_on(connection: Connection) -> None:
     assert connection.asked == [15.0, 60.0]
 
 
-def test_whoever_read_nothing_for_a_while_is_asked_before_it_counts_as_silent(connection: Connection) -> None:
-    connection.go_on(14.0)
-    connection.peer.reads = False
-    connection.go_on(20.0, is_sending=True)
-    assert connection.asked == []  # a question would wait behind what is being sent
-    connection.peer.reads = True
-    connection.go_on(21.0, is_sending=True)
-    assert connection.asked == [21.0]
-    connection.go_on(50.0)
-    with pytest.raises(Silent):
-        connection.go_on(51.0)
-
-
-def test_whoever_reads_nothing_and_says_nothing_is_silent_unasked(connection: Connection) -> None:
+def test_whoever_reads_nothing_and_says_nothing_is_silent(connection: Connection) -> None:
     connection.peer.reads = False
     connection.go_on(44.0, is_sending=True)
+    assert connection.asked == [15.0]
     with pytest.raises(Silent):
         connection.go_on(45.0, is_sending=True)
-    assert connection.asked == []
+
+
+def test_whoever_says_something_is_not_silent_however_little_it_reads(connection: Connection) -> None:
+    connection.peer.reads = False
+    for until in (40.0, 80.0, 120.0):
+        connection.go_on(until, is_sending=True)
+        connection.peer.says = b"data"
+    connection.go_on(121.0, is_sending=True)
+    assert connection.asked == [15.0, 56.0, 96.0]

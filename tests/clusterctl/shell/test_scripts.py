@@ -1,4 +1,4 @@
-"""Processes that are found by a mark in their environment."""
+"""Pieces of shell scripts, run by a shell."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import secrets
 import signal
 import subprocess
 
-from clusterctl.shell.marks import kill
+from clusterctl.shell.scripts import kill_marked
 
 
 def test_all_that_have_the_mark_are_killed_and_no_others() -> None:
@@ -20,7 +20,7 @@ def test_all_that_have_the_mark_are_killed_and_no_others() -> None:
     ):
         assert marked.stdout is not None
         marked.stdout.readline()
-        assert subprocess.run(["sh", "-c", kill("SOME_MARK", mark)], check=False).returncode == 0
+        assert subprocess.run(["sh", "-c", kill_marked("SOME_MARK", mark)], check=False).returncode == 0
         assert marked.stdout.read() == b""  # nobody holds it any more
         assert marked.wait() == -signal.SIGKILL
         assert other.poll() is None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.shell.connections import _is_usable
+from clusterctl.shell.keys import is_usable
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is missing")
 
@@ -19,13 +19,13 @@ def make_key(path: Path, passphrase: str = "") -> Path:
 
 
 def test_a_private_key_is(tmp_path: Path) -> None:
-    assert _is_usable(str(make_key(tmp_path / "key")))
+    assert is_usable(str(make_key(tmp_path / "key")))
 
 
 def test_keys_that_need_an_agent_are_not(tmp_path: Path) -> None:
     locked = make_key(tmp_path / "locked", "secret")
-    assert not _is_usable(str(locked))
-    assert not _is_usable(f"{locked}.pub")
-    assert not _is_usable(str(tmp_path / "missing"))
+    assert not is_usable(str(locked))
+    assert not is_usable(f"{locked}.pub")
+    assert not is_usable(str(tmp_path / "missing"))
     (tmp_path / "text").write_text("no key")
-    assert not _is_usable(str(tmp_path / "text"))
+    assert not is_usable(str(tmp_path / "text"))
