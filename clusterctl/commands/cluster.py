@@ -117,7 +117,6 @@ def export_cluster(
     from clusterctl import exports
     from clusterctl.errors import UsageProblem
     from clusterctl.home import Home
-    from clusterctl.spec.platforms.external import ExternalProvider
 
     home = Home.find()
     name = home.resolve(cluster).name
@@ -140,7 +139,7 @@ def export_cluster(
     output.progress(
         "anyone who has this file controls the cluster: send it over a safe channel, then delete it"
     )
-    if isinstance(record.spec.provider, ExternalProvider) and record.spec.provider.config:
+    if record.spec.provider.may_have_secrets:
         output.warn("the file has the provider's `config`, with the credentials that may be in it")
     if key := record.spec.auth.ssh_private_key:
         output.warn(
@@ -198,7 +197,7 @@ def ssh_config(which: Which = None, cluster: Cluster = None) -> None:
     for machine in session.running():
         shell = provider.shell(machine)
         if not isinstance(shell, SshShell):
-            kind = session.record.spec.provider.__struct_config__.tag
+            kind = session.record.spec.provider.type_name
             raise UsageProblem(
                 f"machines of provider type {kind} are not entered by SSH",
                 f"Use `clusterctl attach {name}`, or `clusterctl exec {name} COMMAND`.",
@@ -249,7 +248,7 @@ def _describe(home: Home, record: ClusterRecord | dict[str, Any]) -> dict[str, A
         "cluster_name": record.name,
         "cluster_id": record.cluster_id,
         "state": record.state,
-        "provider": record.spec.provider.__struct_config__.tag,
+        "provider": record.spec.provider.type_name,
         "head": head,
         "head_answers": answers,
         "problem": problem,

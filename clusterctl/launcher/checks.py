@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from autoscaler.provider import NodeType, Problem
-from clusterctl.artefacts import architectures
+from clusterctl.artefacts.architectures import MACHINES
 from clusterctl.artefacts.target import NoRuntime, Target
+from clusterctl.providers import registry
 from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.docker import image_of
@@ -89,15 +90,15 @@ def unlike(spec: ClusterSpec, kinds: Sequence[NodeType], known: Mapping[str, Tar
     Args:
         known: what the runtimes of nodes are made for, by node type.
     """
-    where = str(spec.provider.__struct_config__.tag)
-    machines = {kind.name: architectures.machine_type(where, kind.node_config) for kind in kinds}
+    names = registry.entry(spec.provider.type_name).machine_types
+    machines = {kind.name: names.named(kind.node_config) if names else "" for kind in kinds}
     head = spec.head_node_type
 
     def cpu(name: str) -> str:
         if name in known:
             return known[name].machine
         named = machines[name]
-        return architectures.MACHINES[architectures.architecture(where, named)] if named else ""
+        return MACHINES[names.architecture(named)] if names and named else ""
 
     found = []
     for kind in kinds:

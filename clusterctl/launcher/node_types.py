@@ -13,7 +13,6 @@ from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit, worker_limit, zones
 from clusterctl.spec.node_dir import node_dir
-from clusterctl.spec.platforms.ssh import SshProvider
 
 from .containers import container_of
 from .plan import Change
@@ -110,7 +109,7 @@ def worker_hash(spec: ClusterSpec, name: str) -> str:
     container = container_of(spec, name, is_head=False)
     digest = _digest(
         [
-            _platform(spec),
+            spec.provider.of_node,
             spec.runtime,
             container.digest if container else "",
             kind.resources,
@@ -143,12 +142,11 @@ def head_hash(spec: ClusterSpec) -> str:
 def _machine(spec: ClusterSpec) -> list[object]:
     """What decides the head's machine."""
     kind = spec.available_node_types[spec.head_node_type]
-    own = spec.provider.head if isinstance(spec.provider, SshProvider) else ""
     container = container_of(spec, spec.head_node_type, is_head=True)
     return [
-        _platform(spec),
+        spec.provider.of_node,
         spec.runtime,
-        own,
+        spec.provider.of_head,
         spec.head_node_type,
         kind.node_config,
         container.digest if container else "",
@@ -183,13 +181,6 @@ def head_tags(spec: ClusterSpec, cluster_id: str) -> dict[str, str]:
         MachineTags.CONFIG_HASH: head_hash(spec),
         MachineTags.HASH_VERSION: HASH_VERSION,
     }
-
-
-def _platform(spec: ClusterSpec) -> object:
-    """What a node owes to the provider's settings: of one's own machines not which others there are."""
-    if isinstance(spec.provider, SshProvider):
-        return {"type": "ssh", "python": spec.provider.python}
-    return spec.provider
 
 
 def _digest(parts: object) -> str:

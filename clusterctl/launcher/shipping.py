@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import IO
 
 from clusterctl.artefacts.target import Target, Unsupported, own_abi
+from clusterctl.providers import registry
 from clusterctl.shell import archive
 
 _PACKAGES = ("autoscaler", "clusterctl", "runtime")
@@ -50,9 +51,6 @@ _ON_NODES = ("cloudpickle", "msgspec", "psutil", "pyyaml")
 _METADATA = ("METADATA", "entry_points.txt", "WHEEL")
 """Of our own distribution, which may be installed from a source tree. The head's part has it, for it names all that we
 require: `pip check` would miss most of that on a worker."""
-_BOTOCORE = "botocore/data/"
-_BOTOCORE_SERVICES = ("ec2", "iam", "pricing", "service-quotas", "ssm", "sts")
-"""Of four hundred services, those that a head may ask: the rest is a hundred megabytes."""
 _DIGEST = "digest"
 _KEEP = 3
 _FOLDER = "runtime"
@@ -267,17 +265,11 @@ def _files_of(distributions: Collection[importlib.metadata.Distribution]) -> dic
         str(path): Path(str(distribution.locate_file(path)))
         for distribution in distributions
         for path in distribution.files or ()
-        if path.suffix != ".pyc" and not str(path).startswith("..") and _is_used(str(path))
+        if path.suffix != ".pyc"
+        and not str(path).startswith("..")
+        and not path.parts[0].endswith(".data")  # programs
+        and registry.ships(str(path))
     }
-
-
-def _is_used(path: str) -> bool:
-    """False for programs, and for what botocore knows of services that no head asks."""
-    if path.partition("/")[0].endswith(".data"):
-        return False
-    folder, found, rest = path.partition(_BOTOCORE)
-    service, nested, _ = rest.partition("/")
-    return not (found and not folder and nested) or service in _BOTOCORE_SERVICES
 
 
 def _digest(files: Mapping[str, Path], target: Target) -> str:

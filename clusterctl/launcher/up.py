@@ -228,9 +228,7 @@ class Up:
         if not os.path.exists(self._home.secret_file(record.name)):
             self._home.new_secret(record.name)
         head_type = cluster.head_kind()
-        self._watcher.say(
-            f"creating the head ({head_type.name}, {self._spec.provider.__struct_config__.tag})"
-        )
+        self._watcher.say(f"creating the head ({head_type.name}, {self._spec.provider.type_name})")
         problems: list[ProviderError] = []
         try:
             with ThreadPoolExecutor(1) as pool:
@@ -363,10 +361,7 @@ class Up:
 
 def _place(spec: ClusterSpec) -> tuple[str, ...]:
     """Where the machines are: from elsewhere nobody sees them."""
-    provider = spec.provider
-    names = ("region", "project_id", "endpoint_url", "endpoint", "class_path")
-    words = (getattr(provider, name, "") for name in names)
-    return (str(provider.__struct_config__.tag), *(word for word in words if word))
+    return (spec.provider.type_name, *spec.provider.place)
 
 
 @contextmanager

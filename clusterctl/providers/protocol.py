@@ -1,13 +1,16 @@
-"""What the launcher and the head ask of a provider."""
+"""What the launcher and the head ask of a provider, and what they know of each type."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from autoscaler.provider import NodeType, Problem, Provider
+from clusterctl.artefacts.architectures import MachineTypes
 from clusterctl.artefacts.target import Target
+from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.provider_type import ProviderType
 
 from .ownership import ForeignCluster
 
@@ -72,3 +75,27 @@ MEMBERS = frozenset(
     name for protocol in (Provider, OperatorProvider) for name in vars(protocol) if not name.startswith("_")
 )
 """What a provider must have."""
+
+Make = Callable[[ClusterSpec, str, Mapping[str, str]], OperatorProvider]
+"""Makes the provider of a spec, for the cluster of an id; the last argument: see `registry.make`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry(ProviderType):
+    """A type of provider: everything that is known of it outside its package.
+
+    Attributes:
+        make: makes a provider. The platform's SDK, and what imports it, are imported in it.
+        extra: the extra of our distribution that it needs; "": none.
+        modules: what this extra brings.
+        for_head: what the head needs to make a provider again.
+        machine_types: how machine types are named, where they tell the CPU's architecture.
+        ships: whether a file of the extra, by its path in site-packages, is of use to a head.
+    """
+
+    make: Make
+    extra: str = ""
+    modules: tuple[str, ...] = ()
+    for_head: Callable[[ClusterSpec, OperatorProvider], ForHead] = lambda spec, provider: provider.for_head()
+    machine_types: MachineTypes | None = None
+    ships: Callable[[str], bool] = lambda path: True

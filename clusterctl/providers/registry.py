@@ -1,4 +1,4 @@
-"""Makes the provider of a spec."""
+"""Finds the entry of each type of provider, and makes providers by it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import importlib.util
 from collections.abc import Mapping
 
 from clusterctl.errors import UsageProblem
+from clusterctl.spec import provider_names
 from clusterctl.spec.definition import ClusterSpec
-from clusterctl.spec.platforms.aws import AwsProvider
-from clusterctl.spec.platforms.external import ExternalProvider
-from clusterctl.spec.platforms.gcp import GcpProvider
-from clusterctl.spec.platforms.local import LocalProvider
-from clusterctl.spec.platforms.ssh import SshProvider
 
-from . import external
-from .ownership import Ownership
-from .protocol import MEMBERS, ForHead, OperatorProvider
+from .protocol import Entry, ForHead, OperatorProvider
 
-_NEEDS = {"ssh": ("paramiko",), "aws": ("paramiko", "boto3"), "gcp": ("paramiko", "google.cloud.compute_v1")}
-"""Extra, called as the platform is -> the modules that it brings."""
+
+def entry(name: str) -> Entry:
+    """The entry of a type of provider."""
+    found = provider_names.entry(name)
+    assert isinstance(found, Entry)
+    return found
 
 
 def make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> OperatorProvider:
@@ -32,51 +30,25 @@ def make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> Ope
         UsageProblem: what the platform's machines are reached with is not installed here, or the class of an external
             provider cannot be used.
     """
-    config = spec.provider
-    _require(str(config.__struct_config__.tag))
-    if isinstance(config, SshProvider):
-        from clusterctl.providers.ssh.provider import SshMachines
-
-        return SshMachines(spec, cluster_id, settings)
-    if isinstance(config, GcpProvider):
-        from clusterctl.providers.gcp.provider import GcpMachines
-
-        return GcpMachines(spec, cluster_id, settings)
-    if isinstance(config, LocalProvider):
-        from clusterctl.providers.local.provider import LocalMachines
-
-        root = settings.get("root") or config.root
-        return LocalMachines(
-            cluster_id, Ownership(settings).owner, root=root, listing_lag_s=config.listing_lag_s
-        )
-    if isinstance(config, AwsProvider):
-        from clusterctl.providers.aws.provider import AwsMachines
-
-        return AwsMachines(spec, cluster_id, settings)
-    if isinstance(config, ExternalProvider):
-        return external.load(config, settings, MEMBERS)(spec, cluster_id, settings)
-    raise UsageProblem(f"provider type '{config.__struct_config__.tag}' is not available in this version")
+    name = spec.provider.type_name
+    found = entry(name)
+    for module in found.modules:
+        if not _is_there(module):  # before anything begins: found missing later, it would be a traceback
+            raise UsageProblem(
+                f"clusters of provider type '{name}' need the Python package of {module}, which is not installed",
+                f"Install it: pip install 'clusterctl[{found.extra}]'",
+            )
+    return found.make(spec, cluster_id, settings)
 
 
 def for_head(spec: ClusterSpec, provider: OperatorProvider) -> ForHead:
-    """What the head needs to make a provider again, the module of an external one included."""
-    given = provider.for_head()
-    if not isinstance(spec.provider, ExternalProvider):
-        return given
-    return ForHead(
-        {**given.settings, **external.settings_for_head()},
-        (*given.files, *external.files_for_head(spec.provider)),
-    )
+    """What the head needs to make a provider again."""
+    return entry(spec.provider.type_name).for_head(spec, provider)
 
 
-def _require(platform: str) -> None:
-    """Before anything begins, and in one place: what is found missing later would be a traceback."""
-    for module in _NEEDS.get(platform, ()):
-        if not _is_there(module):
-            raise UsageProblem(
-                f"clusters of provider type '{platform}' need the Python package of {module}, which is not installed",
-                f"Install it: pip install 'clusterctl[{platform}]'",
-            )
+def ships(path: str) -> bool:
+    """Whether a file of a package, by its path in site-packages, is of use to a head."""
+    return all(entry(name).ships(path) for name in provider_names.NAMES)
 
 
 def _is_there(module: str) -> bool:

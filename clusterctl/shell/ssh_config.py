@@ -134,7 +134,7 @@ class SshConfig:
         return replace(target, proxy_command=str(found.get("proxycommand") or ""))
 
     def _jumps(self, way: str, base: SshTarget, depth: int) -> SshTarget:
-        from clusterctl.spec.platforms.ssh import split_machine
+        from clusterctl.spec.host_names import split_machine
 
         if depth > _MOST_JUMPS:
             raise self._wrong(f"ProxyJump {way} leads back to itself")

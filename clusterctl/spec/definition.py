@@ -1,22 +1,23 @@
 """The cluster spec as types. The reader, the JSON Schema and the documentation all come from these classes.
 
-Keys keep the names of Ray's cluster YAML where Ray has them. What belongs to one platform is in `platforms`.
+Keys keep the names of Ray's cluster YAML where Ray has them. The keys of `provider` are in the providers' packages.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union
 
 from msgspec import Meta, field
 
-from .kinds import Amount, Count, EnvString, Port, Seconds, Struct
-from .platforms.aws import AwsProvider
-from .platforms.external import ExternalProvider
-from .platforms.gcp import GcpProvider
-from .platforms.local import LocalProvider
-from .platforms.ssh import SshProvider
+from . import provider_names
+from .kinds import Amount, Count, EnvString, Port, ProviderConfig, Seconds, Struct
+
+if TYPE_CHECKING:
+    AnyProvider = ProviderConfig
+else:
+    AnyProvider = Union[provider_names.configs()]
 
 ClusterName = Annotated[
     str,
@@ -250,7 +251,7 @@ class ClusterSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """A cluster."""
 
     cluster_name: ClusterName
-    provider: LocalProvider | SshProvider | AwsProvider | GcpProvider | ExternalProvider
+    provider: AnyProvider
     available_node_types: Annotated[
         dict[Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")], NodeType],
         Meta(min_length=1, description="The kinds of machines, by name."),

@@ -17,3 +17,43 @@ EnvString = Annotated[str, Meta(extra={"env": True})]
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of every part of the spec: immutable, strict."""
+
+
+class ProviderConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
+    """Base of the keys of `provider`: each type has its own class, tagged with its name, and says what follows from the
+    values."""
+
+    @property
+    def type_name(self) -> str:
+        """`provider.type`."""
+        return str(self.__struct_config__.tag)
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """The zones of node types that name none, the best one first. Empty: any."""
+        return ()
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Where the machines are: with other values, nobody finds them."""
+        return ()
+
+    @property
+    def of_node(self) -> object:
+        """What a node depends on. When it changes, nodes are outdated."""
+        return self
+
+    @property
+    def of_head(self) -> str:
+        """What the head's machine depends on besides; "": nothing."""
+        return ""
+
+    @property
+    def may_have_secrets(self) -> bool:
+        """Whether credentials may be among the values."""
+        return False
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The words of a value that separates them by commas."""
+    return tuple(word.strip() for word in text.split(",") if word.strip())

@@ -6,21 +6,16 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
 
-import msgspec
+import yaml
 from msgspec import inspect
 
 from clusterctl.errors import NotFound, SpecError
 
-from . import on_premise, ray_yaml
-from .definition import ClusterSpec, Docker
-from .platforms.external import CLASS_PATH, ExternalProvider
-from .platforms.local import LocalNodeConfig
-from .platforms.ssh import SshNodeConfig, SshProvider
+from . import editing, provider_type, ray_yaml
+from .definition import ClusterSpec
+from .host_names import split_machine
 from .positions import Path, Problem, compose
 from .reader import Reader
-
-NODE_CONFIGS: Mapping[str, type[msgspec.Struct]] = {"local": LocalNodeConfig, "ssh": SshNodeConfig}
-"""What `node_config` may hold, by provider type. Of clouds it is their own business, and checked by their providers."""
 
 _COMMON_RESOURCES = {name.lower(): name for name in ("CPU", "GPU", "memory", "object_store_memory")}
 
@@ -75,7 +70,7 @@ def read_text(text: str, environ: Mapping[str, str]) -> tuple[ClusterSpec | None
     root, problems = compose(text)
     if root is None:
         return None, problems or [Problem(1, 1, (), "the file is empty; a spec needs at least cluster_name")]
-    notes = on_premise.complete(root)
+    notes = _complete(root)
     notes += ray_yaml.translate(root)
     reader = Reader(environ, _homes())
     spec = reader.read(root, ClusterSpec)
@@ -83,14 +78,27 @@ def read_text(text: str, environ: Mapping[str, str]) -> tuple[ClusterSpec | None
         ray_yaml.check(spec, reader)
         _check_node_configs(spec, reader)
         _check_across(spec, reader)
-        on_premise.check(spec, reader)
         _check_supported(spec, reader)
+        provider_type.named(spec.provider.type_name).check(spec, reader)
     found = sorted(
         [*notes, *reader.problems, *reader.warnings], key=lambda problem: (problem.line, problem.column)
     )
     if not isinstance(spec, ClusterSpec) or any(problem.is_fatal for problem in found):
         return None, found
     return spec, found
+
+
+def _complete(root: yaml.Node) -> list[Problem]:
+    """Writes what the document may leave out into it, in place; returns what is missing."""
+    if not isinstance(root, yaml.MappingNode):
+        return []
+    types, head_type = "available_node_types", "head_node_type"
+    if editing.get(root, "provider") is None and editing.get(root, types) is None:
+        # That a provider is missing is said, and not of what it might have implied as well.
+        editing.put(root, types, editing.mapping(root, [("head", editing.mapping(root, []))]))
+        if editing.get(root, head_type) is None:
+            editing.put(root, head_type, editing.text(root, "head"))
+    return [problem for kind in provider_type.everyone().values() for problem in kind.complete(root)]
 
 
 def _homes() -> dict[str, list[Path]]:
@@ -115,7 +123,7 @@ def _homes() -> dict[str, list[Path]]:
 
 
 def _check_node_configs(spec: ClusterSpec, reader: Reader) -> None:
-    kind = NODE_CONFIGS.get(provider_type(spec))
+    kind = provider_type.named(spec.provider.type_name).node_config
     if kind is None:
         return
     for name in spec.available_node_types:
@@ -164,36 +172,22 @@ def _check_across(spec: ClusterSpec, reader: Reader) -> None:
 def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
     """Keys that are valid and that this version cannot honour: said, never ignored."""
     _check_runtime(spec, reader)
-    if isinstance(spec.provider, ExternalProvider) and not CLASS_PATH.fullmatch(spec.provider.class_path):
-        reader.problem_at(
-            ("provider", "class"),
-            f"'{spec.provider.class_path}' does not name a class; write package.module:Class",
-        )
     for name, node_type in spec.available_node_types.items():
-        if provider_type(spec) in ("local", "ssh"):
+        if not provider_type.named(spec.provider.type_name).has_markets:
             asked = {"spot": node_type.spot, "zones": node_type.zones, "max_price": node_type.max_price}
             for key in (key for key, value in asked.items() if value):
                 reader.problem_at(
                     ("available_node_types", name, key),
-                    f"machines of provider type {provider_type(spec)} do not support this key; remove it",
+                    f"machines of provider type {spec.provider.type_name} do not support this key; remove it",
                 )
-    _check_node_dir(spec.node_dir, ("node_dir",), spec, reader)
-    for name, node_type in spec.available_node_types.items():
-        _check_node_dir(node_type.node_dir, ("available_node_types", name, "node_dir"), spec, reader)
-    if spec.autostop is not None and not spec.autostop.down and isinstance(spec.provider, SshProvider):
-        reader.problem_at(
-            ("autostop",), "SSH hosts cannot be stopped, only given back: add `down: true` to it"
-        )
-    if provider_type(spec) == "local":
-        given: dict[Path, Docker | None] = {("docker",): spec.docker} | {
-            ("available_node_types", name, "docker"): kind.docker
-            for name, kind in spec.available_node_types.items()
-        }
-        for path, docker in given.items():
-            if docker is not None and (docker.image or docker.head_image or docker.worker_image):
-                reader.problem_at(
-                    path, "machines of provider type local are processes of this host and run no containers"
-                )
+    for path, given in _node_dirs(spec).items():
+        if given and not given.startswith(("/", "~/")):
+            reader.problem_at(path, f"'{given}' must be an absolute path, or begin with ~/")
+    for one in filter(str.strip, spec.auth.ssh_proxy_jump.split(",")):
+        try:
+            split_machine(one)
+        except ValueError as error:
+            reader.problem_at(("auth", "ssh_proxy_jump"), str(error))
     for index, name in enumerate(spec.rsync_filter):
         if not name.strip() or set(name) & set("/ *?!"):
             reader.problem_at(
@@ -202,23 +196,19 @@ def _check_supported(spec: ClusterSpec, reader: Reader) -> None:
             )
 
 
-def _check_node_dir(given: str, path: Path, spec: ClusterSpec, reader: Reader) -> None:
-    if given and not given.startswith(("/", "~/")):
-        reader.problem_at(path, f"'{given}' must be an absolute path, or begin with ~/")
-    elif given and provider_type(spec) == "local":
-        reader.problem_at(path, "a local machine keeps everything in its own folder: set provider.root")
+def _node_dirs(spec: ClusterSpec) -> dict[Path, str]:
+    """Where the spec says in which folder nodes keep what outlives them."""
+    of_types: dict[Path, str] = {
+        ("available_node_types", name, "node_dir"): kind.node_dir
+        for name, kind in spec.available_node_types.items()
+    }
+    return {("node_dir",): spec.node_dir, **of_types}
 
 
 def _check_runtime(spec: ClusterSpec, reader: Reader) -> None:
     runtime = spec.runtime
     for key, message in runtime.problems():
         reader.problem_at(("runtime", key), message)
-    if provider_type(spec) == "local" and not runtime.shares_machines:
-        reader.problem_at(
-            ("runtime", "kind"),
-            f"{runtime.name} cannot run on local machines, because its nodes on one host end each other; use another "
-            "provider",
-        )
     if spec.autostop is not None and not runtime.has_our_head:
         reader.problem_at(
             ("autostop",),
@@ -239,19 +229,9 @@ def _check_runtime(spec: ClusterSpec, reader: Reader) -> None:
             )
 
 
-def provider_type(spec: ClusterSpec) -> str:
-    """`provider.type` of a spec."""
-    tag = spec.provider.__struct_config__.tag
-    assert isinstance(tag, str)
-    return tag
-
-
 def zones(spec: ClusterSpec, name: str) -> tuple[str, ...]:
     """Where machines of the node type `name` may be, the best place first. Empty: anywhere."""
-    of_all = getattr(spec.provider, "availability_zone", "")
-    return tuple(spec.available_node_types[name].zones) or tuple(
-        zone.strip() for zone in of_all.split(",") if zone.strip()
-    )
+    return tuple(spec.available_node_types[name].zones) or spec.provider.zones
 
 
 def worker_limit(spec: ClusterSpec, name: str) -> int:

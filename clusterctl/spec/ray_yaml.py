@@ -11,24 +11,16 @@ from collections.abc import Mapping
 
 import yaml
 
-from . import editing
+from . import editing, provider_names, provider_type
 from .definition import ClusterSpec
 from .positions import Path, Problem, at
+from .provider_type import RaysCloud
 from .ray_start import parse_start
 from .reader import Reader
 
 _TYPES, _HEAD_TYPE = "available_node_types", "head_node_type"
 _MAX_WORKERS = 2
 """Of a file that leaves to Ray what the head is, and names no limit."""
-
-_HEAD_TYPES: Mapping[str, str] = {"aws": "ray.head.default", "gcp": "ray_head_default"}
-"""The head's node type where a file of a cloud names none: the same as Ray's."""
-
-_IMPLIED: Mapping[str, Mapping[str, str]] = {
-    "aws": {"InstanceType": "m5.large"},
-    "gcp": {"machineType": "n1-standard-2"},
-}
-"""What machines are when a file of a cloud names no node types: the same as Ray's."""
 
 _REFUSED: Mapping[str, Mapping[str, str]] = {
     "": {
@@ -46,14 +38,6 @@ _REFUSED: Mapping[str, Mapping[str, str]] = {
         "module": "Ray's node providers have another protocol; write one of ours, and name it in `provider: {type: "
         "external, class: package.module:Class}` (docs/adding-a-provider.md)",
         "use_external_head_ip": "remove it; what machines listen at is the address by which they are reached",
-    },
-    "aws": {
-        "aws_credentials": "keys do not belong into a file that is copied to machines: set AWS_PROFILE, or AWS's other "
-        "environment variables, or provider.profile",
-    },
-    "gcp": {
-        "gcp_credentials": "keys do not belong into a file that is copied to machines: set "
-        "GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`",
     },
     "auth": {
         "ssh_proxy_use_node_id": "machines are reached by their addresses: `ssh_proxy_command` gets these as %h",
@@ -85,18 +69,19 @@ def translate(root: yaml.Node) -> list[Problem]:
         _drop_unless_true(provider, key)
     provider.value = [(key, value) for key, value in provider.value if not editing.is_null(value)]
     _refuse(provider, ("provider",), "provider", notes)
-    _refuse(provider, ("provider",), name, notes)
-    if name in _IMPLIED:
+    cloud = provider_type.named(name).rays if name in provider_names.NAMES else None
+    if cloud is not None:
+        _refuse_keys(provider, ("provider",), cloud.refused, notes)
         _keep_no_stopped(provider, notes)
         _no_cloudwatch(provider, notes)
-        _implied_head(root, name)
-        _old_form(root, provider, name, notes)
+        _implied_head(root, cloud)
+        _old_form(root, provider, cloud, notes)
         _drop_min_workers(root, notes)
     types = editing.get(root, _TYPES)
     if isinstance(types, yaml.MappingNode):
         for type_key, node_type in types.value:
             if isinstance(node_type, yaml.MappingNode):
-                _node_type(node_type, (_TYPES, str(type_key.value)), name, notes)
+                _node_type(node_type, (_TYPES, str(type_key.value)), cloud, notes)
     return notes
 
 
@@ -143,7 +128,13 @@ def _setup_commands(spec: ClusterSpec) -> list[tuple[Path, str]]:
 
 
 def _refuse(mapping: yaml.MappingNode, path: Path, place: str, notes: list[Problem]) -> None:
-    for key, advice in _REFUSED.get(place, {}).items():
+    _refuse_keys(mapping, path, _REFUSED[place], notes)
+
+
+def _refuse_keys(
+    mapping: yaml.MappingNode, path: Path, refused: Mapping[str, str], notes: list[Problem]
+) -> None:
+    for key, advice in refused.items():
         node = editing.key_of(mapping, key)
         if node is not None and not editing.is_empty(editing.pop(mapping, key)):
             notes.append(at(node, (*path, key), f"not supported: {advice}"))
@@ -177,20 +168,22 @@ def _no_cloudwatch(provider: yaml.MappingNode, notes: list[Problem]) -> None:
         _warn(key, ("provider", "cloudwatch"), words, notes)
 
 
-def _implied_head(root: yaml.MappingNode, name: str) -> None:
+def _implied_head(root: yaml.MappingNode, cloud: RaysCloud) -> None:
     """A file with a node type of the name that Ray's defaults have for the head need not say which is the head's."""
     types = editing.get(root, _TYPES)
     if editing.get(root, _HEAD_TYPE) is not None or not isinstance(types, yaml.MappingNode):
         return
-    key = editing.key_of(types, _HEAD_TYPES[name])
+    key = editing.key_of(types, cloud.head_type)
     if key is None:
         return
-    editing.put(root, _HEAD_TYPE, editing.text(key, _HEAD_TYPES[name]))
+    editing.put(root, _HEAD_TYPE, editing.text(key, cloud.head_type))
     if editing.get(root, "max_workers") is None:
         editing.put(root, "max_workers", editing.number(key, _MAX_WORKERS))
 
 
-def _old_form(root: yaml.MappingNode, provider: yaml.MappingNode, name: str, notes: list[Problem]) -> None:
+def _old_form(
+    root: yaml.MappingNode, provider: yaml.MappingNode, cloud: RaysCloud, notes: list[Problem]
+) -> None:
     """The two node types of a file that names none: `head_node` and `worker_nodes` of before there were node types, or
     what Ray takes for granted."""
     old: dict[str, yaml.MappingNode] = {}
@@ -213,7 +206,7 @@ def _old_form(root: yaml.MappingNode, provider: yaml.MappingNode, name: str, not
                 editing.put(kind, "resources", resources)
             editing.put(kind, "node_config", old[role])
         else:
-            implied = [(key, editing.text(provider, value)) for key, value in _IMPLIED[name].items()]
+            implied = [(key, editing.text(provider, value)) for key, value in cloud.implied.items()]
             editing.put(kind, "node_config", editing.mapping(provider, implied))
             if role == "worker":
                 editing.put(kind, "spot", editing.boolean(provider, True))
@@ -226,30 +219,14 @@ def _old_form(root: yaml.MappingNode, provider: yaml.MappingNode, name: str, not
     editing.put(root, _HEAD_TYPE, editing.text(provider, "head"))
 
 
-def _node_type(kind: yaml.MappingNode, path: Path, platform: str, notes: list[Problem]) -> None:
+def _node_type(kind: yaml.MappingNode, path: Path, cloud: RaysCloud | None, notes: list[Problem]) -> None:
     key = editing.key_of(kind, "priority")
     if key is not None:
         editing.pop(kind, "priority")
         _warn(key, (*path, "priority"), "not used: what fits best is taken, and of these the cheapest", notes)
     config = editing.get(kind, "node_config")
-    if platform != "gcp" or not isinstance(config, yaml.MappingNode):
-        return
-    for name in ("acceleratorType", "acceleratorConfig"):
-        key = editing.key_of(config, name)
-        if key is not None:
-            editing.pop(config, name)
-            words = "not supported: there are no TPU machines; GPUs are guestAccelerators"
-            notes.append(at(key, (*path, "node_config", name), words))
-    scheduling = editing.get(config, "scheduling")
-    if isinstance(scheduling, yaml.SequenceNode) and scheduling.value:
-        # A list of mappings, as Ray's own files have it; the API takes one.
-        editing.pop(config, "scheduling")
-        entries = [
-            pair for part in scheduling.value if isinstance(part, yaml.MappingNode) for pair in part.value
-        ]
-        merged = editing.mapping(scheduling, [])
-        merged.value.extend(entries)
-        editing.put(config, "scheduling", merged)
+    if cloud is not None and isinstance(config, yaml.MappingNode):
+        notes.extend(cloud.translate(config, (*path, "node_config")))
 
 
 def _drop_min_workers(root: yaml.MappingNode, notes: list[Problem]) -> None:

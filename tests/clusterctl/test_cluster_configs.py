@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from clusterctl.providers import registry
 from clusterctl.spec.definition import RayRuntime
-from clusterctl.spec.load import load_file, provider_type
+from clusterctl.spec.load import load_file
 from tests.clusterctl.cli import Cli
 
 FOLDER = Path(__file__).parents[2] / "cluster-configs"
 FILES = sorted(FOLDER.glob("*.yaml"))
-SDKS = {"aws": "boto3", "gcp": "google.cloud.compute_v1", "ssh": "paramiko"}
 
 
 def sdk_is_missing(file: Path) -> bool:
-    module = SDKS.get(provider_type(load_file(str(file), {})))
-    return module is not None and importlib.util.find_spec(module.split(".")[0]) is None
+    modules = registry.entry(load_file(str(file), {}).provider.type_name).modules
+    return any(importlib.util.find_spec(module.split(".")[0]) is None for module in modules)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_it_is_checked_and_rehearsed_without_a_network(file: Path, cli: Cli, tmp
     own.write_text(re.sub(r"192\.168\.1\.(\d+)", r"127.0.0.\1:1", file.read_text()))
     ran = cli.run("up", "--dry-run", str(own))
     assert "create the head's machine" in ran.out, ran.err
-    words = {"local": "", "ssh": "refuse"}.get(provider_type(load_file(str(file), {})), "credentials")
+    words = {"local": "", "ssh": "refuse"}.get(load_file(str(file), {}).provider.type_name, "credentials")
     assert ran.status == 0 if not words else ran.status != 0
     assert words in ran.err.lower()  # after all that could be shown: what could not be asked
     assert bool(words) == ("it would not get so far" in ran.err)

@@ -28,11 +28,11 @@ from autoscaler.provider import (
 from clusterctl.artefacts.architectures import MACHINES
 from clusterctl.artefacts.target import LEAST_PYTHON, Target, text
 from clusterctl.spec.definition import ClusterSpec
-from clusterctl.spec.platforms.aws import AwsProvider
 
 from . import identity, launches, network, tagging
 from .catalog import Catalog
 from .clients import Clients
+from .config import AwsProvider
 from .images import Image
 from .network import Network
 from .prices import Prices

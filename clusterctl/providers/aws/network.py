@@ -11,9 +11,9 @@ from typing import Any
 
 from autoscaler.provider import Config, MachineTags, NotFound, ProviderError, Throttled, Transient
 from clusterctl.providers.ownership import OWNER_NAME_TAG, OWNER_TAG
-from clusterctl.spec.platforms.aws import AwsProvider
 
 from .clients import Clients
+from .config import AwsProvider
 from .listing import instances
 from .tagging import cluster_filter, pairs, read, specification
 

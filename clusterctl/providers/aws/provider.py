@@ -35,11 +35,11 @@ from clusterctl.providers.access import SshAccess
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
 from clusterctl.providers.protocol import ForHead
 from clusterctl.spec.definition import ClusterSpec
-from clusterctl.spec.platforms.aws import AwsProvider
 
 from . import checks, identity, images, launches, listing, network, policies, principal, tagging
 from .catalog import Catalog
 from .clients import Clients, Place
+from .config import AwsProvider
 from .images import Image
 from .network import Network
 from .notices import Notices

@@ -13,11 +13,11 @@ from datetime import datetime
 from typing import Any
 
 from autoscaler.provider import ON_DEMAND, SPOT, Config, Machine, MachineState, MachineTags
-from clusterctl.artefacts import architectures
 from clusterctl.artefacts.architectures import ARM64, X86_64
 from clusterctl.providers import first_boot
 
 from . import names
+from .machine_names import MACHINE_TYPES
 
 Json = dict[str, Any]
 
@@ -252,7 +252,7 @@ def _disks(node_config: Mapping[str, Any]) -> Sequence[Json]:
             parameters = dict(disk.get("initializeParams") or {})
             if not parameters.get("sourceImage"):
                 parameters["sourceImage"] = default_image(
-                    architecture=architectures.architecture("gcp", machine_type(node_config))
+                    architecture=MACHINE_TYPES.architecture(machine_type(node_config))
                 )
             disk["initializeParams"] = parameters
     return given

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from autoscaler.provider import NodeType, NotFound, ProviderError, Transient
-from clusterctl.spec.platforms.gcp import GcpProvider
 
 from . import errors, firewall, names
 from .api import ComputeApi, Json
+from .config import GcpProvider
 
 _FIREWALL_S = 60.0
 _ANYWHERE = ("0.0.0.0/0",)

@@ -30,20 +30,21 @@ from autoscaler.provider import (
     Shell,
     Transient,
 )
-from clusterctl.artefacts import architectures
+from clusterctl.artefacts.architectures import MACHINES
 from clusterctl.artefacts.target import Target
 from clusterctl.providers import ownership
 from clusterctl.providers.access import SshAccess
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
 from clusterctl.providers.protocol import ForHead
 from clusterctl.spec.definition import ClusterSpec
-from clusterctl.spec.platforms.gcp import GcpProvider
 from runtime._system import files
 
 from . import api as apis
 from . import checks, errors, firewall, instances, machine_types, names, prices
 from .api import ComputeApi, Json
+from .config import GcpProvider
 from .instances import Surroundings
+from .machine_names import MACHINE_TYPES
 from .machine_types import Hardware
 from .network import ClusterNetwork
 
@@ -128,9 +129,7 @@ class GcpMachines:
     def targets(self, node_types: Sequence[NodeType]) -> Mapping[str, Target]:
         found: dict[str, Target] = {}
         for kind in node_types:
-            where = architectures.MACHINES[
-                architectures.architecture("gcp", instances.machine_type(kind.node_config))
-            ]
+            where = MACHINES[MACHINE_TYPES.architecture(instances.machine_type(kind.node_config))]
             python = instances.python_of(instances.boot_image(kind.node_config))
             if python is not None and self._spec.python == "python3":
                 found[kind.name] = Target(python, where)

@@ -38,10 +38,10 @@ from clusterctl.providers import ownership
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Owner
 from clusterctl.providers.protocol import ForHead
 from clusterctl.shell.local import LocalShell
-from clusterctl.spec.platforms.local import LocalNodeConfig
 from runtime._system import settings
 
 from . import machine as machines
+from .config import LocalNodeConfig
 from .machine import LocalMachine
 
 _SOCKET_ROOM = 48

@@ -10,7 +10,9 @@ import msgspec
 from clusterctl.shell.ssh_config import SshConfig
 from clusterctl.shell.target import SshTarget
 from clusterctl.spec.definition import Auth, ClusterSpec
-from clusterctl.spec.platforms.ssh import SshProvider, split_machine
+from clusterctl.spec.host_names import split_machine
+
+from .config import SshProvider
 
 
 def parse(text: str, base: SshTarget, config: SshConfig | None = None) -> SshTarget:

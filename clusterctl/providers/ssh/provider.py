@@ -46,13 +46,13 @@ from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.docker import all_in_containers
 from clusterctl.spec.node_dir import session_dir
-from clusterctl.spec.platforms.ssh import SshNodeConfig, SshProvider
 
 from . import claim as claims
 from . import hosts
 from .asking import Asking, tell
 from .checks import Examined, problems_of, wrong_address
 from .claim import Claim, Facts
+from .config import SshNodeConfig, SshProvider
 from .memory import Memory
 from .own_end import give_back_own
 from .silence import Silent

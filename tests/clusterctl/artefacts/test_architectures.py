@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.artefacts.architectures import architecture, machine_type
+from clusterctl.artefacts.architectures import MachineTypes
+from clusterctl.providers import registry
 
 ARM64 = {
     "aws": (
@@ -44,13 +45,19 @@ X86_64 = {
 }
 
 
+def of(platform: str) -> MachineTypes:
+    found = registry.entry(platform).machine_types
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize("platform", ["aws", "gcp"])
 def test_families(platform: str) -> None:
-    assert [name for name in ARM64[platform] if architecture(platform, name) != "arm64"] == []
-    assert [name for name in X86_64[platform] if architecture(platform, name) != "x86_64"] == []
+    assert [name for name in ARM64[platform] if of(platform).architecture(name) != "arm64"] == []
+    assert [name for name in X86_64[platform] if of(platform).architecture(name) != "x86_64"] == []
 
 
 def test_the_machine_type_of_a_node_type() -> None:
-    assert machine_type("aws", {"InstanceType": "m7g.large"}) == "m7g.large"
-    assert machine_type("gcp", {"machineType": "zones/z/machineTypes/t2a-standard-1"}) == "t2a-standard-1"
-    assert machine_type("aws", {}) == machine_type("ssh", {"InstanceType": "m7g.large"}) == ""
+    assert of("aws").named({"InstanceType": "m7g.large"}) == "m7g.large"
+    assert of("gcp").named({"machineType": "zones/z/machineTypes/t2a-standard-1"}) == "t2a-standard-1"
+    assert of("aws").named({}) == of("gcp").named({"InstanceType": "m7g.large"}) == ""

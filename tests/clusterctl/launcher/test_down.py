@@ -13,8 +13,8 @@ from clusterctl.errors import TimedOut, Unreachable
 from clusterctl.home import STOPPED, Home, new_record
 from clusterctl.launcher import machines
 from clusterctl.launcher.down import Ended, down, to_end, without_minimum, workers_of, workers_to_end
+from clusterctl.providers.ssh.config import SshProvider
 from clusterctl.spec.load import load_text
-from clusterctl.spec.platforms.ssh import SshProvider
 
 SPEC = load_text(
     "cluster_name: c\nprovider: {type: local}\nhead_node_type: head\n"

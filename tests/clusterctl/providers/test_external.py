@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from clusterctl.errors import SpecError, UsageProblem
-from clusterctl.providers import external, registry
+from clusterctl.providers import registry
+from clusterctl.providers.external import loading
 from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import load_text
@@ -92,7 +93,7 @@ def test_a_package_travels_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (package.parent / ".git" / "config").write_text("")
     ours = spec("whole_provider.inner.machines:Directories")
     registry.make(ours, "one", {"owner": "o"})
-    names = [name for name, _ in external.files_for_head(ours.provider)]  # type: ignore[arg-type]
+    names = [name for name, _ in loading.files_for_head(ours.provider)]  # type: ignore[arg-type]
     assert names == [
         "provider/whole_provider/__init__.py",
         "provider/whole_provider/inner/__init__.py",

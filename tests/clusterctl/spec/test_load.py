@@ -8,8 +8,8 @@ import pathlib
 import pytest
 
 from clusterctl.errors import ExitCode, NotFound, SpecError
+from clusterctl.providers.local.config import LocalProvider
 from clusterctl.spec.load import cluster_limit, load_file, load_text, read_text, worker_limit
-from clusterctl.spec.platforms.local import LocalProvider
 
 GOOD = """\
 cluster_name: c

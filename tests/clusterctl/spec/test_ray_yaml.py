@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from clusterctl.errors import SpecError
+from clusterctl.providers.aws.config import AwsProvider
+from clusterctl.providers.gcp.config import GcpProvider
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit, load_text, read_text, worker_limit
-from clusterctl.spec.platforms.aws import AwsProvider
-from clusterctl.spec.platforms.gcp import GcpProvider
 from clusterctl.spec.ray_start import parse_start
 
 LOCAL = """\

@@ -6,28 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from ..kinds import EnvString, Struct
-
-
-def split_machine(text: str) -> tuple[str, str, int]:
-    """The user ("": the default one), the host and the port (0: the default one) of HOST, USER@HOST, HOST:PORT, an IPv6
-    address, or [IPv6]:PORT.
-
-    Raises:
-        ValueError: it is none of them.
-    """
-    user, _, rest = text.strip().rpartition("@")
-    host, port = rest, ""
-    if rest.startswith("["):
-        host, closed, port = rest[1:].partition("]")
-        host, port = host if closed else "", port.removeprefix(":")
-    elif rest.count(":") == 1:
-        host, colon, port = rest.partition(":")
-        port = port or colon
-    number = int(port) if port.isascii() and port.isdigit() else 0
-    if not host or len((user + host).split()) > 1 or (port and not 0 < number < 2**16):
-        raise ValueError(f"'{text}' is not a machine: write HOST, HOST:PORT or USER@HOST")
-    return user, host, number
+from clusterctl.spec.kinds import EnvString, ProviderConfig, Struct
 
 
 class SshNodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,7 +18,7 @@ class SshNodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = []
 
 
-class SshProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="ssh"):
+class SshProvider(ProviderConfig, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="ssh"):
     """Existing machines that are reached by SSH. They are taken and given back, not made."""
 
     head: Annotated[
@@ -66,3 +45,14 @@ class SshProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
             extra={"env": True},
         ),
     ] = "python3"
+
+    @property
+    def of_node(self) -> object:
+        return {"type": self.type_name, "python": self.python}  # the other hosts are not its business
+
+    @property
+    def of_head(self) -> str:
+        return self.head
+
+
+CONFIG = SshProvider

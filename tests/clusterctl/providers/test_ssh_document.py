@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from clusterctl.providers.ssh.config import SshProvider
 from clusterctl.spec.load import cluster_limit, load_text, read_text
-from clusterctl.spec.platforms.ssh import SshProvider, split_machine
 
 RAYS = """\
 cluster_name: default
@@ -82,19 +82,6 @@ def test_each_machine_is_one_and_is_named_once(provider: str, column: int, messa
     _, problems = read_text(f"cluster_name: c\nprovider: {{type: ssh, {provider}}}\n", {})
     assert [(p.line, p.column) for p in problems] == [(2, column)]
     assert message in problems[0].message
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("h", ("", "h", 0)),
-        ("u@h:2222", ("u", "h", 2222)),
-        ("fe80::1", ("", "fe80::1", 0)),
-        (" u@[fe80::1]:22 ", ("u", "fe80::1", 22)),
-    ],
-)
-def test_how_machines_are_written(text: str, found: tuple[str, str, int]) -> None:
-    assert split_machine(text) == found
 
 
 def test_a_way_through_other_machines_names_machines() -> None:

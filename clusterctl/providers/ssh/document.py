@@ -6,26 +6,21 @@ from __future__ import annotations
 
 import yaml
 
-from .definition import ClusterSpec
-from .editing import get, is_null, is_text, mapping, number, pop, put, text
-from .platforms.ssh import SshProvider, split_machine
-from .positions import Path, Problem, at
-from .reader import Reader
+from clusterctl.spec.definition import ClusterSpec
+from clusterctl.spec.editing import get, is_null, is_text, mapping, number, pop, put, text
+from clusterctl.spec.host_names import split_machine
+from clusterctl.spec.positions import Path, Problem, at
+from clusterctl.spec.reader import Reader
+
+from .config import SshProvider
 
 _TYPES, _HEAD_TYPE = "available_node_types", "head_node_type"
 
 
-def complete(root: yaml.Node) -> list[Problem]:
+def complete(root: yaml.MappingNode) -> list[Problem]:
     """Changes the document in place; returns what is missing in Ray's form. Whatever else is odd in it is left for the
     reader to report."""
-    if not isinstance(root, yaml.MappingNode):
-        return []
     provider = get(root, "provider")
-    # That a provider is missing is said, and not of what it might have implied as well.
-    if provider is None and get(root, _TYPES) is None:
-        put(root, _TYPES, mapping(root, [("head", mapping(root, []))]))
-        if get(root, _HEAD_TYPE) is None:
-            put(root, _HEAD_TYPE, text(root, "head"))
     if not isinstance(provider, yaml.MappingNode):
         return []
     problems: list[Problem] = []
@@ -58,11 +53,10 @@ def complete(root: yaml.Node) -> list[Problem]:
 
 def check(spec: ClusterSpec, reader: Reader) -> None:
     """Looks at the machines: each is named as one can be, and once."""
-    if spec.auth.ssh_proxy_jump:
-        for one in filter(str.strip, spec.auth.ssh_proxy_jump.split(",")):
-            _place(one, ("auth", "ssh_proxy_jump"), reader)
-    if not isinstance(spec.provider, SshProvider):
-        return
+    assert isinstance(spec.provider, SshProvider)
+    if spec.autostop is not None and not spec.autostop.down:
+        words = "SSH hosts cannot be stopped, only given back: add `down: true` to it"
+        reader.problem_at(("autostop",), words)
     seen: dict[tuple[str, int], str] = {}
     places: list[tuple[str, Path]] = [(spec.provider.head, ("provider", "head"))]
     places += [(name, ("provider", "workers", index)) for index, name in enumerate(spec.provider.workers)]

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from ..kinds import EnvString, Struct
+from clusterctl.spec.kinds import EnvString, ProviderConfig, listed
 
 
-class GcpProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="gcp"):
+class GcpProvider(ProviderConfig, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="gcp"):
     """Machines of Google Compute Engine. `node_config` of a node type is what the API's instances.insert takes, under
     its own names."""
 
@@ -62,3 +62,14 @@ class GcpProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
             extra={"env": True},
         ),
     ] = "python3"
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        return listed(self.availability_zone)
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        return (self.region, self.project_id, self.endpoint)
+
+
+CONFIG = GcpProvider

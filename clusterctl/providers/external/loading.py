@@ -5,15 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from clusterctl.errors import UsageProblem
-from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.node_dir import NODE_FOLDER
-from clusterctl.spec.platforms.external import ExternalProvider
 
-from .protocol import OperatorProvider
+from ..protocol import MEMBERS, Make
+from .config import ExternalProvider
 
 _FOLDER = "provider"
 """In the folder of the head's node: the provider's module, and packages that setup commands put beside it."""
@@ -21,14 +20,9 @@ _SETTING = "provider_folder"
 """Setting of the head's provider: a folder that modules are imported from."""
 _ADVICE = "Install its package, or name its folder in PYTHONPATH. See docs/adding-a-provider.md."
 
-Make = Callable[[ClusterSpec, str, Mapping[str, str]], OperatorProvider]
 
-
-def load(config: ExternalProvider, settings: Mapping[str, str], members: frozenset[str]) -> Make:
+def load(config: ExternalProvider, settings: Mapping[str, str]) -> Make:
     """The class of a provider.
-
-    Args:
-        members: the names that a provider must have.
 
     Raises:
         UsageProblem: the class cannot be imported, or is not a provider.
@@ -47,7 +41,7 @@ def load(config: ExternalProvider, settings: Mapping[str, str], members: frozens
     found = getattr(module, name, None)
     if not isinstance(found, type):
         raise UsageProblem(f"the module '{module_name}' has no class '{name}'", "Correct provider.class.")
-    missing = sorted(member for member in members if not hasattr(found, member))
+    missing = sorted(member for member in MEMBERS if not hasattr(found, member))
     if missing:
         raise UsageProblem(
             f"{config.class_path} is not a provider: it has no {', '.join(missing)}",

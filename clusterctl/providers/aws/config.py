@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from ..kinds import EnvString, Struct
+from clusterctl.spec.kinds import EnvString, ProviderConfig, Struct, listed
 
 
 class AwsKeyPair(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -15,7 +15,7 @@ class AwsKeyPair(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key_name: EnvString
 
 
-class AwsProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="aws"):
+class AwsProvider(ProviderConfig, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="aws"):
     """Machines of Amazon EC2. `node_config` of a node type is what EC2's RunInstances takes, under its own names."""
 
     region: Annotated[str, Meta(description="E.g. us-west-2.", extra={"env": True})]
@@ -67,3 +67,14 @@ class AwsProvider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
             extra={"env": True},
         ),
     ] = "python3"
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        return listed(self.availability_zone)
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        return (self.region, self.endpoint_url)
+
+
+CONFIG = AwsProvider

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from ..kinds import Seconds, Struct
+from clusterctl.spec.kinds import ProviderConfig, Seconds, Struct
 
 
 class LocalNodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -22,9 +22,7 @@ class LocalNodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = None
 
 
-class LocalProvider(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="local"
-):
+class LocalProvider(ProviderConfig, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="local"):
     """Machines are groups of processes of this host, each with its own directories, ports and resources."""
 
     root: Annotated[
@@ -38,3 +36,6 @@ class LocalProvider(
     listing_lag_s: Annotated[
         Seconds, Meta(description="Rehearsal: list a new machine only after this time.")
     ] = 0.0
+
+
+CONFIG = LocalProvider
