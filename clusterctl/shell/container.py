@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import io
 import os
 import secrets
 import shlex
@@ -23,7 +21,6 @@ _IN = "\x1ein"
 _MARK = "CLUSTERCTL_EXEC_IN"
 _KILL_S = 10.0
 _COPY_S = 1800.0
-_FAILED = "-FAILED"
 _BLOCK = 1 << 20
 _PASSED_ON = ("CLUSTERCTL_MACHINE", "CLUSTERCTL_SESSION_DIR", "CLUSTERCTL_SOCKETS_DIR")
 """Of the machine's environment."""
@@ -113,30 +110,15 @@ class ContainerShell:
             raise ShellError(f"copying {local} to {remote}: {result.output.strip()[-1000:]}")
 
     def get(self, remote: str, local: str) -> None:
-        target = archive.place(remote)
-        quoted = shlex.quote(target)
-        check = f"[ -e {quoted} ] || {{ echo '!' {quoted}: No such file; exit 1; }}"
-        # What tar says comes behind what it packs: the two have one way here, on which they could meet in a line.
-        send = (
-            f"exec 3>&1; said=$({{ {{ {archive.sending(target)} || echo {_FAILED} >&2; }} | base64 -w 65536 >&3; }} "
-            "2>&1); "
-            f'case $said in *{_FAILED}) echo "! ${{said%{_FAILED}}}"; exit 1;; esac'
-        )
-        words: list[str] = []
-        with tempfile.TemporaryFile() as packed:
-
-            def take(line: str) -> None:
-                if words or line.startswith("!"):
-                    words.append(line.removeprefix("! "))
-                else:
-                    packed.write(base64.b64decode(line))
-
-            result = self.run(f"{check}; {send}", on_output=take, timeout_s=_COPY_S)
-            if words or result.exit_status:
-                raise ShellError(f"copying {remote} from container {self._name}: {' '.join(words)[-1000:]}")
+        send = archive.sending(archive.place(remote))
+        with tempfile.TemporaryFile() as packed, tempfile.TemporaryFile() as words:
+            if self.pipe(send, Streams(None, packed.fileno(), words.fileno()), timeout_s=_COPY_S):
+                words.seek(0)
+                said = words.read().decode(errors="replace").strip()[-1000:]
+                raise ShellError(f"copying {remote} from container {self._name}: {said}")
             packed.seek(0)
             os.makedirs(os.path.dirname(local.rstrip("/")) or "/", exist_ok=True)
-            archive.unpack(io.BufferedReader(cast(io.RawIOBase, packed)), local)
+            archive.unpack(cast(IO[bytes], packed), local)
 
     def interactive(self, command: str | None = None, *, env: Mapping[str, str] | None = None) -> int:
         log_in = 'exec "$(command -v bash || echo /bin/sh)" -i'

@@ -149,25 +149,28 @@ def _knows(file: str, machine: str) -> bool:
     return any(_names(line.partition(" ")[0].split(","), machine) for line in _lines([file]))
 
 
-def pinning(file: str) -> paramiko.MissingHostKeyPolicy:
-    """Trusts a machine that is seen for the first time, and writes down who it is."""
+def pin(file: str, machine: str, key: paramiko.PKey) -> None:
+    """Writes down who a machine is that is seen for the first time.
+
+    Args:
+        machine: its name there.
+
+    Raises:
+        paramiko.BadHostKeyException: another process has just written down another key.
+    """
     import paramiko
 
-    class Pin(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]  # paramiko has no types
-        def missing_host_key(self, client: object, hostname: str, key: paramiko.PKey) -> None:
-            os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
-            with open(os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+") as lines:
-                fcntl.flock(lines, fcntl.LOCK_EX)
-                pinned = load(file, hostname)  # by another process, just now
-                if not pinned:
-                    lines.seek(0)
-                    whole, end, _ = lines.read().rpartition("\n")
-                    lines.truncate(len(f"{whole}{end}".encode()))
-                    lines.write(f"{hostname} {key.get_name()} {key.get_base64()}\n")
-                elif key not in pinned:
-                    raise paramiko.BadHostKeyException(hostname, key, pinned[0])
-
-    return Pin()
+    os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
+    with open(os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+") as lines:
+        fcntl.flock(lines, fcntl.LOCK_EX)
+        pinned = load(file, machine)
+        if not pinned:
+            lines.seek(0)
+            whole, end, _ = lines.read().rpartition("\n")
+            lines.truncate(len(f"{whole}{end}".encode()))
+            lines.write(f"{machine} {key.get_name()} {key.get_base64()}\n")
+        elif key not in pinned:
+            raise paramiko.BadHostKeyException(machine, key, pinned[0])
 
 
 def checking(target: SshTarget, known: Known) -> paramiko.MissingHostKeyPolicy:
@@ -190,6 +193,6 @@ def checking(target: SshTarget, known: Known) -> paramiko.MissingHostKeyPolicy:
                     "StrictHostKeyChecking: enter the machine once with `ssh`, or add its key there"
                 )
             if not known.pinned:
-                pinning(target.known_hosts).missing_host_key(client, hostname, key)
+                pin(target.known_hosts, hostname, key)
 
     return Check()

@@ -50,13 +50,12 @@ def test_a_damaged_line_is_no_reason_to_trust_another_key(tmp_path: pathlib.Path
 def test_a_first_key_is_written_down_and_another_is_refused(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "folder" / "known"
     first = key()
-    policy = known_hosts.pinning(str(file))
-    policy.missing_host_key(None, "h", first)
-    policy.missing_host_key(None, "h", first)
+    known_hosts.pin(str(file), "h", first)
+    known_hosts.pin(str(file), "h", first)
     assert file.read_text() == line("h", first)
     with pytest.raises(paramiko.BadHostKeyException):
-        policy.missing_host_key(None, "h", key())
-    policy.missing_host_key(None, "i", key())
+        known_hosts.pin(str(file), "h", key())
+    known_hosts.pin(str(file), "i", key())
     assert loaded(file, "h") == [first]
 
 
@@ -70,7 +69,7 @@ def test_a_line_that_was_not_finished_counts_as_missing(tmp_path: pathlib.Path) 
     for length in range(len(torn)):
         file.write_text(line("g", first) + torn[:length])
         assert not loaded(file, "h")
-        known_hosts.pinning(str(file)).missing_host_key(None, "h", ours)
+        known_hosts.pin(str(file), "h", ours)
         assert file.read_text() == line("g", first) + torn
 
 
