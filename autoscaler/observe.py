@@ -404,7 +404,7 @@ class _Observer:
                 self.move(instance, _S.TERMINATING, reason, failure=reason)
             else:
                 self._useless(instance, reason, "start the machine")
-        elif MachineTags.UNWANTED in machine.tags and instance.state in ACTIVE:
+        elif machine.unwanted and instance.state in ACTIVE:
             self._give_up(instance, machine)
         elif machine.state is MachineState.RUNNING and instance.state is _S.ALLOCATED:
             self.move(instance, _S.SETTING_UP, "the machine runs", machine=machine)
@@ -412,7 +412,7 @@ class _Observer:
     def _give_up(self, instance: Instance, machine: Machine) -> None:
         """What runs there is finished first. A spot machine is given up because it is taken back: if that is soon after
         it came, its offer is to blame, and not its type, as it is when a setup fails."""
-        reason = machine.tags[MachineTags.UNWANTED]
+        reason = machine.unwanted
         failure = reason if machine.market == SPOT else None
         if instance.state is not _S.RUNNING:
             self.move(instance, _S.TERMINATING, reason, failure=failure)

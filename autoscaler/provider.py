@@ -198,10 +198,6 @@ class MachineTags:
     CONFIG_HASH = "clusterctl-config-hash"
     HASH_VERSION = "clusterctl-hash-version"
     TOKEN = "clusterctl-token"
-    UNREACHABLE = "clusterctl-unreachable"
-    """On no machine, but in a listing: it does not answer now, and why. It counts as it was when it last did."""
-    UNWANTED = "clusterctl-unwanted"
-    """On no machine, but in a listing: it shall be given up, and why. What runs there may end before."""
 
     HEAD = "head"
     WORKER = "worker"
@@ -264,6 +260,8 @@ class Machine:
         address: where the other machines of the cluster reach it; "" while unknown.
         public_address: where the operator reaches it; "" when there is none.
         launched_s: unix time of its creation.
+        unreachable: why it does not answer now; "": it does, or that is not known. The rest is as when it last did.
+        unwanted: why it is to be given up; "": it is not. What runs there may end before.
     """
 
     id: str
@@ -275,6 +273,8 @@ class Machine:
     zone: str = ""
     market: str = ON_DEMAND
     launched_s: float = 0.0
+    unreachable: str = ""
+    unwanted: str = ""
 
     @property
     def instance_id(self) -> str:

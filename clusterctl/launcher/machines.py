@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
-from autoscaler.provider import Machine, MachineState, MachineTags, NotFound, ProviderError, Transient
+from autoscaler.provider import Machine, MachineState, NotFound, ProviderError, Transient
 from clusterctl.errors import NotFound as Gone
 from clusterctl.errors import TimedOut, from_provider
 from clusterctl.home import ClusterRecord
@@ -100,7 +100,7 @@ def await_running(
 
 
 def _unreached(silent: Sequence[Machine], have_others_ended: bool) -> TimedOut:
-    lines = "\n  ".join(f"{machine.id}: {machine.tags[MachineTags.UNREACHABLE]}" for machine in silent)
+    lines = "\n  ".join(f"{machine.id}: {machine.unreachable}" for machine in silent)
     what = ", and all others have ended" if have_others_ended else ""
     runs = "goes on" if any(machine.is_head for machine in silent) else "ends when it finds no head"
     return TimedOut(
@@ -156,7 +156,7 @@ def end_all(
         asked_s = time.monotonic()  # an answer may come late, and be no younger than its question
         listed = existing(provider, _PATIENCE_S)
         found = [machine for machine in listed if only is None or machine.id in only]
-        if not found or any(MachineTags.UNREACHABLE not in machine.tags for machine in found):
+        if not found or any(not machine.unreachable for machine in found):
             silent_since = math.inf
         elif time.monotonic() - silent_since >= _SILENCE_S:
             raise _unreached(found, have_others_ended=len(seen) > len(found))

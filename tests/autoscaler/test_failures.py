@@ -19,7 +19,6 @@ from autoscaler.provider import (
     LaunchResult,
     Machine,
     MachineState,
-    MachineTags,
     Offer,
     Quota,
     SetupError,
@@ -243,7 +242,7 @@ def test_a_spot_machine_with_notice_while_it_is_set_up_leads_to_the_next_offer()
     (made,) = rig.machines_for(create)
     rig.machines = [made]
     rig.tick(Created(create.request.token, LaunchResult((made,))))
-    rig.machines = [replace(made, market=SPOT, tags={**made.tags, MachineTags.UNWANTED: "taken back"})]
+    rig.machines = [replace(made, market=SPOT, unwanted="taken back")]
     (second,) = (effect for effect in rig.tick() if isinstance(effect, Create))
     assert second.request.offer.market != SPOT
     (resting,) = rig.reconciler.report(rig.now).resting

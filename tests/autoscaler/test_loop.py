@@ -419,7 +419,7 @@ class Fewer:
 
     def list(self) -> list[Machine]:
         return [
-            replace(machine, tags={**machine.tags, MachineTags.UNWANTED: "the spec names it no more"})
+            replace(machine, unwanted="the spec names it no more")
             if machine.instance_id == self._instance_id
             else machine
             for machine in self._provider.list()

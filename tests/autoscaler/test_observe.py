@@ -259,7 +259,7 @@ def test_a_stopped_machine_is_ended(state: MachineState, stage: S) -> None:
 
 def unwanted(name: str) -> Machine:
     found = machine(name)
-    return replace(found, tags={**found.tags, MachineTags.UNWANTED: "the spec names it no more"})
+    return replace(found, unwanted="the spec names it no more")
 
 
 def test_a_machine_that_is_given_up_is_drained_if_it_works_and_ended_at_once_if_it_does_not_yet() -> None:

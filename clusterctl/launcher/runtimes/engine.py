@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from autoscaler.provider import Machine, MachineTags
+from autoscaler.provider import Machine
 from clusterctl.api_client import Answer
 from clusterctl.errors import SetupFailed
 from clusterctl.head.config import HeadConfig
@@ -96,7 +96,7 @@ class AutoscaledWorkers:
         cluster.prepare_for_new_spec()
         listed = machines.existing(cluster.provider)
         # The head is yet to find out that these shall leave, and calls them well until then.
-        self._leaving = frozenset(m.instance_id for m in listed if MachineTags.UNWANTED in m.tags)
+        self._leaving = frozenset(m.instance_id for m in listed if m.unwanted)
         self._note_earlier()
         cluster.api().put("/api/autoscaler/config", msgspec.json.encode(cluster.spec), timeout_s=30.0)
         cluster.remember_spec()

@@ -202,7 +202,7 @@ def workers(spec: ClusterSpec, listed: Collection[Machine]) -> Workers:
         if machine.is_head:
             continue
         is_alike = machine.tags.get(MachineTags.CONFIG_HASH) == hashes.get(machine.node_type)
-        if is_alike and MachineTags.UNWANTED not in machine.tags and wanted[machine.node_type] > 0:
+        if is_alike and not machine.unwanted and wanted[machine.node_type] > 0:
             wanted[machine.node_type] -= 1
         else:
             surplus.append(machine.id)

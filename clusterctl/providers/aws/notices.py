@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autoscaler.provider import SPOT, Auth, Config, Machine, MachineState, MachineTags, ProviderError
+from autoscaler.provider import SPOT, Auth, Config, Machine, MachineState, ProviderError
 
 from . import tagging
 from .clients import Clients
@@ -34,10 +34,7 @@ class Notices:
         went is seen in any case."""
         spot = any(one.market == SPOT and one.state is MachineState.RUNNING for one in machines)
         marked = self._marked() if spot and self._may_ask else frozenset()
-        return [
-            replace(one, tags={**one.tags, MachineTags.UNWANTED: _REASON}) if one.id in marked else one
-            for one in machines
-        ]
+        return [replace(one, unwanted=_REASON) if one.id in marked else one for one in machines]
 
     def _marked(self) -> frozenset[str]:
         try:

@@ -62,18 +62,16 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     def machine(self, unreachable: str = "", is_wanted: bool = True) -> Machine:
         """As the provider lists it."""
-        said = {
-            MachineTags.UNREACHABLE: unreachable,
-            MachineTags.UNWANTED: "" if is_wanted else "the spec names its machine no more",
-        }
         return Machine(
             id=self.id,
             state=MachineState.RUNNING,
             node_type=self.node_type,
-            tags={**self.tags, **{tag: words for tag, words in said.items() if words}},
+            tags=self.tags,
             address=self.address,
             public_address=self.host,
             launched_s=self.launched_s,
+            unreachable=unreachable,
+            unwanted="" if is_wanted else "the spec names its machine no more",
         )
 
     def environment(self, python: str) -> dict[str, str]:

@@ -259,7 +259,7 @@ class SshMachines:
             Transient: one that was let in, or may have been, does not.
         """
         listed = [] if self._on_head else self.list()
-        if self._on_head or any(MachineTags.UNREACHABLE not in machine.tags for machine in listed):
+        if self._on_head or any(not machine.unreachable for machine in listed):
             return
         for entry in self._memory.let_in():
             target = self._target(entry)

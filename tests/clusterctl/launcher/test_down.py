@@ -57,8 +57,8 @@ class Silent:
     capabilities = Capabilities()
 
     def list(self) -> list[Machine]:
-        tags = {MachineTags.ROLE: MachineTags.HEAD, MachineTags.UNREACHABLE: "10.0.0.1 does not answer"}
-        return [Machine("h", MachineState.RUNNING, "head", tags)]
+        tags = {MachineTags.ROLE: MachineTags.HEAD}
+        return [Machine("h", MachineState.RUNNING, "head", tags, unreachable="10.0.0.1 does not answer")]
 
     def terminate(self, ids: Sequence[str]) -> dict[str, Transient]:
         return {id: Transient("no answer") for id in ids}

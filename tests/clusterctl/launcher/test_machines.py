@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from autoscaler.provider import Capabilities, Machine, MachineState, MachineTags, ProviderError, Transient
+from autoscaler.provider import Capabilities, Machine, MachineState, ProviderError, Transient
 from clusterctl.errors import NotFound, TimedOut
 from clusterctl.launcher import machines
 
@@ -87,7 +87,7 @@ def test_there_is_a_deadline() -> None:
         await_running(Listing(0, [PENDING]), deadline_s=0)
 
 
-SILENT = Machine("m-3", MachineState.RUNNING, "w", {MachineTags.UNREACHABLE: "10.0.0.3 does not answer"})
+SILENT = Machine("m-3", MachineState.RUNNING, "w", {}, unreachable="10.0.0.3 does not answer")
 
 
 class Ending(Listing):

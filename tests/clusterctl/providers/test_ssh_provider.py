@@ -51,7 +51,6 @@ from tests.testbed.sshd import BARE, USER, SshTestbed, connections, missing, new
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "there can be hosts here")
 WORKER = NodeType("w", max_workers=9)
 Make = Callable[..., SshMachines]
-UNREACHABLE = MachineTags.UNREACHABLE
 
 
 @pytest.fixture(scope="module")
@@ -211,8 +210,8 @@ def test_a_machine_that_does_not_answer_is_still_listed(
         listed = {
             machine.instance_id: machine for machine in make().list()
         }  # another process of the operator
-        assert "does not answer" in listed["a"].tags[UNREACHABLE]
-        assert UNREACHABLE not in listed["b"].tags
+        assert "does not answer" in listed["a"].unreachable
+        assert not listed["b"].unreachable
         answers = provider.terminate([machine.id for machine in listed.values()])
         assert isinstance(answers[listed["a"].id], Transient)
         assert answers[listed["b"].id] is None
@@ -220,7 +219,7 @@ def test_a_machine_that_does_not_answer_is_still_listed(
         (problem,) = provider.check([WORKER])
         assert not problem.fatal
         assert create(provider, "c").machines[0].address == bed.hosts[2].address
-    assert eventually(lambda: all(UNREACHABLE not in machine.tags for machine in provider.list()))
+    assert eventually(lambda: all(not machine.unreachable for machine in provider.list()))
 
 
 def test_nobody_waits_twice_for_a_silent_machine(
@@ -232,10 +231,10 @@ def test_nobody_waits_twice_for_a_silent_machine(
     host = bed.hosts[1]
     asked: list[str] = []
     with bed.mute(host):
-        assert any(UNREACHABLE in machine.tags for machine in provider.list())
+        assert any(machine.unreachable for machine in provider.list())
         monkeypatch.setattr(asking, "_ANSWER_S", 3600.0)  # whoever asks now waits for ever
         for _ in range(3):
-            (silent,) = (machine for machine in provider.list() if UNREACHABLE in machine.tags)
+            (silent,) = (machine for machine in provider.list() if machine.unreachable)
             asked.append(silent.instance_id)
         assert isinstance(provider.terminate([silent.id])[silent.id], Transient)
     assert asked == ["a"] * 3
@@ -355,7 +354,7 @@ def test_a_machine_that_the_spec_names_no_more_is_given_back(bed: SshTestbed, ma
     make().prepare([WORKER])
     create(make(), "a", "b")
     smaller = make(only=2)
-    unwanted = {machine.instance_id: MachineTags.UNWANTED in machine.tags for machine in smaller.list()}
+    unwanted = {machine.instance_id: bool(machine.unwanted) for machine in smaller.list()}
     assert unwanted == {"a": False, "b": True}
     assert create(smaller, "c").errors
     keys = f"/home/{USER}/.ssh/authorized_keys"

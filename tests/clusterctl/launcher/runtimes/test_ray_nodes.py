@@ -6,6 +6,7 @@ import json
 import pathlib
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -186,7 +187,7 @@ def test_which_workers_are_missing_and_which_are_too_many() -> None:
     all_good = [listed(name, good, at_s) for name, at_s in (("c", 3.0), ("a", 1.0), ("b", 2.0))]
     todo = ray_nodes.workers(spec(), [*all_good, listed("x", good, 0.0, "gone")])
     assert (todo.missing, todo.surplus) == ({}, ("x", "c"))
-    unwanted = Machine("u", MachineState.RUNNING, "w", {**all_good[0].tags, MachineTags.UNWANTED: "removed"})
+    unwanted = replace(all_good[0], id="u", unwanted="removed")
     assert ray_nodes.workers(spec(), [HEAD, unwanted]).surplus == ("u",)
 
 

@@ -11,7 +11,6 @@ import pytest
 from autoscaler.provider import (
     SPOT,
     Auth,
-    MachineTags,
     Throttled,
     Transient,
 )
@@ -53,7 +52,7 @@ def test_the_heads_role_suffices_for_the_autoscaler(
     assert [result.errors for result in made] == [(), ()]
     spot = next(machine for result in made for machine in result.machines if machine.market == SPOT)
     aws.warn(spot.id)
-    assert any(MachineTags.UNWANTED in machine.tags for machine in head.list())
+    assert any(machine.unwanted for machine in head.list())
     own = one.create("h", kind=one.head).machines[0]
     head.stop([own.id])  # as autostop does
     head.start([own.id])
@@ -111,9 +110,9 @@ def test_a_spot_machine_with_notice_is_to_be_given_up(aws: Aws, cluster: Make) -
     made = {machine.instance_id: machine.id for machine in one.create("a", "b").machines}
     aws.warn(made["a"])
     head = one.provider_of("demo-1", on_head="yes")
-    unwanted = {machine.instance_id: MachineTags.UNWANTED in machine.tags for machine in head.list()}
+    unwanted = {machine.instance_id: bool(machine.unwanted) for machine in head.list()}
     assert unwanted == {"a": True, "b": False}
-    assert not any(MachineTags.UNWANTED in machine.tags for machine in one.provider.list())
+    assert not any(machine.unwanted for machine in one.provider.list())
     aws.world.faults = [Fault("DescribeSpotInstanceRequests", "UnauthorizedOperation", status=403)]
     for _ in range(3):
         assert len(head.list()) == 2
