@@ -25,12 +25,9 @@ _SHELL = "wait for the shell"
 _READY = "ready_command"
 
 
-def await_shell(
-    shell: Shell, tell: Callable[[str], None], deadline_s: float, keys_s: float = 0.0, question: str = "true"
-) -> tuple[str, float]:
-    """Waits until the shell answers `question`; returns what it says, and how much of `deadline_s` is left. Refused
-    and timed out are worth waiting for; a rejected identity is not, but for `keys_s`, in which a machine may still get
-    its keys.
+def await_shell(shell: Shell, tell: Callable[[str], None], deadline_s: float, keys_s: float = 0.0) -> float:
+    """Waits until the shell answers; returns how much of `deadline_s` is left. Refused and timed out are worth waiting
+    for; a rejected identity is not, but for `keys_s`, in which a machine may still get its keys.
 
     Raises:
         SetupError: it does not answer; the reason tells refused, silent and rejected apart.
@@ -38,9 +35,9 @@ def await_shell(
     deadline = time.monotonic() + deadline_s
     while True:
         try:
-            result = shell.run(question, timeout_s=_ATTEMPT_S)
+            result = shell.run("true", timeout_s=_ATTEMPT_S)
             if result.exit_status == 0:
-                return result.output, deadline - time.monotonic()
+                return deadline - time.monotonic()
             raise SetupError(_SHELL, f"status {result.exit_status}: {result.output.strip()}".rstrip(": "))
         except ShellAuthFailed as error:
             if time.monotonic() >= deadline - deadline_s + keys_s:

@@ -26,7 +26,7 @@ from . import containers, lease_guard, readiness
 from .containers import Container
 from .node_look import Found, Question
 from .shipping import Shipment
-from .steps import SetupLog, Step, Trip, in_bash, trips
+from .steps import Runner, SetupLog, Step, in_bash
 
 NODE_FOLDER = "~/.clusterctl-node"
 """Where a node keeps what it was given: the secret, the head's configuration."""
@@ -289,35 +289,24 @@ def run(
         SetupError: a step failed; its reason ends with the last lines that it printed.
     """
     inside = shell if facts.container is None else ContainerShell(shell, facts.container.name)
-
-    def do(some: Sequence[Step]) -> str:
-        output = ""
-        for trip in trips(some):
-            there = shell if trip[0].on_machine else inside
-            output = Trip(trip, there, log, facts.env, facts.digests, on_step).run()
-        return output
-
+    runner = Runner(shell, inside, log, facts.env, facts.digests, on_step)
     on_step("wait for the shell")
-    asked = question(facts)
-    first = asked is not None and not facts.ready and facts.container is None
-    words = asked.command() if asked is not None and first else "true"
-    answer, left_s = readiness.await_shell(shell, log.write, deadline_s, facts.keys_s, words)
+    left_s = readiness.await_shell(shell, log.write, deadline_s, facts.keys_s)
     if facts.ready:
         on_step("ready_command")
         log.write(f"step: ready_command: {facts.ready}")
         readiness.await_command(shell, in_bash(facts.ready), log.write, left_s)
-    do(steps_before(facts))
+    runner.run(steps_before(facts))
     found = Found()
+    asked = question(facts)
     if asked is not None:
-        if not first:
-            answer = do([Step("look", asked.command(), timeout_s=_LOOK_TIMEOUT_S)])
-        log.write(f"the node says: {' '.join(answer.split())}")
+        answer = runner.run([Step("look", asked.command(), timeout_s=_LOOK_TIMEOUT_S)])
         try:
             found = asked.read(answer)
         except SetupError as error:
             log.write(f"FAILED: {error.reason}")
             raise
-    return do(steps(facts, found, _runtime(facts, found, log, on_step)))
+    return runner.run(steps(facts, found, _runtime(facts, found, log, on_step)))
 
 
 def _runtime(

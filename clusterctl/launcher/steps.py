@@ -1,5 +1,5 @@
-"""The steps that turn a machine into a node, and how they are carried out: through the machine's shell, logged, again
-where the connection breaks, and in as few round trips as there can be.
+"""The steps that turn a machine into a node, and how they are carried out: through the machine's shell, logged, and
+again where the connection breaks.
 """
 
 from __future__ import annotations
@@ -7,12 +7,11 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
 from autoscaler.provider import (
-    CommandResult,
     CommandTimedOut,
     SetupError,
     Shell,
@@ -31,8 +30,6 @@ _ATTEMPTS = 3
 _BACK_S = 60.0
 """So long a machine whose connection broke, or that did not answer, may be silent."""
 _LAST_LINES = 10
-_NEXT = "\x1enext"
-"""The line between what two steps of one round trip print."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +54,6 @@ class Step:
     is_users: bool = False
     on_machine: bool = False
 
-    @property
-    def is_plain(self) -> bool:
-        """A command of ours, and no more."""
-        return not (self.source or self.mounts or self.unless or self.is_users)
-
 
 class SetupLog:
     """The log of one node's setup: a line per step and its output, each with the time."""
@@ -79,27 +71,12 @@ class SetupLog:
         self.last = [*self.last, line][-_LAST_LINES:]
 
 
-def trips(steps: Sequence[Step]) -> list[tuple[Step, ...]]:
-    """The steps by round trip: commands of ours that follow each other share one. There is one input for all of them,
-    so only the first may have any."""
-    out: list[tuple[Step, ...]] = []
-    for step in steps:
-        before = out[-1][-1] if out else None
-        if (
-            before is not None
-            and (before.is_plain and step.is_plain and not step.input)
-            and before.on_machine == step.on_machine
-        ):
-            out[-1] = (*out[-1], step)
-        else:
-            out.append((step,))
-    return out
-
-
-class Trip:
-    """One round trip.
+class Runner:
+    """Carries out the steps of one node.
 
     Args:
+        shell: the machine's.
+        inside: the node's: that of its container, if it has one.
         env: of the spec's commands.
         digests: where digests of the mounts' files are kept.
         on_step: told the name of each step that begins.
@@ -107,95 +84,83 @@ class Trip:
 
     def __init__(
         self,
-        steps: Sequence[Step],
         shell: Shell,
+        inside: Shell,
         log: SetupLog,
         env: Mapping[str, str],
         digests: str = "",
         on_step: Callable[[str], None] = lambda name: None,
     ) -> None:
-        self._steps = steps
         self._shell = shell
+        self._inside = inside
         self._log = log
         self._env = env
         self._digests = digests
         self._on_step = on_step
-        self._index = 0
-        self._began = 0.0
 
-    def run(self) -> str:
-        """Runs its steps; one whose connection breaks, or that cannot begin, is run again, with those before it, when
-        the machine answers again: steps are safe to repeat. Returns what the last one printed.
+    def run(self, steps: Iterable[Step]) -> str:
+        """Runs the steps in order; returns what the last one printed.
 
         Raises:
             SetupError: a step failed.
         """
+        output = ""
+        for step in steps:
+            output = self._run(step)
+        return output
+
+    def _run(self, step: Step) -> str:
+        """One whose connection breaks, or that cannot begin, is run again when the machine answers again: steps are
+        safe to repeat."""
+        shell = self._shell if step.on_machine else self._inside
+        self._on_step(step.name)
         for left in reversed(range(_ATTEMPTS)):
-            self._begin(0)
+            began = time.monotonic()
+            is_shown = step.is_users or "\n" not in step.command  # programs of ours are long
+            self._log.write(f"step: {step.name}" + (f": {step.command}" if step.command and is_shown else ""))
+            self._log.last = []
             try:
-                output = self._attempt()
-                self._log.write(self._done())
+                output = self._attempt(step, shell)
+                self._log.write(f"done in {time.monotonic() - began:.2f} s")
                 return output
             except CommandTimedOut as error:
-                raise self._failed(str(error)) from error
+                raise self._failed(step, str(error)) from error
             except (ShellLost, ShellTimedOut) as error:
                 if not left:
-                    raise self._failed(f"{error}, {_ATTEMPTS} times") from error
+                    raise self._failed(step, f"{error}, {_ATTEMPTS} times") from error
                 self._log.write(f"{error}; once more")
-                readiness.await_shell(self._shell, self._log.write, _BACK_S)
+                readiness.await_shell(shell, self._log.write, _BACK_S)
             except (ShellError, SyncError, OSError) as error:
-                raise self._failed(str(error)) from error
+                raise self._failed(step, str(error)) from error
         raise AssertionError("the last attempt returns or raises")
 
-    def _attempt(self) -> str:
-        step = self._steps[0]
-        if step.unless and self._shell.run(step.unless, timeout_s=step.timeout_s).exit_status == 0:
+    def _attempt(self, step: Step, shell: Shell) -> str:
+        if step.unless and shell.run(step.unless, timeout_s=step.timeout_s).exit_status == 0:
             self._log.write("it is there already")
             return ""
         if step.source:
             if not os.path.exists(step.source):
-                raise self._failed(f"there is no {step.source}")
-            self._shell.put(step.source, step.target)
+                raise self._failed(step, f"there is no {step.source}")
+            shell.put(step.source, step.target)
             return ""
         if step.mounts:
-            bring(self._shell, step.mounts, self._digests, self._log.output)
+            bring(shell, step.mounts, self._digests, self._log.output)
             return ""
-        result: CommandResult = self._shell.run(
-            in_bash(step.command) if step.is_users else self._script(),
+        result = shell.run(
+            in_bash(step.command) if step.is_users else step.command,
             env=self._env if step.is_users else None,
-            timeout_s=sum(step.timeout_s for step in self._steps),
-            on_output=self._take,
+            timeout_s=step.timeout_s,
+            on_output=self._log.output,
             stdin=archive.packed(step.input) if step.input else None,
         )
         if result.exit_status != 0:
-            raise self._failed(f"exit status {result.exit_status}")
-        return result.output.rpartition(f"{_NEXT}\n")[2]
+            raise self._failed(step, f"exit status {result.exit_status}")
+        return result.output
 
-    def _script(self) -> str:
-        *first, last = (step.command for step in self._steps)
-        return "".join(f"(\n{command}\n) || exit\necho '{_NEXT}'\n" for command in first) + last
-
-    def _take(self, line: str) -> None:
-        if line == _NEXT and self._index + 1 < len(self._steps):
-            self._log.write(self._done())
-            self._begin(self._index + 1)
-        else:
-            self._log.output(line)
-
-    def _begin(self, index: int) -> None:
-        self._index, self._began = index, time.monotonic()
-        step = self._steps[index]
-        self._on_step(step.name)
-        self._log.write(f"step: {step.name}" + (f": {step.command}" if step.command else ""))
-        self._log.last = []
-
-    def _done(self) -> str:
-        return f"done in {time.monotonic() - self._began:.2f} s"
-
-    def _failed(self, why: str) -> SetupError:
+    def _failed(self, step: Step, why: str) -> SetupError:
         reason = f"{why}: " + "\n  ".join(self._log.last) if self._log.last else why
         self._log.write(f"FAILED: {reason}")
-        return SetupError(self._steps[self._index].name, reason)
+        return SetupError(step.name, reason)
 
 
 def in_bash(command: str) -> str:

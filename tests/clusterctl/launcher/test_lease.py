@@ -14,7 +14,7 @@ from clusterctl.launcher import setup
 from clusterctl.launcher.node_look import Found
 from clusterctl.launcher.runtimes import engine_nodes
 from clusterctl.launcher.setup import NodeFacts
-from clusterctl.launcher.steps import SetupLog, Trip
+from clusterctl.launcher.steps import Runner, SetupLog
 from clusterctl.shell.connections import CONNECTIONS
 from clusterctl.shell.ssh import SshShell
 from clusterctl.shell.target import SshTarget
@@ -71,8 +71,7 @@ def test_a_worker_without_its_head_shuts_its_machine_down(
         wanted = setup.steps_before(facts_of(f"{OPERATOR}:{head.getsockname()[1]}", True))
         log = SetupLog(io.StringIO())
         for _ in range(2):  # a repeated set-up adds no second guard
-            for step in wanted:
-                Trip([step], shell, log, {}).run()
+            Runner(shell, shell, log, {}).run(wanted)
         assert eventually(lambda: host.run(["pgrep", "-fc", "lease_guard.py"]).strip() == "1")
         for _ in range(5):
             stream, _ = head.accept()
