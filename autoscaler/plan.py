@@ -24,7 +24,7 @@ from autoscaler.instances import ACTIVE, InstanceState
 from autoscaler.packing import Floor, NodeClass, Origin, Pool
 from autoscaler.policy import Candidate, Menu, is_feasible, why_infeasible, why_waiting
 from autoscaler.purchases import Waiting, buy, serve
-from autoscaler.scale_down import Removal, called_back, drained, idle, surplus, unwanted
+from autoscaler.scale_down import Removal, called_back, cancellations, drained, idle, surplus
 from autoscaler.snapshot import Snapshot, asked_names, new_class, pool_of
 from autoscaler.wishes import Launch, Wish, start
 
@@ -178,7 +178,7 @@ def plan(snapshot: Snapshot, out_of_time: Callable[[], bool] = never) -> Plan:
         found = consolidate(snapshot, draft.menu, draft.limits, used, gone, disruptions, is_quiet=is_quiet)
         launches += tuple(found.launches)
         used |= found.kept
-        removals += unwanted(snapshot, used, gone)
+        removals += cancellations(snapshot, used, gone)
         removals += found.removals
         gone = leaving | {removal.instance_id for removal in removals}
         resting = idle(snapshot, used, gone, disruptions)

@@ -126,7 +126,7 @@ def _least_useful(instances: list[Instance], snapshot: Snapshot) -> list[Instanc
     return sorted(instances, key=key)
 
 
-def unwanted(snapshot: Snapshot, used: Collection[str], leaving: Collection[str]) -> list[Removal]:
+def cancellations(snapshot: Snapshot, used: Collection[str], leaving: Collection[str]) -> list[Removal]:
     """Wishes not yet sent to the platform that neither demand nor a minimum needs any more."""
     counts = dict(count_by_type((i for i in snapshot.instances if i.id not in leaving), ACTIVE))
     minimum = {kind.name: kind.min_workers for kind in snapshot.config.node_types}

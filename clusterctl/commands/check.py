@@ -42,7 +42,7 @@ def check(
     from clusterctl import plan_view
     from clusterctl.errors import from_provider
     from clusterctl.home import Home
-    from clusterctl.launcher import checks, costs, node_types, shipping
+    from clusterctl.launcher import costs, node_types, preflight, shipping
     from clusterctl.providers import registry
     from clusterctl.spec.load import cluster_limit, load_file
 
@@ -65,12 +65,12 @@ def check(
     estimate = None
     try:
         obtain = partial(shipping.packed, cache=home.cache, extras=provider.head_extras or ())
-        problems = checks.problems(loaded, provider, kinds, obtain, offline)
+        problems = preflight.problems(loaded, provider, kinds, obtain, offline)
     except ProviderError as error:
         raise from_provider(error) from error
     if not offline and not any(problem.fatal for problem in problems):
         estimate = costs.estimate(loaded, provider, kinds)
-        problems += checks.unoffered(estimate)
+        problems += preflight.unoffered(estimate)
     is_fine = not any(problem.fatal for problem in problems)
     if json:
         found = [{"what": p.what, "advice": p.advice, "fatal": p.fatal} for p in problems]

@@ -102,7 +102,7 @@ def bring_up(
     """See `up`. `agreed`: what need not be asked."""
     from clusterctl.errors import CliError, UsageProblem
     from clusterctl.home import Home
-    from clusterctl.launcher import checks
+    from clusterctl.launcher import preflight
     from clusterctl.launcher.plan import Restart
     from clusterctl.launcher.up import Up
     from clusterctl.progress import Progress
@@ -125,7 +125,7 @@ def bring_up(
             _rehearse(run, restart, json)
             return
         # First: a key that is missing here would look like one that is refused there.
-        _refuse(checks.files(loaded))
+        _refuse(preflight.files(loaded))
         chosen = run.plan(restart)
         if chosen.refusal:
             raise CliError(chosen.refusal, chosen.advice)
@@ -170,7 +170,7 @@ def _refuse(problems: Sequence[Problem]) -> None:
 
 def _costs(run: Up) -> Costs:
     from clusterctl.errors import UsageProblem
-    from clusterctl.launcher.checks import unoffered
+    from clusterctl.launcher.preflight import unoffered
 
     costs = run.costs()
     fatal = [str(problem) for problem in unoffered(costs) if problem.fatal]

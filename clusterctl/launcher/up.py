@@ -32,7 +32,7 @@ from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit
 from clusterctl.sync.transfer import SyncError
 
-from . import checks, containers, look, machines, node_types, setup
+from . import containers, look, machines, node_types, preflight, setup
 from .board import JOINED, NodeRow
 from .cluster import Cluster
 from .costs import Costs, costs, estimate
@@ -115,7 +115,7 @@ class Up:
         """The check phase: what would make it fail, before anything is made."""
         cluster = self._cluster
         try:
-            return checks.problems(self._spec, cluster.provider, cluster.kinds(), cluster.shipment)
+            return preflight.problems(self._spec, cluster.provider, cluster.kinds(), cluster.shipment)
         except ProviderError as error:
             raise from_provider(error) from error
 

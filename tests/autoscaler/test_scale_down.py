@@ -10,7 +10,7 @@ from autoscaler.config import Budgets
 from autoscaler.disruption import Disruptions
 from autoscaler.instances import Instance, InstanceState
 from autoscaler.provider import NodeType, Offer
-from autoscaler.scale_down import Idle, Removal, Way, is_outdated, unwanted
+from autoscaler.scale_down import Idle, Removal, Way, cancellations, is_outdated
 from autoscaler.snapshot import Snapshot
 from runtime._wire.messages.base import NodeInfo
 from tests.autoscaler.build import BIG, NOW, SMALL, config, instance, node, running, snapshot
@@ -221,18 +221,18 @@ def test_what_costs_more_than_the_budget_goes_idle_ones_first_and_minimums_last(
     assert gone(0.5) == ["idle", "busy", "small"]
 
 
-# ---------------------------------------------------------------- unwanted
+# ---------------------------------------------------------------- cancellations
 
 
 def test_wishes_above_the_minimum_that_nothing_uses() -> None:
     settings = config(replace(SMALL, min_workers=1))
     wishes = [instance(f"q{i}", state=S.QUEUED) for i in range(3)]
     picture = snapshot(settings, instances=wishes)
-    assert len(unwanted(picture, set(), set())) == 2
-    assert len(unwanted(picture, {"q0", "q1", "q2"}, set())) == 0
-    assert unwanted(picture, set(), {"q0", "q1", "q2"}) == []
+    assert len(cancellations(picture, set(), set())) == 2
+    assert len(cancellations(picture, {"q0", "q1", "q2"}, set())) == 0
+    assert cancellations(picture, set(), {"q0", "q1", "q2"}) == []
 
 
 @pytest.mark.parametrize("state", [s for s in S if s is not S.QUEUED])
 def test_what_was_asked_for_is_not_cancelled(state: S) -> None:
-    assert unwanted(snapshot(config(SMALL), instances=[instance("a", state=state)]), set(), set()) == []
+    assert cancellations(snapshot(config(SMALL), instances=[instance("a", state=state)]), set(), set()) == []

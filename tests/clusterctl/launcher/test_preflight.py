@@ -10,9 +10,9 @@ import pytest
 from autoscaler.provider import ON_DEMAND, Capabilities, NodeType, Offer, Problem
 from autoscaler.simulation import SimulatedProvider
 from clusterctl.artefacts.target import NoRuntime, Target
-from clusterctl.launcher.checks import problems, unlike, unoffered
 from clusterctl.launcher.costs import costs, estimate
 from clusterctl.launcher.node_types import node_types
+from clusterctl.launcher.preflight import problems, unlike, unoffered
 from clusterctl.providers.local.provider import LocalMachines
 from clusterctl.providers.ownership import Owner
 from clusterctl.spec.load import load_text
