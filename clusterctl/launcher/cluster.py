@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import os
 
-from autoscaler.provider import Machine, MachineState, NodeType, ProviderError, Shell
+from autoscaler.provider import (
+    Machine,
+    MachineState,
+    NodeType,
+    ProviderError,
+    SetupError,
+    Shell,
+    ShellError,
+)
 from clusterctl import home as homes
 from clusterctl.api_client import ApiClient
 from clusterctl.artefacts.target import Target
-from clusterctl.errors import from_provider
+from clusterctl.errors import SetupFailed, from_provider
 from clusterctl.home import Home
 from clusterctl.providers import registry
 from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec
 
-from . import machines, node_types, reach, shipping
+from . import machines, node_types, reach, setup, shipping
+from .board import NodeRow
+from .setup import NodeFacts
 from .shipping import Shipment
 from .wait import Watcher
+
+CORRECT = "Correct that and run `clusterctl up` again."
 
 
 class Cluster:
@@ -69,7 +81,7 @@ class Cluster:
 
     def head_kind(self) -> NodeType:
         """The head's node type."""
-        return next(kind for kind in self.kinds() if kind.name == self.spec.head_node_type)
+        return node_types.head_type(self.spec, self.provider.default_resources())
 
     def api(self) -> ApiClient:
         """The API of the head."""
@@ -108,9 +120,34 @@ class Cluster:
         """Where digests of the mounts' files are kept."""
         return self.home.digests_file(self.record.name)
 
-    def log_file(self, name: str) -> str:
-        """Where a setup log is kept."""
-        return str(self.home.folder(self.record.name) / "logs" / name)
+    def set_up(self, machine: Machine, facts: NodeFacts) -> str:
+        """Turns a machine into a node; returns what its start printed.
+
+        Raises:
+            SetupFailed: it names the node and the step.
+        """
+        name = "head" if machine.is_head else machine.id
+        who = "the head" if machine.is_head else f"node {name} ({machine.node_type})"
+        log_name = "head-setup.log" if machine.is_head else f"setup-{machine.instance_id}.log"
+        log_path = str(self.home.folder(self.record.name) / "logs" / log_name)
+
+        def tell(step: str) -> None:
+            self.watcher.nodes([NodeRow(name, machine.node_type, f"set up: {step}")])
+
+        shell = self.shell(machine)
+        try:
+            with setup.open_log(log_path) as log:
+                return setup.run(shell, facts, log, tell)
+        except SetupError as error:
+            why = f"{who} could not be set up: step '{error.step}': {error.reason}"
+            is_kept_elsewhere = machine.is_head  # of a head that goes again, `up` says where
+            raise SetupFailed(
+                why if is_kept_elsewhere else f"{why}\n  its setup log: {log_path}", CORRECT
+            ) from error
+        except ShellError as error:
+            raise SetupFailed(f"{who}: its shell failed: {error}", CORRECT) from error
+        finally:
+            shell.close()
 
     def prepare_for_new_spec(self) -> None:
         """So that the provider knows what the new spec names, and what only the old one does."""

@@ -21,7 +21,6 @@ from autoscaler.provider import (
     Problem,
     ProviderError,
     Quota,
-    SetupError,
     ShellError,
 )
 from clusterctl import home as homes
@@ -34,7 +33,7 @@ from clusterctl.sync.transfer import SyncError
 
 from . import containers, look, machines, node_types, preflight, setup
 from .board import JOINED, NodeRow
-from .cluster import Cluster
+from .cluster import CORRECT, Cluster
 from .costs import Costs, costs, estimate
 from .plan import Action, Facts, Health, Plan, Restart, Step, plan, without_autoscaler
 from .runtimes.chosen import runtime_of
@@ -42,7 +41,6 @@ from .runtimes.protocol import Workers
 from .wait import Watcher
 
 _STOP_S = 60.0
-_CORRECT = "Correct that and run `clusterctl up` again."
 
 
 @dataclass(slots=True)
@@ -298,34 +296,16 @@ class Up:
             facts = setup.only_start(facts)
         if not starts:
             facts = setup.without_start(facts)
-        log_path = cluster.log_file("head-setup.log")
-        shell = cluster.shell(head)
-        try:
-            with setup.open_log(log_path) as log:
-                output = setup.run(shell, facts, log, self._head_step)
-        except SetupError as error:
-            raise SetupFailed(
-                f"the head could not be set up: step '{error.step}': {error.reason}", _CORRECT
-            ) from error
-        except ShellError as error:
-            raise SetupFailed(f"the head's shell failed: {error}", _CORRECT) from error
-        finally:
-            shell.close()
+        output = cluster.set_up(head, facts)
         self.record.head, self.record.files_digest = head, digest
-        self._head_does(JOINED)
+        self._watcher.nodes([NodeRow("head", head.node_type, JOINED)])
         return output
 
     def _files_digest(self) -> str:
         try:
             return setup.files_digest(setup.operators_mounts(self._spec), self._cluster.digests_file())
         except SyncError as error:
-            raise SetupFailed(f"file_mounts: {error}", _CORRECT) from error
-
-    def _head_step(self, step: str) -> None:
-        self._head_does(f"set up: {step}")
-
-    def _head_does(self, doing: str) -> None:
-        self._watcher.nodes([NodeRow("head", self._spec.head_node_type, doing)])
+            raise SetupFailed(f"file_mounts: {error}", CORRECT) from error
 
     def _started(self, output: str) -> None:
         """Remembers where the head that was started can be reached."""

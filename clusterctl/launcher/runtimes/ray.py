@@ -6,15 +6,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 
-from autoscaler.provider import Machine, NodeType, SetupError, ShellError
+from autoscaler.provider import Machine, NodeType
 from clusterctl.api_client import Answer
-from clusterctl.errors import SetupFailed, TimedOut
+from clusterctl.errors import CliError, SetupFailed, TimedOut
 from clusterctl.home import ClusterRecord, Home
 
 from .. import machines, setup
-from ..board import NodeRow
 from ..buying import Buyer
 from ..cluster import Cluster
 from ..plan import Health
@@ -137,13 +135,18 @@ class LaunchedWorkers:
                 machine.id: pool.submit(self._set_up, machine.id, kinds[machine.node_type], head_host, starts)
                 for machine in new
             }
-        failures = [str(error) for future in futures.values() if (error := future.exception()) is not None]
+        addresses, failures = {}, []
+        for machine_id, future in futures.items():
+            try:
+                addresses[future.result()] = machine_id
+            except CliError as error:
+                failures.append(error.message)
         if failures:
             raise SetupFailed(
                 "\n".join(failures),
                 "Correct the spec and run `clusterctl up` again, or end the cluster with `clusterctl down`.",
             )
-        return {future.result(): machine_id for machine_id, future in futures.items()}
+        return addresses
 
     def _set_up(self, machine_id: str, kind: NodeType, head_host: str, starts: bool) -> str:
         cluster = self._cluster
@@ -159,24 +162,8 @@ class LaunchedWorkers:
         )
         if not starts:
             facts = setup.without_start(facts)
-        log_path = cluster.log_file(f"setup-{machine.instance_id}.log")
-        what = f"node {machine_id} ({kind.name})"
-        shell = cluster.shell(machine)
-        try:
-            with setup.open_log(log_path) as log:
-                setup.run(shell, facts, log, partial(self._worker_does, machine_id, kind.name))
-        except SetupError as error:
-            raise SetupFailed(
-                f"{what} at step '{error.step}': {error.reason}\n  its setup log: {log_path}"
-            ) from error
-        except ShellError as error:
-            raise SetupFailed(f"{what}: its shell failed: {error}") from error
-        finally:
-            shell.close()
+        cluster.set_up(machine, facts)
         return machine.address
-
-    def _worker_does(self, machine_id: str, kind: str, step: str) -> None:
-        self._cluster.watcher.nodes([NodeRow(machine_id, kind, f"set up: {step}")])
 
     def _await_joined(self, wanted: dict[str, str], deadline: float) -> None:
         cluster = self._cluster

@@ -108,9 +108,9 @@ def test_a_machine_is_set_up_in_few_round_trips(bed: SshTestbed, tmp_path: Path)
         of_head, of_worker = sessions(head) - before[0], sessions(worker) - before[1]
     finally:
         cli.run("down", "-y", str(spec))
-    # Each question and each command has a session. The head is examined, taken, greeted, asked what it has, installed and
-    # started; the worker is examined here, lets the head in, which asks what it is, takes it, greets it, looks, installs
-    # and starts. A machine that is asked late is asked once more.
+    # Each question and each command has a session. The head is examined, taken, greeted, asked what it has, installed
+    # and started; the worker is examined here, lets the head in, which asks what it is, takes it, greets it, looks,
+    # installs and starts. A machine that is asked late is asked once more.
     assert of_head <= 6 + 2
     assert of_worker <= 8 + 2
 
