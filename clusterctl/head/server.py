@@ -24,7 +24,7 @@ from autoscaler.status import Report
 from clusterctl.launcher import node_types
 from clusterctl.launcher.worker_setup import WorkerSetup
 from clusterctl.providers import registry
-from clusterctl.providers.protocol import OperatorProvider
+from clusterctl.providers.protocol import OperatorProvider, Seat
 from clusterctl.spec.definition import ClusterSpec
 from runtime._clients.control import ControlClient
 from runtime._control.storage import StorageError
@@ -391,7 +391,7 @@ class Autoscaling:
             self._autoscaler = Autoscaler(*self._settings, self._control)
 
     def _configure(self, spec: ClusterSpec) -> tuple[AutoscalerConfig, OperatorProvider, WorkerSetup]:
-        provider = registry.make(spec, self._cluster_id, self._provider_settings)
+        provider = registry.make(spec, self._cluster_id, self._provider_settings, Seat.HEAD)
         config = node_types.autoscaler_config(
             spec, self._cluster_id, provider.default_resources(), self._log_dir
         )

@@ -24,6 +24,7 @@ from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.node_dir import NODE_FOLDER, SOCKETS, session_dir, sockets_dir
 
 from . import identity
+from .protocol import Seat
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -32,17 +33,20 @@ class SshAccess:
     """The way into the machines of one cluster.
 
     Args:
-        settings: `folder`, for the cluster's key and the machines' pinned host keys; `on_head`, if that is where it
-            runs; there `operators_key`, the public half of the operator's key.
+        settings: `folder`, for the cluster's key and the machines' pinned host keys; on the head `operators_key`, the
+            public half of the operator's key.
+        seat: where it runs.
         mark: what the key is called, e.g. the cluster's id.
         python: of the machines.
     """
 
-    def __init__(self, spec: ClusterSpec, settings: Mapping[str, str], mark: str, python: str) -> None:
+    def __init__(
+        self, spec: ClusterSpec, settings: Mapping[str, str], seat: Seat, mark: str, python: str
+    ) -> None:
         self._spec = spec
         self._auth = spec.auth
         self._folder = Path(settings["folder"]).expanduser()
-        self._on_head = bool(settings.get("on_head"))
+        self._on_head = seat is Seat.HEAD
         self._operators_key = settings.get("operators_key", "")
         self._mark = mark
         self._python = python
@@ -103,7 +107,7 @@ class SshAccess:
         Args:
             lets_operator_in: the head brings the operator's key to the workers that it makes; the cloud does otherwise.
         """
-        settings = {"folder": f"~/{NODE_FOLDER}", "on_head": "yes"}
+        settings = {"folder": f"~/{NODE_FOLDER}"}
         return {**settings, "operators_key": self.operators_key()} if lets_operator_in else settings
 
     def forget(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from autoscaler.provider import NodeType, Problem, Provider
@@ -13,6 +14,13 @@ from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.provider_type import ProviderType
 
 from .ownership import ForeignCluster
+
+
+class Seat(Enum):
+    """Where a provider runs, which decides by which addresses, keys and credentials it works."""
+
+    OPERATOR = "operator"
+    HEAD = "head"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +84,8 @@ MEMBERS = frozenset(
 )
 """What a provider must have."""
 
-Make = Callable[[ClusterSpec, str, Mapping[str, str]], OperatorProvider]
-"""Makes the provider of a spec, for the cluster of an id; the last argument: see `registry.make`."""
+Make = Callable[[ClusterSpec, str, Mapping[str, str], Seat], OperatorProvider]
+"""Makes the provider of a spec, for the cluster of an id; the other arguments: see `registry.make`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

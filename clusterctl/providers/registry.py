@@ -9,7 +9,7 @@ from clusterctl.errors import UsageProblem
 from clusterctl.spec import provider_names
 from clusterctl.spec.definition import ClusterSpec
 
-from .protocol import Entry, ForHead, OperatorProvider
+from .protocol import Entry, ForHead, OperatorProvider, Seat
 
 
 def entry(name: str) -> Entry:
@@ -19,12 +19,15 @@ def entry(name: str) -> Entry:
     return found
 
 
-def make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> OperatorProvider:
+def make(
+    spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str], seat: Seat = Seat.OPERATOR
+) -> OperatorProvider:
     """The provider of a spec, for one cluster.
 
     Args:
         settings: "owner_file" (see `ownership`) and "folder" (for what the provider keeps of the cluster), or all of
-            another such provider's `settings()`.
+            another such provider's `settings()`. On the head those of `for_head`.
+        seat: where it will run.
 
     Raises:
         UsageProblem: what the platform's machines are reached with is not installed here, or the class of an external
@@ -38,7 +41,7 @@ def make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> Ope
                 f"clusters of provider type '{name}' need the Python package of {module}, which is not installed",
                 f"Install it: pip install 'clusterctl[{found.extra}]'",
             )
-    return found.make(spec, cluster_id, settings)
+    return found.make(spec, cluster_id, settings, seat)
 
 
 def for_head(spec: ClusterSpec, provider: OperatorProvider) -> ForHead:

@@ -26,7 +26,7 @@ from clusterctl import processes
 from clusterctl.artefacts.target import Target
 from clusterctl.providers import ownership
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
-from clusterctl.providers.protocol import ForHead
+from clusterctl.providers.protocol import ForHead, Seat
 from clusterctl.shell.local import LocalShell
 from clusterctl.spec.definition import ClusterSpec
 
@@ -34,9 +34,10 @@ ZONE = "here"
 
 
 class Directories:
-    """The machines of one cluster. `settings` are those of `settings()`, or those that a new cluster begins with."""
+    """The machines of one cluster. `settings` are those of `settings()`, or those that a new cluster begins with. The
+    seat makes no difference: operator and head are on the same host."""
 
-    def __init__(self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> None:
+    def __init__(self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str], seat: Seat) -> None:
         self._config = spec.provider.config
         self._cluster_id = cluster_id
         self._ownership = Ownership(settings)

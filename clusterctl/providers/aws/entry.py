@@ -9,7 +9,7 @@ from clusterctl.artefacts.architectures import MachineTypes
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.provider_type import RaysCloud
 
-from ..protocol import Entry, OperatorProvider
+from ..protocol import Entry, OperatorProvider, Seat
 
 _BOTOCORE = "botocore/data/"
 _BOTOCORE_SERVICES = ("ec2", "iam", "pricing", "service-quotas", "ssm", "sts")
@@ -30,10 +30,10 @@ _RAYS = RaysCloud(
 )
 
 
-def _make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> OperatorProvider:
+def _make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str], seat: Seat) -> OperatorProvider:
     from .provider import AwsMachines
 
-    return AwsMachines(spec, cluster_id, settings)
+    return AwsMachines(spec, cluster_id, settings, seat)
 
 
 def _ships(path: str) -> bool:

@@ -33,7 +33,7 @@ from clusterctl.artefacts.target import Target
 from clusterctl.providers import ownership
 from clusterctl.providers.access import SshAccess
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
-from clusterctl.providers.protocol import ForHead
+from clusterctl.providers.protocol import ForHead, Seat
 from clusterctl.spec.definition import ClusterSpec
 
 from . import checks, identity, images, launches, listing, network, policies, principal, tagging
@@ -65,18 +65,20 @@ class AwsMachines:
         settings: what `Ownership` and `SshAccess` take.
     """
 
-    def __init__(self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str], seat: Seat = Seat.OPERATOR
+    ) -> None:
         assert isinstance(spec.provider, AwsProvider)
         self._spec, self._config = spec, spec.provider
         self._cluster_id = cluster_id
         self._settings = dict(settings)
-        self._on_head = bool(settings.get("on_head"))
+        self._on_head = seat is Seat.HEAD
         place = Place(
             self._config.region, "" if self._on_head else self._config.profile, self._config.endpoint_url
         )
         self._clients = Clients(place, 0.0 if self._on_head else _PATIENCE_S)
         self._ownership = Ownership(settings, lambda: principal.stable(str(self._caller()["Arn"])))
-        self._access = SshAccess(spec, settings, cluster_id, self._config.python)
+        self._access = SshAccess(spec, settings, seat, cluster_id, self._config.python)
         self._catalog = Catalog(self._clients)
         self._prices = Prices(self._clients)
         self._recent = listing.Recent(LISTING_LAG_S)

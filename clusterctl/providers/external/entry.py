@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.reader import Reader
 
-from ..protocol import Entry, ForHead, OperatorProvider
+from ..protocol import Entry, ForHead, OperatorProvider, Seat
 from . import loading
 from .config import CLASS_PATH, ExternalProvider
 
 
-def _make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> OperatorProvider:
-    return loading.load(_config(spec), settings)(spec, cluster_id, settings)
+def _make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str], seat: Seat) -> OperatorProvider:
+    return loading.load(_config(spec), settings)(spec, cluster_id, settings, seat)
 
 
 def _for_head(spec: ClusterSpec, provider: OperatorProvider) -> ForHead:

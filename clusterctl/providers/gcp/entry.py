@@ -11,14 +11,14 @@ from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.positions import Path, Problem, at
 from clusterctl.spec.provider_type import RaysCloud
 
-from ..protocol import Entry, OperatorProvider
+from ..protocol import Entry, OperatorProvider, Seat
 from .machine_names import MACHINE_TYPES
 
 
-def _make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> OperatorProvider:
+def _make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str], seat: Seat) -> OperatorProvider:
     from .provider import GcpMachines
 
-    return GcpMachines(spec, cluster_id, settings)
+    return GcpMachines(spec, cluster_id, settings, seat)
 
 
 def _translate(config: yaml.MappingNode, path: Path) -> list[Problem]:

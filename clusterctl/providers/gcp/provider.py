@@ -35,7 +35,7 @@ from clusterctl.artefacts.target import Target
 from clusterctl.providers import ownership
 from clusterctl.providers.access import SshAccess
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
-from clusterctl.providers.protocol import ForHead
+from clusterctl.providers.protocol import ForHead, Seat
 from clusterctl.spec.definition import ClusterSpec
 from runtime._system import files
 
@@ -68,10 +68,12 @@ class GcpMachines:
 
     Args:
         settings: what `Ownership` takes; `folder`, for the cluster's key, pinned host keys and the head's address;
-            `project`, once it is known; `on_head`, if that is where it runs.
+            `project`, once it is known.
     """
 
-    def __init__(self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str], seat: Seat = Seat.OPERATOR
+    ) -> None:
         assert isinstance(spec.provider, GcpProvider)
         self._spec = spec.provider
         self._cluster_name = spec.cluster_name
@@ -79,10 +81,10 @@ class GcpMachines:
         self._cluster_id = cluster_id
         self._settings = dict(settings)
         self._ownership = Ownership(settings, lambda: self._api.principal())
-        self._on_head = bool(settings.get("on_head"))
+        self._on_head = seat is Seat.HEAD
         self._folder = Path(settings["folder"]).expanduser()
         self._user = spec.auth.ssh_user or _USER
-        self._access = SshAccess(spec, settings, cluster_id, self._spec.python)
+        self._access = SshAccess(spec, settings, seat, cluster_id, self._spec.python)
         self._network = ClusterNetwork(self._spec, self._tag, lambda: self._api)
         self._lock = threading.Lock()
         self._types: dict[str, Sequence[Json]] = {}

@@ -9,11 +9,11 @@ from clusterctl.spec.positions import Path
 from clusterctl.spec.reader import Reader
 
 from ..ownership import Ownership
-from ..protocol import Entry, OperatorProvider
+from ..protocol import Entry, OperatorProvider, Seat
 from .config import LocalNodeConfig, LocalProvider
 
 
-def _make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> OperatorProvider:
+def _make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str], seat: Seat) -> OperatorProvider:
     from .provider import LocalMachines
 
     config = spec.provider

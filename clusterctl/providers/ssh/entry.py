@@ -6,15 +6,15 @@ from collections.abc import Mapping
 
 from clusterctl.spec.definition import ClusterSpec
 
-from ..protocol import Entry, OperatorProvider
+from ..protocol import Entry, OperatorProvider, Seat
 from . import document
 from .config import SshNodeConfig
 
 
-def _make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> OperatorProvider:
+def _make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str], seat: Seat) -> OperatorProvider:
     from .provider import SshMachines
 
-    return SshMachines(spec, cluster_id, settings)
+    return SshMachines(spec, cluster_id, settings, seat)
 
 
 ENTRY = Entry(

@@ -37,7 +37,7 @@ from autoscaler.provider import (
 from clusterctl.artefacts.target import Target, Unsupported
 from clusterctl.providers import identity, ownership
 from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
-from clusterctl.providers.protocol import ForHead
+from clusterctl.providers.protocol import ForHead, Seat
 from clusterctl.shell.connections import CONNECTIONS
 from clusterctl.shell.ssh import SshShell
 from clusterctl.shell.ssh_config import SshConfig
@@ -66,10 +66,12 @@ class SshMachines:
 
     Args:
         settings: what `Ownership` takes; `folder`, for pinned host keys, the cluster's key, and what is remembered of
-            machines that do not answer; `on_head`, if that is where it runs.
+            machines that do not answer.
     """
 
-    def __init__(self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str], seat: Seat = Seat.OPERATOR
+    ) -> None:
         assert isinstance(spec.provider, SshProvider)
         self._spec = spec.provider
         self._cluster = spec
@@ -82,7 +84,7 @@ class SshMachines:
         self._ownership = Ownership(settings)
         self._folder = Path(settings["folder"]).expanduser()
         known_hosts = str(self._folder / "known_hosts")
-        self._on_head = bool(settings.get("on_head"))
+        self._on_head = seat is Seat.HEAD
         if self._on_head:
             self._config = SshConfig("")
             self._base = hosts.heads_base(spec.auth, known_hosts, str(self._folder / "ssh_key"))
@@ -327,9 +329,7 @@ class SshMachines:
             for name in ("ssh_key", "known_hosts")
             if (self._folder / name).exists()
         )
-        return ForHead(
-            {**self._ownership.owner.settings(), "folder": f"~/{claims.FOLDER}", "on_head": "yes"}, files
-        )
+        return ForHead({**self._ownership.owner.settings(), "folder": f"~/{claims.FOLDER}"}, files)
 
     @property
     def head_extras(self) -> Sequence[str]:

@@ -9,6 +9,7 @@ import pytest
 
 from autoscaler.provider import Config
 from clusterctl.providers.access import SshAccess
+from clusterctl.providers.protocol import Seat
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import load_text
 
@@ -31,13 +32,13 @@ def on_head(access: SshAccess, spec: ClusterSpec, folder: Path) -> SshAccess:
     for name, file in access.files_for_head():
         (folder / name).write_bytes(Path(file).read_bytes())
         (folder / name).chmod(0o600)
-    return SshAccess(spec, {**access.settings_for_head(), "folder": str(folder)}, "c-1", "python3")
+    return SshAccess(spec, {**access.settings_for_head(), "folder": str(folder)}, Seat.HEAD, "c-1", "python3")
 
 
 def test_the_operators_key_never_leaves_the_operators_machine(tmp_path: Path) -> None:
     public = new_key(tmp_path / "own")
     spec = spec_with(str(tmp_path / "own"))
-    access = SshAccess(spec, {"folder": str(tmp_path / "here")}, "c-1", "python3")
+    access = SshAccess(spec, {"folder": str(tmp_path / "here")}, Seat.OPERATOR, "c-1", "python3")
     assert access.key_file() == str(tmp_path / "own")
     assert access.operators_key() == public
     private = (tmp_path / "own").read_bytes()
@@ -53,7 +54,7 @@ def test_the_operators_key_never_leaves_the_operators_machine(tmp_path: Path) ->
 
 
 def test_without_an_own_key_there_is_one_for_all(tmp_path: Path) -> None:
-    access = SshAccess(spec_with(), {"folder": str(tmp_path / "here")}, "c-1", "python3")
+    access = SshAccess(spec_with(), {"folder": str(tmp_path / "here")}, Seat.OPERATOR, "c-1", "python3")
     head = on_head(access, spec_with(), tmp_path / "head")
     assert access.workers_keys() == head.workers_keys() == [access.operators_key()]
     assert Path(access.key_file()).read_bytes() == Path(head.key_file()).read_bytes()
@@ -62,4 +63,4 @@ def test_without_an_own_key_there_is_one_for_all(tmp_path: Path) -> None:
 def test_a_key_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     spec = spec_with(str(tmp_path / "none"))
     with pytest.raises(Config, match="cannot be read"):
-        SshAccess(spec, {"folder": str(tmp_path)}, "c-1", "python3").operators_key()
+        SshAccess(spec, {"folder": str(tmp_path)}, Seat.OPERATOR, "c-1", "python3").operators_key()

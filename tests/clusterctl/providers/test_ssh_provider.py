@@ -33,6 +33,7 @@ from autoscaler.provider import (
     Transient,
 )
 from clusterctl.artefacts.target import Target
+from clusterctl.providers.protocol import Seat
 from clusterctl.providers.ssh import asking, hosts
 from clusterctl.providers.ssh import provider as module
 from clusterctl.providers.ssh.checks import Examined, problems_of
@@ -71,6 +72,7 @@ def make(bed: SshTestbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
         key: Path = bed.key_file,
         only: int | None = None,
         settings: Mapping[str, str] = MappingProxyType({}),
+        seat: Seat = Seat.OPERATOR,
         **provider: str,
     ) -> SshMachines:
         head, *workers = (host.address for host in bed.hosts[:only])
@@ -80,7 +82,7 @@ def make(bed: SshTestbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
             f"auth: {{ssh_user: {USER}, ssh_private_key: {key}}}\n"
         )
         made.append(
-            SshMachines(spec, cluster, {"owner": owner, "folder": str(tmp_path / cluster), **settings})
+            SshMachines(spec, cluster, {"owner": owner, "folder": str(tmp_path / cluster), **settings}, seat)
         )
         return made[-1]
 
@@ -379,7 +381,7 @@ def test_the_head_finds_itself_without_entering_itself(
     SshShell(operators._targets[bed.hosts[0].address]).get(".clusterctl-node", str(home / ".clusterctl-node"))
     monkeypatch.setenv("HOME", str(home))
     before = connections(bed.hosts[0])
-    heads = make(only=1, settings={"on_head": "yes"})
+    heads = make(only=1, seat=Seat.HEAD)
     assert heads.list() == [machine]
     assert connections(bed.hosts[0]) == before
 

@@ -16,6 +16,7 @@ from autoscaler.provider import (
 )
 from clusterctl.launcher import node_types
 from clusterctl.providers.aws.provider import AwsMachines
+from clusterctl.providers.protocol import Seat
 from clusterctl.providers.registry import make
 from clusterctl.spec.load import load_text
 from tests.testbed.aws import REGION, Aws
@@ -44,9 +45,12 @@ class Cluster:
         self._folder = folder
         self.provider = self.provider_of("demo-1")
 
-    def provider_of(self, cluster_id: str, **settings: str) -> AwsMachines:
+    def provider_of(self, cluster_id: str, seat: Seat = Seat.OPERATOR, **settings: str) -> AwsMachines:
         found = make(
-            self.spec, cluster_id, {"owner": "me", "folder": str(self._folder / cluster_id), **settings}
+            self.spec,
+            cluster_id,
+            {"owner": "me", "folder": str(self._folder / cluster_id), **settings},
+            seat,
         )
         assert isinstance(found, AwsMachines)
         return found

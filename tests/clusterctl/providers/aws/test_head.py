@@ -15,6 +15,7 @@ from autoscaler.provider import (
     Transient,
 )
 from clusterctl.providers.aws import clients
+from clusterctl.providers.protocol import Seat
 from tests.clusterctl.providers.aws.cluster import Make
 from tests.testbed.aws import ROLE_KEY, Aws, Fault
 
@@ -22,7 +23,7 @@ from tests.testbed.aws import ROLE_KEY, Aws, Fault
 def test_the_head_leaves_patience_to_its_autoscaler(aws: Aws, cluster: Make) -> None:
     one = cluster()
     one.provider.prepare(one.kinds)
-    head = one.provider_of("demo-1", on_head="yes")
+    head = one.provider_of("demo-1", seat=Seat.HEAD)
     head.offers(one.worker)
     head._catalog.image(one.worker)
     aws.world.faults = [Fault("RunInstances", "RequestLimitExceeded", status=503)]
@@ -43,7 +44,7 @@ def test_the_heads_role_suffices_for_the_autoscaler(
     one.provider.prepare(one.kinds)
     monkeypatch.setattr(clients, "_SHARED", {})
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ROLE_KEY + b"clusterctl-demo-1".hex().upper())
-    head = one.provider_of("demo-1", on_head="yes")
+    head = one.provider_of("demo-1", seat=Seat.HEAD)
     offers = head.offers(one.worker)
     made = [
         one.create(name, provider=head, offer=offer, token=name)
@@ -72,7 +73,7 @@ def test_credentials_that_come_late_are_found(
 ) -> None:
     """A role is known to its machine some seconds after the machine has booted."""
     monkeypatch.setattr(clients, "_SHARED", {})
-    head = cluster().provider_of("demo-1", on_head="yes")
+    head = cluster().provider_of("demo-1", seat=Seat.HEAD)
     with monkeypatch.context() as without:
         without.delenv("AWS_ACCESS_KEY_ID")
         without.delenv("AWS_SECRET_ACCESS_KEY")
@@ -86,7 +87,7 @@ def test_credentials_that_come_while_a_client_is_made_are_found(
     aws: Aws, cluster: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients, "_SHARED", {})
-    head = cluster().provider_of("demo-1", on_head="yes")
+    head = cluster().provider_of("demo-1", seat=Seat.HEAD)
     make = boto3.session.Session.client
     with monkeypatch.context() as without:
         without.delenv("AWS_ACCESS_KEY_ID")
@@ -109,7 +110,7 @@ def test_a_spot_machine_with_notice_is_to_be_given_up(aws: Aws, cluster: Make) -
     one.provider.prepare(one.kinds)
     made = {machine.instance_id: machine.id for machine in one.create("a", "b").machines}
     aws.warn(made["a"])
-    head = one.provider_of("demo-1", on_head="yes")
+    head = one.provider_of("demo-1", seat=Seat.HEAD)
     unwanted = {machine.instance_id: bool(machine.unwanted) for machine in head.list()}
     assert unwanted == {"a": True, "b": False}
     assert not any(machine.unwanted for machine in one.provider.list())
@@ -123,5 +124,5 @@ def test_nobody_asks_for_notices_without_spot_machines(aws: Aws, cluster: Make) 
     one = cluster()
     one.provider.prepare(one.kinds)
     assert one.create("a").machines
-    assert len(one.provider_of("demo-1", on_head="yes").list()) == 1
+    assert len(one.provider_of("demo-1", seat=Seat.HEAD).list()) == 1
     assert aws.calls["DescribeSpotInstanceRequests"] == 0

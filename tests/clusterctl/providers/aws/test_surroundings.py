@@ -11,6 +11,7 @@ from autoscaler.provider import (
     Auth,
     MachineTags,
 )
+from clusterctl.providers.protocol import Seat
 from tests.clusterctl.providers.aws.cluster import Make, without_default_network
 from tests.testbed.aws import Aws, Fault
 
@@ -62,7 +63,7 @@ def test_of_two_networks_of_a_cluster_everybody_takes_the_same(aws: Aws, cluster
     aws.ec2.vpcs.update({vpc.id: vpc for vpc in reversed(vpcs)})  # as they are listed
     aws.ec2.attach_internet_gateway(used.id, vpcs[0].id)
     assert one.provider.prepare(one.kinds).details["network"] == vpcs[0].id
-    assert one.create("a", provider=one.provider_of("demo-1", on_head="yes")).machines
+    assert one.create("a", provider=one.provider_of("demo-1", seat=Seat.HEAD)).machines
     assert one.provider.prepare(one.kinds).details["network"] == vpcs[0].id
     (table,) = (table for table in aws.ec2.route_tables.values() if table.vpc_id == vpcs[0].id)
     assert [route.gateway.id for route in table.routes if route.gateway] == [used.id]

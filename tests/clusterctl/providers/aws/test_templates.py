@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from autoscaler.provider import ON_DEMAND, SPOT, Config, NodeType
+from clusterctl.providers.protocol import Seat
 from tests.clusterctl.providers.aws.cluster import Make
 from tests.testbed.aws import Aws
 
@@ -58,7 +59,7 @@ def test_a_template_that_cannot_be_read_stops_its_own_type_only(aws: Aws, cluste
     one.provider.prepare(one.kinds)
     offer = one.provider.offers(one.worker)[0]
     aws.ec2.delete_launch_template("ours", None)
-    head = one.provider_of("demo-1", on_head="yes")
+    head = one.provider_of("demo-1", seat=Seat.HEAD)
     other = NodeType("other", node_config={"InstanceType": "m5.large"})
     assert one.create("a", kind=other, provider=head, offer=head.offers(other)[0]).machines
     with pytest.raises(Config, match=r"node type worker: node_config\.LaunchTemplate"):

@@ -9,6 +9,7 @@ import pytest
 
 from clusterctl.providers.gcp import api as apis
 from clusterctl.providers.gcp.provider import GcpMachines
+from clusterctl.providers.protocol import Seat
 from clusterctl.spec.load import load_text
 from tests.testbed.gcp.server import Cloud
 
@@ -23,13 +24,15 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
 
 @pytest.fixture
 def make(cloud: Cloud, tmp_path: Path) -> Callable[..., GcpMachines]:
-    def make(cluster_id: str = "c-1", name: str = "c", more: str = "", **settings: str) -> GcpMachines:
+    def make(
+        cluster_id: str = "c-1", name: str = "c", more: str = "", seat: Seat = Seat.OPERATOR, **settings: str
+    ) -> GcpMachines:
         spec = load_text(
             f"cluster_name: {name}\nhead_node_type: small\navailable_node_types: {{small: {{}}, gpu: {{}}}}\n"
             f"provider: {{type: gcp, region: us-west1, project_id: a-project, endpoint: '{cloud.endpoint}'{more}}}\n"
         )
         known = {} if "owner_file" in settings else {"owner": "me"}
-        return GcpMachines(spec, cluster_id, {**known, "folder": str(tmp_path / name), **settings})
+        return GcpMachines(spec, cluster_id, {**known, "folder": str(tmp_path / name), **settings}, seat)
 
     return make
 

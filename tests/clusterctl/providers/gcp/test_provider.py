@@ -27,6 +27,7 @@ from autoscaler.provider import (
 )
 from clusterctl.providers.gcp import api as apis
 from clusterctl.providers.gcp.provider import GcpMachines
+from clusterctl.providers.protocol import Seat
 from tests.clusterctl.providers.gcp.cluster import GPU, SMALL, ZONE, create
 from tests.polling import eventually
 from tests.testbed.gcp import catalog
@@ -246,7 +247,7 @@ def test_the_head_asks_for_machines_with_the_key_that_it_was_given(
     for target, source in on_head.files:
         (there / Path(target).name).write_bytes(Path(source).read_bytes())
         (there / Path(target).name).chmod(0o600)
-    heads = make(**{**on_head.settings, "folder": str(there)})
+    heads = make(seat=Seat.HEAD, **{**on_head.settings, "folder": str(there)})
     for provider, name in ((operators, "a"), (heads, "b")):
         create(provider, name)
     keys = {
