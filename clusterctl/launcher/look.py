@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from autoscaler.provider import Machine, MachineState, ProviderError, ShellError
 from clusterctl import home as homes
 from clusterctl.errors import TimedOut, Unreachable
@@ -13,6 +11,7 @@ from clusterctl.spec.definition import ClusterSpec
 from clusterctl.sync.transfer import SyncError
 
 from . import life, machines, node_types, reach, setup
+from .cluster import Cluster
 from .life import Life
 from .notice import notice
 from .plan import Change, Facts, Health
@@ -22,25 +21,17 @@ _ANSWER_S = 3.0
 _SHELL_S = 15.0
 
 
-def facts(
-    home: Home,
-    spec: ClusterSpec,
-    record: ClusterRecord,
-    is_known: bool,
-    provider: OperatorProvider,
-    other_life: Callable[[str], OperatorProvider],
-    is_rehearsal: bool = False,
-) -> Facts:
+def facts(cluster: Cluster, is_rehearsal: bool = False) -> Facts:
     """What there is.
 
     Args:
-        record: what is remembered, or a new one.
-        other_life: the provider of another id of the cluster.
         is_rehearsal: what is found is not written down, and nothing is cleaned up.
 
     Raises:
         CliError: the secret of a cluster that was up is gone, or the provider does not say what there is.
     """
+    home, spec, record, provider = cluster.home, cluster.spec, cluster.record, cluster.provider
+    is_known = cluster.is_known
     if is_known and record.api_url:
         home.secret(record.name)  # without it nothing can be asked or begun: missed before anything is done
     spec_changed = record.spec_hash != homes.spec_hash(spec)
@@ -84,7 +75,7 @@ def facts(
             machine.id
             for other in machines.lives(provider, record, record.name)
             if other != record.cluster_id
-            for machine in machines.existing(other_life(other))
+            for machine in machines.existing(cluster.provider_of(other))
         ),
         spec_changed=spec_changed,
         change=change,

@@ -86,15 +86,7 @@ class Up:
     def facts(self) -> Facts:
         """Looks at the record, the listing and the head's API."""
         cluster = self._cluster
-        found = look.facts(
-            self._home,
-            self._spec,
-            cluster.record,
-            cluster.is_known,
-            cluster.provider,
-            cluster.provider_of,
-            self._is_rehearsal,
-        )
+        found = look.facts(cluster, self._is_rehearsal)
         cluster.head_id = found.head_id or cluster.head_id
         answers = found.health is Health.ANSWERS
         return replace(found, lacks_workers=answers and self._runtime.lacks_workers(cluster))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 import msgspec
 
@@ -64,7 +65,10 @@ class Engine:
             cluster.digests_file(),
             cluster.provider.capabilities.shutdown_ends,
         )
-        return engine_nodes.ending_what_runs(facts) if was_booted else facts
+        if not was_booted:
+            return facts
+        # What the boot entry has started has the configuration of before.
+        return replace(facts, start=f"{self.stop_command} && {facts.start}")
 
     def addresses(self, cluster: Cluster, head: Machine, printed: str) -> tuple[str, str]:
         daemon = msgspec.json.decode(printed.strip().splitlines()[-1], type=DaemonRecord)

@@ -127,12 +127,6 @@ def join_command(order: JoinOrder) -> str:
     )
 
 
-def ending_what_runs(facts: NodeFacts) -> NodeFacts:
-    """The same node, whose machine was booted: what its boot entry has started ends first, for it has the configuration
-    of before."""
-    return replace(facts, start=f"{STOP} && {facts.start}")
-
-
 def removal_of_boot_entry(cluster_id: str) -> str:
     """Command for the head's machine: nothing starts the head after a reboot any more."""
     file = f"{NODE_FOLDER}/boot_entry.py"

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -106,8 +107,15 @@ def record_of(home: Home, api_url: str, state: str = homes.UP) -> ClusterRecord:
 def facts(
     home: Home, platform: Platform, record: ClusterRecord, text: str = TEXT, is_known: bool = True
 ) -> Facts:
-    provider = cast(Any, platform)
-    return look.facts(home, load_text(text), record, is_known, provider, lambda cluster_id: provider)
+    cluster = SimpleNamespace(
+        home=home,
+        spec=load_text(text),
+        record=record,
+        is_known=is_known,
+        provider=platform,
+        provider_of=lambda cluster_id: platform,
+    )
+    return look.facts(cast(Any, cluster))
 
 
 def test_a_head_that_answers_is_asked_and_nothing_is_listed(home: Home) -> None:
