@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from autoscaler.provider import (
@@ -30,10 +30,9 @@ from autoscaler.provider import (
     Transient,
 )
 from clusterctl.artefacts.target import Target
-from clusterctl.providers import ownership
-from clusterctl.providers.access import SshAccess
-from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
-from clusterctl.providers.protocol import ForHead, Seat
+from clusterctl.providers.cloud import Cloud
+from clusterctl.providers.ownership import OWNER_TAG
+from clusterctl.providers.protocol import Seat
 from clusterctl.spec.definition import ClusterSpec
 
 from . import checks, identity, images, launches, listing, network, policies, principal, tagging
@@ -58,7 +57,7 @@ _CLEAN_S = 300.0
 _DEFAULT_USER = "ec2-user"
 
 
-class AwsMachines:
+class AwsMachines(Cloud):
     """The machines of one cluster. See `autoscaler.provider.Provider` for the contract.
 
     Args:
@@ -69,16 +68,19 @@ class AwsMachines:
         self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str], seat: Seat = Seat.OPERATOR
     ) -> None:
         assert isinstance(spec.provider, AwsProvider)
-        self._spec, self._config = spec, spec.provider
-        self._cluster_id = cluster_id
-        self._settings = dict(settings)
-        self._on_head = seat is Seat.HEAD
+        self._config = spec.provider
+        super().__init__(
+            spec,
+            cluster_id,
+            settings,
+            seat,
+            lambda: principal.stable(str(self._caller()["Arn"])),
+            spec.provider.python,
+        )
         place = Place(
             self._config.region, "" if self._on_head else self._config.profile, self._config.endpoint_url
         )
         self._clients = Clients(place, 0.0 if self._on_head else _PATIENCE_S)
-        self._ownership = Ownership(settings, lambda: principal.stable(str(self._caller()["Arn"])))
-        self._access = SshAccess(spec, settings, seat, cluster_id, self._config.python)
         self._catalog = Catalog(self._clients)
         self._prices = Prices(self._clients)
         self._recent = listing.Recent(LISTING_LAG_S)
@@ -113,7 +115,7 @@ class AwsMachines:
 
     def _facts(self) -> checks.Facts:
         return checks.Facts(
-            self._spec, self._config, self._cluster_id, self._clients, self._catalog, self._prices
+            self._cluster, self._config, self._cluster_id, self._clients, self._catalog, self._prices
         )
 
     def check_offline(self, node_types: Sequence[NodeType]) -> list[Problem]:
@@ -210,7 +212,7 @@ class AwsMachines:
 
     def shell(self, machine: Machine) -> Shell:
         found = machine if machine.tags and self._address(machine) else self._with_address(machine.id)
-        user = found.tags.get(tagging.USER) or self._spec.auth.ssh_user or _DEFAULT_USER
+        user = found.tags.get(tagging.USER) or self._cluster.auth.ssh_user or _DEFAULT_USER
         return self._access.shell(found.id, machine.node_type, self._address(found), user)
 
     def cleanup(self) -> None:
@@ -258,30 +260,21 @@ class AwsMachines:
         ]
         return sorted({tagging.read(one.get("Tags"))[MachineTags.CLUSTER_ID] for one in tagged})
 
-    def foreign(self, name: str) -> Sequence[ForeignCluster]:
-        found = self._described([{"Name": f"tag:{MachineTags.CLUSTER_NAME}", "Values": [name]}])
-        return ownership.foreign(map(listing.machine, found), self._ownership.owner)
-
-    def settings(self) -> Mapping[str, str]:
-        return {
-            **self._settings,
-            **self._ownership.owner.settings(),
-            "account": str(self._caller()["Account"]),
-        }
-
-    def for_head(self) -> ForHead:
-        access = self._access.settings_for_head(lets_operator_in=self._makes_key())
-        settings = {**self._ownership.owner.settings(), **access}
-        return ForHead(settings, self._access.files_for_head())
-
     @property
     def head_extras(self) -> Sequence[str]:
         return ("ssh", "aws")
 
-    def default_resources(self) -> dict[str, float]:
-        return {}  # each machine says itself what it has
-
     # ------------------------------------------------------------ inside
+
+    def _named(self, cluster_name: str) -> Iterable[Machine]:
+        found = self._described([{"Name": f"tag:{MachineTags.CLUSTER_NAME}", "Values": [cluster_name]}])
+        return map(listing.machine, found)
+
+    def _account(self) -> Mapping[str, str]:
+        return {"account": str(self._caller()["Account"])}
+
+    def _for_head(self) -> Mapping[str, str]:
+        return self._access.settings_for_head(lets_operator_in=self._makes_key())
 
     def _remove_network(self, clients: Clients, cluster_id: str) -> None:
         deadline = time.monotonic() + _CLEAN_S
@@ -303,9 +296,8 @@ class AwsMachines:
         """Of all that is made for the cluster."""
         return {
             **self._config.tags,
-            MachineTags.CLUSTER_ID: self._cluster_id,
-            MachineTags.CLUSTER_NAME: self._spec.cluster_name,
-            **self._ownership.owner.tags(),
+            MachineTags.CLUSTER_NAME: self._cluster.cluster_name,
+            **self._tags_of_machines(),
         }
 
     def _named_subnets(self, node_types: Sequence[NodeType]) -> Sequence[str]:
@@ -315,13 +307,13 @@ class AwsMachines:
         """Of the types whose launch templates can be read. What is wrong with another's, its own offers say, and it
         stops no other type."""
         kinds = []
-        for name in self._spec.available_node_types:
+        for name in self._cluster.available_node_types:
             with contextlib.suppress(Auth, Config):
                 kinds.append(self._of_spec(name))
         return self._named_subnets(kinds)
 
     def _of_spec(self, name: str) -> NodeType:
-        kind = NodeType(name, node_config=self._spec.available_node_types[name].node_config)
+        kind = NodeType(name, node_config=self._cluster.available_node_types[name].node_config)
         return self._catalog.whole(kind)
 
     def _known_network(self) -> Network:
@@ -359,14 +351,14 @@ class AwsMachines:
 
     def _user(self, node_type: NodeType, image: Image) -> str:
         """Whom one is on a machine. What the operator says is about an image that the operator names."""
-        said = self._spec.auth.ssh_user
+        said = self._cluster.auth.ssh_user
         if not self._catalog.names_image(node_type) and image.user:
             return image.user
         return said or image.user or _DEFAULT_USER
 
     def _makes_key(self) -> bool:
         return self._config.key_pair is None and any(
-            not kind.node_config.get("KeyName") for kind in self._spec.available_node_types.values()
+            not kind.node_config.get("KeyName") for kind in self._cluster.available_node_types.values()
         )
 
     def _workers_key(self, node_type: NodeType) -> str:
@@ -382,7 +374,7 @@ class AwsMachines:
         )
 
     def _makes_profile(self) -> bool:
-        return not self._of_spec(self._spec.head_node_type).node_config.get("IamInstanceProfile")
+        return not self._of_spec(self._cluster.head_node_type).node_config.get("IamInstanceProfile")
 
     def _workers_profiles(self, node_types: Sequence[NodeType]) -> Sequence[Mapping[str, str]]:
         return [

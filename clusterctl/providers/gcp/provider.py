@@ -32,10 +32,9 @@ from autoscaler.provider import (
 )
 from clusterctl.artefacts.architectures import MACHINES
 from clusterctl.artefacts.target import Target
-from clusterctl.providers import ownership
-from clusterctl.providers.access import SshAccess
-from clusterctl.providers.ownership import OWNER_TAG, ForeignCluster, Ownership
-from clusterctl.providers.protocol import ForHead, Seat
+from clusterctl.providers.cloud import Cloud
+from clusterctl.providers.ownership import OWNER_TAG
+from clusterctl.providers.protocol import Seat
 from clusterctl.spec.definition import ClusterSpec
 from runtime._system import files
 
@@ -60,7 +59,7 @@ _USER = "clusterctl"
 _ADDRESSES = "addresses.json"
 
 
-class GcpMachines:
+class GcpMachines(Cloud):
     """The machines of one cluster. See `autoscaler.provider.Provider`.
 
     An instance's name follows from what it was asked for, and so does the id of the request: asking again makes nothing
@@ -78,13 +77,11 @@ class GcpMachines:
         self._spec = spec.provider
         self._cluster_name = spec.cluster_name
         self._head_type = spec.head_node_type
-        self._cluster_id = cluster_id
-        self._settings = dict(settings)
-        self._ownership = Ownership(settings, lambda: self._api.principal())
-        self._on_head = seat is Seat.HEAD
+        super().__init__(
+            spec, cluster_id, settings, seat, lambda: self._api.principal(), spec.provider.python
+        )
         self._folder = Path(settings["folder"]).expanduser()
         self._user = spec.auth.ssh_user or _USER
-        self._access = SshAccess(spec, settings, seat, cluster_id, self._spec.python)
         self._network = ClusterNetwork(self._spec, self._tag, lambda: self._api)
         self._lock = threading.Lock()
         self._types: dict[str, Sequence[Json]] = {}
@@ -218,28 +215,9 @@ class GcpMachines:
         found = self._listed({OWNER_TAG: self._owner_id, MachineTags.CLUSTER_NAME: name})
         return sorted({machine.tags[MachineTags.CLUSTER_ID] for machine in found})
 
-    def foreign(self, name: str) -> Sequence[ForeignCluster]:
-        return ownership.foreign(self._listed({MachineTags.CLUSTER_NAME: name}), self._ownership.owner)
-
-    def settings(self) -> Mapping[str, str]:
-        return {**self._settings, **self._ownership.owner.settings(), "project": self._api.project}
-
-    def for_head(self) -> ForHead:
-        return ForHead(
-            {
-                **self._ownership.owner.settings(),
-                "project": self._api.project,
-                **self._access.settings_for_head(),
-            },
-            self._access.files_for_head(),
-        )
-
     @property
     def head_extras(self) -> Sequence[str] | None:
         return ("gcp", "ssh")
-
-    def default_resources(self) -> dict[str, float]:
-        return {}  # each machine says itself what it has
 
     # ------------------------------------------------------------ checks
 
@@ -285,11 +263,7 @@ class GcpMachines:
         self, request: LaunchRequest, index: int, around: Surroundings, has_gpus: bool
     ) -> Machine | ProviderError | _Unknown:
         zone, market = request.offer.zone, request.offer.market
-        tags = {
-            **request.tags_of(index),
-            MachineTags.CLUSTER_ID: self._cluster_id,
-            **self._ownership.owner.tags(),
-        }
+        tags = {**request.tags_of(index), **self._tags_of_machines()}
         name = self._name(request, index)
         config = request.node_type.node_config
         doing = f"{request.node_type.name} ({name}) in {zone}"
@@ -378,6 +352,12 @@ class GcpMachines:
         return errors.of_operation(f"{verb} {name}", operation)
 
     # ------------------------------------------------------------ inside
+
+    def _named(self, cluster_name: str) -> Iterable[Machine]:
+        return self._listed({MachineTags.CLUSTER_NAME: cluster_name})
+
+    def _account(self) -> Mapping[str, str]:
+        return {"project": self._api.project}
 
     @property
     def _owner_id(self) -> str:
