@@ -71,18 +71,17 @@ class _Starter:
         """
         if not self._descriptors:
             return
-        answer, complaint = self._descriptors
+        to, line = self._descriptors[1], f"error: {not_joined(self._options, words.get('error'))}\n".encode()
+        if "error" not in words:
+            os.setsid()  # not before: who ended our starter and what it started, ended this
+            record = remembered(self._options, os.getpid(), words)
+            to, line = self._descriptors[0], msgspec.json.encode(record) + b"\n"
+        self._turn.close()  # before the starter goes on: whatever it does next finds it free
         with contextlib.suppress(BrokenPipeError):
-            if "error" in words:
-                os.write(complaint, f"error: {not_joined(self._options, words['error'])}\n".encode())
-            else:
-                os.setsid()  # not before: who ended our starter and what it started, ended this
-                record = remembered(self._options, os.getpid(), words)
-                os.write(answer, msgspec.json.encode(record) + b"\n")
+            os.write(to, line)
         for descriptor in self._descriptors:
             os.close(descriptor)
         self._descriptors = []
-        self._turn.close()
 
 
 def _become_daemon(log_path: str) -> None:

@@ -1,7 +1,8 @@
 """The API of AWS: clients of boto3 that are made when they are first needed, and one way to call them.
 
 boto3's own retries are off, as it would hide from us that AWS wants fewer calls. Ours: what may pass is tried again
-with growing pauses for as long as the caller's patience lasts. Calls may be repeated, but for those that say otherwise.
+with growing pauses for as long as the caller's patience lasts, and a few times at least, as a laptop may have slept
+meanwhile. Calls may be repeated, but for those that say otherwise.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ _CONNECT_S = 5.0
 _READ_S = 30.0
 _FIRST_PAUSE_S = 0.25
 _LONGEST_PAUSE_S = 8.0
+_LEAST_TRIES = 5
 _POOL = 16
 _YOUNG_S = 20.0
 _YOUNG_POLL_S = 1.0
@@ -88,14 +90,16 @@ class Clients:
         """
         patience_s = self._patience_s if patience_s is None else patience_s
         until = time.monotonic() + patience_s
-        pause_s = _FIRST_PAUSE_S
+        pause_s, left = _FIRST_PAUSE_S, _LEAST_TRIES if patience_s else 1
         while True:
+            left -= 1
             try:
                 return self._once(service, method, parameters)
             except Transient as error:
                 wait_s = random.uniform(pause_s / 2, pause_s)
                 is_open = not repeatable and not isinstance(error, Throttled)
-                if is_open or time.monotonic() + wait_s > until:
+                is_over = time.monotonic() + wait_s > until and left <= 0
+                if is_open or is_over:
                     raise
                 time.sleep(wait_s)
                 pause_s = min(2 * pause_s, max(_LONGEST_PAUSE_S, error.retry_after_s))
