@@ -172,7 +172,8 @@ class AsyncExecutor:
         execution.set(running)
         task = asyncio.current_task()
         assert task is not None
-        self._calls[connection, push.task_id] = task
+        key = connection, push.task_id
+        self._calls[key] = task
         started = time.perf_counter()
         made: list[Entry] = []
         results = self._results
@@ -181,10 +182,9 @@ class AsyncExecutor:
             try:
                 if running.cancelled:
                     raise asyncio.CancelledError
-                if group.limit.locked():
-                    self._waiting.add((connection, push.task_id))
+                self._waiting.add(key)
                 async with group.limit:
-                    self._waiting.discard((connection, push.task_id))
+                    self._waiting.discard(key)
                     if self._endings.life.leaving:
                         running.leaves = True
                         raise asyncio.CancelledError
@@ -210,8 +210,8 @@ class AsyncExecutor:
             done = self._answers.partly_failed(connection, push, running, partial, seconds)
         except BaseException as error:
             done = self._answers.failed(push, running, error, time.perf_counter() - started)
-        del self._calls[connection, push.task_id]
-        self._waiting.discard((connection, push.task_id))  # it may have been cancelled there
+        del self._calls[key]
+        self._waiting.discard(key)  # it may have been cancelled there
         if done is not None:
             self._answers.answer(connection, done, made)
         else:

@@ -223,8 +223,6 @@ class Pump:
         Raises:
             Exception: whatever `failure` was set to: the process lost its node, or the pump was stopped.
         """
-        if ready():
-            return True
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not ready():
             if self.failure is not None:
@@ -235,7 +233,8 @@ class Pump:
                 return bool(ready())
             if self._leadership.take(Leader.CALLER):
                 try:
-                    self._lead(ready, deadline, look_s)
+                    if self._lead(ready, deadline, look_s):
+                        return True
                 finally:
                     self._leadership.leave()
             else:
@@ -265,14 +264,18 @@ class Pump:
         """From now on an event loop calls `poll_once` when `epoll` is readable; the background thread only helps."""
         self._background.assist(self.epoll.fileno())
 
-    def _lead(self, ready: Callable[[], Any], deadline: float | None, look_s: float) -> None:
-        while not ready() and self.failure is None:
+    def _lead(self, ready: Callable[[], Any], deadline: float | None, look_s: float) -> bool:
+        """Whether `ready()` is true, rather than the time up or the process without its node."""
+        while not ready():
+            if self.failure is not None:
+                return False
             timeout = look_s
             if deadline is not None:
                 timeout = min(timeout, deadline - time.monotonic())
                 if timeout <= 0:
-                    return
+                    return False
             self.rounds += self._round(timeout)
+        return True
 
     @property
     def is_led(self) -> bool:
