@@ -1,4 +1,4 @@
-"""Notifies drivers why their actors and placement groups wait. (For tasks, the agents do so.)"""
+"""Notifies drivers why their actors and placement groups wait. For tasks, the agents do so."""
 
 from __future__ import annotations
 

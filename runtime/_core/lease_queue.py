@@ -301,7 +301,7 @@ class LeaseQueue:
         return self.cap.left_s(entry.scheduling_class, entry.request.resources, now) > 0
 
     def due_notes(self, now: float) -> list[Waiting]:
-        """Demands whose owner should be notified why they wait: they wait for long, and the last notice is 10 s old."""
+        """Demands whose driver should be told why they wait: they wait for long, and the last note is 10 s old."""
         due = []
         for entry in self._entries.values():
             patience = INFEASIBLE_PATIENCE_S if entry.infeasible else PATIENCE_S

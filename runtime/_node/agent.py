@@ -134,7 +134,15 @@ class NodeAgent:
             self.store.arena.fd,
         )
         zero_cap = max(8, 4 * config.cpu_count)
-        self.leases = LeaseService(self.ledger, self.cluster, self.pool, self.peers, zero_cap, self._changed)
+        self.leases = LeaseService(
+            self.ledger,
+            self.cluster,
+            self.pool,
+            self.peers,
+            zero_cap,
+            self.output.explain_wait,
+            self._changed,
+        )
         self.actors = ActorService(
             self.ledger,
             self.cluster,
@@ -443,7 +451,7 @@ class NodeAgent:
         self.reporter.changed()
 
     def _on_beat(self) -> None:
-        self.leases.send_notes()
+        self.leases.explain_waits()
         self.bundles.check_waiting_groups()
 
     def _node_died(self, info: NodeInfo) -> None:

@@ -29,7 +29,6 @@ from runtime._wire.messages.node import (
     LeaseLost,
     LeaseRecall,
     LeaseReturn,
-    LeaseWaiting,
     RemoteLease,
     RemoteLeaseGranted,
     RemoteLeaseLost,
@@ -82,6 +81,7 @@ class LeaseService:
     """Owns every lease that this node gave or took.
 
     Args:
+        explain: takes a line for a job's driver that says why tasks wait.
         on_change: called when resources or demands changed, to report to the control store.
     """
 
@@ -92,12 +92,14 @@ class LeaseService:
         pool: WorkerPool,
         peers: PeerTable,
         zero_cap: int,
+        explain: Callable[[bytes, str], None],
         on_change: Callable[[], None],
     ) -> None:
         self._ledger = ledger
         self._cluster = cluster
         self._pool = pool
         self._zero_cap = zero_cap
+        self._explain = explain
         self._on_change = on_change
         self._queue = LeaseQueue(ledger, cluster.table, random.Random(), zero_cap)
         self.remote = RemoteLeases(
@@ -347,13 +349,14 @@ class LeaseService:
             lease.recalled_s = now
             lease.owner.send(LeaseRecall(lease.lease_id))
 
-    def send_notes(self) -> None:
-        """Notifies owners that wait for long of the reason."""
+    def explain_waits(self) -> None:
+        """Tells drivers why tasks of their jobs wait for long."""
         now = asyncio.get_running_loop().time()
+        counts: Counter[tuple[bytes, str, str]] = Counter()
         for entry in self._queue.due_notes(now):
-            channel = entry.owner
-            if isinstance(channel, Channel):
-                channel.send(LeaseWaiting(entry.class_key, self._note(entry), entry.infeasible))
+            counts[entry.job_id, entry.name, self._note(entry)] += entry.wanted
+        for (job_id, name, note), count in counts.items():
+            self._explain(job_id, f"{count} {name} task(s) wait for {note}")
 
     def waiting_groups(self) -> set[bytes]:
         """Placement groups whose resources are demanded and not to be found on any node."""
@@ -538,14 +541,13 @@ class LeaseService:
 
     def _note(self, entry: Waiting) -> str:
         wanted = describe(entry.request.resources, entry.request.labels, entry.request.fallbacks)
-        what = f"{entry.name or 'a task'} waits for {wanted}"
         why = "every node that could hold it is busy"
         if entry.capped:
             why = "as many of its kind have begun as there are CPUs, and wait; more start one by one, ever more slowly"
         if entry.infeasible:
             why = why_infeasible(entry.request.labels)
         reason = self._cluster.notes.get(wanted)
-        return f"{what}: {why}" + (f" ({reason})" if reason else "")
+        return f"{wanted}: {why}" + (f" ({reason})" if reason else "")
 
 
 def _line(process: Process) -> tuple[bytes, int]:

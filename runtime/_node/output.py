@@ -8,7 +8,7 @@ import logging
 from runtime._clients.control import ControlClient
 from runtime._core.workers import Worker
 from runtime._transport.channel import CallError
-from runtime._wire.messages.control import LogBatch
+from runtime._wire.messages.control import AUTOSCALER, LogBatch
 from runtime._wire.messages.node import DriverLogs, Output, TakeOutput
 
 from .cluster import Cluster
@@ -65,6 +65,10 @@ class OutputRouter:
         config = self._config
         for job_id in self._jobs.running():
             self._deliver(LogBatch(job_id, config.node_id, config.host, 0, SOURCE, True, [line]))
+
+    def explain_wait(self, job_id: bytes, line: str) -> None:
+        """Why work of a job waits, for its driver."""
+        self._deliver(LogBatch(job_id, b"", "", 0, AUTOSCALER, True, [line]))
 
     async def _ask(self, node_id: bytes, message: TakeOutput) -> list[DriverLogs]:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -28,19 +27,12 @@ from .store import Store
 from .unhandled import UnhandledErrors
 from .value_requests import ValueRequests
 
-log = logging.getLogger("runtime")
-
 
 class Effects:
-    """See `runtime._ownership.outbox.Outbox`. Everything here runs under the pump's lock.
+    """See `runtime._ownership.outbox.Outbox`. Everything here runs under the pump's lock."""
 
-    Args:
-        warns: whether the user of this process hears of tasks that wait.
-    """
-
-    def __init__(self, links: Links, warns: bool) -> None:
+    def __init__(self, links: Links) -> None:
         self._links = links
-        self._warns = warns
         self._unhandled = UnhandledErrors()
         self.attempt_ended: AttemptEnded
         """`History.ended` itself, as it is called for every task."""
@@ -104,10 +96,6 @@ class Effects:
 
     def copies_lost(self, entry: Entry, node_ids: Sequence[bytes]) -> None:
         take_for_lost(self._objects, self._reader, entry, node_ids)
-
-    def tasks_wait(self, name: str, count: int, reason: str) -> None:
-        if self._warns:
-            log.warning("%d task(s) of %s wait: %s", count, name, reason)
 
     def unhandled(self, value: Value) -> None:
         self._unhandled.report(value)

@@ -218,11 +218,6 @@ class LeasePool:
 
     # ------------------------------------------------------------ what waits
 
-    @property
-    def waiting(self) -> int:
-        """How many tasks wait."""
-        return len(self.queue) - self.cancelled_count
-
     def cancel(self, task: Any) -> None:
         """A task that waits is not to run. It stays in the queue for a while: to search it there would take long."""
         self._cancelled[task] = self._cancelled.get(task, 0) + 1

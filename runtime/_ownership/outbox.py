@@ -54,9 +54,6 @@ class Outbox(Protocol):
     def copies_lost(self, entry: Entry, node_ids: Sequence[bytes]) -> None:
         """A worker found no copy of an argument on these nodes: has it made again if no other is known."""
 
-    def tasks_wait(self, name: str, count: int, reason: str) -> None:
-        """Tasks of a function wait for a worker, and the agent says why."""
-
     def unhandled(self, value: Value) -> None:
         """An error was never read, and nobody can read it any more."""
 

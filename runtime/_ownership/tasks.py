@@ -20,7 +20,6 @@ from runtime._wire.messages.node import (
     LeaseLost,
     LeaseRecall,
     LeaseReturn,
-    LeaseWaiting,
 )
 from runtime._wire.messages.worker import (
     BindLease,
@@ -290,12 +289,6 @@ class Tasks:
             failure = Unschedulable(message.message)
         for task in pool.take_all():
             self._outcomes.fail(task, failure)
-
-    def on_waiting(self, message: LeaseWaiting) -> None:
-        """The agent says what the tasks of a class wait for."""
-        pool = self._pools.get(message.class_key)
-        if pool is not None:
-            self._outbox.tasks_wait(pool.name, pool.waiting, message.message)
 
     def on_lost(self, message: LeaseLost, now: float) -> None:
         """The agent says why a worker died."""

@@ -154,7 +154,7 @@ class Core:
             links, released, self.drain, session.store_path, session.store_capacity_bytes
         )
         self.functions = Functions(links, released)
-        effects = Effects(links, warns=self.is_driver)
+        effects = Effects(links)
         self.objects = objects = Objects(links, released, self.ids, store, effects)
         self.borrowing = borrowing = Borrowing(objects, released, effects)
         self.streams = Streams(objects, borrowing, effects)
@@ -216,7 +216,6 @@ class Core:
             node.StoreSettle: self.store.on_settle,
             node.LeaseGranted: lambda _, message, __: self.tasks.on_granted(message, time.monotonic()),
             node.LeaseFailed: lambda _, message, __: self.tasks.on_failed(message),
-            node.LeaseWaiting: lambda _, message, __: self.tasks.on_waiting(message),
             node.LeaseLost: lambda _, message, __: self.tasks.on_lost(message, time.monotonic()),
             node.GiveIdleBack: self.tasks.on_give_idle_back,
             node.LeaseRecall: lambda _, message, __: self.tasks.on_recall(message),

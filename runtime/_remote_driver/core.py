@@ -95,7 +95,7 @@ class RemoteCore(Requests):
         self.agent = RemoteAgent(self, told.agent_path)
         self.pump = RemotePump(self)
         links = cast(Links, self)
-        effects = Effects(links, warns=False)
+        effects = Effects(links)
         self.objects = RemoteObjects(self, effects)
         self.value_requests = Interest(self, self.objects)
         self.borrowing = NoBorrowing()

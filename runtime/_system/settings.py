@@ -80,7 +80,7 @@ DEDUP_ALLOW = _program.pattern("RAY_DEDUP_LOGS_ALLOW_REGEX", "Always print lines
 DEDUP_SKIP = _program.pattern("RAY_DEDUP_LOGS_SKIP_REGEX", "Never print lines in which this is found.")
 SCHEDULER_EVENTS = _program.flag(
     "RAY_SCHEDULER_EVENTS",
-    "Print why actors, placement groups and explicit requests wait.",
+    "Print why tasks, actors, placement groups and explicit requests wait.",
     default=True,
 )
 COLOR_PREFIX = _program.optional_flag(

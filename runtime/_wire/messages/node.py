@@ -127,14 +127,6 @@ class LeaseFailed(Message, frozen=True, array_like=True, tag=321):
     message: str
 
 
-class LeaseWaiting(Message, frozen=True, array_like=True, tag=322):
-    """One-way, at most every 10 s: why nothing was granted, e.g. infeasible with the autoscaler's reason."""
-
-    class_key: bytes
-    message: str
-    infeasible: bool
-
-
 class LeaseLost(Message, frozen=True, array_like=True, tag=323):
     """One-way: the worker behind a lease died; `reason` says how (signal, exit code, out of memory, node died)."""
 

@@ -13,13 +13,14 @@ import psutil
 from runtime._core.resources import UNIT
 from runtime._node import worker_pool
 from runtime._wire.messages.base import ErrorKind, ResourceRequest, SchedulingStrategy
+from runtime._wire.messages.control import AUTOSCALER
 from runtime._wire.messages.node import (
+    DriverLogs,
     LeaseDemand,
     LeaseFailed,
     LeaseGranted,
     LeaseLost,
     LeaseReturn,
-    LeaseWaiting,
 )
 from tests.processes import is_alive
 from tests.runtime._node.world import MakeWorld, exists
@@ -163,9 +164,11 @@ def test_an_infeasible_demand_is_explained_and_reported(world: MakeWorld) -> Non
             agent = await w.node()
             driver = await w.driver(agent)
             driver.demand(2, CPU=16)
-            waiting = (await driver.wait(LeaseWaiting))[0]
-            assert waiting.infeasible
-            assert "CPU: 16" in waiting.message
+            note = (await driver.wait(DriverLogs))[0]
+            assert (note.name, note.pid) == (AUTOSCALER, 0)
+            assert note.lines == [
+                "2 f task(s) wait for {CPU: 16}: No available node types can fulfill resource request"
+            ]
             demands = agent.leases.demands()
             assert [(d.count, d.infeasible) for d in demands] == [(2, True)]
 

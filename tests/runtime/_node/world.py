@@ -53,7 +53,7 @@ class Client:
                 await self.news.wait()
 
     def demand(self, count: int, key: bytes = b"k", **amounts: float) -> None:
-        self.channel.send(LeaseDemand(key, count, ResourceRequest(to_units(amounts))))
+        self.channel.send(LeaseDemand(key, count, ResourceRequest(to_units(amounts)), name="f"))
 
     async def lease(self, key: bytes = b"k", **amounts: float) -> LeaseGranted:
         self.demand(1, key, **amounts)

@@ -101,7 +101,7 @@ class LoneProcess:
             forget=lambda entry: self.forgotten.append(entry.object_id), rebuild=lambda _entry: None
         )
         us: Any = self
-        effects = Effects(us, warns=False)
+        effects = Effects(us)
         self.objects = Objects(us, self.released, self.ids, us.store, effects)
         self.borrowing = Borrowing(self.objects, self.released, effects)
         self.value_requests = ValueRequests(us, self.objects, self.borrowing, us.store)

@@ -52,7 +52,7 @@ class Core:
         self.pump = SimpleNamespace(kick=lambda: None, failure=None)
         self.store = SimpleNamespace(forget=lambda _ids: None)
         us: Any = self
-        effects = Effects(us, warns=False)
+        effects = Effects(us)
         self.objects = Objects(us, self.released, ids.TaskIds(b"job1"), us.store, effects)
         self.borrowing = Borrowing(self.objects, self.released, effects)
         nobody: Any = None

@@ -38,7 +38,7 @@ class Core:
         )
         self.ids = ids.TaskIds(b"job1")
         us: Any = self
-        effects = Effects(us, warns=False)
+        effects = Effects(us)
         self.objects = Objects(us, self.released, self.ids, us.store, effects)
         self.objects.forget_task = lambda entry: self.ended.append(entry.object_id)
         self.borrowing = Borrowing(self.objects, self.released, effects)

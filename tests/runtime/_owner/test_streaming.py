@@ -53,7 +53,7 @@ class Core:
         self.pump: Any = SimpleNamespace(kick=self._kick, failure=None)
         self.store = SimpleNamespace(forget=lambda _ids: None)
         us: Any = self
-        effects = Effects(us, warns=False)
+        effects = Effects(us)
         self.objects = Objects(us, self.released, ids.TaskIds(b"job1"), us.store, effects)
         self.borrowing = Borrowing(self.objects, self.released, effects)
         self.value_requests = ValueRequests(self, self.objects, self.borrowing, self.store)  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ class Process:
         self.pump = SimpleNamespace(kick=lambda: None, failure=None)
         self.store = SimpleNamespace(forget=lambda _ids: None, say_all=lambda: None)
         us: Any = self
-        effects = Effects(us, warns=False)
+        effects = Effects(us)
         self.objects = Objects(us, self.released, ids.TaskIds(b"job1"), us.store, effects)
         self.borrowing = Borrowing(self.objects, self.released, effects)
         self.value_requests = ValueRequests(self, self.objects, self.borrowing, self.store)  # type: ignore[arg-type]

@@ -201,7 +201,6 @@ class Process:
         self.attempts: list[tuple[bytes, int, bool]] = []
         self.collections: list[list[bytes]] = []
         self.lost_copies: list[tuple[bytes, list[bytes]]] = []
-        self.warnings: list[tuple[str, int, str]] = []
         self.agent = WorkerLink(address_of("agent"))
         self.workers: dict[bytes, WorkerLink] = {}
         """Links to workers, by worker id."""
@@ -263,9 +262,6 @@ class Process:
 
     def copies_lost(self, entry: Entry, node_ids: Sequence[bytes]) -> None:
         self.lost_copies.append((entry.object_id, list(node_ids)))
-
-    def tasks_wait(self, name: str, count: int, reason: str) -> None:
-        self.warnings.append((name, count, reason))
 
     def unhandled(self, value: Value) -> None:
         self.unread.append(value)

@@ -28,7 +28,6 @@ from runtime._wire.messages.node import (
     LeaseLost,
     LeaseRecall,
     LeaseReturn,
-    LeaseWaiting,
 )
 from runtime._wire.messages.worker import (
     BindLease,
@@ -370,13 +369,6 @@ def test_what_can_never_run_fails_with_the_reason(owner: Owner, kind: str, failu
     assert owner.failures() == [failure] * 2
     assert all(task.state is TaskState.FINISHED for task in tasks)
     owner.tasks.on_failed(LeaseFailed(b"unknown", kind, "why"))
-
-
-def test_why_tasks_wait_is_told(owner: Owner) -> None:
-    task = owner.submit()
-    owner.tasks.on_waiting(LeaseWaiting(task.pool.key, "no CPU", False))
-    owner.tasks.on_waiting(LeaseWaiting(b"unknown", "no CPU", False))
-    assert owner.process.warnings == [("module.f", 1, "no CPU")]
 
 
 def test_a_push_that_cannot_be_encoded_fails_its_task_alone(owner: Owner) -> None:

@@ -266,6 +266,30 @@ def test_what_workers_of_other_nodes_printed_is_not_lost_either() -> None:
     assert "from the other node" in output
 
 
+@pytest.mark.skipif(not OWN, reason="without an autoscaler, Ray says nothing in a driver")
+def test_tasks_that_no_node_can_run_are_explained() -> None:
+    output = run(
+        """
+        @ray.remote(num_cpus=100)
+        def large():
+            pass
+        @ray.remote
+        def start():
+            return [large.options(num_cpus=200).remote()]
+        refs = [large.remote(), large.remote(), start.remote()]
+        """,
+        "CPU: 100",
+        "CPU: 200",
+    )
+    why = "No available node types can fulfill resource request"
+    assert re.search(
+        rf"^\(autoscaler \+\d+s\) 2 __main__.large task\(s\) wait for {{CPU: 100}}: {why}$", output, re.M
+    )
+    assert re.search(
+        rf"^\(autoscaler \+\d+s\) 1 __main__.large task\(s\) wait for {{CPU: 200}}: {why}$", output, re.M
+    )
+
+
 @pytest.mark.skipif(not OWN, reason="names of files and what is kept are the engine's own")
 def test_nothing_is_lost_when_the_files_of_a_worker_are_rotated() -> None:
     output = run(

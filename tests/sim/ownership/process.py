@@ -302,9 +302,6 @@ class Process:
         if refusal is not None:
             entry.value = self.error(refusal)
 
-    def tasks_wait(self, name: str, count: int, reason: str) -> None:
-        """Agents here give no reasons."""
-
     def unhandled(self, value: Value) -> None:
         """Errors go unread all the time here."""
 
