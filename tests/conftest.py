@@ -93,6 +93,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if _STALLS in config.stash:
         config.stash[_STALLS].terminate()
         config.stash[_STALLS].wait()
+    stalls.forget(RUN_ID)
     kill_strays(RUN_ID)
     shutil.rmtree(config.stash[_ROOT], ignore_errors=True)
 

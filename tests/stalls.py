@@ -7,13 +7,17 @@ Only what takes a little longer then must not fail: a test that does has a race,
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from typing import IO
 
 from tests.leaks import tagged_processes
 
@@ -27,6 +31,41 @@ def start(run_id: str, seed: int) -> subprocess.Popen[bytes]:
     untagged = {name: value for name, value in os.environ.items() if name != "CLUSTERCTL_TEST_RUN"}
     command = [sys.executable, "-m", "tests.stalls", str(os.getpid()), run_id, str(seed)]
     return subprocess.Popen(command, cwd=pathlib.Path(__file__).parents[1], env=untagged)
+
+
+def suspend(pid: int) -> None:
+    """SIGSTOP, for a test that wants a process to stand still. It is not stopped or resumed at random from then on."""
+    with _suspended(os.environ["CLUSTERCTL_TEST_RUN"]) as file:
+        file.write(f"{pid}\n")
+        os.kill(pid, signal.SIGSTOP)
+
+
+def forget(run_id: str) -> None:
+    """Removes the record of what tests have suspended."""
+    _record(run_id).unlink(missing_ok=True)
+
+
+def _record(run_id: str) -> pathlib.Path:
+    return pathlib.Path(tempfile.gettempdir(), f"cct-suspended-{run_id}")
+
+
+@contextlib.contextmanager
+def _suspended(run_id: str) -> Iterator[IO[str]]:
+    """The processes that tests have suspended, one in each line; nobody else suspends or resumes one meanwhile."""
+    with open(_record(run_id), "a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        yield file
+
+
+def _send(pid: int, number: int, run_id: str) -> None:
+    """Sends a signal, unless a test has suspended the process."""
+    if pid == os.getppid():  # the tests themselves, which may have the lock
+        os.kill(pid, number)
+        return
+    with _suspended(run_id) as file:
+        if f"{pid}\n" not in file:
+            os.kill(pid, number)
 
 
 def _may_be_stopped(pid: int) -> bool:
@@ -67,10 +106,10 @@ def _stall(root: int, run_id: str, rng: random.Random) -> None:
         if _may_be_stopped(victim):
             with contextlib.suppress(ProcessLookupError):
                 try:
-                    os.kill(victim, signal.SIGSTOP)
+                    _send(victim, signal.SIGSTOP, run_id)
                     time.sleep(rng.choice(PAUSES_S))
                 finally:
-                    os.kill(victim, signal.SIGCONT)
+                    _send(victim, signal.SIGCONT, run_id)
         time.sleep(rng.random() * _BETWEEN_S)
 
 

@@ -18,6 +18,7 @@ from runtime.cluster_utils import Cluster
 from runtime.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from tests.polling import eventually
 from tests.processes import is_alive
+from tests.stalls import suspend
 
 
 @pytest.fixture
@@ -177,7 +178,6 @@ def process_tree(pid: int) -> list[int]:
     return [pid, *(one for child in children for one in process_tree(int(child)))]
 
 
-@pytest.mark.skipif("config.option.stalls is not None", reason="what it has stopped could be resumed")
 def test_a_machine_that_falls_silent_without_closing_a_connection(cluster: Cluster) -> None:
     @ray.remote(num_cpus=0)
     class Actor:
@@ -194,7 +194,7 @@ def test_a_machine_that_falls_silent_without_closing_a_connection(cluster: Clust
     frozen = process_tree(victim.pid)
     try:
         for pid in frozen:
-            os.kill(pid, signal.SIGSTOP)
+            suspend(pid)
         with pytest.raises(exceptions.ActorDiedError):
             ray.get(running, timeout=60)
         for ref in (large, small):

@@ -12,6 +12,7 @@ import pytest
 
 from tests.clusterctl.cli import Cli
 from tests.polling import eventually
+from tests.stalls import suspend
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def test_a_secret_that_others_may_read_or_that_is_another(cli: Cli) -> None:
 
 def test_a_head_that_hangs(cli: Cli) -> None:
     pid = cli.run("exec", "cat $CLUSTERCTL_SESSION_DIR/daemon.json").json()["pid"]
-    os.kill(pid, signal.SIGSTOP)
+    suspend(pid)
     try:
         (found,) = findings(cli)
     finally:

@@ -14,6 +14,7 @@ import pytest
 from runtime._system import stacks as _stacks
 from tests.leaks import tagged_processes
 from tests.polling import eventually
+from tests.stalls import suspend
 
 RECEIVES = """
 import os, signal, sys, threading
@@ -66,7 +67,7 @@ def test_every_thread_is_shown() -> None:
 
 def test_a_stopped_process_has_no_text() -> None:
     with program("_stacks.register('worker')\nbusy_for_ever()") as process:
-        process.send_signal(signal.SIGSTOP)
+        suspend(process.pid)
         (stacks,) = _stacks.collect({process.pid})
         assert stacks.text == ""
 

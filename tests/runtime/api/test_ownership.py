@@ -15,6 +15,7 @@ import pytest
 
 from tests.polling import eventually
 from tests.processes import is_alive
+from tests.stalls import suspend
 from tests.under_test import NAME, OWN, exceptions, ray
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -162,7 +163,7 @@ def test_who_sent_a_reference_is_killed_when_its_owner_knows_who_has_it() -> Non
     pid = ray.get(owner.pid.remote())
     result = putter.put_for.remote(7, owner)
     ray.wait([result])
-    os.kill(pid, signal.SIGSTOP)
+    suspend(pid)
     goes_on = threading.Timer(0.5, os.kill, (pid, signal.SIGCONT))
     goes_on.start()
     try:

@@ -13,6 +13,7 @@ import pytest
 from runtime._process.core_worker import current
 from runtime._transport import connection
 from tests.polling import eventually, stays
+from tests.stalls import suspend
 from tests.under_test import OWN, ray
 
 pytestmark = [
@@ -42,7 +43,7 @@ def test_calls_of_a_process_that_does_not_read_wait_here_in_order(monkeypatch: p
     monkeypatch.setattr(connection, "CONGESTED_BYTES", CONGESTED_BYTES)
     listener = Listener.remote()
     pid = ray.get(listener.pid.remote())
-    os.kill(pid, signal.SIGSTOP)
+    suspend(pid)
     try:
         refs = [listener.hear.remote(number, bytes(MESSAGE_BYTES)) for number in range(400)]
         unsent = max(len(peer._out) for peer in current().links.peers())
