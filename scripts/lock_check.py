@@ -31,6 +31,7 @@ from functools import cached_property
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGES = (
+    "runtime._extension",
     "runtime._owner",
     "runtime._ownership",
     "runtime._executor",

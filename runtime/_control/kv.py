@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from runtime._control.context import Context, Handlers
+from runtime._control.waiters import Waiters
 from runtime._transport.channel import Channel
 from runtime._wire.messages.control import (
     KvAdded,
@@ -16,6 +17,7 @@ from runtime._wire.messages.control import (
     KvPut,
     KvValue,
 )
+from runtime._wire.messages.watching import KeyValue, WatchKey, digest_of
 
 
 class KvService:
@@ -24,12 +26,20 @@ class KvService:
     """
 
     def __init__(self, context: Context) -> None:
+        self._context = context
         self._journal = context.journal
         self._storage = context.journal.storage
         self.on_change: dict[str, Callable[[], None]] = {}
+        self._watched: dict[tuple[str, bytes], Waiters] = {}
 
     def handlers(self) -> Handlers:
-        return {KvGet: self.get, KvPut: self.put, KvDelete: self.delete, KvKeys: self.keys}
+        return {
+            KvGet: self.get,
+            KvPut: self.put,
+            KvDelete: self.delete,
+            KvKeys: self.keys,
+            WatchKey: self.watch,
+        }
 
     def get(self, _: Channel, message: KvGet) -> KvValue:
         return KvValue(self._storage.get(_table(message.namespace), message.key))
@@ -39,7 +49,7 @@ class KvService:
         is_new = self._storage.get(table, message.key) is None
         if is_new or message.overwrite:
             self._journal.put(table, message.key, message.value)
-            self._changed(message.namespace)
+            self._changed(message.namespace, [message.key])
         await self._journal.durable()
         return KvAdded(is_new)
 
@@ -47,7 +57,7 @@ class KvService:
         table = _table(message.namespace)
         keys = self._storage.keys(table, message.key) if message.is_prefix else [message.key]
         count = sum(self._journal.delete(table, key) for key in keys)
-        self._changed(message.namespace)
+        self._changed(message.namespace, keys)
         await self._journal.durable()
         return KvDeleted(count)
 
@@ -66,7 +76,33 @@ class KvService:
         """For other services: deletes without telling of it."""
         self._journal.delete(_table(namespace), key)
 
-    def _changed(self, namespace: str) -> None:
+    def watch(self, _: Channel, message: WatchKey) -> KeyValue | Awaitable[KeyValue]:
+        """Answers once the value is not the one that the watcher knows."""
+        value = self.value(message.namespace, message.key)
+        if digest_of(value) != message.known:
+            return KeyValue(value)
+        return self._wait(message)
+
+    async def _wait(self, message: WatchKey) -> KeyValue:
+        place = message.namespace, message.key
+        deadline = self._context.now() + message.timeout_s
+        while True:
+            value = self.value(*place)
+            left = deadline - self._context.now()
+            if left <= 0 or digest_of(value) != message.known:
+                return KeyValue(value)
+            waiters = self._watched.setdefault(place, Waiters())
+            try:
+                await waiters.wait(left)
+            finally:
+                if not waiters and self._watched.get(place) is waiters:
+                    del self._watched[place]
+
+    def _changed(self, namespace: str, keys: Iterable[bytes]) -> None:
+        for key in keys if self._watched else ():
+            waiters = self._watched.get((namespace, key))
+            if waiters is not None:
+                waiters.wake()
         listener = self.on_change.get(namespace)
         if listener is not None:
             listener()

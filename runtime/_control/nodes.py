@@ -11,6 +11,7 @@ import msgspec
 from runtime._control.cluster import Cluster, Node
 from runtime._control.context import Context, Handlers, Signal
 from runtime._control.telling import PacedNews, tell_all
+from runtime._control.waiters import Waiters
 from runtime._core.nodes import (
     HEARTBEAT_TIMEOUT_S,
     RECONNECT_GRACE_S,
@@ -37,6 +38,7 @@ from runtime._wire.messages.control import (
     ResumeNode,
     StopNode,
 )
+from runtime._wire.messages.watching import NodeChanges, WatchNodes
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +81,10 @@ class NodeService:
         self._changed: set[bytes] = set()  # what is free changed
         self._moved: set[bytes] = set()  # joined, draining, dead: everyone must know, the node itself too
         self._news = PacedNews(context, cluster, self._gather)
+        # Above every version of an earlier life, so that those who wait for changes since then hear of now.
+        self._version = int(context.wall_time() * 1000)
+        self._moved_at: dict[bytes, int] = {}  # the version of each node's last move
+        self._watchers = Waiters()
 
     def load(self) -> None:
         """Takes the nodes of an earlier life of this control store; they have a while to come back."""
@@ -89,6 +95,7 @@ class NodeService:
             node = Node(info, now, RESTART_GRACE_S)
             node.view.schedulable = node.state is NodeState.ALIVE
             self._cluster.add(node)
+            self._moved_at[node_id] = self._version
             log.info("remembering node %s, %s", node_id.hex(), info.state)
 
     def handlers(self) -> Handlers:
@@ -96,6 +103,7 @@ class NodeService:
             RegisterNode: self.register,
             NodeReport: self.report,
             GetNodes: self.get_nodes,
+            WatchNodes: self.watch_nodes,
             DrainNode: self.drain,
             ResumeNode: self.resume,
         }
@@ -149,6 +157,27 @@ class NodeService:
 
     def get_nodes(self, _: Channel, __: GetNodes) -> Nodes:
         return Nodes([node.snapshot() for node in self._cluster.all()])
+
+    def watch_nodes(self, _: Channel, message: WatchNodes) -> NodeChanges | Awaitable[NodeChanges]:
+        """Answers when a node has moved since the watcher's version."""
+        if self._version > message.after_version:
+            return self._changes(message.after_version)
+        return self._wait_for_changes(message)
+
+    async def _wait_for_changes(self, message: WatchNodes) -> NodeChanges:
+        deadline = self._context.now() + message.timeout_s
+        while self._version <= message.after_version:
+            left = deadline - self._context.now()
+            if left <= 0 or not await self._watchers.wait(left):
+                break
+        return self._changes(message.after_version)
+
+    def _changes(self, after_version: int) -> NodeChanges:
+        moved = [node for node in self._cluster.all() if self._moved_at[node.node_id] > after_version]
+        if after_version < 0:
+            moved = [node for node in moved if not node.is_dead]
+        moved.sort(key=lambda node: self._moved_at[node.node_id])
+        return NodeChanges(self._version, [node.snapshot() for node in moved])
 
     async def drain(self, _: Channel, message: DrainNode) -> Ok:
         """Stops placing work on a node, unless it must be idle and is not."""
@@ -257,6 +286,7 @@ class NodeService:
         self._save(node)
         for node_id in self._cluster.forget_dead():
             self._context.journal.delete(TABLE, node_id)
+            self._moved_at.pop(node_id, None)
         self.moved(node)
         for listener in self.on_dead:
             listener(node)
@@ -271,6 +301,9 @@ class NodeService:
     def moved(self, node: Node) -> None:
         """The node's state changed: tell every agent at the end of this loop turn."""
         self._moved.add(node.node_id)
+        self._version += 1
+        self._moved_at[node.node_id] = self._version
+        self._watchers.wake()
         self._news.has_come()
         self._view_changed.set()
         self._demand_changed()

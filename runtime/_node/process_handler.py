@@ -41,6 +41,7 @@ from runtime._wire.messages.node import (
     Unblocked,
     WorkerExiting,
 )
+from runtime._wire.messages.watching import FROM_LIBRARIES
 from runtime._wire.messages.worker import Done
 
 from .actor_service import ActorService
@@ -132,7 +133,7 @@ class ProcessHandler:
             TakeOutput: lambda _, m: output.take_everywhere(m),
             Done: self._done,
             TasksTold: state.tasks_told,
-            **dict.fromkeys(FROM_WORKERS, self._forward),
+            **dict.fromkeys((*FROM_WORKERS, *FROM_LIBRARIES), self._forward),
             ReportEnded: self._report_ended,
         }
 

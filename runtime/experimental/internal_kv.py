@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from runtime._process.core_worker import current, current_or_none
 from runtime._wire.messages.control import (
+    USER_KEYS,
     KvAdded,
     KvDelete,
     KvDeleted,
@@ -13,8 +14,6 @@ from runtime._wire.messages.control import (
     KvPut,
     KvValue,
 )
-
-_OWN = "user:"  # apart from what the engine itself keeps
 
 __all__ = [
     "_internal_kv_del",
@@ -84,4 +83,4 @@ def _bytes(text: str | bytes) -> bytes:
 
 
 def _namespace(namespace: str | bytes | None) -> str:
-    return _OWN + _bytes(namespace or b"").decode()
+    return USER_KEYS + _bytes(namespace or b"").decode()

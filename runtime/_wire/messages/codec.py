@@ -6,9 +6,9 @@ from typing import Any, Union
 
 import msgspec
 
-from . import base, control, node, worker
+from . import base, control, node, watching, worker
 
-_MODULES = (base, control, node, worker)
+_MODULES = (base, control, node, watching, worker)
 
 
 def _resolve_annotations(module: Any) -> None:

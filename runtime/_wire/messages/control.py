@@ -433,6 +433,9 @@ class KvValue(Message, frozen=True, array_like=True, tag=181):
 DEFINITIONS = "functions"
 """The namespace of the classes of actors; their keys are digests of their values."""
 
+USER_KEYS = "user:"
+"""In front of the namespaces of programs, apart from what the engine itself keeps."""
+
 
 class KvGet(Message, Request[KvValue], frozen=True, array_like=True, tag=180):
     namespace: str
