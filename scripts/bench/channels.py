@@ -1,0 +1,123 @@
+"""Channels between two processes: `python scripts/bench/channels.py [--seconds N]`. One line of JSON.
+
+Measurements, each over the node's memory and over TCP on the loopback: round trips of a small value per second, the
+same with 8 on their way, and arrays of 10 MB per second one way. `eventfd_floor_per_s` is what two processes that only
+ring each other reach.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+
+from runtime._extension.channels import ChannelAddress, ChannelClosedError, Place, create, open_reader
+
+HERE = Place(b"here", "127.0.0.1", b"secret")
+ELSEWHERE = Place(b"elsewhere", "127.0.0.1", b"secret")
+DEPTH = 8
+TIMEOUT_S = 30.0
+
+
+def answer(address: ChannelAddress, pipe: Connection, place: Place) -> None:
+    """The other process: sends numbers back, and a number for an array."""
+    with (
+        open_reader(address, "peer", timeout_s=TIMEOUT_S, place=place) as reader,
+        create("back", ["bench"], DEPTH, place=place) as writer,
+    ):
+        pipe.send(writer.address)
+        try:
+            while True:
+                value = reader.take(TIMEOUT_S)
+                writer.put(value if isinstance(value, int) else len(value), TIMEOUT_S)
+        except ChannelClosedError:
+            pass
+
+
+def rate(seconds: float, once: Callable[[], None], count: int = 1) -> int:
+    """How often per second `once` does something `count` times."""
+    done, start = 0, time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        once()
+        done += count
+    return round(done / (time.perf_counter() - start))
+
+
+def measure(place: Place, seconds: float) -> dict[str, int]:
+    """The figures with the other process at `place`."""
+    ours, theirs = multiprocessing.Pipe()
+    with create("there", ["peer"], DEPTH, place=HERE) as writer:
+        process = multiprocessing.get_context("fork").Process(
+            target=answer, args=(writer.address, theirs, place)
+        )
+        process.start()
+        with open_reader(ours.recv(), "bench", timeout_s=TIMEOUT_S, place=HERE) as reader:
+            array = np.zeros(10 * 10**6 // 8)
+
+            def one() -> None:
+                writer.put(1, TIMEOUT_S)
+                reader.take(TIMEOUT_S)
+
+            def several(value: object) -> None:
+                for _ in range(DEPTH):
+                    writer.put(value, TIMEOUT_S)
+                for _ in range(DEPTH):
+                    reader.take(TIMEOUT_S)
+
+            figures = {
+                "round_trips_per_s": rate(seconds, one),
+                "pipelined_per_s": rate(seconds, lambda: several(1), DEPTH),
+                "arrays_of_10_mb_per_s": rate(seconds, lambda: several(array), DEPTH),
+            }
+            writer.close()
+            process.join()
+    return figures
+
+
+def floor(seconds: float) -> int:
+    """Round trips of two processes over eventfds and nothing else."""
+    there, back = os.eventfd(0), os.eventfd(0)
+    pid = os.fork()
+    if pid == 0:
+        while os.eventfd_read(there) == 1:
+            os.eventfd_write(back, 1)
+        os._exit(0)
+
+    def one() -> None:
+        os.eventfd_write(there, 1)
+        os.eventfd_read(back)
+
+    figure = rate(seconds, one)
+    os.eventfd_write(there, 2)
+    os.waitpid(pid, 0)
+    return figure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=2.0, help="for each figure")
+    seconds = parser.parse_args().seconds
+    print(
+        json.dumps(
+            {
+                "load": round(os.getloadavg()[0], 1),
+                "eventfd_floor_per_s": floor(seconds),
+                "memory": measure(HERE, seconds),
+                "tcp": measure(ELSEWHERE, seconds),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
