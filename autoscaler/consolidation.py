@@ -101,7 +101,9 @@ def consolidate(
             due_s = snapshot.spare_since_s.get(node.instance.id, snapshot.now) + settings.after_s
             is_due = due_s <= snapshot.now
             left = work.without(node)
-            rest = work.placed(left, node.load)
+            # No node is drained for the room of a machine that is not there yet and may never come.
+            there = Pool([entry for entry in left if entry.origin is Origin.EXISTING])
+            rest = work.placed(there, node.load)
             if rest is not None:
                 if is_due and disruptions.take(Cause.CONSOLIDATION):
                     reason = f"what it runs ({node.used:.0%} of it) has room on other nodes"

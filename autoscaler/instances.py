@@ -3,6 +3,7 @@ gone."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -11,6 +12,7 @@ from autoscaler.config import Cause, Deadlines
 from autoscaler.provider import Offer
 from runtime._core.fsm import Edge, InvalidTransition, Transitions
 
+KEEP_HAPPENINGS = 50
 HISTORY = 12
 """Lines of its record that an instance keeps: the first one, why it was wanted, and the last ones."""
 
@@ -240,12 +242,26 @@ def recorded(instance: Instance, now: float) -> Instance:
     return replace(instance, history=lines)
 
 
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One line of the log."""
+
+    at_s: float
+    text: str
+
+
 class InstanceTable:
-    """All instances the autoscaler knows. The only mutable place; belongs to the reconciler."""
+    """All instances the autoscaler knows; belongs to the reconciler.
+
+    Attributes:
+        version: grows with every change.
+        log: the last things that happened, for the operator.
+    """
 
     def __init__(self, instances: Mapping[str, Instance] | None = None) -> None:
         self._instances: dict[str, Instance] = dict(instances or {})
         self.version = 0
+        self.log: deque[Happening] = deque(maxlen=KEEP_HAPPENINGS)
 
     def __iter__(self) -> Iterator[Instance]:
         return iter(self._instances.values())
@@ -277,7 +293,7 @@ class InstanceTable:
         self.version += 1
 
     def apply(self, step: Transition, now: float) -> Instance:
-        """Takes one step of the table's edges and returns the instance as it is now.
+        """Takes one step of the table's edges, logs it and returns the instance as it is now.
 
         Raises:
             KeyError: no such instance.
@@ -286,7 +302,12 @@ class InstanceTable:
         changed = advance(self._instances[step.instance_id], step, now)
         self._instances[step.instance_id] = changed
         self.version += 1
+        self.tell(now, f"{changed.id} ({changed.node_type}) {changed.state.name}: {step.reason}")
         return changed
+
+    def tell(self, now: float, text: str) -> None:
+        """Logs what is not a step of one instance."""
+        self.log.append(Happening(now, text))
 
     def note(self, instance: Instance, now: float) -> None:
         """Stores an instance whose bookkeeping changed (not its state). A new reason is recorded."""

@@ -94,7 +94,9 @@ class Lasted:
     instance: Instance
 
 
-Event = Transition | Adopted | Noted | OfferRefused | OfferServed | SetupKnown | DiedYoung | Lasted
+Lesson = OfferRefused | OfferServed | SetupKnown | DiedYoung | Lasted
+"""What says something about later launches."""
+Event = Transition | Adopted | Noted | Lesson
 
 
 @dataclass(frozen=True, slots=True)

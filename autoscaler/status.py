@@ -12,7 +12,7 @@ import msgspec
 from autoscaler.config import AutoscalerConfig, Budgets, Cause
 from autoscaler.demand import Demand, ExplicitRequest
 from autoscaler.disruption import Disruptions
-from autoscaler.instances import IN_FLIGHT, Instance, InstanceState
+from autoscaler.instances import IN_FLIGHT, Happening, Instance, InstanceState
 from autoscaler.offerings import Penalty
 from autoscaler.plan import REQUESTED, Note, Plan
 
@@ -108,14 +108,6 @@ class Resting:
     what: str
     why: str
     until_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """One line of the history."""
-
-    at_s: float
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +326,6 @@ def _demands(demand: Demand) -> tuple[tuple[str, int], ...]:
 
 __all__ = [
     "Failure",
-    "Happening",
     "InstanceStatus",
     "Note",
     "Report",

@@ -87,6 +87,21 @@ def test_the_emptier_one_goes_and_what_it_counts_on_stays() -> None:
     assert "12% of it" in made.removals[0].reason
 
 
+def test_no_node_is_drained_for_the_room_of_a_machine_that_is_only_launched() -> None:
+    gpu = replace(BIG, name="gpu", resources={"CPU": 8, "GPU": 2})
+    two, four = shape(CPU=2), shape(CPU=4)
+    workers = [
+        worker("s1", SMALL, (ONE, 1), offer=Offer("z", price=1.0)),
+        worker("s2", SMALL, (two, 1), offer=Offer("z", price=1.0)),
+        worker("g", gpu, (ONE, 1), (two, 1), (four, 1), offer=Offer("z", price=9.0)),
+    ]
+    chosen = settings(BIG, SMALL, gpu, consolidation=Consolidation(max_used=1.0))
+    offers = {"big": [Offer("z", price=3.0)]}
+    made = plan(see(chosen, workers, offers=offers))
+    assert [launch.node_type for launch in made.launches] == ["big"], "for what the dear one runs"
+    assert gone(made) == []
+
+
 def test_only_after_a_while() -> None:
     workers = [worker("a", BIG, (ONE, 1)), worker("b", BIG, (ONE, 4))]
     made = plan(see(settings(BIG), workers, spare={"a": NOW - 599.0}))

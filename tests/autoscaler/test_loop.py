@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from autoscaler.config import AutoscalerConfig
-from autoscaler.loop import Autoscaler, _either
+from autoscaler.loop import Autoscaler
 from autoscaler.provider import (
     Capabilities,
     LaunchRequest,
@@ -207,19 +207,6 @@ def play(
             await scenario(rig)
         finally:
             await store.stop()
-
-    asyncio.run(main())
-
-
-def test_who_is_cancelled_when_the_event_comes_does_not_go_on() -> None:
-    async def main() -> None:
-        event = asyncio.Event()
-        waiting = asyncio.create_task(_either(event, 60.0))
-        await asyncio.sleep(0.01)
-        event.set()
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        assert waiting.cancelled()
 
     asyncio.run(main())
 
