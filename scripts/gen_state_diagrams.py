@@ -64,6 +64,7 @@ SOURCES = (
         "FOLLOWER_TRANSITIONS",
     ),
     Source("Background thread of a pump", "runtime._transport.background", "Phase"),
+    Source("Member of a library's group of actors", "runtime._controllers.members", "MemberState"),
     Source("Instance (the autoscaler's view of a machine)", "autoscaler.instances", "InstanceState"),
 )
 

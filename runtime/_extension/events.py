@@ -13,7 +13,7 @@ from runtime._wire.messages.control import USER_KEYS
 from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator
 
-from .news import ItemReady, News, ObjectReady
+from .news import ItemReady, News, ObjectReady, Posted
 from .polls import ActorPoll, KeyPoll, NodePoll, Poll
 from .process import connected
 
@@ -92,10 +92,10 @@ class Subscription:
             for one in watched:
                 self._drop(one)
 
-    def post(self, news: News) -> None:
-        """Tells something of the program's own. From any thread."""
+    def post(self, what: object) -> None:
+        """Tells `Posted`: something of the program's own. From any thread."""
         with self._links.lock:
-            self._tell((news,))
+            self._tell((Posted(what),))
         self._links.pump.wake()  # the consumer may wait as the pump's leader
 
     # ------------------------------------------------------------ consuming
@@ -178,13 +178,7 @@ class Subscription:
     def _ready(self, ref: ObjectRef) -> None:
         if self._pending.pop(ref, None) is None:
             return
-        entry = ref._entry
-        value = entry.value
-        assert value is not None
-        failed = bool(value.kind & 1)
-        entry.seen = entry.seen or failed
-        size = value.size_bytes if value.locations else value.inline_bytes
-        self._tell((ObjectReady(ref, failed, size, tuple(map(bytes.hex, value.locations))),))
+        self._tell((describe(ref),))
 
     def _item_ready(self, generator: ObjectRefGenerator) -> None:
         if self._pending.pop(generator, None) is not None:
@@ -245,6 +239,18 @@ class Subscription:
                 callback(self._collect())
             except Exception:
                 report("the callback of a subscription")
+
+
+def describe(ref: ObjectRef) -> ObjectReady:
+    """What this process knows of an object that is ready. Whoever hears of an error counts as told of it."""
+    entry = ref._entry
+    with connected().lock:  # an item of a generator comes before its value, in one go
+        value = entry.value
+    assert value is not None
+    failed = bool(value.kind & 1)
+    entry.seen = entry.seen or failed
+    size = value.size_bytes if value.locations else value.inline_bytes
+    return ObjectReady(ref, failed, size, tuple(map(bytes.hex, value.locations)))
 
 
 def _wake_loop(loop: asyncio.AbstractEventLoop, came: asyncio.Future[None]) -> None:

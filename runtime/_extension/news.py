@@ -67,4 +67,11 @@ class KeyChanged:
     value: bytes | None
 
 
-News = ObjectReady | ItemReady | NodeChanged | ActorChanged | KeyChanged
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """What the program itself has told (`Subscription.post`)."""
+
+    what: object
+
+
+News = ObjectReady | ItemReady | NodeChanged | ActorChanged | KeyChanged | Posted

@@ -73,6 +73,24 @@ class Events:
                 raise self.failure
             self.after_event()
 
+    def advance(self, until: float) -> bool:
+        """Runs the next event if it is due by then; else the time is that, and the answer False."""
+        if not self._heap or self._heap[0][0] > until:
+            self.now = max(self.now, until)
+            return False
+        self.now, _, action = heapq.heappop(self._heap)
+        self.events += 1
+        if self.events > MAX_EVENTS:
+            raise Violation(f"{MAX_EVENTS} events: this never comes to rest")
+        action()
+        self.after_event()
+        return True
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing will happen any more."""
+        return not self._heap
+
     def delay_s(self, scale_s: float) -> float:
         """A random delay, sometimes much longer than usual."""
         return self.rng.random() * scale_s * (20 if self.rng.random() < 0.05 else 1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from runtime._controllers import members
 from runtime._core import actors, fsm, jobs, nodes, placement_groups
 
 TABLES: list[Any] = [
@@ -26,8 +27,21 @@ TABLES: list[Any] = [
         placement_groups.TRANSITIONS,
         id="placement group",
     ),
+    pytest.param(
+        members.MemberState,
+        members.MemberEvent,
+        members.MemberState.STARTING,
+        members.TRANSITIONS,
+        id="member of a group",
+    ),
 ]
-FINAL = {"node": "DEAD", "actor": "DEAD", "job": "FINISHED", "placement group": "REMOVED"}
+FINAL = {
+    "node": "DEAD",
+    "actor": "DEAD",
+    "job": "FINISHED",
+    "placement group": "REMOVED",
+    "member of a group": "DEAD",
+}
 
 
 @pytest.mark.parametrize(("states", "events", "initial", "table"), TABLES)

@@ -1,0 +1,250 @@
+"""The cluster as the engine of a loop: effects become tasks, calls and actors, and news become events."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from runtime._core.actors import ActorState
+from runtime._extension import objects
+from runtime._extension.events import Subscription, describe
+from runtime._extension.news import ActorChanged, ItemReady, KeyChanged, News, NodeChanged, ObjectReady
+from runtime.object_ref import ObjectRef
+from runtime.object_ref_generator import ObjectRefGenerator
+
+from .controller import (
+    ActorDied,
+    ActorLost,
+    ActorUp,
+    Call,
+    Cancel,
+    CreateActor,
+    Done,
+    Effect,
+    Event,
+    Failed,
+    Forget,
+    Item,
+    Key,
+    Kill,
+    Noticed,
+    ResultOf,
+    Store,
+    Submit,
+    Take,
+    Watch,
+)
+
+
+class _Stream:
+    """A generator whose items are taken when they are asked for."""
+
+    __slots__ = ("generator", "taken", "wanted")
+
+    def __init__(self, generator: ObjectRefGenerator) -> None:
+        self.generator = generator
+        self.wanted = 0
+        self.taken = 0
+
+
+class ClusterEngine:
+    """See `loop.Engine`. All but `interrupt` belong to the loop's thread.
+
+    Raises: see `runtime._extension.process.connected`.
+    """
+
+    def __init__(self) -> None:
+        self._subscription = Subscription()
+        self._results: dict[Key, ObjectRef] = {}
+        self._running: dict[ObjectRef, tuple[Key, bool]] = {}  # with `fetch`
+        self._streams: dict[Key, _Stream] = {}
+        self._stream_keys: dict[ObjectRefGenerator, Key] = {}
+        self._actors: dict[Key, Any] = {}
+        self._actor_keys: dict[str, Key] = {}
+        self._failed: deque[Event] = deque()  # effects that could not begin
+
+    # ------------------------------------------------------------ see `Engine`
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Submit():
+                self._submit(effect)
+            case Call():
+                self._call(effect)
+            case CreateActor():
+                self._create(effect)
+            case Kill(actor):
+                handle = self._actors.get(actor)
+                if handle is not None:
+                    objects.kill(handle)
+            case Cancel(key):
+                self._cancel(key)
+            case Take(key, items):
+                self._take(key, items)
+            case Store(key, value):
+                self._results[key] = objects.put(value)
+            case Forget(key):
+                self._results.pop(key, None)
+            case Watch(what, key, namespace):
+                if what == "nodes":
+                    self._subscription.watch_nodes()
+                else:
+                    self._subscription.watch_key(key, namespace)
+            case _:
+                raise TypeError(f"{type(effect).__name__} is no effect of the cluster")
+
+    def take(self, timeout_s: float | None) -> Sequence[Event]:
+        events: list[Event] = []
+        if not self._failed:
+            for news in self._subscription.take(timeout_s):
+                events += self._events(news)
+        while self._failed:
+            events.append(self._failed.popleft())
+        return events
+
+    def resolve(self, value: Any) -> Any:
+        return self._results[value.key] if isinstance(value, ResultOf) else value
+
+    def interrupt(self) -> None:
+        self._subscription.post(None)
+
+    def close(self) -> None:
+        self._subscription.close()
+        for kept in (self._results, self._running, self._streams, self._stream_keys, self._actors):
+            kept.clear()
+
+    # ------------------------------------------------------------ effects
+
+    def _submit(self, effect: Submit) -> None:
+        try:
+            function = effect.function.options(**effect.options) if effect.options else effect.function
+            result = function.remote(*self._arguments(effect.args), **self._keywords(effect.kwargs))
+        except Exception as error:
+            self._failed.append(Failed(effect.key, error))
+        else:
+            self._track(effect.key, result, effect.fetch)
+
+    def _call(self, effect: Call) -> None:
+        try:
+            handle = self._actors.get(effect.actor)
+            if handle is None:
+                raise LookupError(f"actor {effect.actor!r} is dead")
+            method = getattr(handle, effect.method)
+            if effect.options:
+                method = method.options(**effect.options)
+            result = method.remote(*self._arguments(effect.args), **self._keywords(effect.kwargs))
+        except Exception as error:
+            self._failed.append(Failed(effect.key, error))
+        else:
+            self._track(effect.key, result, effect.fetch)
+
+    def _create(self, effect: CreateActor) -> None:
+        try:
+            cls = effect.cls.options(**effect.options) if effect.options else effect.cls
+            handle = cls.remote(*self._arguments(effect.args), **self._keywords(effect.kwargs))
+        except Exception as error:
+            self._failed.append(ActorDied(effect.key, f"it could not be created: {error}"))
+            return
+        self._actors[effect.key] = handle
+        self._actor_keys[handle._actor_id.hex()] = effect.key
+        self._subscription.watch_actor(handle._actor_id.binary())
+
+    def _track(self, key: Key, result: Any, fetch: bool) -> None:
+        if isinstance(result, ObjectRefGenerator):
+            self._streams[key] = _Stream(result)
+            self._stream_keys[result] = key
+            return
+        self._results[key] = result
+        self._running[result] = key, fetch
+        self._subscription.watch_ready([result])
+
+    def _arguments(self, values: Iterable[Any]) -> list[Any]:
+        return [self.resolve(value) for value in values]
+
+    def _keywords(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self.resolve(value) for name, value in values.items()}
+
+    def _cancel(self, key: Key) -> None:
+        stream = self._streams.get(key)
+        result = stream.generator if stream is not None else self._results.get(key)
+        if result is not None:
+            objects.cancel(result)
+
+    def _take(self, key: Key, items: int) -> None:
+        stream = self._streams.get(key)
+        if stream is not None:
+            if not stream.wanted:
+                self._subscription.watch_item(stream.generator)
+            stream.wanted += items
+
+    # ------------------------------------------------------------ news
+
+    def _events(self, news: News) -> Iterable[Event]:
+        match news:
+            case ObjectReady():
+                return self._ended(news)
+            case ItemReady(generator):
+                return self._items(generator)
+            case ActorChanged():
+                return self._actor_changed(news)
+            case NodeChanged() | KeyChanged():
+                return (Noticed(news),)
+        return ()
+
+    def _ended(self, news: ObjectReady) -> Iterable[Event]:
+        key, fetch = self._running.pop(news.ref)
+        if news.failed:
+            self._results.pop(key, None)
+            return (Failed(key, objects.error_of(news.ref)),)
+        value = None
+        if fetch:
+            try:
+                value = objects.value_of(news.ref)
+            except Exception as error:
+                return (Failed(key, error),)
+        return (Done(key, value, news.size_bytes, news.node_ids),)
+
+    def _items(self, generator: ObjectRefGenerator) -> list[Event]:
+        key = self._stream_keys[generator]
+        stream = self._streams[key]
+        events: list[Event] = []
+        while stream.wanted:
+            try:
+                ref = generator._next_sync(0)
+            except StopIteration:
+                self._drop_stream(key)
+                return [*events, Done(key)]
+            if ref.is_nil():
+                self._subscription.watch_item(generator)
+                break
+            told = describe(ref)
+            if told.failed:
+                self._drop_stream(key)
+                return [*events, Failed(key, objects.error_of(ref))]
+            index, stream.taken = stream.taken, stream.taken + 1
+            stream.wanted -= 1
+            self._results[key, index] = ref
+            events.append(Item(key, index, told.size_bytes, told.node_ids))
+        return events
+
+    def _drop_stream(self, key: Key) -> None:
+        del self._stream_keys[self._streams.pop(key).generator]
+
+    def _actor_changed(self, news: ActorChanged) -> Iterable[Event]:
+        key = self._actor_keys.get(news.actor_id)
+        if key is None:
+            return ()
+        match news.state:
+            case ActorState.ALIVE:
+                return (ActorUp(key, news.node_id, news.restarts),)
+            case ActorState.RESTARTING:
+                return (ActorLost(key, news.reason),)
+            case ActorState.DEAD:
+                del self._actors[key], self._actor_keys[news.actor_id]
+                return (ActorDied(key, news.reason),)
+        return ()

@@ -1,0 +1,44 @@
+"""Values of objects, and the end of what makes them, for code that reacts to `events` and never waits for a value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.object_ref import ObjectRef
+from runtime.object_ref_generator import ObjectRefGenerator
+
+from .process import connected
+
+
+def cancel(result: ObjectRef | ObjectRefGenerator, force: bool = False) -> None:
+    """Cancels the task or call that makes a result, and what it has submitted. See `runtime.cancel`."""
+    ref = result.completed() if isinstance(result, ObjectRefGenerator) else result
+    connected().cancellation.cancel(ref._entry, force, True)
+
+
+def kill(handle: Any) -> None:
+    """Ends the actor of a handle for good. See `runtime.kill`."""
+    handle._ray_kill(True)
+
+
+def error_of(ref: ObjectRef) -> BaseException:
+    """The error that a failed object holds; loaded in the calling thread.
+
+    Raises:
+        ValueError: it holds a value.
+    """
+    try:
+        connected().reader.get_one(ref, None)
+    except Exception as error:
+        return error
+    raise ValueError(f"{ref!r} holds no error")
+
+
+def value_of(ref: ObjectRef) -> Any:
+    """The value of an object; loaded in the calling thread, and brought to this node if need be."""
+    return connected().reader.get_one(ref, None)
+
+
+def put(value: Any) -> ObjectRef:
+    """See `runtime.put`."""
+    return connected().objects.put(value)
