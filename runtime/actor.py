@@ -263,6 +263,7 @@ class ActorClass:
             groups,
             capture_child_tasks=capture,
             stream_limit=options.get("_actor_generator_backpressure_num_objects") or -1,
+            qualified_name=self.__qualname__,
         )
         other = core.actors.create(
             spec, setup, args, kwargs, ordered, bool(options.get("get_if_exists")), function.held

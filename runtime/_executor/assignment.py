@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from runtime._owner.context import Execution
-from runtime._owner.functions import full_name, shown_name
+from runtime._owner.functions import full_name, is_async, shown_name
 from runtime._wire.messages.worker import ActorSetup, BindLease, Push
 
 from . import thread_limit
@@ -67,8 +67,11 @@ class Assignment:
         self.current_name = setup.class_name
 
     def knows_class(self, cls: type, running: Execution) -> None:
-        """The actor's class is loaded: calls are named after it."""
-        self._prefix = f"{full_name(cls)}."
+        """The actor's class is loaded: calls are named after it, those of async actors after its qualified name, as in
+        Ray."""
+        assert self.setup is not None
+        self.is_async = is_async(cls)
+        self._prefix = full_name(cls, self.setup.qualified_name if self.is_async else "") + "."
         running.function_name = f"{self._prefix}__init__"
 
     def construct(self, cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

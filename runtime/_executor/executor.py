@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 
 from runtime._owner.arguments import LostArguments
 from runtime._owner.context import Execution, execution
-from runtime._owner.functions import is_async
 from runtime._owner.links import Links
 from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
@@ -260,8 +259,7 @@ class Executor:
         cls = self._owner.functions.load(push.key, setup.class_name)
         assignment.knows_class(cls, running)
         concurrent: ConcurrentCalls | None = None
-        if is_async(cls):
-            assignment.is_async = True
+        if assignment.is_async:
             concurrent = self._async = AsyncExecutor(
                 self._links, self._owner, self._calls, self.results, self._answers, self.endings, self, setup
             )

@@ -31,15 +31,18 @@ _SMALLER = (
 )
 
 
-def full_name(defined: Any) -> str:
+def full_name(defined: Any, name: str = "") -> str:
     """How a function or class is called where it runs: its module and name. What a program itself defines has the name
     of its file, as its `__main__` is not the worker's.
+
+    Args:
+        name: in place of its own.
     """
     module = defined.__module__
     if module == "__main__":
         codes = [part.__code__ for part in (defined, *vars(defined).values()) if hasattr(part, "__code__")]
         module = (inspect.getmodulename(codes[0].co_filename) if codes else None) or module
-    return f"{module}.{defined.__name__}"
+    return f"{module}.{name or defined.__name__}"
 
 
 def is_async(cls: type) -> bool:

@@ -195,7 +195,7 @@ def test_a_machine_that_falls_silent_without_closing_a_connection(cluster: Clust
     try:
         for pid in frozen:
             suspend(pid)
-        with pytest.raises(exceptions.ActorDiedError):
+        with pytest.raises(exceptions.ActorDiedError, match="The actor is dead because its node has died"):
             ray.get(running, timeout=60)
         for ref in (large, small):
             with pytest.raises(exceptions.OwnerDiedError):

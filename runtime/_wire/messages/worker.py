@@ -135,6 +135,7 @@ class ActorSetup(Message, frozen=True, array_like=True):
     lease: BindLease | None = None  # filled in by the agent that starts it
     capture_child_tasks: bool = False
     stream_limit: int = -1  # all generators of the actor together pause while so many values are not consumed
+    qualified_name: str = ""  # of the class; a class that travels by value forgets it
 
 
 class Done(Message, frozen=True, array_like=True, tag=411):

@@ -92,6 +92,10 @@ class TestArguments:
         if OWN:
             assert (about.num_cpus, about.max_restarts, about.resources) == (2, 1, {})
 
+    def test_completion_finds_what_the_class_has(self) -> None:
+        assert {"LIMIT", "add", "double", "limit", "options", "remote"} <= set(dir(Remote))
+        assert {"add", "double", "limit"} <= set(dir(Remote.remote()))
+
     def test_handles_have_methods_only(self) -> None:
         actor = Remote.remote()
         for name in ("LIMIT", "value", "nothing"):

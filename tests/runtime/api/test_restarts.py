@@ -105,6 +105,28 @@ def test_a_call_in_flight_fails_unless_it_may_be_repeated() -> None:
     assert call(phoenix) == 1
 
 
+def test_a_call_while_it_restarts_fails_with_the_reason(tmp_path: Any) -> None:
+    gate, marker = Gate.remote(), str(tmp_path / "marker")
+
+    @ray.remote(num_cpus=0, max_restarts=1)
+    class Slow:
+        def __init__(self) -> None:
+            if os.path.exists(marker):
+                ray.get(gate.pass_through.remote())
+            open(marker, "w").close()
+
+        def die(self) -> None:
+            os._exit(1)
+
+    slow = Slow.remote()
+    with pytest.raises(exceptions.RayActorError):
+        ray.get(slow.die.remote(), timeout=60)
+    assert eventually(lambda: ray.get(gate.waiting.remote()) == 1)
+    with pytest.raises(exceptions.ActorUnavailableError, match="The actor is restarting"):
+        ray.get(slow.die.remote(), timeout=60)
+    ray.get(gate.open.remote())
+
+
 def test_max_task_retries_repeats_the_call(tmp_path: Any) -> None:
     phoenix = Phoenix.options(max_restarts=1, max_task_retries=1).remote()
     assert ray.get(phoenix.die_once.remote(str(tmp_path / "marker")), timeout=60) == "second time"

@@ -84,6 +84,19 @@ class TestInSession:
         ]
         assert ray.get(inner.remote()) == f"{__name__}.inner"
 
+    def test_the_functions_of_an_async_actor_have_qualified_names(self) -> None:
+        class Named:
+            def __init__(self) -> None:
+                self.made_by = ray.get_runtime_context().get_task_function_name()
+
+            async def names(self) -> list[str]:
+                return [self.made_by, ray.get_runtime_context().get_task_function_name()]
+
+        assert ray.get(ray.remote(Named).remote().names.remote()) == [
+            f"{__name__}.{Named.__qualname__}.__init__",
+            f"{__name__}.{Named.__qualname__}.names",
+        ]
+
     def test_where_the_session_is(self) -> None:
         context = ray.get_runtime_context()
         folder = os.path.join(context.get_temp_dir(), context.get_session_name())

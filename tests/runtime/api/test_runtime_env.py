@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import pathlib
+import re
 import sys
 import threading
 import zipfile
@@ -232,11 +233,13 @@ def test_wrong_environments_of_jobs(stop: None, env: Any, error: type[Exception]
 
 def test_what_cannot_be_made_fails_tasks_and_actors(plain: None) -> None:
     bad = {"working_dir": "file:///does/not/exist.zip"}
-    with pytest.raises(exceptions.RuntimeEnvSetupError, match="does/not/exist"):
+    here = re.escape(ray.nodes()[0]["NodeManagerAddress"])
+    says = rf"(?s)\[Node {here}\] .*does/not/exist"
+    with pytest.raises(exceptions.RuntimeEnvSetupError, match=says):
         ray.get(variable.options(runtime_env=bad).remote("A"))
     actor = Reader.options(runtime_env=bad).remote()
     for _ in range(2):
-        with pytest.raises(exceptions.RuntimeEnvSetupError, match="does/not/exist"):
+        with pytest.raises(exceptions.RuntimeEnvSetupError, match=says):
             ray.get(actor.variable.remote("A"))
     assert ray.get(variable.remote("A")) is None
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.polling import eventually
-from tests.under_test import NAME, ray
+from tests.under_test import NAME, OWN, ray
 
 pytestmark = pytest.mark.usefixtures("session")
 A_MOMENT_S = 0.05
@@ -67,8 +67,9 @@ def test_programs_measure_parts_of_themselves() -> None:
     (event,) = found()
     assert event["dur"] >= A_MOMENT_S * 0.9e6
     assert event["args"]["name"] == "custom name"
-    with pytest.raises(ValueError), profile("wrong", extra_data={"a": 1}):
-        pass
+    if OWN:  # Ray shows nothing then
+        with pytest.raises(ValueError), profile("wrong", extra_data={"a": 1}):
+            pass
 
 
 def test_it_can_be_written_to_a_file(tmp_path: pathlib.Path) -> None:

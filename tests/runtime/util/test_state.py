@@ -72,6 +72,16 @@ def test_actors() -> None:
     assert summary["summary"]["Counter"]["state_counts"]["DEAD"] >= 1
 
 
+def test_the_class_of_an_actor_has_its_qualified_name() -> None:
+    class Local:
+        def hello(self) -> None: ...
+
+    actor = ray.remote(Local).options(name="of a local class").remote()
+    ray.get(actor.hello.remote())
+    (row,) = state.list_actors(filters=[("name", "=", "of a local class")])
+    assert row.class_name == Local.__qualname__
+
+
 def test_columns_of_filters_in_any_case() -> None:
     actor = Counter.options(name="of upper case").remote()
     ray.get(actor.__ray_ready__.remote())
