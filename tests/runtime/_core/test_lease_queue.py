@@ -483,3 +483,34 @@ def test_no_owner_is_asked_for_nothing() -> None:
     world.ask("a", "spread", 1, Request({"CPU": UNIT}, kind="SPREAD"), locality={THERE: 1000})
     [effect] = world.schedule()
     assert isinstance(effect, GrantHere)
+
+
+def test_nothing_is_kept_of_owners_that_were_asked_and_went_away() -> None:
+    world = with_full_holder()
+    world.ask("stays", "f", 1, CPU, locality={THERE: 1000})
+    asked = []
+    for number in range(100):
+        world.ask(f"goes {number}", f"f{number % 7}", 2, CPU, locality={THERE: 1000})
+        asked += world.schedule()
+        if number % 2:  # it answers first
+            world.queue.owner_answered(asked[-1].waiting)
+        world.queue.drop_owner(f"goes {number}")
+        assert len(world.queue) == 1
+    for effect in asked:
+        assert isinstance(effect, AskOwner)
+        world.queue.owner_answered(effect.waiting)
+    world.queue.drop_owner("stays")
+    assert len(world.queue) == 0
+    assert world.schedule() == []
+
+
+def test_an_owner_whose_demand_ends_before_its_answer_is_forgotten() -> None:
+    world = with_full_holder()
+    for _ in range(3):
+        world.ask("a", "f", 1, CPU, locality={THERE: 1000})
+        [effect] = world.schedule()
+        assert isinstance(effect, AskOwner)
+        world.ask("a", "f", 0, CPU)
+        assert len(world.queue) == 0
+        world.queue.owner_answered(effect.waiting)
+        assert world.schedule() == []
