@@ -7,12 +7,12 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from runtime import exceptions
+from runtime._api.actor_handle import ActorHandle, handle_of
 from runtime._core import bundles, ids, resources
 from runtime._core.accelerators import HARDWARE
 from runtime._owner import context
 from runtime._process.core_worker import Core, current
 from runtime._wire.messages.control import ActorInfo, WatchActor
-from runtime.actor import ActorHandle, handle_of
 from runtime.runtime_env import RuntimeEnv
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import pytest
 
 from runtime import api
 from runtime._api import actor_methods
+from runtime._api.actor_handle import ActorMethod, _BoundMethod
 from runtime._api.option_rules import _FIXED, _RULES, ACTOR, TASK
-from runtime.actor import ActorClass, ActorMethod, _BoundMethod
+from runtime.actor import ActorClass
 from runtime.remote_function import RemoteFunction
 
 ENTRY = re.compile(
